@@ -1,0 +1,1 @@
+"""Commands, tables and colours; typer and rich live here and nowhere else."""

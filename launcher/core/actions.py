@@ -1,0 +1,253 @@
+"""What can be done, each a primitive that is journalled on its own, with the reason for doing it.
+
+Every action is idempotent: doing it twice, or again after a crash, leaves the same state. `key` names action and
+subject; two actions with one key are the same act.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, TypeAlias
+
+from launcher.core.fleet import NodeName
+from launcher.core.seat import GangName, MemberName, Seat
+
+
+class Why(Enum):
+    """The reasons that a sequence of actions carries."""
+
+    START = "start"
+    RESTART = "restart"
+    REJOIN = "rejoin"
+    SWAP = "swap"
+    STRAYED = "strayed"
+    STOP = "stop"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why: one of a closed set, and a sentence for people."""
+
+    why: Why
+    words: str
+
+
+class Level(Enum):
+    """How much of what we started on a node a sweep kills; each contains those after it."""
+
+    NODE = "node"
+    GENERATION = "generation"
+    RANK = "rank"
+
+
+class Unit(Enum):
+    """Which of our keepers on a machine: the one of a seat (holds the lease), or the one of the Ray head."""
+
+    SEAT = "seat"
+    HEAD = "head"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Take the node's lease and start its keeper."""
+
+    reason: Reason
+    node: NodeName
+    kind: Literal["claim"] = "claim"
+
+    @property
+    def key(self) -> str:
+        return f"claim:{self.node}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Put files on a claimed node and start `setup` of the member's group; returns before `setup` has ended."""
+
+    reason: Reason
+    node: NodeName
+    member: MemberName
+    kind: Literal["prepare"] = "prepare"
+
+    @property
+    def key(self) -> str:
+        return f"prepare:{self.node}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartHead:
+    """Start the Ray head of the run with its keeper and supervisor, on its own storage if it was there before."""
+
+    reason: Reason
+    kind: Literal["start_head"] = "start_head"
+
+    @property
+    def key(self) -> str:
+        return "start_head"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Start the raylet of a seat on its holder, labelled with levels and seat."""
+
+    reason: Reason
+    seat: Seat
+    kind: Literal["join"] = "join"
+
+    @property
+    def key(self) -> str:
+        return f"join:{self.seat.node}#{self.seat.generation}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Ask Ray for the placement group of a slice, one bundle a seat, pinned to seats and domain."""
+
+    reason: Reason
+    slice: str
+    kind: Literal["reserve"] = "reserve"
+
+    @property
+    def key(self) -> str:
+        return f"reserve:{self.slice}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreserve:
+    """Remove the placement group of a slice."""
+
+    reason: Reason
+    slice: str
+    kind: Literal["unreserve"] = "unreserve"
+
+    @property
+    def key(self) -> str:
+        return f"unreserve:{self.slice}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify:
+    """Ask Ray afresh where each bundle of a slice is; the receipt carries the answer."""
+
+    reason: Reason
+    slice: str
+    kind: Literal["verify"] = "verify"
+
+    @property
+    def key(self) -> str:
+        return f"verify:{self.slice}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Start the ranks of a gang for an epoch. `seats` are the holders of every seat of the run, for addresses."""
+
+    reason: Reason
+    gang: GangName
+    epoch: int
+    restarts: int
+    seats: tuple[Seat, ...]
+    kind: Literal["start"] = "start"
+
+    @property
+    def key(self) -> str:
+        return f"start:{self.gang}@{self.epoch}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """Send the task's stop signal to every process of every rank on a node."""
+
+    reason: Reason
+    node: NodeName
+    signal: str
+    kind: Literal["signal"] = "signal"
+
+    @property
+    def key(self) -> str:
+        return f"signal:{self.node}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Kill what we started on a node at a level, by marker, until two scans are empty; the receipt says `killed`.
+
+    RANK: ranks of `member` up to `epoch`. GENERATION: raylet and ranks up to `generation`. NODE: all of the run.
+    `gang` is who must not start again before the receipt is there.
+    """
+
+    reason: Reason
+    node: NodeName
+    level: Level
+    member: MemberName
+    gang: GangName
+    epoch: int = 0
+    generation: int = 0
+    kind: Literal["sweep"] = "sweep"
+
+    @property
+    def key(self) -> str:
+        return f"sweep:{self.node}:{self.level.value}:{self.member}@{self.epoch}#{self.generation}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unclaim:
+    """Kill all of the run on a machine's unit, stop its keeper and let go of the lease."""
+
+    reason: Reason
+    node: NodeName | None
+    unit: Unit = Unit.SEAT
+    kind: Literal["unclaim"] = "unclaim"
+
+    @property
+    def key(self) -> str:
+        return f"unclaim:{self.unit.value}:{self.node}"
+
+
+Action: TypeAlias = (
+    Claim | Prepare | StartHead | Join | Reserve | Unreserve | Verify | Start | Signal | Sweep | Unclaim
+)
+
+
+class Result(Enum):
+    """How an action ended. KILLED: nothing of it is left, seen twice. HELD: somebody else has the lease."""
+
+    DONE = "done"
+    KILLED = "killed"
+    HELD = "held"
+    CANNOT_TELL = "cannot_tell"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """Where Ray says a bundle is: the seat and domain labels of its node, None while it has none."""
+
+    index: int
+    seat: str | None
+    domain: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came of an action. `words` say what went wrong or who holds the lease; `tail` the last lines of stderr."""
+
+    result: Result
+    stage: str = ""
+    words: str = ""
+    tail: tuple[str, ...] = ()
+    bundles: tuple[Bundle, ...] = ()
+    elapsed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """The journalled answer to one action; `seq` orders the receipts of a run."""
+
+    seq: int
+    at: float
+    action: Action
+    answer: Answer = field(default_factory=lambda: Answer(result=Result.DONE))
+
+

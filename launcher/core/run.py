@@ -1,0 +1,197 @@
+"""What should exist (Run), and what cannot be observed again (Record)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NewType
+
+from launcher.core.actions import Reason, Sweep
+from launcher.core.fleet import Inventory, Node, NodeName
+from launcher.core.placement import Placement, Slice
+from launcher.core.seat import GangName, MemberName, Seat
+from launcher.core.task import Group, RestartWith, Task
+
+RunId = NewType("RunId", str)
+RunName = NewType("RunName", str)
+
+
+class Wanted(Enum):
+    """What its owner wants of a run: that it goes on, or that nothing of it is left."""
+
+    RUNNING = "running"
+    NOTHING = "nothing"
+
+
+class RunState(Enum):
+    """Where a run stands, as people and scripts read it."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    RECOVERING = "recovering"
+    HOLDING = "holding"
+    STOPPING = "stopping"
+    RELEASE_PENDING = "release_pending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def final(self) -> bool:
+        """Answer whether nothing can change any more."""
+        return self in (RunState.SUCCEEDED, RunState.FAILED, RunState.STOPPED)
+
+
+class Cause(Enum):
+    """Why a run ended; each maps to one exit code of a followed `up`."""
+
+    SUCCESS = "success"
+    PROGRAM = "program"
+    PROVISION = "provision"
+    EXHAUSTED = "exhausted"
+    LEASE_HELD = "lease_held"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A seat in a gang: the rank in its group, the slice it belongs to and the rank inside that slice."""
+
+    group: str
+    rank: int
+    slice: int
+    slice_rank: int
+
+    @property
+    def name(self) -> MemberName:
+        """Answer the name of the seat, unique in the run: `group/rank`."""
+        return MemberName(f"{self.group}/{self.rank}")
+
+    @property
+    def label(self) -> str:
+        """Answer the value of the Ray label `nvlaunch.io/seat`: letters, digits and dashes only."""
+        return f"{self.group}-{self.rank}"
+
+    @property
+    def slice_key(self) -> str:
+        """Answer the key of the slice that this seat is in."""
+        return f"{self.group}/{self.slice}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One named execution of a task, placed. `fleet` is the inventory cut down to the nodes of the run."""
+
+    id: RunId
+    name: RunName
+    task: Task
+    placement: Placement
+    fleet: Inventory
+    wanted: Wanted = Wanted.RUNNING
+
+    def members(self) -> Iterator[Member]:
+        """Answer every seat, group by group, in rank order."""
+        for part in self.placement.slices:
+            offset = part.index * len(part.nodes)
+            for at in range(len(part.nodes)):
+                yield Member(group=part.group, rank=offset + at, slice=part.index, slice_rank=at)
+
+    def slice_of(self, member: Member) -> Slice:
+        """Answer the slice that holds a seat."""
+        return next(part for part in self.placement.slices if part.key == member.slice_key)
+
+    def group(self, name: str) -> Group:
+        """Answer a group of the task by name."""
+        return self.task.group(name)
+
+    def gang(self, member: Member) -> GangName:
+        """Answer which gang a seat starts and restarts with, by the group's `restart_with`."""
+        match self.group(member.group).recovery.restart_with:
+            case RestartWith.RUN:
+                return GangName("run")
+            case RestartWith.GROUP:
+                return GangName(member.group)
+            case RestartWith.MEMBER:
+                return GangName(member.name)
+
+    def node(self, name: NodeName) -> Node:
+        """Answer a node of the run by name; KeyError for one that it never had."""
+        for node in self.fleet.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+    @property
+    def head(self) -> NodeName | None:
+        """Answer on which node of the run its Ray head lives; None where the inventory names a machine for it."""
+        return None if self.fleet.head else self.placement.slices[0].nodes[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a rank of an epoch ended. `code` is None for one that vanished without an exit file; `at` in node time."""
+
+    epoch: int
+    code: int | None
+    at: float
+    tail: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Answer whether the program said that all is well."""
+        return self.code == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Counters of one gang: its current epoch (0 before the first start), restarts spent on the program's own
+    failures, and why the current epoch has to end, once that is decided."""
+
+    epoch: int = 0
+    restarts: int = 0
+    broken: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended, decided once and never changed: cause, the words for it and the end of the log that shows it."""
+
+    cause: Cause
+    words: str
+    at: float
+    member: MemberName | None = None
+    node: NodeName | None = None
+    exit_code: int | None = None
+    tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often something failed in a row, and when it may be tried again (seconds)."""
+
+    count: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Only what cannot be observed again: claims, counters, and facts whose evidence may vanish.
+
+    `claimed` are nodes whose lease we have had; `sweeps` are fences that were decided and have no `killed` receipt
+    yet; `verified` says for a slice with which holders Ray was seen to place it right.
+    """
+
+    receipts_seen: int = 0
+    seats: Mapping[MemberName, Seat] = field(default_factory=dict)
+    gangs: Mapping[GangName, Gang] = field(default_factory=dict)
+    exits: Mapping[MemberName, Exit] = field(default_factory=dict)
+    claimed: frozenset[NodeName] = frozenset()
+    attempts: Mapping[NodeName, int] = field(default_factory=dict)
+    retries: Mapping[str, Retry] = field(default_factory=dict)
+    condemned: Mapping[NodeName, str] = field(default_factory=dict)
+    sweeps: tuple[Sweep, ...] = ()
+    verified: Mapping[str, str] = field(default_factory=dict)
+    unseen_since: Mapping[NodeName, float] = field(default_factory=dict)
+    signalled_at: float | None = None
+    head_started: bool = False
+    outcome: Outcome | None = None

@@ -1,0 +1,97 @@
+"""What is asked: a task, its groups, and the rules for their place and their recovery."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from launcher.core.fleet import RACK_LEVEL
+
+
+class RestartWith(Enum):
+    """Who starts again when a rank of a group fails."""
+
+    RUN = "run"
+    GROUP = "group"
+    MEMBER = "member"
+
+
+class OnNoSpare(Enum):
+    """What a seat that needs a spare does when there is none in its domain."""
+
+    WAIT = "wait"
+    RELOCATE = "relocate"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyRule:
+    """Where the nodes of a group may be: `slices` x `nodes_per_slice`, each slice inside one place at `within`.
+
+    `within` and `spread` are hard, `prefer` is soft; each names a level of the inventory, `node`, `rack` or `any`.
+    `spares` counts the nodes kept for each slice in its own domain. Patterns in `racks` and the excludes are globs.
+    """
+
+    slices: int = 1
+    nodes_per_slice: int = 1
+    within: str = RACK_LEVEL
+    prefer: str | None = None
+    spread: str | None = None
+    spares: int = 0
+    racks: tuple[str, ...] = ()
+    exclude_racks: tuple[str, ...] = ()
+    exclude_nodes: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes hold a rank, spares not counted."""
+        return self.slices * self.nodes_per_slice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryPolicy:
+    """What may be tried before a run is given up.
+
+    `max_restarts` counts gang restarts for the program's own failures, `node_attempts` starts again on one node
+    before it is condemned; node faults do not count as restarts.
+    """
+
+    max_restarts: int = 3
+    node_attempts: int = 2
+    restart_with: RestartWith = RestartWith.RUN
+    on_no_spare: OnNoSpare = OnNoSpare.WAIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One role of a task. `gpus` and `cpus` are asked for on each node; `accelerator` None takes any kind."""
+
+    name: str
+    topology: TopologyRule
+    gpus: int = 0
+    accelerator: str | None = None
+    run: str = ""
+    setup: str | None = None
+    envs: Mapping[str, str] = field(default_factory=dict)
+    recovery: RecoveryPolicy = RecoveryPolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the user wrote, with every default filled in. `secrets` holds names only, never values.
+
+    `stop_grace` is the seconds between `stop_signal` and the kill.
+    """
+
+    name: str
+    groups: tuple[Group, ...]
+    workdir: str | None = None
+    secrets: tuple[str, ...] = ()
+    stop_signal: str = "TERM"
+    stop_grace: float = 60.0
+
+    def group(self, name: str) -> Group:
+        """Answer the group of that name; KeyError when the task has none."""
+        for group in self.groups:
+            if group.name == name:
+                return group
+        raise KeyError(name)

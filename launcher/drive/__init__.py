@@ -1,0 +1,1 @@
+"""The only loops: observe, reconcile, journal, execute."""

@@ -1,0 +1,122 @@
+"""One tree of errors, each with its exit code, its fields and its hints. Prose is made in `cli/render.py`.
+
+A message is one sentence: lower case, no full stop, names in backticks, what and where. A hint says what to do.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, unique
+from typing import ClassVar
+
+from launcher.core.placement import Shortfall
+
+
+@unique
+class ExitCode(IntEnum):
+    """Every exit code of the command, each with one meaning; the README's table lists the same."""
+
+    SUCCESS = 0
+    JOB_FAILED = 1
+    USAGE = 2
+    NO_CAPACITY = 3
+    REMOTE = 4
+    EXHAUSTED = 5
+    LEASE_HELD = 6
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class LaunchError(Exception):
+    """Anything that a user can be told about. Whatever else escapes is a bug."""
+
+    code: ClassVar[ExitCode] = ExitCode.REMOTE
+
+    def __init__(self, message: str, *, hints: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hints = hints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """One thing wrong in a file or on the command line; line and column count from 1, 0 where there is none."""
+
+    what: str
+    where: str = ""
+    line: int = 0
+    column: int = 0
+    hint: str | None = None
+
+
+class SpecError(LaunchError):
+    """The task, the inventory or the command line is wrong; carries every mistake found, in file order."""
+
+    code = ExitCode.USAGE
+
+    def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
+        first = mistakes[0].what if mistakes else "nothing to read"
+        super().__init__(first, hints=tuple(m.hint for m in mistakes if m.hint))
+        self.mistakes = mistakes
+
+
+class NoCapacityError(LaunchError):
+    """It cannot be placed now."""
+
+    code = ExitCode.NO_CAPACITY
+
+    def __init__(self, shortfall: Shortfall) -> None:
+        super().__init__(f"group `{shortfall.group}` does not fit")
+        self.shortfall = shortfall
+
+
+class RemoteError(LaunchError):
+    """One operation on one machine went wrong: unreachable, refused, timed out, or the command failed."""
+
+    code = ExitCode.REMOTE
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str,
+        stage: str,
+        elapsed: float = 0.0,
+        tail: tuple[str, ...] = (),
+        hints: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, hints=hints)
+        self.node = node
+        self.stage = stage
+        self.elapsed = elapsed
+        self.tail = tail
+
+
+class ProvisionError(LaunchError):
+    """Some nodes could not be made ready; `outcomes` has the words for each, folded by the renderer."""
+
+    code = ExitCode.REMOTE
+
+    def __init__(self, message: str, *, outcomes: tuple[tuple[str, str], ...], hints: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hints=hints)
+        self.outcomes = outcomes
+
+
+class RecoveryExhaustedError(LaunchError):
+    """The budget and the spares are gone."""
+
+    code = ExitCode.EXHAUSTED
+
+
+class LeaseHeldError(LaunchError):
+    """Someone else owns these nodes or this run."""
+
+    code = ExitCode.LEASE_HELD
+
+    def __init__(self, message: str, *, holder: str, hints: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hints=hints)
+        self.holder = holder
+
+
+class JobFailedError(LaunchError):
+    """The program of the run failed, by its own doing."""
+
+    code = ExitCode.JOB_FAILED

@@ -1,0 +1,122 @@
+"""The seams: what the driver needs of the world. Each is implemented by an adapter and by the imaginary fleet."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from launcher.core.actions import (
+    Answer,
+    Claim,
+    Join,
+    Prepare,
+    Reserve,
+    Signal,
+    Start,
+    StartHead,
+    Sweep,
+    Unclaim,
+    Unreserve,
+    Verify,
+)
+from launcher.core.fleet import Access, NodeName
+from launcher.core.observation import Sighting
+from launcher.core.run import Run
+from launcher.core.seat import MemberName
+
+
+class Clock(Protocol):
+    """Time for the loop."""
+
+    def now(self) -> float:
+        """Answer the time in seconds; never goes back, survives a restart of the controller on one boot."""
+
+    def wait(self, until: float, wake: Callable[[], bool]) -> None:
+        """Return at `until`, or earlier, as soon as `wake()` is true."""
+
+
+class Nodes(Protocol):
+    """The machines of runs. One method for each action; each answers, never raises for one node, has a deadline.
+
+    All are safe to call from several threads, for different nodes at once.
+    """
+
+    def look(self, run: Run) -> Sighting:
+        """Answer what exists of the run on each of its nodes and on its head, all asked at once, 10 s at most."""
+
+    def claim(self, run: Run, action: Claim) -> Answer:
+        """Take the node's lease and start its keeper; HELD names who has it and since when."""
+
+    def prepare(self, run: Run, action: Prepare) -> Answer:
+        """Put runtime, scripts, secrets and workdir on the node and start its setup."""
+
+    def start_head(self, run: Run, action: StartHead) -> Answer:
+        """Start the Ray head and the supervisor; DONE when `ray start` was begun."""
+
+    def join(self, run: Run, action: Join) -> Answer:
+        """Start the raylet of a seat; DONE when `ray start` was begun, its end is seen by `look`."""
+
+    def reserve(self, run: Run, action: Reserve) -> Answer:
+        """Ask Ray for the slice's placement group; DONE when asked, its state is seen by `look`."""
+
+    def unreserve(self, run: Run, action: Unreserve) -> Answer:
+        """Remove the slice's placement group."""
+
+    def verify(self, run: Run, action: Verify) -> Answer:
+        """Answer with the bundles of the slice as Ray has them now."""
+
+    def start(self, run: Run, action: Start) -> Answer:
+        """Start the ranks of a gang for an epoch; DONE when each has begun."""
+
+    def signal(self, run: Run, action: Signal) -> Answer:
+        """Send the stop signal to the ranks on a node."""
+
+    def sweep(self, run: Run, action: Sweep) -> Answer:
+        """Kill by marker at a level; KILLED when two scans found nothing."""
+
+    def unclaim(self, run: Run, action: Unclaim) -> Answer:
+        """Kill all of the run on a unit, stop its keeper, let go of the lease; KILLED with proof."""
+
+    def read_log(self, run: Run, node: NodeName, log: "LogName", offset: int) -> "LogPart":
+        """Answer what stands in a log from a byte offset on (negative: counted from the end), 1 MiB at most."""
+
+    def close(self) -> None:
+        """Let go of connections; the nodes go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogName:
+    """Which log of a node: of a rank and epoch (0: the newest), or of its provisioning where `member` is None."""
+
+    member: MemberName | None = None
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPart:
+    """A piece of a log, the byte offset after it, and the epoch that it is of."""
+
+    data: bytes
+    next_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a remote command ended: exit status, stdout and stderr."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Shell(Protocol):
+    """Commands and files on one machine. Raises RemoteError where the machine cannot be reached in time."""
+
+    def run(self, at: Access, argv: Sequence[str], *, stdin: bytes = b"", timeout: float) -> Completed:
+        """Run a command to its end, within `timeout` seconds; nothing of it is left on a time-out."""
+
+    def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
+        """Write files (relative path -> content, mode) below a folder that is made 0700, each by rename."""
+
+    def close(self) -> None:
+        """Let go of connections."""

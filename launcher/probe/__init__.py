@@ -1,0 +1,1 @@
+"""Facts about nodes: a command, and a pure parser of what it prints."""

@@ -1,0 +1,1 @@
+"""An imaginary fleet with a virtual clock: the `Nodes` port without machines."""

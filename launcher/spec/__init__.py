@@ -1,0 +1,1 @@
+"""YAML with positions to core types; nothing else ever sees a raw mapping."""

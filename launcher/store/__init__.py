@@ -1,0 +1,1 @@
+"""What the launching machine remembers, in SQLite: runs, journal, claims."""
