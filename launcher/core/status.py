@@ -1,0 +1,123 @@
+"""What people and scripts read of a run: one snapshot, made each tick from what was seen."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from launcher.core.condition import Condition, classify
+from launcher.core.fleet import NodeName, RackName
+from launcher.core.observation import Observation
+from launcher.core.run import Member, Outcome, Record, Run, RunId, RunName, RunState
+
+
+class RankState(Enum):
+    """Where one rank stands."""
+
+    WAITING = "waiting"
+    PREPARING = "preparing"
+    JOINING = "joining"
+    RUNNING = "running"
+    SUSPECT = "suspect"
+    LOST = "lost"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+_RANK_STATES = {
+    Condition.FINISHED: RankState.FINISHED,
+    Condition.FAILED: RankState.FAILED,
+    Condition.CONDEMNED: RankState.LOST,
+    Condition.FENCED: RankState.LOST,
+    Condition.UNSEEN: RankState.SUSPECT,
+    Condition.LOST: RankState.LOST,
+    Condition.ABSENT: RankState.WAITING,
+    Condition.CLAIMED: RankState.WAITING,
+    Condition.PREPARING: RankState.PREPARING,
+    Condition.PREPARED: RankState.PREPARING,
+    Condition.JOINING: RankState.JOINING,
+    Condition.READY: RankState.JOINING,
+    Condition.SERVING: RankState.RUNNING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStatus:
+    """One rank: where it is and how it stands."""
+
+    group: str
+    slice: int
+    rank: int
+    node: NodeName
+    rack: RackName
+    domain: str | None
+    state: RankState
+    exit_code: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpareStatus:
+    """One node kept for a slice."""
+
+    slice: str
+    node: NodeName
+    rack: RackName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """A run as of `observed_at`; `since` is when it came into this state (both s since the epoch of the wall clock)."""
+
+    name: RunName
+    id: RunId
+    state: RunState
+    headline: str
+    epoch: int
+    restarts: int
+    since: float
+    observed_at: float
+    inventory: str
+    ranks: tuple[RankStatus, ...]
+    spares: tuple[SpareStatus, ...]
+    outcome: Outcome | None = None
+
+
+def summarise(
+    run: Run, seen: Observation, record: Record, *, state: RunState, headline: str, since: float, observed_at: float
+) -> RunStatus:
+    """Answer what to tell people about a run after a tick."""
+    gangs = record.gangs.values()
+    holders = {seat.node for seat in record.seats.values()}
+    spares = tuple(
+        SpareStatus(slice=part.key, node=name, rack=run.node(name).rack)
+        for part in run.placement.slices
+        for name in part.spares
+        if name not in holders and name not in record.condemned
+    )
+    return RunStatus(
+        name=run.name,
+        id=run.id,
+        state=state,
+        headline=headline,
+        epoch=max((gang.epoch for gang in gangs), default=0),
+        restarts=sum(gang.restarts for gang in gangs),
+        since=since,
+        observed_at=observed_at,
+        inventory=run.fleet.name,
+        ranks=tuple(_rank(run, member, seen, record) for member in run.members()),
+        spares=spares,
+        outcome=record.outcome,
+    )
+
+
+def _rank(run: Run, member: Member, seen: Observation, record: Record) -> RankStatus:
+    node = run.node(record.seats[member.name].node)
+    ended = record.exits.get(member.name)
+    return RankStatus(
+        group=member.group,
+        slice=member.slice,
+        rank=member.rank,
+        node=node.name,
+        rack=node.rack,
+        domain=node.domain,
+        state=_RANK_STATES[classify(run, member, seen, record)],
+        exit_code=ended.code if ended else None,
+    )
