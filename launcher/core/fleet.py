@@ -66,13 +66,34 @@ class Node:
         return self.places.get(level)
 
 
+class FaultKind(Enum):
+    """What can break on a node of an imaginary fleet; `launcher/sim/faults.py` says what each does."""
+
+    RAYLET_KILLED = "raylet_killed"
+    RANK_FAILS = "rank_fails"
+    RANK_KILLED = "rank_killed"
+    KEEPER_KILLED = "keeper_killed"
+    HEAD_KILLED = "head_killed"
+    SETUP_FAILS = "setup_fails"
+    POWER_CUT = "power_cut"
+    LINK_DOWN = "link_down"
+    SLOW_START = "slow_start"
+    CLAIM_HELD = "claim_held"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that breaks in an imaginary fleet, `at` seconds after the run's start."""
+    """Something that breaks in an imaginary fleet, `at` seconds after the run's first action.
+
+    `duration` is how long it lasts (s); None: what kills strikes once, what holds (a cut, a failing setup, a foreign
+    lease) holds for good. `code` is the exit status of what fails.
+    """
 
     at: float
     node: NodeName
-    fault: str
+    fault: FaultKind
+    duration: float | None = None
+    code: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
