@@ -1,0 +1,34 @@
+"""The core's values to JSON and back. Pydantic loads at the first use, so that reading a status never waits for it."""
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
+
+
+def dump(kind: type[T], value: T) -> str:
+    """Answer a value of a core dataclass as JSON.
+
+    Infinity stays a number (pydantic's own writer would make it null). A lone surrogate, as in the tail of a log
+    that was decoded carelessly, becomes `?`: stored as it is, it could never be read back.
+    """
+    plain = _adapter(kind).dump_python(value, mode="json")  # type: ignore[arg-type]  # a class is hashable
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def load(kind: type[T], text: str) -> T:
+    """Answer the value that `dump` wrote; pydantic's ValidationError for anything else."""
+    value: T = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # a class is hashable
+    return value
+
+
+@cache
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

@@ -1,0 +1,120 @@
+"""The file under `$NVLAUNCH_HOME` and its transactions: safe for many commands at once, and for `kill -9` of any."""
+
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from launcher.errors import LaunchError, Mistake, SpecError
+
+VERSION = 1
+BUSY_S = 30.0
+FILE = "state.db"
+
+_TABLES = """
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL, wanted TEXT NOT NULL, fleet TEXT NOT NULL,
+    source TEXT NOT NULL, created REAL NOT NULL, ended REAL, headline TEXT NOT NULL DEFAULT '',
+    run TEXT NOT NULL, record TEXT NOT NULL, snapshot TEXT, outcome TEXT
+);
+CREATE UNIQUE INDEX one_live_run_of_a_name ON runs (name) WHERE ended IS NULL;
+CREATE TABLE claims (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL, PRIMARY KEY (fleet, node));
+CREATE INDEX claims_of_a_run ON claims (run);
+CREATE TABLE owners (run TEXT PRIMARY KEY, host TEXT NOT NULL, boot TEXT NOT NULL, pid INTEGER NOT NULL,
+    started INTEGER NOT NULL);
+CREATE TABLE journal (run TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL, kind TEXT NOT NULL,
+    subject TEXT NOT NULL, words TEXT NOT NULL, reason TEXT NOT NULL, receipt TEXT, PRIMARY KEY (run, seq));
+CREATE TABLE worlds (fleet TEXT PRIMARY KEY, world TEXT NOT NULL);
+"""
+
+
+class Database:
+    """One connection, used by one thread at a time. Write transactions take the lock at their start, never midway."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FILE
+        self._turn = threading.RLock()
+        _make_private(home, self._path)
+        with _told(self._path):
+            self._db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+            self._db.row_factory = sqlite3.Row
+            self._check_version(home)
+
+    @contextmanager
+    def write(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """Run a block as one immediate transaction. What is not `durable` may be lost in a power cut, as a suffix
+        of the history: the next durable commit writes it out as well (SQLite, WAL mode)."""
+        with self._turn, _told(self._path):
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+
+    def read(self, query: str, *values: object) -> list[sqlite3.Row]:
+        """Answer the rows of one query, all of one moment."""
+        with self._turn, _told(self._path):
+            return self._db.execute(query, values).fetchall()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._turn:
+            self._db.close()
+
+    def _check_version(self, home: Path) -> None:
+        if self._version() == 0:
+            with _locked(home / "state.lock"):
+                self._create()
+        if (found := self._version()) > VERSION:
+            what = f"`{self._path}` was written by a newer nvlaunch (format {found}, this one knows {VERSION})"
+            raise SpecError((Mistake(what=what, hint="upgrade nvlaunch, or set `NVLAUNCH_HOME` to another folder"),))
+
+    def _version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _create(self) -> None:
+        if self._version() != 0:
+            return
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
+
+
+def _make_private(home: Path, path: Path) -> None:
+    """A folder that is there keeps its mode, for it may be shared; what we put in it is for its owner alone."""
+    try:
+        if not home.is_dir():
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        what = f"cannot use `{home}` to keep runs in: {(error.strerror or str(error)).lower()}"
+        raise SpecError((Mistake(what=what, hint="set `NVLAUNCH_HOME` to a folder that you can write to"),)) from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Switching to WAL fails at once, whatever the time-out, where two processes do it together: one at a time."""
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """A file that cannot be read or written is the user's to mend; a broken query stays a bug."""
+    try:
+        yield
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
+        raise
+    except sqlite3.DatabaseError as error:
+        hint = "is the disk full, the folder read-only or on a network file system without locks?"
+        raise LaunchError(f"cannot use `{path}`: {error}", hints=(hint,)) from error

@@ -1,0 +1,99 @@
+"""What was decided, done and answered in a run, in order. Entries are only ever added."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from launcher.core.actions import Action, Answer, Receipt
+from launcher.core.run import RunId
+from launcher.store.codec import dump, load
+
+_NEXT = "SELECT coalesce(max(seq), 0) + 1 FROM journal WHERE run = ?"
+_ADD = "INSERT INTO journal VALUES (:run, :seq, :at, :kind, :subject, :words, :reason, :receipt)"
+
+
+class EventKind(Enum):
+    """What an entry of the journal is about."""
+
+    LAUNCHED = "launched"
+    HEADLINE = "headline"
+    INTENT = "intent"
+    RECEIPT = "receipt"
+    WANTED = "wanted"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """An entry of the journal as people read it; `at` in seconds since the epoch, `reason` empty where none is."""
+
+    seq: int
+    at: float
+    kind: EventKind
+    subject: str
+    words: str
+    reason: str
+
+
+def add(
+    db: sqlite3.Connection,
+    run: RunId,
+    kind: EventKind,
+    at: float,
+    *,
+    subject: str,
+    words: str,
+    reason: str = "",
+) -> None:
+    """Write one entry in the current transaction; its number is one more than the last of the run."""
+    _add(db, run=run, seq=_next(db, run), kind=kind.value, at=at, subject=subject, words=words, reason=reason)
+
+
+def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], at: float) -> None:
+    """Write what is about to be done, and why."""
+    for action in actions:
+        why = action.reason
+        add(db, run, EventKind.INTENT, at, subject=action.key, words=why.words, reason=why.why.value)
+
+
+def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
+    """Write what came of an action; answer it with its number."""
+    receipt = Receipt(seq=_next(db, run), at=at, action=action, answer=answer)
+    _add(
+        db,
+        run=run,
+        seq=receipt.seq,
+        kind=EventKind.RECEIPT.value,
+        at=at,
+        subject=action.key,
+        words=": ".join(part for part in (answer.result.value, answer.words) if part),
+        reason=action.reason.why.value,
+        receipt=dump(Receipt, receipt),
+    )
+    return receipt
+
+
+def read_receipt(row: sqlite3.Row) -> Receipt:
+    """Answer the receipt that a row of the journal holds."""
+    return load(Receipt, row["receipt"])
+
+
+def read_event(row: sqlite3.Row) -> Event:
+    """Answer a row of the journal as people read it."""
+    return Event(
+        seq=row["seq"],
+        at=row["at"],
+        kind=EventKind(row["kind"]),
+        subject=row["subject"],
+        words=row["words"],
+        reason=row["reason"],
+    )
+
+
+def _next(db: sqlite3.Connection, run: RunId) -> int:
+    return int(db.execute(_NEXT, (run,)).fetchone()[0])
+
+
+def _add(db: sqlite3.Connection, **values: object) -> None:
+    db.execute(_ADD, {"receipt": None, **values})

@@ -1,0 +1,45 @@
+"""Who drives a run: one process, told apart from a later one that happens to have the same number."""
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """A process: the host, its boot, the process id and when it started (clock ticks since that boot)."""
+
+    host: str
+    boot: str
+    pid: int
+    started: int
+
+    @classmethod
+    def current(cls) -> "Owner":
+        """Answer this process."""
+        pid = os.getpid()
+        return cls(host=socket.gethostname(), boot=_boot(), pid=pid, started=_started(pid) or 0)
+
+    def alive(self) -> bool:
+        """Answer whether that process still runs. Of another host we cannot tell, and so say yes."""
+        if self.host != socket.gethostname():
+            return True
+        return self.boot == _boot() and _started(self.pid) == self.started
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _started(pid: int) -> int | None:
+    """Answer field 22 of proc(5) `stat`; None where the process is gone or a zombie (its state is field 3)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return None if fields[0] in "ZX" else int(fields[19])

@@ -1,0 +1,65 @@
+"""A run as its row in the store says, read without its task, placement or record."""
+
+import json
+import sqlite3
+from dataclasses import dataclass
+
+from launcher.core.run import Cause, Outcome, RunId, RunName, RunState, Wanted
+from launcher.store.owner import Owner
+
+RUN_ROWS = """
+SELECT id, name, state, wanted, fleet, source, created, ended, headline, snapshot, outcome, host, boot, pid, started
+FROM runs LEFT JOIN owners ON owners.run = runs.id
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """What the list of runs shows. `snapshot` is the JSON of `status -o json`, None before the first look; times in
+    seconds since the epoch; `source` the task file; `owner` the process that drives it, if any said so."""
+
+    id: RunId
+    name: RunName
+    state: RunState
+    wanted: Wanted
+    headline: str
+    outcome: Outcome | None
+    snapshot: str | None
+    owner: Owner | None
+    created: float
+    ended: float | None
+    fleet: str
+    source: str
+
+
+def read_run_row(row: sqlite3.Row) -> RunRow:
+    """Answer a row of `RUN_ROWS`."""
+    return RunRow(
+        id=RunId(row["id"]),
+        name=RunName(row["name"]),
+        state=RunState(row["state"]),
+        wanted=Wanted(row["wanted"]),
+        headline=row["headline"],
+        outcome=read_outcome(row["outcome"]),
+        snapshot=row["snapshot"],
+        owner=read_owner(row),
+        created=row["created"],
+        ended=row["ended"],
+        fleet=row["fleet"],
+        source=row["source"],
+    )
+
+
+def read_owner(row: sqlite3.Row) -> Owner | None:
+    """Answer the owner in a row that has its columns; None where they are empty."""
+    if row["host"] is None:
+        return None
+    return Owner(host=row["host"], boot=row["boot"], pid=row["pid"], started=row["started"])
+
+
+def read_outcome(text: str | None) -> Outcome | None:
+    """Answer a stored outcome. By hand, not by the codec: every `status` reads it, and must start fast."""
+    if text is None:
+        return None
+    plain = json.loads(text)
+    return Outcome(**{**plain, "cause": Cause(plain["cause"]), "tail": tuple(plain["tail"])})

@@ -1,0 +1,230 @@
+"""Runs, claims, owners and journals of one `$NVLAUNCH_HOME`. Every method is one transaction, or one read."""
+
+import base64
+import difflib
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from launcher.core.actions import Action, Answer, Receipt
+from launcher.core.fleet import Inventory, NodeName
+from launcher.core.placement import Placement, Shortfall, Taken
+from launcher.core.run import Outcome, Record, Run, RunId, RunName, RunState, Wanted
+from launcher.core.status import RunStatus
+from launcher.core.task import Task
+from launcher.errors import LeaseHeldError, Mistake, NoCapacityError, SpecError
+from launcher.store import journal
+from launcher.store.codec import dump, load
+from launcher.store.database import Database
+from launcher.store.journal import Event, EventKind
+from launcher.store.owner import Owner
+from launcher.store.rows import RUN_ROWS, RunRow, read_owner, read_run_row
+
+SNAPSHOT_S = 1.0
+"""A snapshot in which only the time of the look changed is written no more often than this (s)."""
+
+Decide = Callable[[Mapping[NodeName, Taken]], Placement | Shortfall]
+
+
+class Store:
+    """What the launching machine remembers. Safe from several threads and processes, killed at any moment."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._db = Database(home)
+        self._owned: dict[RunId, Owner] = {}
+        self._intended: dict[RunId, tuple[Record, str, RunState]] = {}
+        self._published: dict[RunId, tuple[RunStatus, float]] = {}
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._db.close()
+
+    def taken(self, fleet: Inventory) -> Mapping[NodeName, Taken]:
+        """Answer which nodes of an inventory are not free, and which run has each."""
+        rows = self._db.read(_CLAIMS, fleet.name)
+        return _taken(rows)
+
+    def launch(self, *, name: RunName, task: Task, fleet: Inventory, decide: Decide, source: str, at: float) -> Run:
+        """Place a task and keep the run and its claims, in one transaction; NoCapacityError where `decide` refuses,
+        LeaseHeldError where a run of that name is not over yet."""
+        with self._db.write() as db:
+            _check_free(db, name)
+            answer = decide(_taken(db.execute(_CLAIMS, (fleet.name,)).fetchall()))
+            if isinstance(answer, Shortfall):
+                raise NoCapacityError(answer)
+            ours = frozenset(answer.nodes)
+            nodes = tuple(node for node in fleet.nodes if node.name in ours)
+            trimmed = replace(fleet, nodes=nodes)
+            run = Run(id=_fresh_id(db, name), name=name, task=task, placement=answer, fleet=trimmed)
+            db.execute(_NEW_RUN, _row_of(run, source, at))
+            claims = [(fleet.name, node.name, run.id) for node in nodes]
+            db.executemany("INSERT INTO claims VALUES (?, ?, ?)", claims)
+            words = f"{len(answer.slices)} slices on {len(nodes)} nodes of `{fleet.name}`"
+            journal.add(db, run.id, EventKind.LAUNCHED, at, subject=name, words=words)
+        return run
+
+    def own(self, run: RunId, me: Owner) -> None:
+        """Take a run over for a process; LeaseHeldError where another that is alive drives it."""
+        with self._db.write() as db:
+            row = db.execute("SELECT * FROM owners WHERE run = ?", (run,)).fetchone()
+            held = read_owner(row) if row else None
+            if held and held != me and held.alive():
+                hint = f"`nvlaunch watch {run}` follows it without driving it"
+                raise LeaseHeldError(f"`{run}` is driven by {held}", holder=str(held), hints=(hint,))
+            values = (run, me.host, me.boot, me.pid, me.started)
+            db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?)", values)
+        self._owned[run] = me
+
+    def disown(self, run: RunId) -> None:
+        """Let go of a run that this store took with `own`; nothing if another has it by now."""
+        me = self._owned.pop(run, None)
+        if me is None:
+            return
+        with self._db.write() as db:
+            where = "run = ? AND host = ? AND boot = ? AND pid = ? AND started = ?"
+            db.execute(f"DELETE FROM owners WHERE {where}", (run, me.host, me.boot, me.pid, me.started))
+
+    def load(self, run: RunId) -> tuple[Run, Record]:
+        """Answer a run, with what is wanted of it now, and its record."""
+        row = self._row("SELECT run, record, wanted FROM runs WHERE id = ?", run)
+        stored = replace(load(Run, row["run"]), wanted=Wanted(row["wanted"]))
+        return stored, load(Record, row["record"])
+
+    def intend(
+        self, run: RunId, record: Record, actions: Sequence[Action], headline: str, state: RunState, at: float
+    ) -> None:
+        """Keep a decision before it is acted on: the record, what is about to be done, and a changed headline."""
+        now = (record, headline, state)
+        if not actions and self._intended.get(run) == now:
+            return
+        with self._db.write() as db:
+            row = db.execute("SELECT headline, outcome FROM runs WHERE id = ?", (run,)).fetchone()
+            outcome = dump(Outcome, record.outcome) if record.outcome else row["outcome"]
+            values = (dump(Record, record), headline, state.value, outcome, run)
+            db.execute("UPDATE runs SET record = ?, headline = ?, state = ?, outcome = ? WHERE id = ?", values)
+            if headline != row["headline"]:
+                journal.add(db, run, EventKind.HEADLINE, at, subject=state.value, words=headline)
+            journal.add_intents(db, run, actions, at)
+        self._intended[run] = now
+
+    def receipt(self, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
+        """Keep what came of an action. Lost in a power cut, the action is done again, and is idempotent."""
+        with self._db.write(durable=False) as db:
+            return journal.add_receipt(db, run, action, answer, at)
+
+    def receipts_after(self, run: RunId, seq: int) -> tuple[Receipt, ...]:
+        """Answer the receipts of a run with a number above `seq`, in order."""
+        query = "SELECT receipt FROM journal WHERE run = ? AND seq > ? AND receipt IS NOT NULL ORDER BY seq"
+        return tuple(journal.read_receipt(row) for row in self._db.read(query, run, seq))
+
+    def publish(self, run: RunId, status: RunStatus) -> None:
+        """Keep the snapshot that `status` shows: at once where it says something new, else once a second."""
+        before, when = self._published.get(run, (None, 0.0))
+        now = time.monotonic()
+        if before and replace(before, observed_at=status.observed_at) == status and now - when < SNAPSHOT_S:
+            return
+        with self._db.write(durable=False) as db:
+            db.execute("UPDATE runs SET snapshot = ? WHERE id = ?", (dump(RunStatus, status), run))
+        self._published[run] = (status, now)
+
+    def finish(self, run: RunId, state: RunState, at: float) -> None:
+        """End a run: its state is final and its nodes are free. A second time changes nothing."""
+        with self._db.write() as db:
+            row = db.execute("SELECT headline FROM runs WHERE id = ? AND ended IS NULL", (run,)).fetchone()
+            if row is None:
+                return
+            db.execute("UPDATE runs SET state = ?, ended = ? WHERE id = ?", (state.value, at, run))
+            db.execute("DELETE FROM claims WHERE run = ?", (run,))
+            journal.add(db, run, EventKind.ENDED, at, subject=state.value, words=row["headline"])
+
+    def want_nothing(self, run: RunId) -> None:
+        """Ask that nothing be left of a run; whoever drives it sees to that."""
+        with self._db.write() as db:
+            query = "UPDATE runs SET wanted = ? WHERE id = ? AND wanted != ? AND ended IS NULL"
+            nothing = Wanted.NOTHING.value
+            if db.execute(query, (nothing, run, nothing)).rowcount:
+                journal.add(db, run, EventKind.WANTED, time.time(), subject=nothing, words="asked to take it down")
+
+    def wanted(self, run: RunId) -> Wanted:
+        """Answer what is wanted of a run now."""
+        return Wanted(self._row("SELECT wanted FROM runs WHERE id = ?", run)["wanted"])
+
+    def runs(self) -> tuple[RunRow, ...]:
+        """Answer every run, the oldest first."""
+        return tuple(read_run_row(row) for row in self._db.read(f"{RUN_ROWS} ORDER BY created, runs.rowid"))
+
+    def find(self, word: str) -> RunRow:
+        """Answer the run of an id, or the newest of a name; SpecError, with what may have been meant."""
+        query = f"{RUN_ROWS} WHERE id = ? OR name = ? ORDER BY id = ? DESC, created DESC, runs.rowid DESC LIMIT 1"
+        for row in self._db.read(query, word, word, word):
+            return read_run_row(row)
+        known = [row["name"] for row in self._db.read("SELECT DISTINCT name FROM runs ORDER BY name")]
+        close = difflib.get_close_matches(word, known, n=1)
+        hint = f"did you mean `{close[0]}`?" if close else "`nvlaunch status` lists the runs"
+        raise SpecError((Mistake(what=f"no run is named `{word}`", hint=hint),))
+
+    def events(self, run: RunId, after: int = 0) -> tuple[Event, ...]:
+        """Answer the journal of a run from after an entry on, in order."""
+        query = "SELECT * FROM journal WHERE run = ? AND seq > ? ORDER BY seq"
+        return tuple(journal.read_event(row) for row in self._db.read(query, run, after))
+
+    def world(self, fleet: str) -> str | None:
+        """Answer the stored world of an imaginary fleet."""
+        for row in self._db.read("SELECT world FROM worlds WHERE fleet = ?", fleet):
+            return str(row["world"])
+        return None
+
+    def save_world(self, fleet: str, text: str) -> None:
+        """Keep the world of an imaginary fleet."""
+        with self._db.write(durable=False) as db:
+            db.execute("INSERT OR REPLACE INTO worlds VALUES (?, ?)", (fleet, text))
+
+    def _row(self, query: str, run: RunId) -> sqlite3.Row:
+        for row in self._db.read(query, run):
+            return row
+        raise SpecError((Mistake(what=f"no run has the id `{run}`", hint="`nvlaunch status` lists the runs"),))
+
+
+_CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE claims.fleet = ?"
+_NEW_RUN = """
+INSERT INTO runs (id, name, state, wanted, fleet, source, created, run, record)
+VALUES (:id, :name, :state, :wanted, :fleet, :source, :created, :run, :record)
+"""
+
+
+def _taken(rows: Sequence[sqlite3.Row]) -> Mapping[NodeName, Taken]:
+    return {NodeName(row["node"]): Taken(by_run=row["name"]) for row in rows}
+
+
+def _check_free(db: sqlite3.Connection, name: RunName) -> None:
+    row = db.execute("SELECT id, state FROM runs WHERE name = ? AND ended IS NULL", (name,)).fetchone()
+    if row is not None:
+        what = f"a run named `{name}` is {row['state'].replace('_', ' ')}"
+        hint = f"choose another name with `--name`, or take it down with `nvlaunch down {name}`"
+        raise LeaseHeldError(what, holder=row["id"], hints=(hint,))
+
+
+def _fresh_id(db: sqlite3.Connection, name: RunName) -> RunId:
+    while True:
+        tail = base64.b32encode(secrets.token_bytes(4)).decode("ascii")[:6].lower()
+        found = RunId(f"{name}-{tail}")
+        if db.execute("SELECT 1 FROM runs WHERE id = ?", (found,)).fetchone() is None:
+            return found
+
+
+def _row_of(run: Run, source: str, at: float) -> Mapping[str, object]:
+    return {
+        "id": run.id,
+        "name": run.name,
+        "state": RunState.STARTING.value,
+        "wanted": run.wanted.value,
+        "fleet": run.fleet.name,
+        "source": source,
+        "created": at,
+        "run": dump(Run, run),
+        "record": dump(Record, Record()),
+    }

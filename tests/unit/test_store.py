@@ -1,0 +1,402 @@
+"""The store: one writer at a time, nothing lost, nothing given twice, whoever is killed when."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.core.actions import Answer, Claim, Level, Reason, Result, Start, Sweep, Unclaim, Why
+from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, SimSettings, Transport
+from launcher.core.placement import Placement, Shortfall, Slice
+from launcher.core.run import Cause, Exit, Gang, Outcome, Record, Run, RunName, RunState, Wanted
+from launcher.core.seat import GangName, MemberName, Seat
+from launcher.core.status import RankState, RankStatus, RunStatus
+from launcher.core.task import Group, Task, TopologyRule
+from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError, SpecError
+from launcher.store.journal import EventKind
+from launcher.store.owner import Owner
+from launcher.store.store import Store
+
+REASON = Reason(why=Why.START, words="first start")
+
+
+def a_fleet(nodes: int) -> Inventory:
+    names = [NodeName(f"r1-n{at:02}") for at in range(nodes)]
+    return Inventory(
+        name="hall",
+        transport=Transport.SIM,
+        nodes=tuple(Node(name=name, rack=RackName("r1"), access=Access(address=name)) for name in names),
+        sim=SimSettings(),
+    )
+
+
+def a_task(nodes: int) -> Task:
+    rule = TopologyRule(nodes_per_slice=nodes)
+    return Task(name="job", groups=(Group(name="job", topology=rule, run="true"),))
+
+
+def take(fleet: Inventory, count: int):
+    """Answer a `decide` that takes the first free nodes, or refuses."""
+
+    def decide(taken):
+        free = tuple(node.name for node in fleet.nodes if node.name not in taken)[:count]
+        if len(free) < count:
+            return Shortfall(
+                group="job",
+                slices=1,
+                nodes_per_slice=count,
+                spares=0,
+                within="rack",
+                placed=0,
+                largest=len(free),
+                racks=(),
+                changes=(),
+            )
+        part = Slice(group="job", index=0, place="r1", rack=RackName("r1"), domain="d", nodes=free)
+        return Placement(slices=(part,))
+
+    return decide
+
+
+def launch(store: Store, name: str = "job", *, nodes: int = 2, fleet_nodes: int = 4) -> Run:
+    fleet = a_fleet(fleet_nodes)
+    return store.launch(
+        name=RunName(name),
+        task=a_task(nodes),
+        fleet=fleet,
+        decide=take(fleet, nodes),
+        source="task.yaml",
+        at=100.0,
+    )
+
+
+def a_status(run: Run, **changes) -> RunStatus:
+    status = RunStatus(
+        name=run.name,
+        id=run.id,
+        state=RunState.RUNNING,
+        headline="2 of 2 ranks run",
+        epoch=1,
+        restarts=0,
+        since=1.0,
+        observed_at=2.0,
+        inventory="hall",
+        ranks=(),
+        spares=(),
+    )
+    return replace(status, **changes)
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    store = Store(tmp_path / "home")
+    yield store
+    store.close()
+
+
+def test_home_and_file_are_private(store: Store) -> None:
+    assert store.home.stat().st_mode & 0o777 == 0o700
+    assert (store.home / "state.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    with sqlite3.connect(tmp_path / "state.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(SpecError, match="newer nvlaunch"):
+        Store(tmp_path)
+
+
+def test_a_home_that_is_a_file_is_the_users_mistake(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(SpecError, match="cannot use"):
+        Store(tmp_path / "home")
+
+
+def test_junk_in_place_of_the_database_is_told(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"junk" * 1000)
+    with pytest.raises(LaunchError, match="not a database"):
+        Store(tmp_path)
+
+
+def test_launch_keeps_the_run_with_its_own_nodes_only(store: Store) -> None:
+    run = launch(store)
+    loaded, record = store.load(run.id)
+    assert loaded == run
+    assert [node.name for node in loaded.fleet.nodes] == ["r1-n00", "r1-n01"]
+    assert loaded.fleet.sim is not None and loaded.fleet.sim.speed == float("inf")
+    assert record == Record()
+    assert {name: taken.by_run for name, taken in store.taken(a_fleet(4)).items()} == {
+        "r1-n00": "job",
+        "r1-n01": "job",
+    }
+
+
+def test_a_refusal_leaves_nothing(store: Store) -> None:
+    with pytest.raises(NoCapacityError) as refused:
+        launch(store, nodes=5)
+    assert refused.value.shortfall.largest == 4
+    assert store.runs() == ()
+
+
+def test_a_name_is_free_again_when_its_run_is_over(store: Store) -> None:
+    first = launch(store)
+    with pytest.raises(LeaseHeldError, match="named `job` is starting"):
+        launch(store)
+    store.finish(first.id, RunState.STOPPED, 110.0)
+    second = launch(store)
+    assert store.find("job").id == second.id
+    assert store.find(first.id).state is RunState.STOPPED
+    assert store.taken(a_fleet(4)).keys() == {"r1-n00", "r1-n01"}
+
+
+def test_finish_frees_the_nodes_and_happens_once(store: Store) -> None:
+    run = launch(store)
+    store.finish(run.id, RunState.FAILED, 110.0)
+    store.finish(run.id, RunState.SUCCEEDED, 120.0)
+    row = store.find("job")
+    assert (row.state, row.ended) == (RunState.FAILED, 110.0)
+    assert store.taken(a_fleet(4)) == {}
+    assert [event.kind for event in store.events(run.id)] == [EventKind.LAUNCHED, EventKind.ENDED]
+
+
+def test_an_unknown_run_names_its_nearest(store: Store) -> None:
+    launch(store, "vla-pretrain")
+    with pytest.raises(SpecError) as unknown:
+        store.find("vla-pretrian")
+    assert unknown.value.hints == ("did you mean `vla-pretrain`?",)
+
+
+FULL = Record(
+    receipts_seen=7,
+    seats={MemberName("job/0"): Seat(member=MemberName("job/0"), node=NodeName("r1-n00"), generation=2)},
+    gangs={GangName("run"): Gang(epoch=3, restarts=1, broken=REASON)},
+    exits={MemberName("job/0"): Exit(epoch=3, code=None, at=5.0, tail=("\x1b[31mred\udc80",))},
+    claimed=frozenset({NodeName("r1-n00")}),
+    sweeps=(
+        Sweep(
+            reason=REASON,
+            node=NodeName("r1-n00"),
+            level=Level.RANK,
+            member=MemberName("job/0"),
+            gang=GangName("run"),
+        ),
+    ),
+    outcome=Outcome(cause=Cause.PROGRAM, words="rank 0 failed", at=9.0, exit_code=3, tail=("boom",)),
+)
+
+
+def test_a_record_comes_back_as_it_was(store: Store) -> None:
+    run = launch(store)
+    store.intend(run.id, FULL, (), "rank 0 failed", RunState.STOPPING, 9.0)
+    _, back = store.load(run.id)
+    tail = ("\x1b[31mred?",)
+    assert back == replace(FULL, exits={MemberName("job/0"): replace(FULL.exits[MemberName("job/0")], tail=tail)})
+    row = store.find("job")
+    assert (row.outcome, row.headline, row.state) == (FULL.outcome, "rank 0 failed", RunState.STOPPING)
+
+
+def test_the_journal_tells_intents_receipts_and_changed_headlines_in_order(store: Store) -> None:
+    run = launch(store)
+    claim = Claim(reason=REASON, node=NodeName("r1-n00"))
+    record = Record(claimed=frozenset({claim.node}))
+    store.intend(run.id, record, (claim,), "claiming", RunState.STARTING, 1.0)
+    first = store.receipt(run.id, claim, Answer(result=Result.HELD, words="held by bob"), 2.0)
+    store.intend(run.id, record, (claim,), "claiming", RunState.STARTING, 3.0)
+    start = Start(reason=REASON, gang=GangName("run"), epoch=1, restarts=0, seats=())
+    second = store.receipt(run.id, start, Answer(result=Result.DONE), 4.0)
+    told = [(event.seq, event.kind, event.subject, event.words) for event in store.events(run.id, after=1)]
+    assert told == [
+        (2, EventKind.HEADLINE, "starting", "claiming"),
+        (3, EventKind.INTENT, "claim:r1-n00", "first start"),
+        (4, EventKind.RECEIPT, "claim:r1-n00", "held: held by bob"),
+        (5, EventKind.INTENT, "claim:r1-n00", "first start"),
+        (6, EventKind.RECEIPT, "start:run@1", "done"),
+    ]
+    assert store.receipts_after(run.id, 0) == (first, second)
+    assert store.receipts_after(run.id, first.seq) == (second,)
+
+
+def test_a_tick_without_news_writes_nothing(store: Store) -> None:
+    run = launch(store)
+    store.intend(run.id, FULL, (), "steady", RunState.RUNNING, 1.0)
+    before = _changes(store.home)
+    store.intend(run.id, replace(FULL), (), "steady", RunState.RUNNING, 2.0)
+    assert _changes(store.home) == before
+
+
+def _changes(home: Path) -> int:
+    return (home / "state.db-wal").stat().st_size
+
+
+def test_a_snapshot_is_written_when_it_says_something_new(store: Store) -> None:
+    run = launch(store)
+    store.publish(run.id, a_status(run, observed_at=2.0))
+    store.publish(run.id, a_status(run, observed_at=3.0))
+    assert '"observed_at":2.0' in (store.find("job").snapshot or "")
+    rank = RankStatus(
+        group="job",
+        slice=0,
+        rank=0,
+        node=NodeName("r1-n00"),
+        rack=RackName("r1"),
+        domain=None,
+        state=RankState.RUNNING,
+        exit_code=None,
+    )
+    store.publish(run.id, a_status(run, observed_at=4.0, ranks=(rank,)))
+    assert '"observed_at":4.0' in (store.find("job").snapshot or "")
+
+
+def test_wanted_is_read_with_the_run(store: Store) -> None:
+    run = launch(store)
+    store.want_nothing(run.id)
+    store.want_nothing(run.id)
+    assert store.wanted(run.id) is Wanted.NOTHING
+    assert store.load(run.id)[0].wanted is Wanted.NOTHING
+    assert [event.kind for event in store.events(run.id)].count(EventKind.WANTED) == 1
+
+
+def test_a_world_is_kept_by_fleet(store: Store) -> None:
+    assert store.world("hall") is None
+    store.save_world("hall", "{}")
+    store.save_world("hall", '{"a":1}')
+    assert store.world("hall") == '{"a":1}'
+
+
+def test_threads_share_one_store(store: Store) -> None:
+    run = launch(store)
+    action = Unclaim(reason=REASON, node=None)
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda at: store.receipt(run.id, action, Answer(result=Result.KILLED), at), range(64)))
+    assert sorted(receipt.seq for receipt in made) == list(range(2, 66))
+
+
+class TestOwner:
+    def test_another_live_process_keeps_the_run(self, store: Store) -> None:
+        run = launch(store)
+        with subprocess.Popen([sys.executable, "-c", _OWN, str(store.home), run.id], stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None and other.stdout.readline() == b"mine\n"
+            with pytest.raises(LeaseHeldError, match=f"driven by process {other.pid}"):
+                store.own(run.id, Owner.current())
+            other.kill()
+        store.own(run.id, Owner.current())
+        assert store.find("job").owner == Owner.current()
+
+    def test_the_number_of_a_dead_process_used_again_is_another_process(self) -> None:
+        me = Owner.current()
+        assert me.alive()
+        assert not replace(me, started=me.started + 1).alive()
+        assert not replace(me, boot="another boot").alive()
+
+    def test_of_another_host_we_cannot_tell(self) -> None:
+        assert replace(Owner.current(), host="elsewhere", pid=1).alive()
+
+    def test_disown_leaves_what_another_has_taken(self, store: Store, tmp_path: Path) -> None:
+        run = launch(store)
+        gone = replace(Owner.current(), started=1)
+        store.own(run.id, gone)
+        second = Store(store.home)
+        second.own(run.id, Owner.current())
+        store.disown(run.id)
+        assert store.find("job").owner == Owner.current()
+        second.disown(run.id)
+        assert store.find("job").owner is None
+        second.close()
+
+
+_OWN = """
+import sys
+from pathlib import Path
+from launcher.store.owner import Owner
+from launcher.store.store import Store
+Store(Path(sys.argv[1])).own(sys.argv[2], Owner.current())
+print("mine", flush=True)
+sys.stdin.read() if sys.stdin.isatty() else __import__("signal").pause()
+"""
+
+_LAUNCH = """
+import sys
+from pathlib import Path
+from launcher.errors import LaunchError
+from launcher.store.store import Store
+from tests.unit.test_store import launch
+store = Store(Path(sys.argv[1]))
+sys.stdin.readline()
+try:
+    print(*(node.name for node in launch(store, sys.argv[2], nodes=1).fleet.nodes))
+except LaunchError as error:
+    sys.exit(error.code)
+"""
+
+_WRITE = """
+import sys
+from pathlib import Path
+from launcher.core.actions import Answer, Result, Unclaim
+from launcher.store.store import Store
+from launcher.core.run import RunState
+from tests.unit.test_store import FULL, REASON, launch
+store = Store(Path(sys.argv[1]))
+run = launch(store)
+print(run.id, flush=True)
+for at in range(10**9):
+    action = Unclaim(reason=REASON, node=f"n{at}")
+    store.intend(run.id, FULL, (action, action), f"tick {at}", RunState.RUNNING, at)
+    store.receipt(run.id, action, Answer(result=Result.DONE), at)
+"""
+
+
+def _python(program: str, *words: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+
+
+@pytest.mark.parametrize("attempt", range(2))
+def test_eight_processes_share_four_places(tmp_path: Path, attempt: int) -> None:
+    """Also the first use of a home: all eight make the file at once."""
+    runners = [_python(_LAUNCH, str(tmp_path / "home"), f"job-{at}") for at in range(8)]
+    ends = []
+    for runner in runners:
+        assert runner.stdin is not None
+        runner.stdin.write(b"go\n")
+        runner.stdin.flush()
+    for runner in runners:
+        out, _ = runner.communicate(timeout=60)
+        ends.append((runner.returncode, out.decode().strip()))
+    assert sorted(code for code, _ in ends) == [0, 0, 0, 0, 3, 3, 3, 3]
+    assert sorted(node for code, node in ends if code == 0) == ["r1-n00", "r1-n01", "r1-n02", "r1-n03"]
+
+
+def test_kill_at_any_moment_leaves_whole_transactions(tmp_path: Path) -> None:
+    for at in range(5):
+        home = tmp_path / str(at)
+        writer = _python(_WRITE, str(home))
+        assert writer.stdout is not None
+        run = writer.stdout.readline().decode().strip()
+        store = Store(home)
+        deadline = time.monotonic() + 30
+        while len(store.events(run)) < 20 + at and time.monotonic() < deadline:
+            pass
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate()
+        events = store.events(run)
+        assert len(events) >= 20
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        intents = [event for event in events if event.kind is EventKind.INTENT]
+        headlines = [event for event in events if event.kind is EventKind.HEADLINE]
+        assert len(intents) == 2 * len(headlines)
+        assert store.find("job").headline == headlines[-1].words
+        store.finish(run, RunState.STOPPED, 1.0)
+        launch(store)
+        store.close()
