@@ -222,11 +222,12 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """Where Ray says a bundle is: the seat and domain labels of its node, None while it has none."""
+    """Where Ray says a bundle is: the labels of its node, None while it has none."""
 
     index: int
     seat: str | None
     domain: str | None
+    generation: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

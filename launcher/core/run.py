@@ -174,24 +174,34 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Why a node is not used by this run any more, and how the run ends where nothing can take its place."""
+
+    cause: Cause
+    words: str
+    tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """Only what cannot be observed again: claims, counters, and facts whose evidence may vanish.
 
-    `claimed` are nodes whose lease we have had; `sweeps` are fences that were decided and have no `killed` receipt
-    yet; `verified` says for a slice with which holders Ray was seen to place it right.
+    `asked` are nodes whose lease we may have, `claimed` those whose lease we have had. `sweeps` are fences that were
+    decided and have no `killed` receipt yet. `verified` holds, for each slice that Ray was seen to place right, the
+    generations of its seats. `since` times what may not last for ever (s).
     """
 
     receipts_seen: int = 0
     seats: Mapping[MemberName, Seat] = field(default_factory=dict)
     gangs: Mapping[GangName, Gang] = field(default_factory=dict)
     exits: Mapping[MemberName, Exit] = field(default_factory=dict)
+    asked: frozenset[NodeName] = frozenset()
     claimed: frozenset[NodeName] = frozenset()
     attempts: Mapping[NodeName, int] = field(default_factory=dict)
     retries: Mapping[str, Retry] = field(default_factory=dict)
-    condemned: Mapping[NodeName, str] = field(default_factory=dict)
+    condemned: Mapping[NodeName, Evidence] = field(default_factory=dict)
     sweeps: tuple[Sweep, ...] = ()
-    verified: Mapping[str, str] = field(default_factory=dict)
-    unseen_since: Mapping[NodeName, float] = field(default_factory=dict)
-    signalled_at: float | None = None
-    head_started: bool = False
+    verified: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    since: Mapping[str, float] = field(default_factory=dict)
+    signalled: frozenset[NodeName] = frozenset()
     outcome: Outcome | None = None

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from launcher.core.condition import Condition, classify
-from launcher.core.fleet import NodeName, RackName
+from launcher.core.condition import Condition, alive_in_ray, classify
+from launcher.core.fleet import Node, NodeName, RackName
 from launcher.core.observation import Observation
 from launcher.core.run import Member, Outcome, Record, Run, RunId, RunName, RunState
 
@@ -84,10 +84,12 @@ def summarise(
     run: Run, seen: Observation, record: Record, *, state: RunState, headline: str, since: float, observed_at: float
 ) -> RunStatus:
     """Answer what to tell people about a run after a tick."""
+    nodes = {node.name: node for node in run.fleet.nodes}
+    alive = alive_in_ray(seen)
     gangs = record.gangs.values()
     holders = {seat.node for seat in record.seats.values()}
     spares = tuple(
-        SpareStatus(slice=part.key, node=name, rack=run.node(name).rack)
+        SpareStatus(slice=part.key, node=name, rack=nodes[name].rack)
         for part in run.placement.slices
         for name in part.spares
         if name not in holders and name not in record.condemned
@@ -102,14 +104,16 @@ def summarise(
         since=since,
         observed_at=observed_at,
         inventory=run.fleet.name,
-        ranks=tuple(_rank(run, member, seen, record) for member in run.members()),
+        ranks=tuple(
+            _rank(member, nodes[record.seats[member.name].node], classify(run, member, seen, record, alive), record)
+            for member in run.members()
+        ),
         spares=spares,
         outcome=record.outcome,
     )
 
 
-def _rank(run: Run, member: Member, seen: Observation, record: Record) -> RankStatus:
-    node = run.node(record.seats[member.name].node)
+def _rank(member: Member, node: Node, condition: Condition, record: Record) -> RankStatus:
     ended = record.exits.get(member.name)
     return RankStatus(
         group=member.group,
@@ -118,6 +122,6 @@ def _rank(run: Run, member: Member, seen: Observation, record: Record) -> RankSt
         node=node.name,
         rack=node.rack,
         domain=node.domain,
-        state=_RANK_STATES[classify(run, member, seen, record)],
+        state=_RANK_STATES[condition],
         exit_code=ended.code if ended else None,
     )

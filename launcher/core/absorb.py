@@ -1,0 +1,142 @@
+"""Facts that came back: receipts, exits and sights change the record before anything is decided."""
+
+from typing_extensions import assert_never
+
+from launcher.core.actions import (
+    Action,
+    Answer,
+    Claim,
+    Join,
+    Prepare,
+    Receipt,
+    Reserve,
+    Result,
+    Signal,
+    Start,
+    StartHead,
+    Sweep,
+    Unclaim,
+    Unreserve,
+    Verify,
+)
+from launcher.core.draft import TRIES, Draft
+from launcher.core.fleet import NodeName
+from launcher.core.observation import Seen, Unseen
+from launcher.core.placement import Slice
+from launcher.core.run import Cause, Evidence, Exit, Outcome
+
+
+def absorb(draft: Draft) -> None:
+    """Take in what the observation brought that must outlive it."""
+    for receipt in draft.seen.receipts:
+        if receipt.seq > draft.receipts_seen:
+            draft.receipts_seen = receipt.seq
+            _receipt(draft, receipt)
+    _sights(draft)
+    _exits(draft)
+
+
+def _receipt(draft: Draft, receipt: Receipt) -> None:
+    action, answer = receipt.action, receipt.answer
+    if answer.result in (Result.DONE, Result.KILLED):
+        draft.retries.pop(action.key, None)
+        _succeeded(draft, action, answer)
+    elif answer.result is Result.HELD and isinstance(action, Claim):
+        # Nothing of ours has ever been there: the node is somebody else's, and no attempt is spent on it.
+        draft.asked.discard(action.node)
+        draft.condemn(action.node, Evidence(cause=Cause.LEASE_HELD, words=answer.words))
+    else:
+        _failed(draft, action, answer)
+
+
+def _succeeded(draft: Draft, action: Action, answer: Answer) -> None:
+    match action:
+        case Claim():
+            draft.claimed.add(action.node)
+        case Sweep():
+            draft.sweeps = [sweep for sweep in draft.sweeps if sweep.key != action.key]
+        case Verify():
+            _verified(draft, action.slice, answer)
+        case Unreserve():
+            draft.verified.pop(action.slice, None)
+        case Signal():
+            draft.signalled.add(action.node)
+        case Prepare() | StartHead() | Join() | Reserve() | Start() | Unclaim():
+            pass  # their effect is seen by looking
+        case _:
+            assert_never(action)
+
+
+def _failed(draft: Draft, action: Action, answer: Answer) -> None:
+    count = draft.back_off(action.key)
+    words = f"{answer.stage or action.kind}: {answer.words}"
+    match action:
+        case Claim() | Prepare():
+            _blame(draft, action.node, words, answer)
+        case Join():
+            _blame(draft, action.seat.node, words, answer)
+        case StartHead() | Reserve() | Unreserve() | Verify() | Start():
+            if count >= TRIES:
+                draft.end(Outcome(cause=Cause.PROVISION, words=words, at=draft.seen.at, tail=answer.tail))
+        case Sweep() | Signal() | Unclaim():
+            pass  # must be done however often it takes; the back-off spaces the tries
+        case _:
+            assert_never(action)
+
+
+def _blame(draft: Draft, node: NodeName, words: str, answer: Answer) -> None:
+    draft.attempts[node] = draft.attempts.get(node, 0) + 1
+    if draft.attempts[node] > node_attempts(draft, node):
+        draft.condemn(node, Evidence(cause=Cause.PROVISION, words=words, tail=answer.tail))
+
+
+def node_attempts(draft: Draft, node: NodeName) -> int:
+    """Answer how often a node may be started again, by the policy of the group that it serves or is kept for."""
+    part = next(part for part in draft.run.placement.slices if node in part.nodes or node in part.spares)
+    return draft.run.group(part.group).recovery.node_attempts
+
+
+def _verified(draft: Draft, key: str, answer: Answer) -> None:
+    part = next(part for part in draft.run.placement.slices if part.key == key)
+    if placed_right(draft, part, answer):
+        draft.verified[key] = draft.generations(part)
+    else:
+        # Ray's table may lag behind a raylet that was replaced: ask again, a few times.
+        draft.verified.pop(key, None)
+        draft.back_off(f"verify:{key}")
+
+
+def placed_right(draft: Draft, part: Slice, answer: Answer) -> bool:
+    """Answer whether each bundle of a slice is on the present holder of its seat, inside the domain of the slice."""
+    bundles = {bundle.index: bundle for bundle in answer.bundles}
+    members = draft.of_slice(part)
+    return len(bundles) == len(members) and all(
+        (bundle := bundles.get(member.slice_rank)) is not None
+        and bundle.seat == member.label
+        and bundle.generation == draft.seats[member.name].generation
+        and (part.domain is None or bundle.domain == part.domain)
+        for member in members
+    )
+
+
+def _sights(draft: Draft) -> None:
+    for name, view in draft.seen.nodes.items():
+        if isinstance(view, Unseen):
+            draft.lasted(f"unseen:{name}")
+            continue
+        draft.since.pop(f"unseen:{name}", None)
+        if isinstance(view, Seen) and view.keeper is not None and name in draft.asked:
+            draft.claimed.add(name)
+
+
+def _exits(draft: Draft) -> None:
+    for member in draft.members:
+        gang = draft.gangs[draft.run.gang(member)]
+        view = draft.seen.nodes.get(draft.seats[member.name].node)
+        if gang.broken or member.name in draft.exits or not isinstance(view, Seen) or view.keeper is None:
+            continue
+        for rank in view.keeper.ranks:
+            if rank.member == member.name and rank.epoch == gang.epoch and not rank.running:
+                draft.exits[member.name] = Exit(
+                    epoch=rank.epoch, code=rank.exit_code, at=rank.at, tail=rank.tail
+                )

@@ -1,0 +1,151 @@
+"""The rule table: what a seat's condition is, derived afresh from each observation and never stored."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from launcher.core.actions import Level, Sweep
+from launcher.core.fleet import NodeName
+from launcher.core.observation import HeadSeen, Keeper, Observation, Phase, RankReport, Seen, Unseen
+from launcher.core.run import Evidence, Exit, Gang, Member, Run
+from launcher.core.seat import GangName, MemberName, Seat
+
+
+class Condition(Enum):
+    """What a seat is in. The order of the rule table, not of this list, decides."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    CONDEMNED = "condemned"
+    UNSEEN = "unseen"
+    FENCED = "fenced"
+    LOST = "lost"
+    ABSENT = "absent"
+    CLAIMED = "claimed"
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    JOINING = "joining"
+    READY = "ready"
+    SERVING = "serving"
+
+
+class Known(Protocol):
+    """What the rules need of the record: both a finished one and one in the making have it."""
+
+    @property
+    def seats(self) -> Mapping[MemberName, Seat]: ...
+    @property
+    def gangs(self) -> Mapping[GangName, Gang]: ...
+    @property
+    def exits(self) -> Mapping[MemberName, Exit]: ...
+    @property
+    def condemned(self) -> Mapping[NodeName, Evidence]: ...
+    @property
+    def claimed(self) -> "frozenset[NodeName] | set[NodeName]": ...
+    @property
+    def sweeps(self) -> "tuple[Sweep, ...] | list[Sweep]": ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evident:
+    """What the rules look at: one seat, its holder's keeper and the rank of the current epoch, if they are seen."""
+
+    seat: Seat
+    member: Member
+    seen: Observation
+    known: Known
+    keeper: Keeper | None
+    rank: RankReport | None
+    in_ray: bool
+
+
+def alive_in_ray(seen: Observation) -> frozenset[tuple[str, int]]:
+    """Answer which seats Ray's own table has alive, with the generation of their raylets."""
+    head = seen.head.head if isinstance(seen.head, HeadSeen) else None
+    return frozenset((node.seat, node.generation) for node in head.nodes if node.alive) if head else frozenset()
+
+
+def classify(
+    run: Run, member: Member, seen: Observation, known: Known, alive: frozenset[tuple[str, int]]
+) -> Condition:
+    """Answer the condition of a seat: that of the first rule that matches. `alive` is `alive_in_ray(seen)`."""
+    seat = known.seats[member.name]
+    view = seen.nodes.get(seat.node)
+    keeper = view.keeper if isinstance(view, Seen) else None
+    epoch = known.gangs[run.gang(member)].epoch
+    at = Evident(
+        seat=seat,
+        member=member,
+        seen=seen,
+        known=known,
+        keeper=keeper,
+        rank=_rank(keeper, member, epoch),
+        in_ray=(member.label, seat.generation) in alive,
+    )
+    return next(condition for matches, condition in _RULES if matches(at))
+
+
+def _rank(keeper: Keeper | None, member: Member, epoch: int) -> RankReport | None:
+    ranks = keeper.ranks if keeper else ()
+    return next((rank for rank in ranks if rank.member == member.name and rank.epoch == epoch), None)
+
+
+def _exited(ok: bool) -> Callable[[Evident], bool]:
+    def matches(at: Evident) -> bool:
+        ended = at.known.exits.get(at.member.name)
+        return ended is not None and ended.ok is ok
+
+    return matches
+
+
+def _unseen(at: Evident) -> bool:
+    return isinstance(at.seen.nodes.get(at.seat.node, Unseen(words="not looked at")), Unseen)
+
+
+def _fenced(at: Evident) -> bool:
+    return any(sweep.node == at.seat.node and sweep.level is not Level.RANK for sweep in at.known.sweeps)
+
+
+def _lost(at: Evident) -> bool:
+    if at.keeper is None:
+        return at.seat.node in at.known.claimed
+    return at.keeper.ray.phase is Phase.FAILED and at.keeper.ray.generation == at.seat.generation
+
+
+def _raylet(at: Evident, phase: Phase) -> bool:
+    assert at.keeper is not None
+    current = at.keeper.ray.generation == at.seat.generation
+    return at.keeper.ray.phase is phase if current else phase is Phase.ABSENT
+
+
+def _setup(phase: Phase) -> Callable[[Evident], bool]:
+    return lambda at: at.keeper is not None and at.keeper.setup.phase is phase
+
+
+# The order matters: the first row that matches wins.
+_RULES: tuple[tuple[Callable[[Evident], bool], Condition], ...] = (
+    # An exit that was seen stays true, whatever becomes of the node: done is not failure.
+    (_exited(ok=True), Condition.FINISHED),
+    (_exited(ok=False), Condition.FAILED),
+    # Evidence against the node itself: never start on it again.
+    (lambda at: at.seat.node in at.known.condemned, Condition.CONDEMNED),
+    # We cannot look, and that alone is never a reason to act.
+    (_unseen, Condition.UNSEEN),
+    # A fence was decided and its receipt is not there: nothing may start here yet.
+    (_fenced, Condition.FENCED),
+    # The keeper vanished, or the raylet that holds this seat ended, before our eyes.
+    (_lost, Condition.LOST),
+    # Nothing of the run has been here yet.
+    (lambda at: at.keeper is None, Condition.ABSENT),
+    # The ladder of a start, from the bottom.
+    (_setup(Phase.ABSENT), Condition.CLAIMED),
+    (_setup(Phase.RUNNING), Condition.PREPARING),
+    # A setup that failed is as bad as a node that is gone; `advance` reads the evidence.
+    (_setup(Phase.FAILED), Condition.LOST),
+    (lambda at: _raylet(at, Phase.ABSENT), Condition.PREPARED),
+    # A rank that runs proves more than Ray's table says.
+    (lambda at: at.rank is not None and at.rank.running, Condition.SERVING),
+    (lambda at: not at.in_ray, Condition.JOINING),
+    (lambda at: True, Condition.READY),
+)

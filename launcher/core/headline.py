@@ -1,0 +1,63 @@
+"""Where a run stands, in one word for scripts and one sentence for people."""
+
+from collections import Counter
+
+from launcher.core.condition import Condition
+from launcher.core.draft import Draft
+from launcher.core.nodeset import fold
+from launcher.core.run import RunState
+from launcher.core.seat import MemberName
+
+_UP = (Condition.SERVING, Condition.FINISHED)
+# What to say of seats that are on their way, from the rung that holds everybody up.
+_RUNGS = (
+    (Condition.LOST, "lost"),
+    (Condition.FENCED, "being fenced"),
+    (Condition.ABSENT, "to claim"),
+    (Condition.CLAIMED, "to prepare"),
+    (Condition.PREPARING, "in setup"),
+    (Condition.PREPARED, "waiting for the Ray head"),
+    (Condition.JOINING, "joining Ray"),
+    (Condition.READY, "ready"),
+)
+
+
+def standing(draft: Draft) -> RunState:
+    """Answer the state of a run that goes on."""
+    conditions = _conditions(draft)
+    if draft.waiting_for:
+        return RunState.HOLDING
+    if all(condition in (*_UP, Condition.UNSEEN) for condition in conditions) and any(
+        condition in _UP for condition in conditions
+    ):
+        return RunState.RUNNING
+    again = any(gang.broken or gang.epoch > 1 for gang in draft.gangs.values())
+    return RunState.RECOVERING if again else RunState.STARTING
+
+
+def progress(draft: Draft, state: RunState) -> str:
+    """Answer one sentence: what is the matter, or how far it is."""
+    if draft.waiting_for:
+        return draft.waiting_for
+    conditions = _at(draft)
+    counts = Counter(conditions.values())
+    total = len(draft.members)
+    unseen = [str(draft.seats[name].node) for name in conditions if conditions[name] is Condition.UNSEEN]
+    blind = f"; cannot see {fold(unseen)}" if unseen else ""
+    if state is RunState.RUNNING:
+        done = counts[Condition.FINISHED]
+        return f"{total - done} of {total} ranks running" + (f", {done} done" if done else "") + blind
+    parts = [f"{counts[condition]} {words}" for condition, words in _RUNGS if counts[condition]]
+    up = sum(counts[condition] for condition in _UP)
+    if up:
+        parts.append(f"{up} running")
+    broken = next((gang.broken.words for gang in draft.gangs.values() if gang.broken), None)
+    return (f"{broken}: " if broken else "") + f"{total} nodes: " + ", ".join(parts) + blind
+
+
+def _at(draft: Draft) -> dict[MemberName, Condition]:
+    return {member.name: draft.condition(member) for member in draft.members}
+
+
+def _conditions(draft: Draft) -> list[Condition]:
+    return list(_at(draft).values())

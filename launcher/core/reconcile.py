@@ -1,0 +1,76 @@
+"""The one decision: what should exist against what does, answered with reasoned actions and a time to look again."""
+
+from dataclasses import dataclass
+
+from launcher.core.absorb import absorb
+from launcher.core.actions import Action
+from launcher.core.advance import advance
+from launcher.core.draft import Draft
+from launcher.core.ending import end, pending, silent
+from launcher.core.headline import progress, standing
+from launcher.core.judge import judge
+from launcher.core.observation import Observation
+from launcher.core.run import Cause, Outcome, Record, Run, RunState, Wanted
+
+# How often to look (s): while something is under way, and while all is well.
+BUSY = 0.3
+STEADY = 1.0
+# How often to look at what cannot be reached while the rest is released (s).
+PATIENT = 5.0
+
+_FINAL = {Cause.SUCCESS: RunState.SUCCEEDED, Cause.STOPPED: RunState.STOPPED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do now, what to remember before doing it, when to look again (s), and one sentence for people."""
+
+    actions: tuple[Action, ...]
+    record: Record
+    wake_at: float
+    headline: str
+    state: RunState
+
+
+def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
+    """Answer what to do now. Pure: the same run, observation and record give the same decision."""
+    draft = Draft(run, seen, record)
+    absorb(draft)
+    if draft.outcome is None and run.wanted is Wanted.NOTHING:
+        draft.end(Outcome(cause=Cause.STOPPED, words="taken down", at=seen.at))
+    if draft.outcome is None:
+        judge(draft)
+    if draft.outcome is None:
+        advance(draft)
+    if draft.outcome is not None:
+        return _ending(draft)
+    state = standing(draft)
+    draft.wake(seen.at + (STEADY if state in (RunState.RUNNING, RunState.HOLDING) else BUSY))
+    return Decision(
+        actions=tuple(draft.actions),
+        record=draft.record(),
+        wake_at=draft.wake_at,
+        headline=progress(draft, state),
+        state=state,
+    )
+
+
+def _ending(draft: Draft) -> Decision:
+    assert draft.outcome is not None
+    draft.actions.clear()
+    end(draft)
+    left = pending(draft)
+    if left or draft.seen.in_flight or draft.actions:
+        state = RunState.RELEASE_PENDING if silent(draft) and not draft.actions else RunState.STOPPING
+        headline = f"{draft.outcome.words}; {len(left)} to release" if left else draft.outcome.words
+    else:
+        state = _FINAL.get(draft.outcome.cause, RunState.FAILED)
+        headline = draft.outcome.words
+    draft.wake(draft.seen.at + (PATIENT if state is RunState.RELEASE_PENDING else BUSY))
+    return Decision(
+        actions=tuple(draft.actions),
+        record=draft.record(),
+        wake_at=draft.wake_at,
+        headline=headline,
+        state=state,
+    )
