@@ -46,6 +46,12 @@ class Mistake:
     column: int = 0
     hint: str | None = None
 
+    def __str__(self) -> str:
+        """Answer `file:line:col: what`, with the hint on a line of its own."""
+        place = f"{self.where}:{self.line}:{self.column}" if self.line else self.where
+        said = f"{place}: {self.what}" if place else self.what
+        return f"{said}\n  hint: {self.hint}" if self.hint else said
+
 
 class SpecError(LaunchError):
     """The task, the inventory or the command line is wrong; carries every mistake found, in file order."""

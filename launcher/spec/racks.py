@@ -1,0 +1,170 @@
+"""Racks of an inventory file to nodes: ranges spelled out, defaults overridden by rack and node, names unique."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from launcher.core.fleet import Access, GpuDriver, Node, NodeName, RackName, Transport
+from launcher.core.nodeset import expand
+from launcher.spec.inventory_fields import RACK
+from launcher.spec.nodes import Mark
+from launcher.spec.patterns import LABEL, label
+from launcher.spec.reading import Found, Reading, Values
+from launcher.spec.shapes import Text
+
+T = TypeVar("T")
+
+_OF_ONE = ("address", "tray", "host_key")
+_NODE_NAME = Text(word="the name of a node", pattern=LABEL, hint=label.hint)
+
+# 127.0.0.x and 127.0.1.1 are taken on many machines (localhost, Debian's name of the host itself).
+_FIRST_LOCAL_RACK = 11
+
+
+@dataclass(frozen=True, slots=True)
+class _Seat:
+    """One name of a rack's list, with the values that hold for it."""
+
+    name: str
+    mark: Mark
+    own: Values
+
+
+class RackReader:
+    """Reads one rack after another, and remembers every name and address for the next."""
+
+    def __init__(self, defaults: Values, transport: Transport, levels: tuple[str, ...], out: Reading) -> None:
+        self._defaults = defaults
+        self._transport = transport
+        self._levels = levels
+        self._out = out
+        self._racks = 0
+        self._names: dict[str, Mark] = {}
+        self._addresses: dict[tuple[object, ...], str] = {}
+
+    def read(self, name: str, rack: Values) -> tuple[Node, ...]:
+        """Answer the nodes of a rack in tray order; those that are wrong are noted and left out."""
+        self._racks += 1
+        places = self._places(rack)
+        seats = list(self._seats(name, rack.entries("nodes")))
+        trays = _trays(seats, self._out)
+        return tuple(
+            self._node(name, seat, rack, places, tray, number)
+            for number, (seat, tray) in enumerate(zip(seats, trays, strict=True), start=1)
+        )
+
+    def _places(self, rack: Values) -> dict[str, str]:
+        places: dict[str, str] = {}
+        for key, found in rack.rest.items():
+            if key not in self._levels[:-1]:
+                RACK.unknown(key, found.key, self._out, more=self._levels[:-1])
+            elif isinstance(found.value, str):
+                places[key] = found.value
+        return {level: places[level] for level in self._levels if level in places}
+
+    def _seats(self, rack: str, nodes: Mapping[str, Found]) -> Iterator[_Seat]:
+        for text, found in nodes.items():
+            own = found.value if isinstance(found.value, Values) else Values(found.mark)
+            names = self._expanded(text, found.key)
+            for key in _OF_ONE if len(names) > 1 else ():
+                if own.has(key):
+                    self._out.mistake(own.key_of(key), f"`{key}` of {len(names)} nodes at once", "name each node")
+            for name in names:
+                if self._is_new(name, found.key):
+                    yield _Seat(name, found.key, own)
+
+    def _expanded(self, text: str, mark: Mark) -> tuple[str, ...]:
+        try:
+            names = expand(text)
+        except ValueError as error:
+            self._out.mistake(mark, str(error), "a range is written `r07-n[01-18]`")
+            return ()
+        for name in names:
+            if not re.fullmatch(LABEL, name):
+                self._out.mistake(mark, f"`{name}` cannot be {_NODE_NAME.word}", _NODE_NAME.hint)
+                return ()
+        return names
+
+    def _is_new(self, name: str, mark: Mark) -> bool:
+        first = self._names.setdefault(name, mark)
+        if first is not mark:
+            self._out.mistake(mark, f"node `{name}` stands on line {first.line} as well", "a node is in one rack, once")
+        return first is mark
+
+    def _node(self, rack: str, seat: _Seat, of: Values, places: Mapping[str, str], tray: int | None, at: int) -> Node:
+        layers = (seat.own, of, self._defaults)
+        local = self._transport is Transport.LOCAL
+        driver = _first(layers, "gpu_driver", str) or (GpuDriver.NONE.value if local else GpuDriver.NVIDIA.value)
+        pretended = driver == GpuDriver.NONE.value or self._transport is not Transport.SSH
+        gpus = _first(layers, "gpus", int)
+        return Node(
+            name=NodeName(seat.name),
+            rack=RackName(rack),
+            access=self._access(seat, layers, at),
+            domain=_first(layers[:2], "domain", str) or (rack if pretended else None),
+            gpus=Node.gpus if gpus is None else gpus,
+            accelerator=_first(layers, "accelerator", str),
+            tray=tray,
+            places=places,
+            drained=_first(layers[:2], "drained", str),
+            gpu_driver=GpuDriver(driver),
+            env=_env(layers),
+        )
+
+    def _access(self, seat: _Seat, layers: tuple[Values, ...], at: int) -> Access:
+        address = seat.own.get("address", str)
+        if address is None:
+            address = self._local_address(seat, at) if self._transport is Transport.LOCAL else seat.name
+        access = read_access(address, layers)
+        key = (access.address, access.port, access.proxy_jump)
+        first = self._addresses.setdefault(key, seat.name)
+        if first != seat.name:
+            mark = seat.own.mark_of("address")
+            what = f"nodes `{first}` and `{seat.name}` have one address, `{access.address}`"
+            self._out.mistake(mark, what, "each node is a machine of its own")
+        return access
+
+    def _local_address(self, seat: _Seat, at: int) -> str:
+        if at > 254:
+            hint = "give `address:` for the others"
+            self._out.mistake(seat.mark, "a local rack has addresses for 254 nodes", hint)
+        rack = self._racks + _FIRST_LOCAL_RACK - 1
+        return f"127.{rack // 256 % 256}.{rack % 256}.{at}"
+
+
+def read_access(address: str, layers: tuple[Values, ...]) -> Access:
+    """Answer how to log in to a machine, from the innermost section that says it."""
+    return Access(
+        address=address,
+        user=_first(layers, "user", str),
+        port=_first(layers, "port", int),
+        identity_file=_first(layers, "identity_file", str),
+        proxy_jump=_first(layers, "proxy_jump", str),
+        host_key=layers[0].get("host_key", str),
+        python=_first(layers, "python", str),
+    )
+
+
+def _trays(seats: list[_Seat], out: Reading) -> list[int | None]:
+    """Answer each node's tray: as written, or its place in the list where the rack writes none."""
+    written = [seat.own.get("tray", int) for seat in seats]
+    if all(tray is None for tray in written):
+        return list(range(len(seats)))
+    first: dict[int, str] = {}
+    for seat, tray in zip(seats, written, strict=True):
+        if tray is not None and first.setdefault(tray, seat.name) != seat.name:
+            what = f"nodes `{first[tray]}` and `{seat.name}` are both in tray {tray}"
+            out.mistake(seat.own.mark_of("tray"), what, "trays of a rack count from 0")
+    return written
+
+
+def _env(layers: tuple[Values, ...]) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for values in reversed(layers):
+        env |= {name: found.value for name, found in values.entries("env").items() if isinstance(found.value, str)}
+    return env
+
+
+def _first(layers: tuple[Values, ...], name: str, kind: type[T]) -> T | None:
+    return next((value for values in layers if (value := values.get(name, kind)) is not None), None)

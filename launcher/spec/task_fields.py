@@ -1,0 +1,148 @@
+"""The table of a task's keys: SkyPilot's and ours. The parser, the JSON Schema and the starter file follow it."""
+
+from launcher.spec.fields import Field, Section, Use, section
+from launcher.spec.patterns import env_name, group_name, task_name
+from launcher.spec.shapes import Choice, Duration, ListOf, MapOf, Text, Truth, Whole
+from launcher.spec.skypilot import RESOURCES_ELSEWHERE, TASK_ELSEWHERE
+from launcher.spec.values import Accelerators, MountSource, Script, Variable, Workdir, variables
+
+LATER = Use.LATER
+_LEVEL = Text(
+    word="a level: `node`, `rack`, `any`, or one of the inventory", pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,61}"
+)
+_GLOBS = ListOf(item=Text(word="a name or a pattern such as `r1*`", pattern=r"[^\s]+", numbers=True), single=True)
+
+_ACCELERATORS = (
+    Field(
+        name="accelerators",
+        doc="GPUs of each node: `GB300:4`, `{GB300: 4}`, or `GB300` for one.",
+        shape=Accelerators(),
+        value=True,
+    ),
+    Field(name="gpus", doc="Another name of `accelerators`.", shape=Accelerators(), value=True),
+    Field(
+        name="priority",
+        doc="As `priority` of the task.",
+        shape=Whole(low=-1000, high=1000),
+        default=0,
+        use=LATER,
+    ),
+    *RESOURCES_ELSEWHERE,
+)
+_ALTERNATIVES = ListOf(item=section(*_ACCELERATORS), word="a list of resources", filled=True)
+_ONE_KIND = "name one kind under `accelerators`"
+
+RESOURCES = section(
+    *_ACCELERATORS,
+    Field(name="any_of", doc="Resources of which any will do.", shape=_ALTERNATIVES, use=LATER, instead=_ONE_KIND),
+    Field(name="ordered", doc="Resources, the best first.", shape=_ALTERNATIVES, use=LATER, instead=_ONE_KIND),
+    word="a mapping such as `{accelerators: GB300:4}`",
+)
+
+TOPOLOGY = section(
+    Field(name="slices", doc="How many slices the nodes come in.", shape=Whole(low=1)),
+    Field(name="nodes_per_slice", doc="Nodes of each slice.", shape=Whole(low=1)),
+    Field(name="gpus_per_slice", doc="GPUs of each slice, instead of `nodes_per_slice`.", shape=Whole(low=1)),
+    Field(
+        name="within",
+        doc="The level that no slice may cross: `node`, `rack`, `any`, or a level of the inventory.",
+        shape=_LEVEL,
+        default="rack",
+    ),
+    Field(name="prefer", doc="The level at which slices should be near each other, if possible.", shape=_LEVEL),
+    Field(name="spread", doc="The level at which no two slices may share a place.", shape=_LEVEL),
+    Field(name="spares", doc="Nodes kept free for each slice in its own domain.", shape=Whole(low=0), default=0),
+    Field(name="racks", doc="The only racks to use; patterns such as `r1*` are allowed.", shape=_GLOBS),
+    Field(name="exclude_racks", doc="Racks not to use.", shape=_GLOBS),
+    Field(name="exclude_nodes", doc="Nodes not to use.", shape=_GLOBS),
+    Field(name="exclusive", doc="The level at which nobody else may share a place.", shape=_LEVEL, use=LATER),
+    Field(name="near", doc="The group to be near to.", shape=group_name, use=LATER),
+    Field(name="apart_from", doc="The group to keep away from.", shape=group_name, use=LATER),
+    Field(name="spread_members", doc="The level at which members keep apart.", shape=_LEVEL, use=LATER),
+)
+
+RECOVERY = section(
+    Field(
+        name="max_restarts",
+        doc="Restarts of the gang for the program's own failures; node faults do not count.",
+        shape=Whole(low=0),
+        default=3,
+    ),
+    Field(
+        name="node_attempts",
+        doc="Starts again on the same node before it is condemned.",
+        shape=Whole(low=0),
+        default=2,
+    ),
+    Field(
+        name="restart_with",
+        doc="Who starts again when a rank of the group fails.",
+        shape=Choice(words=("run", "group", "member")),
+        default="run",
+        use=LATER,
+    ),
+    Field(
+        name="on_no_spare",
+        doc="What happens when a node must be replaced and its domain has none to spare.",
+        shape=Choice(words=("wait", "relocate", "fail")),
+        default="wait",
+        use=LATER,
+    ),
+    Field(name="hang_after", doc="Seconds without a sign of life from a rank.", shape=Duration(), use=LATER),
+)
+
+_ROLE = (
+    Field(name="num_nodes", doc="Nodes in all.", shape=Whole(low=1, high=100_000), default=1, value=True),
+    Field(name="resources", doc="What each node must have.", shape=RESOURCES),
+    Field(name="topology", doc="How many slices of how many nodes, and where they may be.", shape=TOPOLOGY),
+    Field(name="envs", doc="Variables of the commands; null for one that `--env` must give.", shape=variables),
+    Field(name="setup", doc="Runs once on each node before `run`.", shape=Script()),
+    Field(name="run", doc="The command that every rank runs.", shape=Script(), value=True),
+    Field(name="recovery", doc="What is tried before a run is given up.", shape=RECOVERY),
+    Field(name="driver", doc="A command that runs once, on the head, instead of `run`.", shape=Script(), use=LATER),
+    Field(
+        name="reserve",
+        doc="Whether nodes are reserved for a `driver`.",
+        shape=Truth(),
+        default=False,
+        use=LATER,
+    ),
+)
+
+GROUP = section(*_ROLE, word="a mapping with `run` and `topology`")
+
+_MOUNTS = MapOf(item=MountSource(), keys=Text(word="a path on the nodes", pattern=r"[^\s].*"))
+_SECRETS = MapOf(item=Variable(secret=True), keys=env_name, word="a mapping of names to null")
+
+TASK: Section = section(
+    Field(name="name", doc="The name of the task and, without `--name`, of its run.", shape=task_name),
+    Field(name="workdir", doc="A local folder, copied to each node; `setup` and `run` start in it.", shape=Workdir()),
+    *_ROLE,
+    Field(
+        name="groups",
+        doc="Named roles, instead of one `run`; each takes what it does not say from the task.",
+        shape=MapOf(item=GROUP, keys=group_name, word="a mapping of names to groups", filled=True),
+    ),
+    Field(name="secrets", doc="Variables kept out of every log; null for one that `--secret` gives.", shape=_SECRETS),
+    Field(
+        name="file_mounts", doc="Local files to copy, by their path on the nodes.", shape=_MOUNTS, default={}, use=LATER
+    ),
+    Field(
+        name="stop_signal",
+        doc="The signal that ranks get before they are stopped.",
+        shape=Choice(words=("TERM", "INT", "HUP", "QUIT", "USR1", "USR2"), prefix="SIG"),
+        default="TERM",
+    ),
+    Field(name="stop_grace", doc="Seconds from that signal to the kill.", shape=Duration(), default=60),
+    Field(name="time_limit", doc="How long the run may take.", shape=Duration(), use=LATER),
+    Field(
+        name="priority",
+        doc="Which run goes first where not all fit.",
+        shape=Whole(low=-1000, high=1000),
+        default=0,
+        use=LATER,
+    ),
+    Field(name="preemptible", doc="Whether others may take its nodes.", shape=Truth(), default=False, use=LATER),
+    Field(name="on_event", doc="A command that gets each event as JSON.", shape=Script(), use=LATER),
+    *TASK_ELSEWHERE,
+)

@@ -1,0 +1,175 @@
+"""Shapes that only tasks and environments have: variables, and accelerators in SkyPilot's four spellings."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from launcher.spec.document import python_text
+from launcher.spec.nodes import Items, Kind, Mark, Node, Pairs, Scalar, describe
+from launcher.spec.patterns import env_name
+from launcher.spec.reading import Reading
+from launcher.spec.shapes import MapOf, Schema, Wrong, wrong
+
+
+class Ask(Enum):
+    """A variable that the file leaves to whoever starts the task."""
+
+    ASK = "must be given on the command line"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """The value of an environment variable: any scalar as text, or null for one that must be given.
+
+    A secret's is never shown, not even in a warning.
+    """
+
+    word: str = "text, a number, true or false, or null"
+    secret: bool = False
+
+    def read(self, node: Node, name: str, out: Reading) -> str | Ask:
+        """Answer the text; a warning tells where YAML makes another text of it than is written."""
+        if not isinstance(node, Scalar):
+            raise wrong(node, name, self.word, "a variable holds one text; write it as JSON in quotes")
+        if node.kind is Kind.NOTHING:
+            return Ask.ASK
+        text = python_text(node)
+        if text.lower() != node.text.lower() and not self.secret:
+            hint = f'quote it to keep it as it is written: "{node.text}"'
+            out.warn(node.mark, f"`{name}: {node.text}` becomes `{text}`, as YAML reads it", hint)
+        return text
+
+    def schema(self) -> Schema:
+        """Answer the scalars."""
+        return {"type": ["string", "number", "boolean", "null"]}
+
+
+variables = MapOf(item=Variable(), keys=env_name, word="a mapping of names to values")
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """A kind of accelerator, and how many of it each node must have."""
+
+    kind: str
+    count: int
+
+
+_KIND = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerators:
+    """`GB300:4`, `GB300` (one), `{GB300: 4}`, or a list of one of these."""
+
+    word: str = "an accelerator and its count such as `GB300:4`"
+
+    def read(self, node: Node, name: str, out: Reading) -> Accelerator:
+        """Answer the only kind that is named."""
+        found = self._spelled(node, name)
+        if len(found) > 1:
+            hint = "name the one kind that the task runs on"
+            what = f"several kinds to choose from in `{name}` are not supported by this version"
+            raise Wrong(node.mark, what, hint)
+        kind, count, mark = found[0]
+        if not re.fullmatch(_KIND, kind):
+            raise Wrong(mark, f"`{name}` must be {self.word}, not `{kind}`")
+        return self._counted(kind, count, name, mark)
+
+    def _spelled(self, node: Node, name: str) -> list[tuple[str, str, Mark]]:
+        if isinstance(node, Items) and node.items:
+            return [one for item in node.items for one in self._spelled(item, name)]
+        if isinstance(node, Pairs) and node.pairs:
+            return [self._pair(key, value) for key, value in node.pairs]
+        if not isinstance(node, Scalar) or node.kind is Kind.NOTHING:
+            raise wrong(node, name, self.word)
+        kind, colon, count = node.text.partition(":")
+        return [(kind.strip(), count.strip() if colon else "1", node.mark)]
+
+    @staticmethod
+    def _pair(key: Scalar, value: Node) -> tuple[str, str, Mark]:
+        # `{A100:1, V100:1}` is a set to YAML: the count is inside the key, and the value is null.
+        if isinstance(value, Scalar) and value.kind is Kind.NOTHING and ":" in key.text:
+            kind, _, count = key.text.partition(":")
+            return kind, count, key.mark
+        return key.text, value.text if isinstance(value, Scalar) else describe(value), value.mark
+
+    @staticmethod
+    def _counted(kind: str, count: str, name: str, mark: Mark) -> Accelerator:
+        if re.fullmatch(r"[1-9]\d{0,3}(\.0+)?", count):
+            return Accelerator(kind, int(float(count)))
+        if re.fullmatch(r"\d+\.\d+", count) and float(count) > 0:
+            hint = f"ask for `{kind}:1`; roles that share a node are `groups:` with whole GPUs each"
+            raise Wrong(mark, f"`{name}` asks for a part of a GPU, `{count}`, which is not supported", hint)
+        shown = f"not `{count}`" if count else "and there is none"
+        raise Wrong(mark, f"the count of `{name}` must be a whole number of at least 1, {shown}", f"`{kind}:4`")
+
+    def schema(self) -> Schema:
+        """Answer the spellings."""
+        text = {"type": "string", "pattern": rf"^{_KIND}(:\s*[1-9]\d*)?$"}
+        each = {"type": "object", "minProperties": 1, "maxProperties": 1}
+        counted = {**each, "additionalProperties": {"type": ["integer", "null"], "minimum": 1}}
+        return {"anyOf": [text, counted, {"type": "array", "items": text, "minItems": 1, "maxItems": 1}]}
+
+
+@dataclass(frozen=True, slots=True)
+class MountSource:
+    """Where a file mount comes from: a local path. Buckets and SkyPilot's storage maps are refused with the reason."""
+
+    word: str = "a local path"
+
+    def read(self, node: Node, name: str, out: Reading) -> str:
+        """Answer the path."""
+        bucket = isinstance(node, Scalar) and re.match(r"[a-z0-9]+://", node.text)
+        if isinstance(node, Pairs) or bucket:
+            hint = "put the data on a file system that the nodes share, and read it by its path"
+            raise Wrong(node.mark, f"`{name}`: buckets cannot be mounted", hint)
+        if not isinstance(node, Scalar) or node.kind is Kind.NOTHING:
+            raise wrong(node, name, self.word)
+        return node.text
+
+    def schema(self) -> Schema:
+        """Answer a string."""
+        return {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Workdir:
+    """A local folder; SkyPilot's git form is refused with the reason."""
+
+    word: str = "the path of a folder"
+
+    def read(self, node: Node, name: str, out: Reading) -> str:
+        """Answer the path."""
+        url = isinstance(node, Scalar) and re.match(r"([a-z+]+://|git@)", node.text)
+        if isinstance(node, Pairs) or url:
+            hint = "clone it and name the folder, or clone it in `setup:`"
+            raise Wrong(node.mark, f"`{name}` from a git repository is not supported", hint)
+        if not isinstance(node, Scalar) or node.kind is Kind.NOTHING or not node.text:
+            raise wrong(node, name, self.word)
+        return node.text
+
+    def schema(self) -> Schema:
+        """Answer a string."""
+        return {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A shell script, passed on byte for byte; `${VAR}` is the shell's."""
+
+    word: str = "a shell script"
+
+    def read(self, node: Node, name: str, out: Reading) -> str:
+        """Answer the script."""
+        if isinstance(node, Items):
+            raise wrong(node, name, self.word, f"write the commands as one text below `{name}: |`")
+        if not isinstance(node, Scalar) or (node.kind is not Kind.TEXT and not node.quoted):
+            raise wrong(node, name, self.word)
+        if not node.text.strip():
+            raise Wrong(node.mark, f"`{name}` is empty", "write the commands to run")
+        return node.text
+
+    def schema(self) -> Schema:
+        """Answer a string that is not empty."""
+        return {"type": "string", "minLength": 1}
