@@ -17,8 +17,8 @@ FILE = "state.db"
 _TABLES = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL, wanted TEXT NOT NULL, fleet TEXT NOT NULL,
-    source TEXT NOT NULL, created REAL NOT NULL, ended REAL, headline TEXT NOT NULL DEFAULT '',
-    run TEXT NOT NULL, record TEXT NOT NULL, snapshot TEXT, outcome TEXT
+    source TEXT NOT NULL, created REAL NOT NULL, ended REAL, headline TEXT NOT NULL,
+    run TEXT NOT NULL, record TEXT NOT NULL, snapshot TEXT NOT NULL, outcome TEXT
 );
 CREATE UNIQUE INDEX one_live_run_of_a_name ON runs (name) WHERE ended IS NULL;
 CREATE TABLE claims (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL, PRIMARY KEY (fleet, node));

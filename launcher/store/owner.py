@@ -1,7 +1,6 @@
 """Who drives a run: one process, told apart from a later one that happens to have the same number."""
 
 import os
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +18,11 @@ class Owner:
     def current(cls) -> "Owner":
         """Answer this process."""
         pid = os.getpid()
-        return cls(host=socket.gethostname(), boot=_boot(), pid=pid, started=_started(pid) or 0)
+        return cls(host=os.uname().nodename, boot=_boot(), pid=pid, started=_started(pid) or 0)
 
     def alive(self) -> bool:
         """Answer whether that process still runs. Of another host we cannot tell, and so say yes."""
-        if self.host != socket.gethostname():
+        if self.host != os.uname().nodename:
             return True
         return self.boot == _boot() and _started(self.pid) == self.started
 

@@ -15,8 +15,8 @@ FROM runs LEFT JOIN owners ON owners.run = runs.id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """What the list of runs shows. `snapshot` is the JSON of `status -o json`, None before the first look; times in
-    seconds since the epoch; `source` the task file; `owner` the process that drives it, if any said so."""
+    """What the list of runs shows. `snapshot` is the JSON of `status -o json`; times in seconds since the epoch;
+    `source` the task file; `owner` the process that drives it, if any said so."""
 
     id: RunId
     name: RunName
@@ -24,7 +24,7 @@ class RunRow:
     wanted: Wanted
     headline: str
     outcome: Outcome | None
-    snapshot: str | None
+    snapshot: str
     owner: Owner | None
     created: float
     ended: float | None

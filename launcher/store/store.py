@@ -1,8 +1,5 @@
 """Runs, claims, owners and journals of one `$NVLAUNCH_HOME`. Every method is one transaction, or one read."""
 
-import base64
-import difflib
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +17,10 @@ from launcher.store import journal
 from launcher.store.codec import dump, load
 from launcher.store.database import Database
 from launcher.store.journal import Event, EventKind
+from launcher.store.newborn import NEW_RUN, fresh_id, row_of
 from launcher.store.owner import Owner
 from launcher.store.rows import RUN_ROWS, RunRow, read_owner, read_run_row
+from launcher.store.shown import MATCH, names, unknown_run
 
 SNAPSHOT_S = 1.0
 """A snapshot in which only the time of the look changed is written no more often than this (s)."""
@@ -59,8 +58,8 @@ class Store:
             ours = frozenset(answer.nodes)
             nodes = tuple(node for node in fleet.nodes if node.name in ours)
             trimmed = replace(fleet, nodes=nodes)
-            run = Run(id=_fresh_id(db, name), name=name, task=task, placement=answer, fleet=trimmed)
-            db.execute(_NEW_RUN, _row_of(run, source, at))
+            run = Run(id=fresh_id(name), name=name, task=task, placement=answer, fleet=trimmed)
+            db.execute(NEW_RUN, row_of(run, source, at))
             claims = [(fleet.name, node.name, run.id) for node in nodes]
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", claims)
             words = f"{len(answer.slices)} slices on {len(nodes)} nodes of `{fleet.name}`"
@@ -85,8 +84,7 @@ class Store:
         if me is None:
             return
         with self._db.write() as db:
-            where = "run = ? AND host = ? AND boot = ? AND pid = ? AND started = ?"
-            db.execute(f"DELETE FROM owners WHERE {where}", (run, me.host, me.boot, me.pid, me.started))
+            db.execute(_DISOWN, (run, me.host, me.boot, me.pid, me.started))
 
     def load(self, run: RunId) -> tuple[Run, Record]:
         """Answer a run, with what is wanted of it now, and its record."""
@@ -159,13 +157,9 @@ class Store:
 
     def find(self, word: str) -> RunRow:
         """Answer the run of an id, or the newest of a name; SpecError, with what may have been meant."""
-        query = f"{RUN_ROWS} WHERE id = ? OR name = ? ORDER BY id = ? DESC, created DESC, runs.rowid DESC LIMIT 1"
-        for row in self._db.read(query, word, word, word):
+        for row in self._db.read(f"{RUN_ROWS} {MATCH}", word, word, word):
             return read_run_row(row)
-        known = [row["name"] for row in self._db.read("SELECT DISTINCT name FROM runs ORDER BY name")]
-        close = difflib.get_close_matches(word, known, n=1)
-        hint = f"did you mean `{close[0]}`?" if close else "`nvlaunch status` lists the runs"
-        raise SpecError((Mistake(what=f"no run is named `{word}`", hint=hint),))
+        raise unknown_run(word, names(self._db))
 
     def events(self, run: RunId, after: int = 0) -> tuple[Event, ...]:
         """Answer the journal of a run from after an entry on, in order."""
@@ -189,11 +183,8 @@ class Store:
         raise SpecError((Mistake(what=f"no run has the id `{run}`", hint="`nvlaunch status` lists the runs"),))
 
 
+_DISOWN = "DELETE FROM owners WHERE run = ? AND host = ? AND boot = ? AND pid = ? AND started = ?"
 _CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE claims.fleet = ?"
-_NEW_RUN = """
-INSERT INTO runs (id, name, state, wanted, fleet, source, created, run, record)
-VALUES (:id, :name, :state, :wanted, :fleet, :source, :created, :run, :record)
-"""
 
 
 def _taken(rows: Sequence[sqlite3.Row]) -> Mapping[NodeName, Taken]:
@@ -206,25 +197,3 @@ def _check_free(db: sqlite3.Connection, name: RunName) -> None:
         what = f"a run named `{name}` is {row['state'].replace('_', ' ')}"
         hint = f"choose another name with `--name`, or take it down with `nvlaunch down {name}`"
         raise LeaseHeldError(what, holder=row["id"], hints=(hint,))
-
-
-def _fresh_id(db: sqlite3.Connection, name: RunName) -> RunId:
-    while True:
-        tail = base64.b32encode(secrets.token_bytes(4)).decode("ascii")[:6].lower()
-        found = RunId(f"{name}-{tail}")
-        if db.execute("SELECT 1 FROM runs WHERE id = ?", (found,)).fetchone() is None:
-            return found
-
-
-def _row_of(run: Run, source: str, at: float) -> Mapping[str, object]:
-    return {
-        "id": run.id,
-        "name": run.name,
-        "state": RunState.STARTING.value,
-        "wanted": run.wanted.value,
-        "fleet": run.fleet.name,
-        "source": source,
-        "created": at,
-        "run": dump(Run, run),
-        "record": dump(Record, Record()),
-    }

@@ -131,7 +131,8 @@ def test_launch_keeps_the_run_with_its_own_nodes_only(store: Store) -> None:
     loaded, record = store.load(run.id)
     assert loaded == run
     assert [node.name for node in loaded.fleet.nodes] == ["r1-n00", "r1-n01"]
-    assert loaded.fleet.sim is not None and loaded.fleet.sim.speed == float("inf")
+    assert loaded.fleet.sim is not None
+    assert loaded.fleet.sim.speed == float("inf")
     assert record == Record()
     assert {name: taken.by_run for name, taken in store.taken(a_fleet(4)).items()} == {
         "r1-n00": "job",
@@ -240,7 +241,7 @@ def test_a_snapshot_is_written_when_it_says_something_new(store: Store) -> None:
     run = launch(store)
     store.publish(run.id, a_status(run, observed_at=2.0))
     store.publish(run.id, a_status(run, observed_at=3.0))
-    assert '"observed_at":2.0' in (store.find("job").snapshot or "")
+    assert '"observed_at":2.0' in (store.find("job").snapshot)
     rank = RankStatus(
         group="job",
         slice=0,
@@ -252,7 +253,7 @@ def test_a_snapshot_is_written_when_it_says_something_new(store: Store) -> None:
         exit_code=None,
     )
     store.publish(run.id, a_status(run, observed_at=4.0, ranks=(rank,)))
-    assert '"observed_at":4.0' in (store.find("job").snapshot or "")
+    assert '"observed_at":4.0' in (store.find("job").snapshot)
 
 
 def test_wanted_is_read_with_the_run(store: Store) -> None:
@@ -283,7 +284,8 @@ class TestOwner:
     def test_another_live_process_keeps_the_run(self, store: Store) -> None:
         run = launch(store)
         with subprocess.Popen([sys.executable, "-c", _OWN, str(store.home), run.id], stdout=subprocess.PIPE) as other:
-            assert other.stdout is not None and other.stdout.readline() == b"mine\n"
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"mine\n"
             with pytest.raises(LeaseHeldError, match=f"driven by process {other.pid}"):
                 store.own(run.id, Owner.current())
             other.kill()
