@@ -51,6 +51,7 @@ class Exclusion(Enum):
     DRAINED = "drained"
     SICK = "sick"
     NO_DOMAIN = "NVLink domain unknown"
+    UNNAMED = "not named at the level asked"
     KIND = "another accelerator"
     TOO_FEW_GPUS = "too few GPUs"
     IN_USE = "in use"

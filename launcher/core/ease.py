@@ -1,0 +1,65 @@
+"""What a user could ask less of, so that a task fits: each way with the most that still does."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, Inventory
+from launcher.core.task import Group, TopologyRule
+
+_Fits = Callable[[Group], bool]
+
+
+def eased(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
+    """Answer a sentence for each single wish that, given up, lets the group be placed as `fits` tells."""
+    yield from _counts(group, fits)
+    yield from _rules(group, inventory, fits)
+    if group.accelerator is not None and fits(replace(group, accelerator=None)):
+        yield f"any accelerator instead of `{group.accelerator}`"
+    fewer = max((node.gpus for node in inventory.nodes if node.gpus < group.gpus), default=0)
+    if fewer and fits(replace(group, gpus=fewer)):
+        yield f"{fewer} GPUs on each node instead of {group.gpus}"
+
+
+def _counts(group: Group, fits: _Fits) -> Iterator[str]:
+    rule = group.topology
+    spares = _most(0, rule.spares - 1, lambda n: fits(_with(group, replace(rule, spares=n))))
+    if spares is not None:
+        yield f"`spares: {spares}`"
+    size = _most(1, rule.nodes_per_slice - 1, lambda n: fits(_with(group, replace(rule, nodes_per_slice=n))))
+    if size is not None:
+        yield f"slices of at most {size} node{'s' if size > 1 else ''}"
+    slices = _most(1, rule.slices - 1, lambda n: fits(_with(group, replace(rule, slices=n))))
+    if slices is not None:
+        yield f"at most {slices} slice{'s' if slices > 1 else ''}"
+
+
+def _rules(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
+    rule = group.topology
+    if rule.spread is not None and fits(_with(group, replace(rule, spread=None))):
+        yield f"no `spread: {rule.spread}`"
+    filters = [name for name in ("racks", "exclude_racks", "exclude_nodes") if getattr(rule, name)]
+    free = replace(rule, racks=(), exclude_racks=(), exclude_nodes=())
+    if filters and fits(_with(group, free)):
+        yield f"no {' and no '.join(f'`{name}`' for name in filters)}"
+    levels = [NODE_LEVEL, *reversed(inventory.levels), ANY_LEVEL]
+    coarser = levels[levels.index(rule.within) + 1 :] if rule.within in levels else []
+    for level in coarser:
+        if fits(_with(group, replace(rule, within=level))):
+            yield f"`within: {level}` instead of `{rule.within}`"
+            return
+
+
+def _with(group: Group, rule: TopologyRule) -> Group:
+    return replace(group, topology=rule)
+
+
+def _most(low: int, high: int, fits: Callable[[int], bool]) -> int | None:
+    """Answer the largest number that fits, where a smaller one fits whenever a larger one does; None if none does."""
+    best = None
+    while low <= high:
+        middle = (low + high) // 2
+        if fits(middle):
+            best, low = middle, middle + 1
+        else:
+            high = middle - 1
+    return best
