@@ -1,0 +1,66 @@
+"""What each fault of an imaginary fleet does, as times: when something begun dies of it, when a host is silent.
+
+| fault | what it does |
+|---|---|
+| raylet_killed | the raylet of the node is killed, and its ranks with it |
+| rank_fails, rank_killed | ranks on the node exit with the fault's code / vanish without an exit status |
+| keeper_killed | the keeper is killed; what it had started goes on without it |
+| head_killed | the Ray head of the run is killed on its machine; the node named is the head's, where it is a node |
+| setup_fails | a setup begun meanwhile fails with the fault's code |
+| power_cut | the host is off: it cannot be seen, and all that ran on it is gone when it comes back |
+| link_down | the host cannot be seen; what runs there goes on until the keeper's self-stop |
+| slow_start | setup and raylets begun meanwhile take ten times as long |
+| claim_held | somebody else has the node's lease |
+
+A kill strikes what was begun before it; one with a duration strikes all that is begun meanwhile too, a second later.
+"""
+
+from collections.abc import Iterable
+
+from launcher.core.fleet import Fault, FaultKind
+from launcher.sim.world import NEVER
+
+STRIKE_S = 1.0
+SLOWNESS = 10.0
+
+_ONCE = frozenset(
+    (
+        FaultKind.RAYLET_KILLED,
+        FaultKind.RANK_FAILS,
+        FaultKind.RANK_KILLED,
+        FaultKind.KEEPER_KILLED,
+        FaultKind.HEAD_KILLED,
+    )
+)
+
+
+def window(fault: Fault) -> tuple[float, float]:
+    """Answer from when until when a fault lasts, in the seconds of its `at`."""
+    lasts = fault.duration if fault.duration is not None else 0.0 if fault.fault in _ONCE else NEVER
+    return fault.at, fault.at + lasts
+
+
+def during(faults: Iterable[Fault], kind: FaultKind, at: float) -> Fault | None:
+    """Answer the fault of a kind that holds at a time."""
+    for fault in faults:
+        begins, ends = window(fault)
+        if fault.fault is kind and begins <= at < ends:
+            return fault
+    return None
+
+
+def strike(faults: Iterable[Fault], kind: FaultKind, begun: float) -> tuple[float, Fault | None]:
+    """Answer when something begun at a time first dies of a kind of fault, and of which one; NEVER, None of none."""
+    first: tuple[float, Fault | None] = (NEVER, None)
+    for fault in faults:
+        begins, ends = window(fault)
+        if fault.fault is not kind or begun >= ends:
+            continue
+        at = begins if begun < begins else begun + STRIKE_S
+        first = min(first, (at, fault), key=lambda found: found[0])
+    return first
+
+
+def silences(faults: Iterable[Fault], *kinds: FaultKind) -> tuple[tuple[float, float], ...]:
+    """Answer the stretches of time in which a host does not answer for one of these kinds of fault."""
+    return tuple(window(fault) for fault in faults if fault.fault in kinds)

@@ -1,0 +1,142 @@
+"""What is done to one node of an imaginary fleet: each act changes its row at once, and answers as a real node does."""
+
+from dataclasses import replace
+from signal import Signals
+
+from launcher.core.actions import Answer, Claim, Join, Level, Prepare, Result, Signal, Sweep, Unclaim
+from launcher.core.fleet import FaultKind, NodeName
+from launcher.core.run import Member, Run
+from launcher.core.seat import MemberName
+from launcher.sim.faults import during
+from launcher.sim.fleet import Fleet
+from launcher.sim.lives import Life
+from launcher.sim.world import Host, Raylet, Setup
+
+STRANGER = "somebody@elsewhere"
+
+DONE = Answer(result=Result.DONE)
+KILLED = Answer(result=Result.KILLED)
+
+
+def claim(fleet: Fleet, run: Run, action: Claim, now: float) -> Answer:
+    """Take a node's lease and start its keeper; HELD while another run, or a fault's stranger, has it.
+
+    The store gives a node to one run at a time, so that two processes never take the same lease at once.
+    """
+    fleet.begin(now)
+    life = fleet.life(action.node)
+    if not life.reachable(now):
+        return silent(action.node, action.kind)
+    faults = fleet.circumstances(action.node).faults
+    stranger = STRANGER if during(faults, FaultKind.CLAIM_HELD, now) else None
+    holder = life.host.run if life.host.run not in (None, run.id) else stranger
+    if holder:
+        return Answer(result=Result.HELD, stage=action.kind, words=f"`{action.node}` is held by `{holder}`")
+    if not life.keeper(now):
+        fleet.save(action.node, replace(life.host, run=run.id, keeper_at=now, setup=None))
+    return DONE
+
+
+def prepare(fleet: Fleet, run: Run, action: Prepare, now: float) -> Answer:
+    """Begin the setup of a claimed node; nothing where the member's runs there or went well."""
+    life = fleet.life(action.node)
+    if refusal := _refusal(life, run, action.node, action.kind, now):
+        return refusal
+    setup, row = life.setup, life.host.setup
+    good = setup is not None and (now < setup.ends or setup.code == 0)
+    if not good or row is None or row.member != action.member:
+        fleet.save(action.node, replace(life.host, setup=Setup(member=action.member, begun_at=now)))
+    return DONE
+
+
+def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
+    """Begin the raylet of a seat; nothing where one of its generation, or a newer one, was begun."""
+    node, generation = action.seat.node, action.seat.generation
+    life = fleet.life(node)
+    if refusal := _refusal(life, run, node, action.kind, now):
+        return refusal
+    if any(one.raylet.generation >= generation for one in life.raylets):
+        return DONE
+    if any(one.alive(now) for one in life.raylets):
+        return failed(action.kind, f"an older raylet still runs on `{node}`")
+    if life.setup is None or now < life.setup.ends or life.setup.code:
+        return failed(action.kind, f"`{node}` is not set up")
+    if fleet.ray(now) is None:
+        return failed(action.kind, f"the Ray head does not answer `{node}`")
+    raylet = Raylet(seat=member(run, action.seat.member).label, generation=generation, begun_at=now)
+    fleet.save(node, replace(life.host, raylets=(*life.host.raylets, raylet)))
+    return DONE
+
+
+def signal(fleet: Fleet, run: Run, action: Signal, now: float) -> Answer:
+    """Send a stop signal to the ranks on a node that have had none; each ends of it a second later."""
+    life = fleet.life(action.node)
+    if refusal := _refusal(life, run, action.node, action.kind, now):
+        return refusal
+    number = Signals[f"SIG{action.signal.removeprefix('SIG')}"].value
+    alive = {one.rank for one in life.ranks if one.alive(now) and one.rank.signalled is None}
+    if alive:
+        told = (
+            replace(rank, signalled=number, signalled_at=now) if rank in alive else rank for rank in life.host.ranks
+        )
+        fleet.save(action.node, replace(life.host, ranks=tuple(told)))
+    return DONE
+
+
+def sweep(fleet: Fleet, run: Run, action: Sweep, now: float) -> Answer:
+    """Kill what lives of the run on a node at a level; CANNOT_TELL where the node does not answer."""
+    life = fleet.life(action.node)
+    if not life.reachable(now):
+        return replace(silent(action.node, action.kind), result=Result.CANNOT_TELL)
+    if life.host.run == run.id and (swept := _swept(life, action, now)) != life.host:
+        fleet.save(action.node, swept)
+    return KILLED
+
+
+def unclaim(fleet: Fleet, run: Run, action: Unclaim, now: float) -> Answer:
+    """Kill all of the run on a node and let go of its lease; CANNOT_TELL where the node does not answer."""
+    if action.node is None:
+        return failed(action.kind, "no node is named to let go of")
+    life = fleet.life(action.node)
+    if not life.reachable(now):
+        return replace(silent(action.node, action.kind), result=Result.CANNOT_TELL)
+    if life.host.run == run.id:
+        fleet.save(action.node, Host())
+    return KILLED
+
+
+def silent(node: str, stage: str) -> Answer:
+    """Answer for a machine that does not."""
+    return failed(stage, f"no answer from `{node}`")
+
+
+def failed(stage: str, words: str) -> Answer:
+    """Answer that an act did not succeed, and why."""
+    return Answer(result=Result.FAILED, stage=stage, words=words)
+
+
+def member(run: Run, name: MemberName) -> Member:
+    """Answer the seat of that name."""
+    return next(seat for seat in run.members() if seat.name == name)
+
+
+def _swept(life: Life, action: Sweep, now: float) -> Host:
+    raylets = [one.raylet for one in life.raylets if one.alive(now)]
+    ranks = [one.rank for one in life.ranks if one.alive(now)]
+    match action.level:
+        case Level.NODE:
+            return replace(life.host.swept(now, raylets, ranks), setup=None)
+        case Level.GENERATION:
+            old = [raylet for raylet in raylets if raylet.generation <= action.generation]
+            return life.host.swept(now, old, [rank for rank in ranks if rank.generation <= action.generation])
+        case Level.RANK:
+            mine = [rank for rank in ranks if rank.member == action.member and rank.epoch <= action.epoch]
+            return life.host.swept(now, (), mine)
+
+
+def _refusal(life: Life, run: Run, node: NodeName, stage: str, now: float) -> Answer | None:
+    if not life.reachable(now):
+        return silent(node, stage)
+    if life.host.run != run.id or not life.keeper(now):
+        return failed(stage, f"no keeper of this run lives on `{node}`")
+    return None

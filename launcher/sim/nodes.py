@@ -1,0 +1,123 @@
+"""`Nodes` without machines: an imaginary fleet in rows that several processes share. Nothing takes real time."""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from launcher.core.actions import (
+    Action,
+    Answer,
+    Claim,
+    Join,
+    Prepare,
+    Reserve,
+    Signal,
+    Start,
+    StartHead,
+    Sweep,
+    Unclaim,
+    Unit,
+    Unreserve,
+    Verify,
+)
+from launcher.core.fleet import NodeName, SimSettings
+from launcher.core.observation import Sighting
+from launcher.core.run import Run, RunId
+from launcher.ports import Clock, LogName, LogPart
+from launcher.sim import logs, node_acts, ray_acts
+from launcher.sim.fleet import Fleet
+from launcher.sim.world import Rows
+
+LOG_LIMIT = 1 << 20
+
+Act = TypeVar("Act", bound=Action)
+
+
+class SimNodes:
+    """The machines of imaginary fleets. What each action does stands in `node_acts` and `ray_acts`."""
+
+    def __init__(self, rows: Rows, clock: Clock) -> None:
+        self._rows = rows
+        self._clock = clock
+        self._turn = threading.RLock()
+        self._fleets: dict[RunId, Fleet] = {}
+
+    def look(self, run: Run) -> Sighting:
+        """Answer what exists of the run now."""
+        with self._turn:
+            return self._fleet(run).look(self._clock.now())
+
+    def claim(self, run: Run, action: Claim) -> Answer:
+        """Take a node's lease and start its keeper; HELD while another run has it."""
+        return self._do(node_acts.claim, run, action)
+
+    def prepare(self, run: Run, action: Prepare) -> Answer:
+        """Begin the setup of a node."""
+        return self._do(node_acts.prepare, run, action)
+
+    def start_head(self, run: Run, action: StartHead) -> Answer:
+        """Begin the Ray head of a run."""
+        return self._do(ray_acts.start_head, run, action)
+
+    def join(self, run: Run, action: Join) -> Answer:
+        """Begin the raylet of a seat."""
+        return self._do(node_acts.join, run, action)
+
+    def reserve(self, run: Run, action: Reserve) -> Answer:
+        """Ask for the placement group of a slice."""
+        return self._do(ray_acts.reserve, run, action)
+
+    def unreserve(self, run: Run, action: Unreserve) -> Answer:
+        """Remove the placement group of a slice."""
+        return self._do(ray_acts.unreserve, run, action)
+
+    def verify(self, run: Run, action: Verify) -> Answer:
+        """Answer with the bundles of a slice."""
+        return self._do(ray_acts.verify, run, action)
+
+    def start(self, run: Run, action: Start) -> Answer:
+        """Begin the ranks of a gang."""
+        return self._do(ray_acts.start, run, action)
+
+    def signal(self, run: Run, action: Signal) -> Answer:
+        """Send a stop signal to the ranks on a node."""
+        return self._do(node_acts.signal, run, action)
+
+    def sweep(self, run: Run, action: Sweep) -> Answer:
+        """Kill what lives of the run on a node at a level."""
+        return self._do(node_acts.sweep, run, action)
+
+    def unclaim(self, run: Run, action: Unclaim) -> Answer:
+        """Kill all of the run on a unit and let go of it."""
+        act = ray_acts.unclaim_head if action.unit is Unit.HEAD else node_acts.unclaim
+        return self._do(act, run, action)
+
+    def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
+        """Answer what a rank, or the keeper, of a node has written from a byte on; nothing where none was begun."""
+        with self._turn:
+            life, now = self._fleet(run).life(node), self._clock.now()
+        ranks = [one for one in life.ranks if one.rank.member == log.member and log.epoch in (0, one.rank.epoch)]
+        epoch, data = log.epoch, b""
+        if log.member is None:
+            data = logs.provision_log(life, node, now)
+        elif ranks:
+            settings, newest = run.fleet.sim or SimSettings(), ranks[-1]
+            epoch = newest.rank.epoch
+            data = logs.rank_log(run, node_acts.member(run, log.member), node, newest, now, settings.run_s)
+        begin = max(0, len(data) + offset) if offset < 0 else offset
+        part = data[begin : begin + LOG_LIMIT]
+        return LogPart(data=part, next_offset=begin + len(part), epoch=epoch)
+
+    def close(self) -> None:
+        """Forget what was read; the rows stay."""
+        with self._turn:
+            self._fleets.clear()
+
+    def _fleet(self, run: Run) -> Fleet:
+        if run.id not in self._fleets:
+            self._fleets[run.id] = Fleet(run, self._rows)
+        return self._fleets[run.id]
+
+    def _do(self, act: Callable[[Fleet, Run, Act, float], Answer], run: Run, action: Act) -> Answer:
+        with self._turn:
+            return act(self._fleet(run), run, action, self._clock.now())

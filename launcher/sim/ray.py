@@ -1,0 +1,131 @@
+"""What Ray answers in an imaginary fleet: its node table and placement groups, as real Ray 2.60 was measured."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from launcher.core.actions import Bundle
+from launcher.core.fleet import FaultKind, NodeName
+from launcher.core.observation import GroupReport, GroupState, Head, HeadSeen, HeadView, Phase, RayNode, Step, Unseen
+from launcher.core.placement import Slice
+from launcher.core.run import Run
+from launcher.sim.lives import Circumstances, Life, RayletLife
+from launcher.sim.world import NEVER, Ray
+
+INFEASIBLE = "INFEASIBLE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadLife:
+    """When the Ray head of a run is ready, and when it dies; `power` is when its keeper went with its host."""
+
+    ray: Ray
+    ready: float
+    dies: float
+    power: float
+
+    def answers(self, now: float) -> bool:
+        """Answer whether Ray and the supervisor can be asked."""
+        return self.ready <= now < self.dies
+
+
+def head_life(ray: Ray, around: Circumstances) -> HeadLife:
+    """Answer how long the newest process of a head lives on its machine."""
+    begun = ray.begun_at
+    power = around.killed(begun, FaultKind.POWER_CUT)
+    dies = min(power, around.killed(begun, FaultKind.HEAD_KILLED))
+    return HeadLife(ray=ray, ready=begun + around.start_s(begun), dies=dies, power=power)
+
+
+class Tables:
+    """Ray's tables of one run, asked at one moment."""
+
+    def __init__(self, run: Run, ray: Ray, lives: Mapping[NodeName, Life], now: float) -> None:
+        self._run = run
+        self._ray = ray
+        self._now = now
+        self._domains = {node.name: node.domain for node in run.fleet.nodes}
+        self._known = [(name, one) for name, one in _raylets(lives) if self._joined(one)]
+        self._by_seat: dict[str, list[tuple[NodeName, RayletLife]]] = {}
+        for name, one in self._known:
+            self._by_seat.setdefault(one.raylet.seat, []).append((name, one))
+
+    def nodes(self) -> Iterator[RayNode]:
+        """Answer every raylet that ever joined; one that died unnoticed is still alive to Ray."""
+        for name, one in self._known:
+            alive = one.trusted(self._now)
+            raylet = one.raylet
+            yield RayNode(seat=raylet.seat, generation=raylet.generation, domain=self._domains[name], alive=alive)
+
+    def groups(self) -> Iterator[GroupReport]:
+        """Answer the placement group of every slice that one was asked for."""
+        for part in self._run.placement.slices:
+            if part.key in self._ray.groups:
+                yield self.group(part)
+
+    def group(self, part: Slice) -> GroupReport:
+        """Answer a slice's group: CREATED while a raylet in its domain lives for each seat, as far as Ray knows."""
+        labels = [member.label for member in self._run.members() if member.slice_key == part.key]
+        seats = [list(self._inside(label, part)) for label in labels]
+        holders = [self._holder(seat) for seat in seats]
+        state = GroupState.CREATED
+        if None in holders:
+            state = GroupState.RESCHEDULING if self._was_created(part, seats) else GroupState.PENDING
+        bundles = tuple(
+            self._bundle(at, holder if state is not GroupState.PENDING else None) for at, holder in enumerate(holders)
+        )
+        hint = "" if state is GroupState.CREATED else INFEASIBLE
+        return GroupReport(slice=part.key, state=state, hint=hint, bundles=bundles)
+
+    def _joined(self, one: RayletLife) -> bool:
+        return one.raylet.begun_at >= self._ray.since and one.known(self._now)
+
+    def _inside(self, label: str, part: Slice) -> Iterator[tuple[NodeName, RayletLife]]:
+        for name, one in self._by_seat.get(label, ()):
+            if part.domain is None or self._domains[name] == part.domain:
+                yield name, one
+
+    def _holder(self, seat: Iterable[tuple[NodeName, RayletLife]]) -> tuple[NodeName, RayletLife] | None:
+        alive = [(name, one) for name, one in seat if one.trusted(self._now)]
+        return max(alive, key=lambda found: found[1].raylet.generation, default=None)
+
+    def _was_created(self, part: Slice, seats: Sequence[Sequence[tuple[NodeName, RayletLife]]]) -> bool:
+        asked = self._ray.groups[part.key]
+        moments = {asked, *(one.ready for seat in seats for _, one in seat if asked < one.ready <= self._now)}
+        return any(all(any(one.trusted(at) for _, one in seat) for seat in seats) for at in moments)
+
+    def _bundle(self, index: int, holder: tuple[NodeName, RayletLife] | None) -> Bundle:
+        if holder is None:
+            return Bundle(index=index, seat=None, domain=None)
+        name, one = holder
+        raylet = one.raylet
+        return Bundle(index=index, seat=raylet.seat, domain=self._domains[name], generation=raylet.generation)
+
+
+def head_view(
+    run: Run, head: HeadLife | None, around: Circumstances, lives: Mapping[NodeName, Life], now: float
+) -> HeadView:
+    """Answer what a look at the head's machine finds."""
+    if any(begins <= now < ends for begins, ends in around.silent):
+        return Unseen(words=f"no answer from `{around.node}`")
+    if head is None or head.power <= now:
+        return HeadSeen()
+    if now >= head.dies:
+        return HeadSeen(head=Head(ray=Step(phase=Phase.FAILED, exit_code=1, tail=("the GCS was killed",))))
+    running = Step(phase=Phase.RUNNING)
+    if now < head.ready:
+        return HeadSeen(head=Head(ray=running))
+    tables = Tables(run, head.ray, lives, now)
+    return HeadSeen(head=Head(ray=running, ready=True, nodes=tuple(tables.nodes()), groups=tuple(tables.groups())))
+
+
+def head_after(head: HeadLife | None, around: Circumstances, now: float) -> float:
+    """Answer the first moment after a time at which something changes at the head's machine; NEVER if nothing will."""
+    moments = [at for stretch in around.silent for at in stretch]
+    moments += [head.ready, head.dies] if head else []
+    return min((at for at in moments if at > now), default=NEVER)
+
+
+def _raylets(lives: Mapping[NodeName, Life]) -> Iterator[tuple[NodeName, RayletLife]]:
+    for name, life in lives.items():
+        for one in life.raylets:
+            yield name, one

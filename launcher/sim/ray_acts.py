@@ -1,0 +1,117 @@
+"""What is done through the Ray head of an imaginary fleet: the head itself, placement groups, and ranks."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from launcher.core.actions import Answer, Reserve, Result, Start, StartHead, Unclaim, Unreserve, Verify
+from launcher.core.fleet import NodeName
+from launcher.core.observation import GroupState
+from launcher.core.run import Member, Run
+from launcher.core.seat import MemberName, Seat
+from launcher.sim.fleet import HEAD, Fleet
+from launcher.sim.node_acts import DONE, KILLED, failed, silent
+from launcher.sim.world import Rank, Ray
+
+
+def start_head(fleet: Fleet, run: Run, action: StartHead, now: float) -> Answer:
+    """Begin a Ray head, with the tables of the one before it; nothing where one lives."""
+    fleet.begin(now)
+    if not fleet.head_reachable(now):
+        return silent(run.head or HEAD, action.kind)
+    world = fleet.world()
+    if not fleet.head_lives(now):
+        before = world.ray or Ray(since=now, begun_at=now, groups={})
+        fleet.save_world(replace(world, ray=replace(before, begun_at=now)))
+    return DONE
+
+
+def reserve(fleet: Fleet, run: Run, action: Reserve, now: float) -> Answer:
+    """Ask for a slice's placement group; nothing where it was asked for."""
+    if (ray := fleet.ray(now)) is None:
+        return _headless(run, action.kind)
+    if action.slice not in ray.groups:
+        _keep(fleet, ray, {**ray.groups, action.slice: now})
+    return DONE
+
+
+def unreserve(fleet: Fleet, run: Run, action: Unreserve, now: float) -> Answer:
+    """Remove a slice's placement group, if it is there."""
+    if (ray := fleet.ray(now)) is None:
+        return _headless(run, action.kind)
+    if action.slice in ray.groups:
+        _keep(fleet, ray, {key: at for key, at in ray.groups.items() if key != action.slice})
+    return DONE
+
+
+def verify(fleet: Fleet, run: Run, action: Verify, now: float) -> Answer:
+    """Answer with the bundles of a slice as Ray has them now."""
+    if (ray := fleet.ray(now)) is None:
+        return _headless(run, action.kind)
+    if action.slice not in ray.groups:
+        return failed(action.kind, f"Ray has no placement group for slice `{action.slice}`")
+    part = next(part for part in run.placement.slices if part.key == action.slice)
+    return Answer(result=Result.DONE, bundles=fleet.tables(ray, now).group(part).bundles)
+
+
+def start(fleet: Fleet, run: Run, action: Start, now: float) -> Answer:
+    """Begin the ranks of a gang that were not begun in this epoch; FAILED names the members that could not."""
+    if (ray := fleet.ray(now)) is None:
+        return _headless(run, action.kind)
+    groups = fleet.tables(ray, now).groups()
+    created = {report.slice for report in groups if report.state is GroupState.CREATED}
+    holders = {seat.member: seat for seat in action.seats}
+    gang = [member for member in run.members() if run.gang(member) == action.gang]
+    stuck = [
+        f"`{member.name}`"
+        for member in gang
+        if member.slice_key not in created or not _begin(fleet, run, action, member, holders, now)
+    ]
+    if stuck:
+        return failed(action.kind, f"no rank could be started for {', '.join(stuck)}")
+    return DONE
+
+
+def unclaim_head(fleet: Fleet, run: Run, action: Unclaim, now: float) -> Answer:
+    """End the Ray head of a run and drop its tables; CANNOT_TELL where its machine does not answer."""
+    if not fleet.head_reachable(now):
+        return replace(silent(run.head or HEAD, action.kind), result=Result.CANNOT_TELL)
+    world = fleet.world()
+    if world.ray is not None:
+        fleet.save_world(replace(world, ray=None))
+    return KILLED
+
+
+def _begin(
+    fleet: Fleet, run: Run, action: Start, member: Member, holders: Mapping[MemberName, Seat], now: float
+) -> bool:
+    node = holders[member.name].node
+    life = fleet.life(node)
+    ours = [one for one in life.ranks if one.rank.member == member.name]
+    if any(one.rank.epoch >= action.epoch for one in ours):
+        return True
+    raylet = life.raylet(now)
+    if raylet is None or life.host.run != run.id or any(one.alive(now) for one in ours):
+        return False
+    rank = Rank(
+        member=member.name,
+        epoch=action.epoch,
+        restarts=action.restarts,
+        generation=raylet.raylet.generation,
+        master=_address(run, holders[MemberName(f"{member.group}/0")].node),
+        begun_at=now,
+    )
+    others = tuple(one for one in life.host.ranks if one.member != member.name)
+    fleet.save(node, replace(life.host, ranks=(*others, rank)))
+    return True
+
+
+def _keep(fleet: Fleet, ray: Ray, groups: Mapping[str, float]) -> None:
+    fleet.save_world(replace(fleet.world(), ray=replace(ray, groups=groups)))
+
+
+def _headless(run: Run, stage: str) -> Answer:
+    return failed(stage, f"the Ray head on `{run.head or HEAD}` does not answer")
+
+
+def _address(run: Run, node: NodeName) -> str:
+    return run.node(node).access.address

@@ -1,0 +1,60 @@
+"""What a look at a node of an imaginary fleet finds, made of its life and the time."""
+
+from launcher.core.observation import Keeper, NodeView, Phase, RankReport, Seen, Step, Unseen
+from launcher.core.run import RunId
+from launcher.core.seat import MemberName
+from launcher.sim.lives import Life, RankLife
+from launcher.sim.logs import ending
+
+
+def node_view(life: Life, node: str, run: RunId, now: float) -> NodeView:
+    """Answer what is seen of a run on a node at a time."""
+    if not life.reachable(now):
+        return Unseen(words=f"no answer from `{node}`")
+    if life.host.run != run:
+        return Seen()
+    if not life.keeper(now):
+        return Seen(leftovers=leftovers(life, now))
+    since = life.host.keeper_at or 0.0
+    ranks = tuple(report(one, now) for one in life.ranks if one.rank.begun_at >= since)
+    keeper = Keeper(setup=_setup_step(life, now), ray=_ray_step(life, since, now), ranks=ranks)
+    return Seen(keeper=keeper, leftovers=leftovers(life, now))
+
+
+def leftovers(life: Life, now: float) -> int:
+    """Answer how many of the raylets and ranks that live have no keeper: its own is gone, whoever is there now."""
+    since = life.host.keeper_at if life.keeper(now) else None
+    raylets = [one.raylet.begun_at for one in life.raylets if one.alive(now)]
+    ranks = [one.rank.begun_at for one in life.ranks if one.alive(now)]
+    return sum(1 for begun in (*raylets, *ranks) if since is None or begun < since)
+
+
+def report(one: RankLife, now: float) -> RankReport:
+    """Answer what a keeper says of a rank."""
+    member, epoch = MemberName(one.rank.member), one.rank.epoch
+    if one.alive(now):
+        return RankReport(member=member, epoch=epoch, running=True)
+    tail = ending(one.code) if one.code else ()
+    return RankReport(member=member, epoch=epoch, running=False, exit_code=one.code, at=one.ends, tail=tail)
+
+
+def _setup_step(life: Life, now: float) -> Step:
+    if life.setup is None:
+        return Step()
+    if now < life.setup.ends:
+        return Step(phase=Phase.RUNNING)
+    code = life.setup.code
+    if code == 0:
+        return Step(phase=Phase.DONE, exit_code=0)
+    return Step(phase=Phase.FAILED, exit_code=code, tail=(f"setup: exit status {code}",))
+
+
+def _ray_step(life: Life, since: float, now: float) -> Step:
+    ours = [one for one in life.raylets if one.raylet.begun_at >= since]
+    if not ours:
+        return Step()
+    newest = ours[-1]
+    generation = newest.raylet.generation
+    if newest.alive(now):
+        return Step(phase=Phase.RUNNING, generation=generation)
+    return Step(phase=Phase.FAILED, exit_code=1, tail=("the raylet was killed",), generation=generation)

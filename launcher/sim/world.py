@@ -1,0 +1,123 @@
+"""What is remembered of an imaginary fleet: one small row for each node, one for each run. Times are in seconds.
+
+Only what was done to the fleet is kept. What follows from it (a raylet that is up, a rank that has ended, a host
+without power) is a function of these rows, the settings and the time: `lives` and `ray` answer it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Protocol
+
+NEVER = float("inf")
+
+
+class Rows(Protocol):
+    """Where the rows are kept, so that commands and controllers of several processes see one fleet."""
+
+    def world(self, fleet: str) -> str | None:
+        """Answer the text kept under a key; None for one that was never saved."""
+
+    def save_world(self, fleet: str, text: str) -> None:
+        """Keep a text under a key, in place of the one before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """A setup that was begun on a node, for which member."""
+
+    member: str
+    begun_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raylet:
+    """A raylet that was begun on a node for a seat; `ended_at` is when a sweep killed it."""
+
+    seat: str
+    generation: int
+    begun_at: float
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """A rank that was begun under a raylet of a node; `signalled` is the number of the stop signal it got."""
+
+    member: str
+    epoch: int
+    restarts: int
+    generation: int
+    master: str
+    begun_at: float
+    ended_at: float | None = None
+    signalled: int | None = None
+    signalled_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A node: which run has its lease, since when its keeper lives, and all that was begun on it for that run."""
+
+    run: str | None = None
+    keeper_at: float | None = None
+    setup: Setup | None = None
+    raylets: tuple[Raylet, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+
+    def swept(self, now: float, raylets: Iterable[Raylet], ranks: Iterable[Rank]) -> "Host":
+        """Answer the node after these of its raylets and ranks were killed at `now`."""
+        gone, ended = set(raylets), set(ranks)
+        return replace(
+            self,
+            raylets=tuple(replace(r, ended_at=r.ended_at or now) if r in gone else r for r in self.raylets),
+            ranks=tuple(replace(r, ended_at=r.ended_at or now) if r in ended else r for r in self.ranks),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ray:
+    """The Ray head of a run: `since` its tables exist, `begun_at` its newest process; `groups` says since when each
+    slice's placement group is asked for."""
+
+    since: float
+    begun_at: float
+    groups: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a run did to the fleet besides its nodes; its faults are counted from `began_at`."""
+
+    began_at: float | None = None
+    ray: Ray | None = None
+
+
+def dump(row: Host | World) -> str:
+    """Answer the text of a row."""
+    return json.dumps(row, default=_plain, separators=(",", ":"))
+
+
+def load_host(text: str | None) -> Host:
+    """Answer the node that a text describes; a free one where there is none."""
+    if text is None:
+        return Host()
+    row: dict[str, Any] = json.loads(text)
+    setup = row.pop("setup")
+    raylets = tuple(Raylet(**raylet) for raylet in row.pop("raylets"))
+    ranks = tuple(Rank(**rank) for rank in row.pop("ranks"))
+    return Host(setup=Setup(**setup) if setup else None, raylets=raylets, ranks=ranks, **row)
+
+
+def load_world(text: str | None) -> World:
+    """Answer the run's part that a text describes; one that has not begun where there is none."""
+    if text is None:
+        return World()
+    row: dict[str, Any] = json.loads(text)
+    return World(began_at=row["began_at"], ray=Ray(**row["ray"]) if row["ray"] else None)
+
+
+def _plain(value: object) -> dict[str, object]:
+    if not is_dataclass(value):
+        raise TypeError(f"no part of the world: {value!r}")
+    return {field.name: getattr(value, field.name) for field in fields(value)}
