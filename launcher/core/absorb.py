@@ -39,7 +39,8 @@ def absorb(draft: Draft) -> None:
 def _receipt(draft: Draft, receipt: Receipt) -> None:
     action, answer = receipt.action, receipt.answer
     if answer.result in (Result.DONE, Result.KILLED):
-        draft.retries.pop(action.key, None)
+        if not isinstance(action, Verify):  # an answer from Ray is not yet the right answer
+            draft.retries.pop(action.key, None)
         _succeeded(draft, action, answer)
     elif answer.result is Result.HELD and isinstance(action, Claim):
         # Nothing of ours has ever been there: the node is somebody else's, and no attempt is spent on it.
@@ -100,6 +101,7 @@ def _verified(draft: Draft, key: str, answer: Answer) -> None:
     part = next(part for part in draft.run.placement.slices if part.key == key)
     if placed_right(draft, part, answer):
         draft.verified[key] = draft.generations(part)
+        draft.retries.pop(f"verify:{key}", None)
     else:
         # Ray's table may lag behind a raylet that was replaced: ask again, a few times.
         draft.verified.pop(key, None)

@@ -40,11 +40,11 @@ _BEGIN = Reason(why=Why.START, words="the run begins")
 
 def advance(draft: Draft) -> None:
     """Move everything one step towards a run in which every rank runs."""
-    for sweep in draft.sweeps:
-        draft.do(sweep)
     _give_up_on_silence(draft)
     for member in draft.members:
         _replace(draft, member)
+    for sweep in draft.sweeps:
+        draft.do(sweep)
     _let_go(draft)
     if draft.outcome is None and _claim_all(draft):
         _head(draft)
@@ -184,7 +184,10 @@ def _claim_all(draft: Draft) -> bool:
         fenced = any(sweep.node == name for sweep in draft.sweeps)
         if not isinstance(view, Seen) or view.keeper is not None or fenced:
             continue
-        if name not in draft.claimed:
+        if view.leftovers:
+            words = f"{view.leftovers} processes of the run have no keeper"
+            draft.do(Unclaim(reason=Reason(why=Why.REJOIN, words=words), node=name))
+        elif name not in draft.claimed:
             draft.asked.add(name)
             draft.do(Claim(reason=_BEGIN, node=name))
     return all(name in draft.claimed or _was_up(draft, name) for name in wanted)

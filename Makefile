@@ -1,0 +1,71 @@
+# `make demo` runs the main job on this machine, `make test` everything that CI runs; both make what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types contracts unit fake real wheel bench clean
+
+help:
+	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
+	@echo "make test   everything that CI runs"
+	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (under two minutes)"
+	@echo "make real   real Ray on local racks"
+	@echo "make wheel  the wheel alone, in an empty environment"
+	@echo "make bench  figures: placement, start-up, the fleet without a fleet"
+	@echo "make clean  remove $(VENV) and what tests leave"
+
+$(READY): pyproject.toml
+	@echo "== environment: $(VENV) (once; Ray is large)"
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' || \
+		{ echo "$(PYTHON) is not Python 3.10 to 3.13; name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@sh tests/demo.sh $(BIN)/nvlaunch
+
+test: check real wheel
+	@echo "== all passed"
+
+check: lint types contracts unit fake
+
+lint: $(READY)
+	@echo "== lint"
+	@$(BIN)/ruff check launcher tests
+	@$(BIN)/ruff format --check launcher tests
+
+types: $(READY)
+	@echo "== types"
+	@$(BIN)/mypy
+
+contracts: $(READY)
+	@echo "== contracts"
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest tests/contracts
+
+unit: $(READY)
+	@echo "== unit, property, corpus"
+	@$(BIN)/python -m pytest tests/unit tests/property tests/corpus
+
+fake: $(READY)
+	@echo "== fake: the real driver over an imaginary fleet"
+	@$(BIN)/python -m pytest tests/fake
+
+real: $(READY)
+	@echo "== real: Ray on local racks"
+	@$(BIN)/python -m pytest tests/real
+
+wheel: $(READY)
+	@echo "== wheel: installed alone, used from another folder"
+	@$(BIN)/python -m pytest tests/wheel
+
+bench: $(READY)
+	@$(BIN)/python tests/bench/bench_place.py
+	@$(BIN)/python tests/bench/bench_start.py
+	@$(BIN)/python tests/bench/bench_fleet.py
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

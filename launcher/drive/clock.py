@@ -1,0 +1,20 @@
+"""The time of this machine."""
+
+import time
+from collections.abc import Callable
+
+# How often a waiting loop asks whether it may go on (s).
+GLANCE = 0.05
+
+
+class SystemClock:
+    """Seconds since this machine booted, suspension included: it never goes back and outlives the process."""
+
+    def now(self) -> float:
+        """Answer the time in seconds."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def wait(self, until: float, wake: Callable[[], bool]) -> None:
+        """Return at `until`, or as soon as `wake()` is true."""
+        while not wake() and (left := until - self.now()) > 0:
+            time.sleep(min(left, GLANCE))

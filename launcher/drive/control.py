@@ -1,0 +1,96 @@
+"""The controller of a run: one process that owns its loop."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from launcher.core.fleet import Inventory, Transport
+from launcher.core.run import RunId, RunState
+from launcher.drive.clock import SystemClock
+from launcher.drive.execute import Executor, Inline
+from launcher.drive.loop import Loop
+from launcher.errors import LaunchError
+from launcher.ports import Clock, Nodes
+from launcher.sim.clock import SimClock
+from launcher.sim.nodes import SimNodes
+from launcher.store.owner import Owner
+from launcher.store.store import Store
+
+# How long a new controller may take until it owns its run (s); an import on a cold disk is what takes time.
+OWN_DEADLINE = 30.0
+
+
+def open_nodes(home: Path, fleet: Inventory) -> Nodes:
+    """Answer the way to the nodes of a fleet."""
+    if fleet.transport is Transport.SIM:
+        return SimNodes(Store(home), fleet)
+    # Imported where it is needed: what an imaginary fleet and `status` do without costs them no time.
+    from launcher.transport.open import open_nodes as really
+
+    return really(home, fleet)
+
+
+def control(home: Path, run_id: RunId) -> RunState:
+    """Own a run and drive it until it is over; LeaseHeldError where a live process owns it.
+
+    SIGTERM and SIGINT end the driving, never the run.
+    """
+    store = Store(home)
+    store.own(run_id, Owner.current())
+    stop: list[int] = []
+    before = {number: signal.signal(number, lambda got, _: stop.append(got)) for number in _STOPPERS}
+    run, _ = store.load(run_id)
+    nodes = open_nodes(home, run.fleet)
+    clock: Clock = SimClock(store, run.fleet) if run.fleet.transport is Transport.SIM else SystemClock()
+    executor = Executor(nodes, Inline() if run.fleet.transport is Transport.SIM else None)
+    try:
+        return Loop(store, nodes, clock, executor, run_id).drive(lambda: bool(stop))
+    finally:
+        executor.close()
+        store.disown(run_id)
+        nodes.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_STOPPERS = (signal.SIGTERM, signal.SIGINT)
+
+
+def spawn(home: Path, run_id: RunId) -> None:
+    """Start a detached controller for a run and return when a live process owns it.
+
+    The child has no terminal, no secrets of the task in its environment, and a log in the folder of the run.
+    Raises LaunchError with the end of that log where it ends before it owns the run.
+    """
+    store = Store(home)
+    run, _ = store.load(run_id)
+    folder = home / "runs" / run_id
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = folder / "controller.log"
+    environ = {name: value for name, value in os.environ.items() if name not in run.task.secrets}
+    with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as out:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "launcher.drive", str(home), run_id],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env=environ,
+            cwd="/",
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + OWN_DEADLINE
+    while time.monotonic() < deadline:
+        row = store.find(run_id)
+        if row.ended is not None or (row.owner and row.owner.alive()):
+            return
+        if child.poll() is not None:
+            break
+        SystemClock().wait(SystemClock().now() + 0.02, lambda: False)
+    tail = log.read_text(errors="replace").splitlines()[-5:]
+    raise LaunchError(
+        f"the controller of `{run_id}` did not start: {tail[-1] if tail else 'it said nothing'}",
+        hints=(f"its log is {log}", f"`nvlaunch watch {run.name}` tries again, `nvlaunch down {run.name}` cleans up"),
+    )

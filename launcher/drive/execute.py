@@ -1,0 +1,104 @@
+"""Carry out actions through the `Nodes` port, many at a time, and collect what came of them."""
+
+from collections.abc import Callable
+from concurrent.futures import Executor as Pool
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+
+from typing_extensions import assert_never
+
+from launcher.core.actions import (
+    Action,
+    Answer,
+    Claim,
+    Join,
+    Prepare,
+    Reserve,
+    Signal,
+    Start,
+    StartHead,
+    Sweep,
+    Unclaim,
+    Unreserve,
+    Verify,
+)
+from launcher.core.run import Run
+from launcher.ports import Nodes
+
+# Actions on different nodes at once; each is bounded by its own deadline.
+FAN_OUT = 64
+
+
+def execute(run: Run, nodes: Nodes, action: Action) -> Answer:
+    """Answer what came of one action: the one place where an action becomes a call of the port."""
+    match action:
+        case Claim():
+            return nodes.claim(run, action)
+        case Prepare():
+            return nodes.prepare(run, action)
+        case StartHead():
+            return nodes.start_head(run, action)
+        case Join():
+            return nodes.join(run, action)
+        case Reserve():
+            return nodes.reserve(run, action)
+        case Unreserve():
+            return nodes.unreserve(run, action)
+        case Verify():
+            return nodes.verify(run, action)
+        case Start():
+            return nodes.start(run, action)
+        case Signal():
+            return nodes.signal(run, action)
+        case Sweep():
+            return nodes.sweep(run, action)
+        case Unclaim():
+            return nodes.unclaim(run, action)
+        case _:
+            assert_never(action)
+
+
+class Inline(Pool):
+    """A pool that does each thing at once, in the calling thread: an imaginary fleet needs no other."""
+
+    def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
+        """Answer a future that is already done."""
+        future: Future[Answer] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+class Executor:
+    """Actions under way. A slow one holds up neither the others nor the loop."""
+
+    def __init__(self, nodes: Nodes, pool: Pool | None = None) -> None:
+        self._nodes = nodes
+        self._pool = pool or ThreadPoolExecutor(FAN_OUT, thread_name_prefix="act")
+        self._under_way: dict[str, Action] = {}
+        self._done: SimpleQueue[tuple[Action, Future[Answer]]] = SimpleQueue()
+
+    @property
+    def in_flight(self) -> frozenset[str]:
+        """Answer the keys of the actions that were begun and not yet collected."""
+        return frozenset(self._under_way)
+
+    def begin(self, run: Run, action: Action) -> None:
+        """Begin an action."""
+        self._under_way[action.key] = action
+        future = self._pool.submit(execute, run, self._nodes, action)
+        future.add_done_callback(lambda done: self._done.put((action, done)))
+
+    def pending(self) -> bool:
+        """Answer whether something came back that was not collected."""
+        return not self._done.empty()
+
+    def collect(self, keep: Callable[[Action, Answer], object]) -> None:
+        """Hand every action that ended, with its answer, to `keep`; then it is under way no more."""
+        while not self._done.empty():
+            action, future = self._done.get()
+            keep(action, future.result())
+            del self._under_way[action.key]
+
+    def close(self) -> None:
+        """Begin nothing more; what is under way ends by its own deadline, unheard."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

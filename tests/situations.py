@@ -1,0 +1,195 @@
+"""Runs and observations for tests of the kernel, built by hand in few words."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from launcher.core.actions import Action, Answer, Bundle, Receipt, Result
+from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.observation import (
+    GroupReport,
+    GroupState,
+    Head,
+    HeadSeen,
+    HeadView,
+    Keeper,
+    NodeView,
+    Observation,
+    Phase,
+    RankReport,
+    RayNode,
+    Seen,
+    Step,
+)
+from launcher.core.placement import Placement, Slice
+from launcher.core.reconcile import Decision, reconcile
+from launcher.core.run import Gang, Record, Run, RunId, RunName
+from launcher.core.seat import GangName, MemberName, Seat
+from launcher.core.task import Group, RecoveryPolicy, Task, TopologyRule
+
+RUN = GangName("run")
+UP = Step(phase=Phase.RUNNING)
+DONE = Step(phase=Phase.DONE, exit_code=0)
+
+
+def name(rack: int, node: int) -> NodeName:
+    """The name of a node: r1-n1."""
+    return NodeName(f"r{rack}-n{node}")
+
+
+def make_run(
+    *, slices: int = 2, nodes: int = 2, spares: int = 1, recovery: RecoveryPolicy = RecoveryPolicy(), grace: float = 60.0
+) -> Run:
+    """A run of one group `main`: slice k in rack k+1, on n1.. in rank order, its spares after them."""
+    parts = tuple(
+        Slice(
+            group="main",
+            index=at,
+            place=f"r{at + 1}",
+            rack=RackName(f"r{at + 1}"),
+            domain=f"r{at + 1}",
+            nodes=tuple(name(at + 1, n + 1) for n in range(nodes)),
+            spares=tuple(name(at + 1, nodes + n + 1) for n in range(spares)),
+        )
+        for at in range(slices)
+    )
+    fleet = Inventory(
+        name="fleet",
+        transport=Transport.SIM,
+        nodes=tuple(
+            Node(name=node, rack=part.rack or RackName(""), domain=part.domain, access=Access(address=node))
+            for part in parts
+            for node in (*part.nodes, *part.spares)
+        ),
+    )
+    group = Group(
+        name="main",
+        topology=TopologyRule(slices=slices, nodes_per_slice=nodes, spares=spares),
+        gpus=4,
+        run="true",
+        recovery=recovery,
+    )
+    task = Task(name="job", groups=(group,), stop_grace=grace)
+    return Run(id=RunId("job-1"), name=RunName("job"), task=task, placement=Placement(slices=parts), fleet=fleet)
+
+
+class Situation:
+    """What is seen of a run, changed word by word; `decide()` asks the kernel and keeps its record."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.at = 100.0
+        self.views: dict[NodeName, NodeView] = {node: Seen() for node in run.placement.nodes}
+        self.head: HeadView = HeadSeen()
+        self.record = Record()
+        self.receipts: list[Receipt] = []
+        self.in_flight: frozenset[str] = frozenset()
+        self.seq = 0
+
+    def decide(self, *, after: float = 0.3) -> Decision:
+        """One tick, `after` seconds later."""
+        self.at += after
+        decision = reconcile(self.run, self.observation(), self.record)
+        self.record, self.receipts = decision.record, []
+        return decision
+
+    def observation(self) -> Observation:
+        """What the kernel is shown now."""
+        return Observation(
+            at=self.at,
+            nodes=dict(self.views),
+            head=self.head,
+            receipts=tuple(self.receipts),
+            in_flight=self.in_flight,
+        )
+
+    def receive(self, action: Action, result: Result = Result.DONE, **answer: object) -> None:
+        """A receipt comes back."""
+        self.seq += 1
+        got = replace(Answer(result=result), **answer)  # type: ignore[arg-type]
+        self.receipts.append(Receipt(seq=self.seq, at=self.at, action=action, answer=got))
+
+    def keeper(self, node: NodeName, **changes: object) -> None:
+        """The keeper of a node says something new."""
+        view = self.views[node]
+        before = view.keeper if isinstance(view, Seen) and view.keeper else Keeper()
+        self.views[node] = Seen(keeper=replace(before, **changes))  # type: ignore[arg-type]
+
+    def claimed(self) -> None:
+        """Every lease was asked for and is ours."""
+        self.decide()
+        for node in self.views:
+            self.keeper(node)
+
+    def ready(self, *, generations: Mapping[MemberName, int] | None = None) -> None:
+        """Every seat is prepared and alive in Ray; every slice is placed where it should be."""
+        self.claimed()
+        self.show_ready(self.record.seats or {})
+
+    def show_ready(self, seats: Mapping[MemberName, Seat]) -> None:
+        """What is seen when the given holders are up: setups done, raylets alive, groups created."""
+        for seat in seats.values():
+            self.keeper(seat.node, setup=DONE, ray=replace(UP, generation=seat.generation))
+        members = list(self.run.members())
+        rays = tuple(
+            RayNode(
+                seat=member.label,
+                generation=seats[member.name].generation,
+                domain=self.run.slice_of(member).domain,
+                alive=True,
+            )
+            for member in members
+        )
+        groups = tuple(
+            GroupReport(slice=part.key, state=GroupState.CREATED, bundles=self.bundles(part.key))
+            for part in self.run.placement.slices
+        )
+        self.head = HeadSeen(head=Head(ray=replace(UP, generation=1), ready=True, nodes=rays, groups=groups))
+
+    def bundles(self, key: str, *, domain: str | None = None) -> tuple[Bundle, ...]:
+        """The bundles of a slice where they should be, or all in another domain."""
+        return tuple(
+            Bundle(
+                index=member.slice_rank,
+                seat=member.label,
+                domain=domain or self.run.slice_of(member).domain,
+                generation=self.record.seats[member.name].generation,
+            )
+            for member in self.run.members()
+            if member.slice_key == key
+        )
+
+    def verify(self, actions: Iterable[Action]) -> None:
+        """Answer every Verify among the actions: all is where it should be."""
+        for action in actions:
+            if action.kind == "verify":
+                self.receive(action, bundles=self.bundles(action.slice))
+
+    def serving(self) -> None:
+        """The first epoch runs on every seat."""
+        self.ready()
+        self.verify(self.decide().actions)
+        started = self.decide()
+        assert {action.kind for action in started.actions} == {"start"}
+        self.run_ranks(1)
+        self.decide()
+
+    def run_ranks(self, epoch: int) -> None:
+        """Every rank of an epoch runs."""
+        for seat in self.record.seats.values():
+            self.keeper(seat.node, ranks=(RankReport(member=seat.member, epoch=epoch, running=True),))
+
+    def end_rank(self, rank: int, code: int | None, *, epoch: int = 1, at: float = 0.0) -> None:
+        """A rank of an epoch has ended."""
+        member = MemberName(f"main/{rank}")
+        node = self.record.seats[member].node
+        report = RankReport(member=member, epoch=epoch, running=False, exit_code=code, at=at, tail=("the end",))
+        self.keeper(node, ranks=(report,))
+
+    def gang(self) -> Gang:
+        """The one gang of the run."""
+        return self.record.gangs[RUN]
+
+
+def kinds(decision: Decision) -> list[str]:
+    """What a decision does, in words: kind and subject of each action."""
+    return sorted(action.key for action in decision.actions)

@@ -1,0 +1,438 @@
+"""The kernel: given what is seen, exactly this is done, and no more."""
+
+from dataclasses import replace
+
+import pytest
+
+from launcher.core.actions import Claim, Join, Prepare, Reason, Result, Start, Sweep, Unclaim, Why
+from launcher.core.observation import HeadSeen, Phase, RankReport, Seen, Step, Unseen
+from launcher.core.run import Cause, RunState, Wanted, rebased
+from launcher.core.seat import MemberName
+from launcher.core.task import OnNoSpare, RecoveryPolicy
+from tests.situations import UP, Situation, kinds, make_run, name
+
+NO_RESTART = RecoveryPolicy(max_restarts=0)
+
+
+def test_a_run_begins_with_the_lease_of_every_node_spares_too() -> None:
+    here = Situation(make_run())
+    decision = here.decide()
+    assert kinds(decision) == [f"claim:r{r}-n{n}" for r in (1, 2) for n in (1, 2, 3)]
+    assert decision.state is RunState.STARTING
+
+
+def test_nothing_else_begins_before_the_last_lease_is_ours() -> None:
+    here = Situation(make_run())
+    here.claimed()
+    here.views[name(2, 3)] = Seen()
+    assert kinds(here.decide()) == ["claim:r2-n3"]
+
+
+def test_what_is_under_way_is_not_asked_for_again() -> None:
+    here = Situation(make_run())
+    here.in_flight = frozenset({"claim:r1-n1"})
+    assert "claim:r1-n1" not in kinds(here.decide())
+
+
+def test_claimed_members_are_prepared_and_the_head_starts_while_spares_are_left_alone() -> None:
+    here = Situation(make_run())
+    here.claimed()
+    assert kinds(here.decide()) == ["prepare:r1-n1", "prepare:r1-n2", "prepare:r2-n1", "prepare:r2-n2", "start_head"]
+
+
+def test_prepared_members_join_once_the_head_answers() -> None:
+    here = Situation(make_run())
+    here.ready()
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    for node in (name(1, 1), name(2, 2)):
+        here.keeper(node, ray=Step())
+    here.head = HeadSeen(head=replace(here.head.head, ready=False))
+    assert kinds(here.decide()) == []
+    here.head = HeadSeen(head=replace(here.head.head, ready=True, nodes=()))
+    assert kinds(here.decide()) == ["join:r1-n1#0", "join:r2-n2#0"]
+
+
+def test_no_rank_starts_before_ray_was_asked_where_every_bundle_is() -> None:
+    here = Situation(make_run())
+    here.ready()
+    asked = here.decide()
+    assert kinds(asked) == ["verify:main/0", "verify:main/1"]
+    here.receive(asked.actions[0], bundles=here.bundles("main/0"))
+    assert "start:run@1" not in kinds(here.decide())
+    here.receive(asked.actions[1], bundles=here.bundles("main/1"))
+    assert kinds(here.decide()) == ["start:run@1"]
+
+
+def test_a_slice_that_ray_has_in_another_domain_never_starts() -> None:
+    here = Situation(make_run())
+    here.ready()
+    asked = here.decide()
+    here.verify(asked.actions[:1])
+    here.receive(asked.actions[1], bundles=here.bundles("main/1", domain="r1"))
+    for _ in range(200):
+        decision = here.decide()
+        here.verify(action for action in decision.actions if action.key == "verify:main/0")
+        for action in decision.actions:
+            if action.key == "verify:main/1":
+                here.receive(action, bundles=here.bundles("main/1", domain="r1"))
+            assert action.kind != "start"
+        if "unreserve:main/1" in kinds(decision):
+            return
+    pytest.fail("a strayed slice was never taken back")
+
+
+def test_a_start_whose_effect_is_not_seen_is_asked_for_again_under_the_same_epoch() -> None:
+    here = Situation(make_run())
+    here.ready()
+    here.verify(here.decide().actions)
+    assert kinds(here.decide()) == ["start:run@1"]
+    assert kinds(here.decide()) == ["start:run@1"]
+    assert here.gang().epoch == 1
+
+
+def test_a_run_that_serves_is_left_alone() -> None:
+    here = Situation(make_run())
+    here.serving()
+    decision = here.decide()
+    assert (decision.actions, decision.state) == ((), RunState.RUNNING)
+    assert decision.headline == "4 of 4 ranks running"
+
+
+def test_when_every_rank_ends_with_0_the_run_has_succeeded_and_all_is_released() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    here.end_rank(0, 0)
+    assert here.decide().headline == "1 of 2 ranks running, 1 done"
+    here.end_rank(1, 0)
+    decision = here.decide()
+    assert kinds(decision) == ["unclaim:head:r1-n1", "unclaim:seat:r1-n1", "unclaim:seat:r1-n2", "unclaim:seat:r1-n3"]
+    for node in here.views:
+        here.views[node] = Seen()
+    here.head = HeadSeen()
+    assert here.decide().state is RunState.SUCCEEDED
+
+
+def test_a_rank_that_fails_ends_its_gang_which_starts_again_after_every_rank_was_swept() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    here.end_rank(1, 3)
+    ended = here.decide()
+    assert [type(action) for action in ended.actions] == [Sweep, Sweep]
+    assert ended.state is RunState.RECOVERING
+    assert "main/1 on r1-n2 exited with 3: restart 1 of 3" in ended.headline
+    here.receive(ended.actions[0], Result.KILLED)
+    for seat in here.record.seats.values():
+        here.keeper(seat.node, ranks=())
+    waiting = here.decide()
+    assert kinds(waiting) == [ended.actions[1].key], "a restart before the last fence has its receipt"
+    here.receive(ended.actions[1], Result.KILLED)
+    again = here.decide()
+    assert kinds(again) == ["start:run@2"]
+    start = again.actions[0]
+    assert isinstance(start, Start)
+    assert (start.restarts, here.gang().epoch) == (1, 2)
+
+
+def test_the_first_rank_that_failed_is_named_when_the_budget_is_used_up() -> None:
+    here = Situation(make_run(slices=1, recovery=NO_RESTART))
+    here.serving()
+    here.end_rank(0, 143, at=12.0)
+    here.end_rank(1, 3, at=11.0)
+    here.decide()
+    outcome = here.record.outcome
+    assert outcome is not None
+    assert (outcome.cause, outcome.member, outcome.node, outcome.exit_code) == (Cause.PROGRAM, "main/1", "r1-n2", 3)
+    assert outcome.tail == ("the end",)
+
+
+def test_restarts_stop_at_the_budget() -> None:
+    here = Situation(make_run(slices=1, recovery=RecoveryPolicy(max_restarts=2)))
+    here.serving()
+    for epoch in (1, 2):
+        here.end_rank(0, 1, epoch=epoch)
+        for action in here.decide().actions:
+            here.receive(action, Result.KILLED)
+        here.show_ready(here.record.seats)
+        for seat in here.record.seats.values():
+            here.keeper(seat.node, ranks=())
+        assert kinds(here.decide()) == [f"start:run@{epoch + 1}"]
+        here.run_ranks(epoch + 1)
+        here.decide()
+    here.end_rank(0, 1, epoch=3)
+    here.decide()
+    assert here.record.outcome is not None
+    assert here.record.outcome.words == "main/0 on r1-n1 exited with 1 after 2 restarts"
+
+
+def test_exits_of_an_earlier_epoch_mean_nothing() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    here.keeper(
+        name(1, 1),
+        ranks=(
+            RankReport(member=MemberName("main/0"), epoch=1, running=True),
+            RankReport(member=MemberName("main/0"), epoch=0, running=False, exit_code=9),
+        ),
+    )
+    assert here.decide().actions == ()
+
+
+def test_a_rank_that_vanished_without_an_exit_file_has_failed() -> None:
+    here = Situation(make_run(slices=1, recovery=NO_RESTART))
+    here.serving()
+    here.end_rank(1, None)
+    here.decide()
+    assert here.record.outcome is not None
+    assert here.record.outcome.words == "main/1 on r1-n2 was killed"
+
+
+def lose_raylet(here: Situation) -> Sweep:
+    """The raylet of main/1 ends; answer the fence that is decided, with the ranks' own fences received."""
+    seat = here.record.seats[MemberName("main/1")]
+    here.keeper(seat.node, ray=Step(phase=Phase.FAILED, exit_code=1, generation=seat.generation))
+    actions = here.decide().actions
+    fence = next(a for a in actions if isinstance(a, Sweep) and a.level.value == "generation")
+    for action in actions:
+        if action is not fence:
+            here.receive(action, Result.KILLED)
+    return fence
+
+
+def test_a_raylet_that_ends_is_fenced_and_started_again_in_place_and_no_restart_is_spent() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    fence = lose_raylet(here)
+    assert kinds(here.decide()) == [fence.key], "nothing starts on a node before its fence has a receipt"
+    here.receive(fence, Result.KILLED)
+    joined = here.decide()
+    assert [action.key for action in joined.actions if isinstance(action, Join)] == ["join:r1-n2#1"]
+    assert (here.gang().restarts, here.gang().broken is not None) == (0, True)
+
+
+def test_the_other_nodes_of_a_lost_one_keep_raylet_and_setup() -> None:
+    here = Situation(make_run())
+    here.serving()
+    here.receive(lose_raylet(here), Result.KILLED)
+    touched = {action for action in here.decide().actions if isinstance(action, Join | Prepare | Claim | Unclaim)}
+    assert {action.key for action in touched} == {"join:r1-n2#1"}
+
+
+def test_a_node_that_fails_too_often_gives_its_seat_to_a_spare_of_its_slice() -> None:
+    here = Situation(make_run(slices=2, recovery=RecoveryPolicy(node_attempts=1)))
+    here.serving()
+    for _ in range(2):
+        here.receive(lose_raylet(here), Result.KILLED)
+        here.decide()
+    seat = here.record.seats[MemberName("main/1")]
+    assert seat.node == "r1-n3"
+    assert "r1-n2" in here.record.condemned
+    assert "unclaim:seat:r1-n2" in kinds(here.decide())
+
+
+def test_without_a_spare_a_started_run_waits_and_says_so() -> None:
+    here = Situation(make_run(slices=1, spares=0, recovery=RecoveryPolicy(node_attempts=0)))
+    here.serving()
+    here.receive(lose_raylet(here), Result.KILLED)
+    decision = here.decide()
+    assert decision.state is RunState.HOLDING
+    assert "main/1 waits for a node: r1-n2: its raylet ended with 1" in decision.headline
+
+
+def test_without_a_spare_a_run_that_may_not_wait_is_given_up() -> None:
+    policy = RecoveryPolicy(node_attempts=0, on_no_spare=OnNoSpare.FAIL)
+    here = Situation(make_run(slices=1, spares=0, recovery=policy))
+    here.serving()
+    here.keeper(name(1, 2), ray=Step(phase=Phase.FAILED, exit_code=1))
+    here.decide()
+    assert here.record.outcome is not None
+    assert here.record.outcome.cause is Cause.EXHAUSTED
+
+
+def test_a_setup_that_fails_is_not_tried_again_on_its_node() -> None:
+    here = Situation(make_run(slices=1))
+    here.claimed()
+    here.keeper(name(1, 2), setup=Step(phase=Phase.FAILED, exit_code=7, tail=("no such package",)))
+    here.decide()
+    assert here.record.seats[MemberName("main/1")].node == "r1-n3"
+    assert here.record.condemned[name(1, 2)].words == "setup: exited with 7"
+
+
+def test_a_setup_that_fails_without_a_spare_ends_the_launch_with_node_stage_and_tail() -> None:
+    here = Situation(make_run(slices=1, spares=0))
+    here.claimed()
+    here.keeper(name(1, 2), setup=Step(phase=Phase.FAILED, exit_code=7, tail=("no such package",)))
+    decision = here.decide()
+    outcome = here.record.outcome
+    assert outcome is not None
+    assert (outcome.cause, outcome.node, outcome.tail) == (Cause.PROVISION, "r1-n2", ("no such package",))
+    assert "setup: exited with 7" in outcome.words
+    assert "unclaim:seat:r1-n1" in kinds(decision)
+
+
+def test_a_lease_that_somebody_holds_is_passed_over_for_a_spare_and_ends_the_run_without_one() -> None:
+    for spares, cause in ((1, None), (0, Cause.LEASE_HELD)):
+        here = Situation(make_run(slices=1, spares=spares))
+        claims = {action.key: action for action in here.decide().actions}
+        here.receive(claims["claim:r1-n2"], Result.HELD, words="held by `other` of ann@gate since 09:10")
+        here.decide()
+        assert (here.record.outcome.cause if here.record.outcome else None) is cause
+        if cause is None:
+            assert here.record.seats[MemberName("main/1")].node == "r1-n3"
+
+
+def test_what_cannot_be_seen_is_not_acted_on() -> None:
+    here = Situation(make_run())
+    here.serving()
+    for node in (name(1, 1), name(2, 2)):
+        here.views[node] = Unseen(words="no route to host")
+    for _ in range(1000):
+        decision = here.decide(after=1.0)
+        assert decision.actions == ()
+    assert "cannot see r1-n1,r2-n2" in decision.headline
+
+
+def test_a_node_that_was_never_ours_and_stays_out_of_reach_is_replaced_after_a_while() -> None:
+    here = Situation(make_run(slices=1))
+    here.views[name(1, 2)] = Unseen(words="timed out")
+    here.decide()
+    assert here.record.seats[MemberName("main/1")].node == "r1-n2"
+    decision = here.decide(after=31.0)
+    assert here.record.seats[MemberName("main/1")].node == "r1-n3"
+    assert decision.wake_at <= here.at + 5
+
+
+def test_down_signals_first_and_kills_after_the_grace() -> None:
+    here = Situation(make_run(slices=1, grace=10.0))
+    here.serving()
+    here.run = replace(here.run, wanted=Wanted.NOTHING)
+    told = here.decide()
+    assert kinds(told) == ["signal:r1-n1", "signal:r1-n2"]
+    here.receive(told.actions[0])
+    assert kinds(here.decide()) == ["signal:r1-n2"], "each node is told once"
+    assert here.decide(after=11.0).state is RunState.STOPPING
+    assert kinds(here.decide())[0] == "unclaim:head:r1-n1"
+
+
+def test_down_of_ranks_that_end_in_time_does_not_wait_for_the_grace() -> None:
+    here = Situation(make_run(slices=1, grace=60.0))
+    here.serving()
+    here.run = replace(here.run, wanted=Wanted.NOTHING)
+    here.decide()
+    for rank in (0, 1):
+        here.end_rank(rank, 143)
+    assert "unclaim:seat:r1-n1" in kinds(here.decide())
+
+
+def test_down_is_over_only_when_every_node_was_seen_to_be_free() -> None:
+    here = Situation(make_run(slices=1, spares=0))
+    here.claimed()
+    here.run = replace(here.run, wanted=Wanted.NOTHING)
+    here.views = {name(1, 1): Seen(), name(1, 2): Unseen(words="timed out")}
+    here.head = HeadSeen()
+    assert here.decide().state is RunState.RELEASE_PENDING
+    here.views[name(1, 2)] = Seen(leftovers=3)
+    assert kinds(here.decide()) == ["unclaim:seat:r1-n2"]
+    here.views[name(1, 2)] = Seen()
+    assert here.decide().state is RunState.STOPPED
+
+
+def test_down_waits_for_a_claim_that_is_under_way() -> None:
+    here = Situation(make_run(slices=1))
+    here.decide()
+    here.in_flight = frozenset({"claim:r1-n1"})
+    here.run = replace(here.run, wanted=Wanted.NOTHING)
+    assert here.decide().state is RunState.STOPPING
+    here.in_flight = frozenset()
+    here.keeper(name(1, 1))
+    assert kinds(here.decide()) == ["unclaim:seat:r1-n1"]
+
+
+def test_a_head_that_dies_is_started_again_and_no_rank_is_touched() -> None:
+    here = Situation(make_run())
+    here.serving()
+    here.head = HeadSeen()
+    decision = here.decide()
+    assert kinds(decision) == ["start_head"]
+    assert decision.state is RunState.RUNNING
+
+
+def test_a_head_that_dies_again_and_again_ends_the_run() -> None:
+    here = Situation(make_run())
+    here.serving()
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    here.head = HeadSeen(head=replace(here.head.head, ray=Step(phase=Phase.FAILED, exit_code=1, generation=5)))
+    here.decide()
+    assert here.record.outcome is not None
+    assert here.record.outcome.cause is Cause.PROVISION
+
+
+def test_what_fails_is_tried_again_later_and_later() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    asked = here.decide()
+    gaps, last = [], here.at
+    verify = next(action for action in asked.actions if action.kind == "verify")
+    for _ in range(3):
+        here.receive(verify, Result.FAILED, words="no answer")
+        while "verify:main/0" not in kinds(here.decide(after=0.1)):
+            pass
+        gaps.append(here.at - last)
+        last = here.at
+    assert gaps == pytest.approx([1.0, 2.0, 4.0], abs=0.3)
+
+
+def test_what_fails_five_times_in_a_row_ends_the_launch() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    asked = here.decide()
+    verify = next(action for action in asked.actions if action.kind == "verify")
+    for _ in range(5):
+        here.receive(verify, Result.FAILED, stage="ray", words="no answer")
+        here.decide(after=60.0)
+    assert here.record.outcome is not None
+    assert here.record.outcome.words == "ray: no answer"
+
+
+def test_a_raylet_that_never_shows_up_in_ray_is_lost_in_the_end() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    here.head = HeadSeen(head=replace(here.head.head, nodes=here.head.head.nodes[:1], groups=()))
+    here.decide()
+    assert here.decide(after=60.0).actions == ()
+    assert "sweep:r1-n2:generation:main/1@0#0" in kinds(here.decide(after=31.0))
+
+
+def test_processes_without_a_keeper_are_swept_before_the_node_is_claimed() -> None:
+    here = Situation(make_run(slices=1))
+    here.views[name(1, 1)] = Seen(leftovers=2)
+    assert "unclaim:seat:r1-n1" in kinds(here.decide())
+
+
+def test_times_of_an_earlier_boot_hold_nothing_up() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    asked = here.decide()
+    here.receive(asked.actions[0], Result.FAILED, words="no answer")
+    here.decide()
+    here.at, here.record = 5.0, rebased(here.record, 5.0)
+    assert "verify:main/0" in kinds(here.decide())
+
+
+def test_every_action_says_why() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    here.end_rank(1, 3)
+    for action in here.decide().actions:
+        assert action.reason == Reason(why=Why.RESTART, words="main/1 on r1-n2 exited with 3: restart 1 of 3")
+
+
+def test_unseen_steps_are_told_apart_from_absent_ones() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    here.views[name(1, 2)] = Unseen(words="timed out")
+    assert all("r1-n2" not in key for key in kinds(here.decide()))
+    here.keeper(name(1, 2), setup=Step(phase=Phase.DONE), ray=UP)
