@@ -4,6 +4,8 @@ import math
 import time
 from collections.abc import Callable
 
+from launcher.core.fleet import SimSettings
+from launcher.core.run import Run
 from launcher.sim.world import Rows
 
 WAKE_S = 0.02
@@ -11,43 +13,44 @@ WAKE_S = 0.02
 
 
 class SimClock:
-    """The time of one run in an imaginary fleet.
+    """The time of one run in an imaginary fleet, the same in every process that asks.
 
     At infinite speed a wait takes no time and moves the clock; at a finite one the clock runs `speed` times as fast
-    as real time, also while nobody looks at it. Every process that opens the clock of a run sees the same time.
+    as real time, also while no controller lives.
     """
 
-    def __init__(self, rows: Rows, *, fleet: str, run: str, speed: float = math.inf, start: float = 0.0) -> None:
+    def __init__(self, rows: Rows, run: Run) -> None:
         self._rows = rows
-        self._key = f"{fleet}//{run}/clock"
-        self._speed = speed
-        self._at, self._real = self._read(start)
+        self._key = f"{run.fleet.name}//{run.id}/clock"
+        self._speed = (run.fleet.sim or SimSettings()).speed
+        self._jumps = math.isinf(self._speed)
+        self._at, self._real = 0.0, time.time()
+        if not self._read():
+            self._save(self._at)
 
     def now(self) -> float:
-        """Answer the virtual time (s)."""
-        if math.isinf(self._speed):
+        """Answer the virtual time in seconds since the clock was first asked."""
+        if self._jumps:
+            self._read()
             return self._at
         return self._at + max(0.0, time.time() - self._real) * self._speed
 
     def wait(self, until: float, wake: Callable[[], bool]) -> None:
         """Return at the virtual time `until`, or as soon as `wake()` is true; a wait without an end really waits."""
-        jump = math.isinf(self._speed) and math.isfinite(until)
-        while not wake():
-            left = until - self.now()
-            if left <= 0:
+        while not wake() and (left := until - self.now()) > 0:
+            if self._jumps and math.isfinite(until):
+                self._save(until)
                 return
-            if jump:
-                self._at, _ = self._save(until, self._real)
-                return
-            time.sleep(min(WAKE_S, left / self._speed) if math.isfinite(self._speed) else WAKE_S)
+            time.sleep(WAKE_S if self._jumps else min(WAKE_S, left / self._speed))
 
-    def _read(self, start: float) -> tuple[float, float]:
+    def _read(self) -> bool:
         text = self._rows.world(self._key)
         if text is None:
-            return self._save(start, time.time())
+            return False
         at, real = text.split()
-        return float(at), float(real)
+        self._at, self._real = float(at), float(real)
+        return True
 
-    def _save(self, at: float, real: float) -> tuple[float, float]:
-        self._rows.save_world(self._key, f"{at!r} {real!r}")
-        return at, real
+    def _save(self, at: float) -> None:
+        self._at = at
+        self._rows.save_world(self._key, f"{at!r} {self._real!r}")

@@ -25,6 +25,7 @@ from launcher.core.observation import Sighting
 from launcher.core.run import Run, RunId
 from launcher.ports import Clock, LogName, LogPart
 from launcher.sim import logs, node_acts, ray_acts
+from launcher.sim.clock import SimClock
 from launcher.sim.fleet import Fleet
 from launcher.sim.world import Rows
 
@@ -34,18 +35,21 @@ Act = TypeVar("Act", bound=Action)
 
 
 class SimNodes:
-    """The machines of imaginary fleets. What each action does stands in `node_acts` and `ray_acts`."""
+    """The machines of imaginary fleets, each run with a clock of its own, the one that every `SimClock` of it shows.
 
-    def __init__(self, rows: Rows, clock: Clock) -> None:
+    What each action does stands in `node_acts` and `ray_acts`.
+    """
+
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._clock = clock
         self._turn = threading.RLock()
-        self._fleets: dict[RunId, Fleet] = {}
+        self._fleets: dict[RunId, tuple[Fleet, Clock]] = {}
 
     def look(self, run: Run) -> Sighting:
         """Answer what exists of the run now."""
         with self._turn:
-            return self._fleet(run).look(self._clock.now())
+            fleet, clock = self._open(run)
+            return fleet.look(clock.now())
 
     def claim(self, run: Run, action: Claim) -> Answer:
         """Take a node's lease and start its keeper; HELD while another run has it."""
@@ -95,7 +99,8 @@ class SimNodes:
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
         """Answer what a rank, or the keeper, of a node has written from a byte on; nothing where none was begun."""
         with self._turn:
-            life, now = self._fleet(run).life(node), self._clock.now()
+            fleet, clock = self._open(run)
+            life, now = fleet.life(node), clock.now()
         ranks = [one for one in life.ranks if one.rank.member == log.member and log.epoch in (0, one.rank.epoch)]
         epoch, data = log.epoch, b""
         if log.member is None:
@@ -113,11 +118,12 @@ class SimNodes:
         with self._turn:
             self._fleets.clear()
 
-    def _fleet(self, run: Run) -> Fleet:
+    def _open(self, run: Run) -> tuple[Fleet, Clock]:
         if run.id not in self._fleets:
-            self._fleets[run.id] = Fleet(run, self._rows)
+            self._fleets[run.id] = Fleet(run, self._rows), SimClock(self._rows, run)
         return self._fleets[run.id]
 
     def _do(self, act: Callable[[Fleet, Run, Act, float], Answer], run: Run, action: Act) -> Answer:
         with self._turn:
-            return act(self._fleet(run), run, action, self._clock.now())
+            fleet, clock = self._open(run)
+            return act(fleet, run, action, clock.now())
