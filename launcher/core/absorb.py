@@ -127,7 +127,7 @@ def _sights(draft: Draft) -> None:
             draft.lasted(f"unseen:{name}")
             continue
         draft.since.pop(f"unseen:{name}", None)
-        if isinstance(view, Seen) and view.keeper is not None and name in draft.asked:
+        if view.keeper is not None and name in draft.asked:
             draft.claimed.add(name)
 
 

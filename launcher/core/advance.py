@@ -43,6 +43,7 @@ def advance(draft: Draft) -> None:
     _give_up_on_silence(draft)
     for member in draft.members:
         _replace(draft, member)
+    draft.settle()
     for sweep in draft.sweeps:
         draft.do(sweep)
     _let_go(draft)

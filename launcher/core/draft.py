@@ -38,10 +38,17 @@ class Draft:
         self.wake_at = float("inf")
         self.waiting_for: str | None = None
         self._alive = alive_in_ray(seen)
+        self._settled: dict[MemberName, Condition] = {}
 
     def condition(self, member: Member) -> Condition:
-        """Answer the condition of a seat as the record now stands."""
-        return classify(self.run, member, self.seen, self, self._alive)
+        """Answer the condition of a seat as the record now stands, or as it stood when it was settled."""
+        settled = self._settled.get(member.name)
+        return settled or classify(self.run, member, self.seen, self, self._alive)
+
+    def settle(self) -> dict[MemberName, Condition]:
+        """Answer every condition, and hold on to them: who holds what does not change any more in this tick."""
+        self._settled = self._settled or {member.name: self.condition(member) for member in self.members}
+        return self._settled
 
     def do(self, action: Action) -> None:
         """Add an action, unless it is under way or has to wait after a failure."""

@@ -6,7 +6,6 @@ from launcher.core.condition import Condition
 from launcher.core.draft import Draft
 from launcher.core.nodeset import fold
 from launcher.core.run import RunState
-from launcher.core.seat import MemberName
 
 _UP = (Condition.SERVING, Condition.FINISHED)
 # What to say of seats that are on their way, from the rung that holds everybody up.
@@ -24,7 +23,7 @@ _RUNGS = (
 
 def standing(draft: Draft) -> RunState:
     """Answer the state of a run that goes on."""
-    conditions = _conditions(draft)
+    conditions = draft.settle().values()
     if draft.waiting_for:
         return RunState.HOLDING
     if all(condition in (*_UP, Condition.UNSEEN) for condition in conditions) and any(
@@ -39,7 +38,7 @@ def progress(draft: Draft, state: RunState) -> str:
     """Answer one sentence: what is the matter, or how far it is."""
     if draft.waiting_for:
         return draft.waiting_for
-    conditions = _at(draft)
+    conditions = draft.settle()
     counts = Counter(conditions.values())
     total = len(draft.members)
     unseen = [str(draft.seats[name].node) for name in conditions if conditions[name] is Condition.UNSEEN]
@@ -53,11 +52,3 @@ def progress(draft: Draft, state: RunState) -> str:
         parts.append(f"{up} running")
     broken = next((gang.broken.words for gang in draft.gangs.values() if gang.broken), None)
     return (f"{broken}: " if broken else "") + f"{total} nodes: " + ", ".join(parts) + blind
-
-
-def _at(draft: Draft) -> dict[MemberName, Condition]:
-    return {member.name: draft.condition(member) for member in draft.members}
-
-
-def _conditions(draft: Draft) -> list[Condition]:
-    return list(_at(draft).values())

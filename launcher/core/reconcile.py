@@ -1,16 +1,19 @@
 """The one decision: what should exist against what does, answered with reasoned actions and a time to look again."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from launcher.core.absorb import absorb
 from launcher.core.actions import Action
 from launcher.core.advance import advance
+from launcher.core.condition import Condition
 from launcher.core.draft import Draft
 from launcher.core.ending import end, pending, silent
 from launcher.core.headline import progress, standing
 from launcher.core.judge import judge
 from launcher.core.observation import Observation
 from launcher.core.run import Cause, Outcome, Record, Run, RunState, Wanted
+from launcher.core.seat import MemberName
 
 # How often to look (s): while something is under way, and while all is well.
 BUSY = 0.3
@@ -23,13 +26,17 @@ _FINAL = {Cause.SUCCESS: RunState.SUCCEEDED, Cause.STOPPED: RunState.STOPPED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do now, what to remember before doing it, when to look again (s), and one sentence for people."""
+    """What to do now, what to remember before doing it, when to look again (s), and one sentence for people.
+
+    `conditions` has every seat's, as the decision saw them.
+    """
 
     actions: tuple[Action, ...]
     record: Record
     wake_at: float
     headline: str
     state: RunState
+    conditions: Mapping[MemberName, Condition]
 
 
 def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
@@ -52,6 +59,7 @@ def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
         wake_at=draft.wake_at,
         headline=progress(draft, state),
         state=state,
+        conditions=draft.settle(),
     )
 
 
@@ -73,4 +81,5 @@ def _ending(draft: Draft) -> Decision:
         wake_at=draft.wake_at,
         headline=headline,
         state=state,
+        conditions=draft.settle(),
     )

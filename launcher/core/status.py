@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from launcher.core.condition import Condition, alive_in_ray, classify
+from launcher.core.condition import Condition
 from launcher.core.fleet import Node, NodeName, RackName
-from launcher.core.observation import Observation
+from launcher.core.reconcile import Decision
 from launcher.core.run import Member, Outcome, Record, Run, RunId, RunName, RunState
 
 
@@ -80,13 +80,10 @@ class RunStatus:
     outcome: Outcome | None = None
 
 
-def summarise(
-    run: Run, seen: Observation, record: Record, *, state: RunState, headline: str, since: float, observed_at: float
-) -> RunStatus:
+def summarise(run: Run, decision: Decision, *, since: float, observed_at: float) -> RunStatus:
     """Answer what to tell people about a run after a tick."""
     nodes = {node.name: node for node in run.fleet.nodes}
-    alive = alive_in_ray(seen)
-    gangs = record.gangs.values()
+    record = decision.record
     holders = {seat.node for seat in record.seats.values()}
     spares = tuple(
         SpareStatus(slice=part.key, node=name, rack=nodes[name].rack)
@@ -97,15 +94,15 @@ def summarise(
     return RunStatus(
         name=run.name,
         id=run.id,
-        state=state,
-        headline=headline,
-        epoch=max((gang.epoch for gang in gangs), default=0),
-        restarts=sum(gang.restarts for gang in gangs),
+        state=decision.state,
+        headline=decision.headline,
+        epoch=max((gang.epoch for gang in record.gangs.values()), default=0),
+        restarts=sum(gang.restarts for gang in record.gangs.values()),
         since=since,
         observed_at=observed_at,
         inventory=run.fleet.name,
         ranks=tuple(
-            _rank(member, nodes[record.seats[member.name].node], classify(run, member, seen, record, alive), record)
+            _rank(member, nodes[record.seats[member.name].node], decision.conditions[member.name], record)
             for member in run.members()
         ),
         spares=spares,

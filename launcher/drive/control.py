@@ -26,7 +26,7 @@ OWN_DEADLINE = 30.0
 def open_nodes(home: Path, fleet: Inventory) -> Nodes:
     """Answer the way to the nodes of a fleet."""
     if fleet.transport is Transport.SIM:
-        return SimNodes(Store(home), fleet)
+        return SimNodes(Store(home))
     # Imported where it is needed: what an imaginary fleet and `status` do without costs them no time.
     from launcher.transport.open import open_nodes as really
 
@@ -44,7 +44,7 @@ def control(home: Path, run_id: RunId) -> RunState:
     before = {number: signal.signal(number, lambda got, _: stop.append(got)) for number in _STOPPERS}
     run, _ = store.load(run_id)
     nodes = open_nodes(home, run.fleet)
-    clock: Clock = SimClock(store, run.fleet) if run.fleet.transport is Transport.SIM else SystemClock()
+    clock: Clock = SimClock(store, run) if run.fleet.transport is Transport.SIM else SystemClock()
     executor = Executor(nodes, Inline() if run.fleet.transport is Transport.SIM else None)
     try:
         return Loop(store, nodes, clock, executor, run_id).drive(lambda: bool(stop))

@@ -51,18 +51,7 @@ class Loop:
             self._executor.begin(run, action)
         if decision.state is not self._state:
             self._state, self._since = decision.state, now
-        self._store.publish(
-            run.id,
-            summarise(
-                run,
-                seen,
-                decision.record,
-                state=decision.state,
-                headline=decision.headline,
-                since=self._since,
-                observed_at=now,
-            ),
-        )
+        self._store.publish(run.id, summarise(run, decision, since=self._since, observed_at=now))
         if decision.state.final:
             self._store.finish(run.id, decision.state, now)
         return decision
