@@ -1,0 +1,340 @@
+"""One suite for the `Nodes` port. Every adapter runs it, each with a harness of its own, so that none drifts.
+
+A test module makes a class of it and gives it the fixture `harness`:
+
+    class TestLocalNodes(NodesSuite):
+        @pytest.fixture
+        def harness(self, tmp_path): ...
+"""
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Protocol
+
+from launcher.core.actions import (
+    Answer,
+    Claim,
+    Join,
+    Level,
+    Prepare,
+    Reason,
+    Reserve,
+    Result,
+    Start,
+    StartHead,
+    Sweep,
+    Unclaim,
+    Unit,
+    Unreserve,
+    Verify,
+    Why,
+)
+from launcher.core.fleet import NodeName
+from launcher.core.observation import GroupState, Head, HeadSeen, Keeper, Phase, RankReport, Seen, Sighting
+from launcher.core.run import Run
+from launcher.core.seat import GangName, MemberName, Seat
+from launcher.ports import LogName, Nodes
+
+REASON = Reason(why=Why.START, words="the suite asks for it")
+GANG = GangName("run")
+GENERATION = 1
+
+
+class Program(Enum):
+    """What the ranks of a run do: print their environment, then last for minutes, exit 0, or exit 3."""
+
+    LASTS = "lasts"
+    SUCCEEDS = "succeeds"
+    FAILS = "fails"
+
+
+class Harness(Protocol):
+    """What an adapter must bring: a fleet of at least three nodes, all of one domain, and a way to wait.
+
+    The fixture takes down at its end whatever its runs left.
+    """
+
+    nodes: Nodes
+
+    def place(self, program: Program) -> Run:
+        """Answer a new run of one slice of two ranks and one spare, always on the same nodes."""
+
+    def until(self, run: Run, holds: Callable[[Sighting], bool]) -> Sighting:
+        """Look until what is seen holds, and answer it; fails with the last look after a time that is ample."""
+
+
+class NodesSuite:
+    """What every implementation of `Nodes` does."""
+
+    def test_a_fresh_node_shows_nothing_of_the_run(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        seen = harness.nodes.look(run)
+        assert set(seen.nodes) == {node.name for node in run.fleet.nodes}
+        assert all(view == Seen() for view in seen.nodes.values())
+        assert seen.head == HeadSeen()
+
+    def test_a_claim_is_seen_and_may_be_repeated(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        node = run.placement.nodes[0]
+        assert claim(harness, run, node).result is Result.DONE
+        assert claim(harness, run, node).result is Result.DONE
+        seen = harness.until(run, lambda seen: keeper(seen, node) is not None)
+        assert keeper(seen, node) == Keeper()
+        assert seen.nodes[run.placement.nodes[1]] == Seen()
+
+    def test_a_lease_is_held_against_other_runs_until_it_is_let_go(self, harness: Harness) -> None:
+        ours, theirs = harness.place(Program.LASTS), harness.place(Program.LASTS)
+        node = ours.placement.nodes[0]
+        claim(harness, ours, node)
+        answer = claim(harness, theirs, node)
+        assert answer.result is Result.HELD
+        assert ours.id in answer.words
+        assert harness.nodes.look(theirs).nodes[node] == Seen()
+        assert unclaim(harness, theirs, node).result is Result.KILLED
+        assert keeper(harness.nodes.look(ours), node) is not None
+        assert unclaim(harness, ours, node).result is Result.KILLED
+        assert claim(harness, theirs, node).result is Result.DONE
+
+    def test_setup_is_begun_by_prepare_and_its_end_is_seen(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        node = run.placement.nodes[0]
+        claim(harness, run, node)
+        assert prepare(harness, run, node, 0).result is Result.DONE
+        seen = harness.until(run, lambda seen: setup(seen, node) is Phase.DONE)
+        assert prepare(harness, run, node, 0).result is Result.DONE
+        assert setup(harness.nodes.look(run), node) is Phase.DONE
+        found = keeper(seen, node)
+        assert found is not None
+        assert found.ray.phase is Phase.ABSENT
+
+    def test_what_needs_a_keeper_fails_without_one(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        node = run.placement.nodes[0]
+        assert prepare(harness, run, node, 0).result is Result.FAILED
+        assert harness.nodes.look(run).nodes[node] == Seen()
+
+    def test_a_sweep_of_an_empty_node_kills_nothing_and_says_so(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        node = run.placement.nodes[0]
+        assert sweep(harness, run, node, Level.NODE).result is Result.KILLED
+        assert unclaim(harness, run, node).result is Result.KILLED
+
+    def test_a_run_from_its_claims_to_the_last_process(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        seats = bring_up(harness, run)
+        check_bundles(harness, run, seats)
+        start(harness, run, seats, 1)
+        begun = harness.until(run, lambda seen: running(seen, seats, 1))
+        start(harness, run, seats, 1)
+        assert running(harness.nodes.look(run), seats, 1)
+        assert all(len(reports(begun, seat)) == 1 for seat in seats)
+        check_log(harness, run, seats[1])
+        sweep_rank_and_start_again(harness, run, seats)
+        sweep_raylet_and_rejoin(harness, run, seats)
+        take_down(harness, run)
+
+    def test_exit_statuses_are_seen(self, harness: Harness) -> None:
+        run = harness.place(Program.FAILS)
+        seats = bring_up(harness, run)
+        start(harness, run, seats, 1)
+        seen = harness.until(run, lambda seen: all(ended(seen, seat, 1) for seat in seats))
+        for seat in seats:
+            (report,) = reports(seen, seat)
+            assert (report.epoch, report.exit_code) == (1, 3)
+            assert report.tail
+        start(harness, run, seats, 1)
+        assert not any(report.running for seat in seats for report in reports(harness.nodes.look(run), seat))
+        take_down(harness, run)
+
+    def test_success_is_seen(self, harness: Harness) -> None:
+        run = harness.place(Program.SUCCEEDS)
+        seats = bring_up(harness, run)
+        start(harness, run, seats, 1)
+        seen = harness.until(run, lambda seen: all(ended(seen, seat, 1) for seat in seats))
+        assert [report.exit_code for seat in seats for report in reports(seen, seat)] == [0, 0]
+        take_down(harness, run)
+
+
+def bring_up(harness: Harness, run: Run) -> tuple[Seat, ...]:
+    """Take a run to where its ranks can start; answer its seats."""
+    seats = tuple(
+        Seat(member=member.name, node=node, generation=GENERATION)
+        for member, node in zip(run.members(), run.placement.slices[0].nodes, strict=True)
+    )
+    for at, seat in enumerate(seats):
+        assert claim(harness, run, seat.node).result is Result.DONE
+        assert prepare(harness, run, seat.node, at).result is Result.DONE
+    assert harness.nodes.start_head(run, StartHead(reason=REASON)).result is Result.DONE
+    harness.until(run, lambda seen: all(setup(seen, seat.node) is Phase.DONE for seat in seats))
+    harness.until(run, lambda seen: head(seen).ready)
+    assert harness.nodes.start_head(run, StartHead(reason=REASON)).result is Result.DONE
+    assert harness.nodes.reserve(run, reserve(run)).result is Result.DONE
+    harness.until(run, lambda seen: group_state(seen) is GroupState.PENDING)
+    for seat in seats:
+        join(harness, run, seat)
+    seen = harness.until(run, lambda seen: group_state(seen) is GroupState.CREATED)
+    assert harness.nodes.reserve(run, reserve(run)).result is Result.DONE
+    assert all(alive(seen, run, seat) for seat in seats)
+    assert all(raylet(seen, seat) is Phase.RUNNING for seat in seats)
+    return seats
+
+
+def check_bundles(harness: Harness, run: Run, seats: tuple[Seat, ...]) -> None:
+    """Check that Ray placed each bundle on its own seat, in the slice's domain."""
+    answer = harness.nodes.verify(run, Verify(reason=REASON, slice=run.placement.slices[0].key))
+    assert answer.result is Result.DONE
+    found = [(bundle.index, bundle.seat, bundle.domain, bundle.generation) for bundle in answer.bundles]
+    domain = run.placement.slices[0].domain
+    assert found == [(at, label(run, seat), domain, seat.generation) for at, seat in enumerate(seats)]
+
+
+def check_log(harness: Harness, run: Run, seat: Seat) -> None:
+    """Check that a rank's log is there, in pieces and from its end."""
+    name = LogName(member=seat.member, epoch=1)
+    wanted = b"NVLAUNCH_NODE_RANK=1\n"
+    harness.until(run, lambda _: wanted in harness.nodes.read_log(run, seat.node, name, 0).data)
+    whole = harness.nodes.read_log(run, seat.node, name, 0)
+    assert (whole.epoch, whole.next_offset) == (1, len(whole.data))
+    rest = harness.nodes.read_log(run, seat.node, name, 5).data
+    assert rest.startswith(whole.data[5:])
+    newest = harness.nodes.read_log(run, seat.node, LogName(member=seat.member), -4)
+    assert newest.epoch == 1
+    assert newest.data
+    beyond = harness.nodes.read_log(run, seat.node, LogName(member=seat.member, epoch=9), 0)
+    assert beyond.data == b""
+
+
+def sweep_rank_and_start_again(harness: Harness, run: Run, seats: tuple[Seat, ...]) -> None:
+    """Check that a rank is gone when its sweep says so, that its raylet lives, and that a new epoch starts."""
+    for seat in seats:
+        answer = sweep(harness, run, seat.node, Level.RANK, seat.member, epoch=1)
+        assert answer.result is Result.KILLED
+        assert not any(report.running for report in reports(harness.nodes.look(run), seat))
+    seen = harness.nodes.look(run)
+    assert all(raylet(seen, seat) is Phase.RUNNING for seat in seats)
+    start(harness, run, seats, 2)
+    harness.until(run, lambda seen: running(seen, seats, 2))
+    old = sweep(harness, run, seats[0].node, Level.RANK, seats[0].member, epoch=1)
+    assert old.result is Result.KILLED
+    assert running(harness.nodes.look(run), seats, 2)
+
+
+def sweep_raylet_and_rejoin(harness: Harness, run: Run, seats: tuple[Seat, ...]) -> None:
+    """Check that a swept raylet takes its rank along, that Ray notices, and that a new one heals the group."""
+    lost = seats[1]
+    answer = sweep(harness, run, lost.node, Level.GENERATION, lost.member, generation=GENERATION)
+    assert answer.result is Result.KILLED
+    seen = harness.until(run, lambda seen: raylet(seen, lost) is not Phase.RUNNING)
+    assert not any(report.running for report in reports(seen, lost))
+    harness.until(run, lambda seen: group_state(seen) is GroupState.RESCHEDULING)
+    healed = Seat(member=lost.member, node=lost.node, generation=GENERATION + 1)
+    join(harness, run, healed)
+    harness.until(run, lambda seen: group_state(seen) is GroupState.CREATED)
+    check_bundles(harness, run, (seats[0], healed))
+
+
+def take_down(harness: Harness, run: Run) -> None:
+    """Check that nothing is left of a run once its nodes and its head were let go."""
+    assert harness.nodes.unreserve(run, unreserve(run)).result is Result.DONE
+    harness.until(run, lambda seen: group_state(seen) in (None, GroupState.REMOVED))
+    for node in run.placement.nodes:
+        assert unclaim(harness, run, node).result is Result.KILLED
+    gone = Unclaim(reason=REASON, node=run.head, unit=Unit.HEAD)
+    assert harness.nodes.unclaim(run, gone).result is Result.KILLED
+    assert harness.nodes.unclaim(run, gone).result is Result.KILLED
+    seen = harness.nodes.look(run)
+    assert all(view == Seen() for view in seen.nodes.values())
+    assert seen.head == HeadSeen()
+
+
+def claim(harness: Harness, run: Run, node: NodeName) -> Answer:
+    return harness.nodes.claim(run, Claim(reason=REASON, node=node))
+
+
+def unclaim(harness: Harness, run: Run, node: NodeName) -> Answer:
+    return harness.nodes.unclaim(run, Unclaim(reason=REASON, node=node))
+
+
+def prepare(harness: Harness, run: Run, node: NodeName, rank: int) -> Answer:
+    member = list(run.members())[rank].name
+    return harness.nodes.prepare(run, Prepare(reason=REASON, node=node, member=member))
+
+
+def join(harness: Harness, run: Run, seat: Seat) -> None:
+    for _ in range(2):
+        assert harness.nodes.join(run, Join(reason=REASON, seat=seat)).result is Result.DONE
+
+
+def reserve(run: Run) -> Reserve:
+    return Reserve(reason=REASON, slice=run.placement.slices[0].key)
+
+
+def unreserve(run: Run) -> Unreserve:
+    return Unreserve(reason=REASON, slice=run.placement.slices[0].key)
+
+
+def start(harness: Harness, run: Run, seats: tuple[Seat, ...], epoch: int) -> None:
+    action = Start(reason=REASON, gang=GANG, epoch=epoch, restarts=epoch - 1, seats=seats)
+    answer = harness.nodes.start(run, action)
+    assert answer.result is Result.DONE, answer
+
+
+def sweep(
+    harness: Harness,
+    run: Run,
+    node: NodeName,
+    level: Level,
+    member: MemberName | None = None,
+    *,
+    epoch: int = 0,
+    generation: int = 0,
+) -> Answer:
+    member = member or next(run.members()).name
+    action = Sweep(reason=REASON, node=node, level=level, member=member, gang=GANG, epoch=epoch, generation=generation)
+    return harness.nodes.sweep(run, action)
+
+
+def keeper(seen: Sighting, node: NodeName) -> Keeper | None:
+    view = seen.nodes[node]
+    return view.keeper if isinstance(view, Seen) else None
+
+
+def setup(seen: Sighting, node: NodeName) -> Phase:
+    found = keeper(seen, node)
+    return found.setup.phase if found else Phase.ABSENT
+
+
+def raylet(seen: Sighting, seat: Seat) -> Phase:
+    found = keeper(seen, seat.node)
+    return found.ray.phase if found else Phase.ABSENT
+
+
+def reports(seen: Sighting, seat: Seat) -> list[RankReport]:
+    found = keeper(seen, seat.node)
+    return [report for report in found.ranks if report.member == seat.member] if found else []
+
+
+def running(seen: Sighting, seats: Iterable[Seat], epoch: int) -> bool:
+    return all(any(report.running and report.epoch == epoch for report in reports(seen, seat)) for seat in seats)
+
+
+def ended(seen: Sighting, seat: Seat, epoch: int) -> bool:
+    return any(not report.running and report.epoch == epoch for report in reports(seen, seat))
+
+
+def head(seen: Sighting) -> Head:
+    found = seen.head.head if isinstance(seen.head, HeadSeen) else None
+    return found or Head()
+
+
+def group_state(seen: Sighting) -> GroupState | None:
+    return next((report.state for report in head(seen).groups), None)
+
+
+def label(run: Run, seat: Seat) -> str:
+    return next(member.label for member in run.members() if member.name == seat.member)
+
+
+def alive(seen: Sighting, run: Run, seat: Seat) -> bool:
+    wanted = (label(run, seat), seat.generation, True)
+    return wanted in [(node.seat, node.generation, node.alive) for node in head(seen).nodes]
