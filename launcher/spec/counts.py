@@ -1,5 +1,6 @@
 """How many slices of how many nodes: from what the file says, or by the default split of `num_nodes`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
@@ -151,10 +152,9 @@ class _Counting:
         counts = default_split(total)
         if counts is not None:
             return counts
-        below = next(number for number in range(total, 0, -1) if default_split(number))
-        above = next(number for number in range(total, 2 * total) if default_split(number))
+        below, above = _nearest(range(total, 0, -1)), _nearest(range(total, 2 * total))
         what = f"{total} nodes do not split into equal rack-local slices of {LEAST_NODES} to {MOST_NODES} nodes"
-        hint = f"{_shown(below)} or {_shown(above)} would; or say `slices` and `nodes_per_slice` under `topology`"
+        hint = f"{below} or {above} would; or say `slices` and `nodes_per_slice` under `topology`"
         self._out.mistake(self._own.mark_of("num_nodes"), what, hint)
         return Counts(1, total)
 
@@ -163,7 +163,8 @@ def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
 
 
-def _shown(total: int) -> str:
-    counts = default_split(total)
-    assert counts is not None
+def _nearest(totals: Iterable[int]) -> str:
+    """Answer the first of these counts that splits by default, with its split."""
+    split = ((total, counts) for total in totals if (counts := default_split(total)))
+    total, counts = next(split)
     return f"{total} ({counts.slices} x {counts.nodes_per_slice})"

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import yaml
 from yaml.events import (
-    AliasEvent,
     CollectionStartEvent,
     DocumentStartEvent,
     Event,
     MappingStartEvent,
-    NodeEvent,
     ScalarEvent,
     SequenceEndEvent,
     StreamEndEvent,
@@ -63,7 +61,7 @@ def read_document(path: Path, *, what: str, several: str | None = None) -> Docum
     finally:
         loader.dispose()
     if root is None or (isinstance(root, Scalar) and root.kind is Kind.NOTHING):
-        raise refuse(where, "the file is empty", hint=f"`nvlaunch init` writes a {what} file to start from")
+        raise refuse(where, "the file is empty", hint="`nvlaunch init` writes files to start from")
     if not isinstance(root, Pairs):
         hint = "write `key: value` lines at the top level"
         raise refuse(where, f"a {what} file must be a mapping", mark=root.mark, hint=hint)
@@ -126,10 +124,9 @@ class _Composer:
 
     def _node(self, depth: int) -> Node:
         event = self._next()
-        assert isinstance(event, NodeEvent)
         mark = _mark(event)
         self._count += 1
-        if isinstance(event, AliasEvent):
+        if not isinstance(event, ScalarEvent | CollectionStartEvent):
             return self._alias(event, mark)
         if depth > MAX_DEPTH:
             raise refuse(self._where, f"nested deeper than {MAX_DEPTH} levels", mark=mark)
@@ -146,8 +143,8 @@ class _Composer:
         if self._count > MAX_NODES:
             raise refuse(self._where, f"more than {MAX_NODES:,} values once its aliases are written out", mark=mark)
 
-    def _alias(self, event: AliasEvent, mark: Mark) -> Node:
-        name = event.anchor
+    def _alias(self, event: Event, mark: Mark) -> Node:
+        name = getattr(event, "anchor", "")
         if name not in self._anchors:
             hint = f'text that begins with `*` must stand in quotes: "*{name}"'
             raise refuse(self._where, f"`*{name}` refers to no anchor `&{name}`", mark=mark, hint=hint)
@@ -159,10 +156,9 @@ class _Composer:
         self._bound(mark)
         return node
 
-    def _composed(self, event: NodeEvent, mark: Mark, depth: int) -> Node:
+    def _composed(self, event: ScalarEvent | CollectionStartEvent, mark: Mark, depth: int) -> Node:
         if isinstance(event, ScalarEvent):
             return self._scalar(event, mark)
-        assert isinstance(event, CollectionStartEvent)
         if event.tag not in (None, "!") and event.tag not in _COLLECTION_TAGS:
             self._bad_tag(event.tag, mark)
         if isinstance(event, MappingStartEvent):

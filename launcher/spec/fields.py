@@ -1,15 +1,13 @@
 """Tables of fields: each row names a key once, for the parser, for the JSON Schema and for its documentation."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from launcher.spec.nodes import Kind, Mark, Node, Pairs, Scalar
-from launcher.spec.reading import Found, Reading, Values
-from launcher.spec.shapes import Anything, Schema, Shape, attempt, wrong
-
-_ANYTHING = Anything()
+from launcher.spec.reading import Found, Reading, Spot, Values
+from launcher.spec.shapes import Schema, Shape, attempt, wrong
 
 
 class Use(Enum):
@@ -30,7 +28,7 @@ class Field:
 
     name: str
     doc: str
-    shape: Shape = _ANYTHING
+    shape: Shape | None = None
     default: object = None
     use: Use = Use.EXECUTED
     why: str = ""
@@ -38,31 +36,32 @@ class Field:
     required: bool = False
     value: bool = False
 
-    def read(self, key: Scalar, node: Node, name: str, out: Reading) -> Found | None:
+    def read(self, key: Scalar, node: Node, at: Spot) -> Found | None:
         """Answer the value of this key; None when it counts as left out."""
+        name, out = at.name, at.out
         if self.use is Use.REFUSED:
             out.mistake(key.mark, f"`{name}` is not supported: {self.why}", self.instead)
             return None
-        if self.use is Use.IGNORED:
+        if self.use is Use.IGNORED or self.shape is None:
             out.warn(key.mark, f"`{name}` has no effect: {self.why}", self.instead)
             return None
         if isinstance(node, Scalar) and node.kind is Kind.NOTHING:
-            return self._empty(key, node, name, out)
-        value = attempt(self.shape, node, name, out)
+            return self._empty(key, node, at)
+        value = attempt(self.shape, node, at)
         if self.use is Use.LATER and value is not None and value != self.default:
             shown = f"{name}: {node.text}" if self.default is not None and isinstance(node, Scalar) else name
-            out.mistake(key.mark, f"`{shown}` is not supported by this version", self.instead)
+            out.mistake(key.mark, f"`{shown}` is not supported by this version", self.instead or "remove it for now")
         return Found(value, node.mark, key.mark)
 
-    def _empty(self, key: Scalar, node: Node, name: str, out: Reading) -> Found | None:
+    def _empty(self, key: Scalar, node: Node, at: Spot) -> Found | None:
         if not (self.required or self.value):
             return None
-        out.mistake(key.mark, f"`{name}` is empty", "give it a value, or remove the line")
+        at.out.mistake(key.mark, f"`{at.name}` is empty", "give it a value, or remove the line")
         return Found(None, node.mark, key.mark)
 
     def schema(self) -> Schema:
         """Answer the JSON Schema of the value, with what there is to know of the key."""
-        shape = self.shape.schema()
+        shape = {} if self.shape is None else self.shape.schema()
         if not (self.required or self.value):
             shape = {"anyOf": [shape, {"type": "null"}]} if shape else {}
         notes = {Use.LATER: "Not supported by this version.", Use.IGNORED: f"No effect: {self.why}."}
@@ -81,44 +80,51 @@ class Section:
     word: str = "a mapping"
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, node: Node, name: str, out: Reading) -> Values:
+    def read(self, node: Node, at: Spot) -> Values:
         """Answer the values of the section, noting unknown keys and required ones that are missing."""
         if not isinstance(node, Pairs):
-            raise wrong(node, name, self.word)
+            raise wrong(node, at, self.word)
         found: dict[str, Found] = {}
         rest: dict[str, Found] = {}
         guessed: set[str] = set()
         for key, value in node.pairs:
-            full = f"{name}.{key.text}" if name else key.text
             row = self.fields.get(key.text)
             if row is not None:
-                one = row.read(key, value, full, out)
+                one = row.read(key, value, at.inside(key.text))
                 found.update({} if one is None else {key.text: one})
             elif self.rest is not None:
-                rest[key.text] = Found(attempt(self.rest, value, full, out), value.mark, key.mark)
+                rest[key.text] = Found(attempt(self.rest, value, at.inside(key.text)), value.mark, key.mark)
             else:
-                guessed.add(self.unknown(key.text, key.mark, out))
+                guessed.add(self.unknown(key.text, key.mark, at.out))
         values = Values(node.mark, found, rest, frozenset(guessed))
-        self._require(values, name, out)
+        self._require(values, at)
         return values
 
-    def unknown(self, key: str, mark: Mark, out: Reading, more: Iterable[str] = ()) -> str:
-        """Note an unknown key with the key that was meant; answer that one, or an empty text."""
-        names = [name for name, row in self.fields.items() if row.use is not Use.REFUSED]
-        meant = difflib.get_close_matches(key, [*names, *more], n=1)
-        hint = f"did you mean `{meant[0]}`?" if meant else f"known are {', '.join([*names, *more])}"
-        if key in self.elsewhere:
-            meant, hint = [], f"it belongs under `{self.elsewhere[key]}`"
-        elif len(hint) > 160:
-            hint = "remove it; `nvlaunch schema` lists every key"
-        out.mistake(mark, f"unknown key `{key}`", hint)
-        return meant[0] if meant else ""
+    def unknown(
+        self, key: str, mark: Mark, out: Reading, *, more: tuple[str, ...] = (), otherwise: str | None = None
+    ) -> str:
+        """Note an unknown key, and answer the key that was most likely meant, or an empty text.
 
-    def _require(self, values: Values, name: str, out: Reading) -> None:
+        `more` are keys that the file itself adds; `otherwise` is the hint when nothing is near.
+        """
+        names = [name for name, row in self.fields.items() if row.use is not Use.REFUSED] + list(more)
+        near = difflib.get_close_matches(key, names, n=1)
+        if key in self.elsewhere:
+            near, hint = [], f"it belongs under `{self.elsewhere[key]}`"
+        elif near:
+            hint = f"did you mean `{near[0]}`?"
+        else:
+            short = len(names) <= 12
+            listed = f"known are {', '.join(names)}" if short else "`nvlaunch schema` lists the keys that there are"
+            hint = otherwise or listed
+        out.mistake(mark, f"unknown key `{key}`", hint)
+        return near[0] if near else ""
+
+    def _require(self, values: Values, at: Spot) -> None:
         for row in self.fields.values():
             if row.required and not values.has(row.name):
-                owner = f"`{name}` needs `{row.name}`" if name else f"`{row.name}` is missing"
-                out.mistake(values.mark, owner, f"add `{row.name}`: {row.doc[:1].lower()}{row.doc[1:].rstrip('.')}")
+                owner = f"`{at.name}` needs `{row.name}`" if at.name else f"`{row.name}` is missing"
+                at.out.mistake(values.mark, owner, f"add `{row.name}`: {row.doc[:1].lower()}{row.doc[1:].rstrip('.')}")
 
     def schema(self) -> Schema:
         """Answer an object that has these keys and no others."""

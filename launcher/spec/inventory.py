@@ -1,6 +1,7 @@
 """An inventory file to an Inventory, and which inventory holds when none is named."""
 
 import difflib
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,22 +13,24 @@ from launcher.core.fleet import (
     RACK_LEVEL,
     Access,
     Fault,
+    FaultKind,
     Inventory,
     Node,
+    NodeName,
     SimSettings,
     Transport,
 )
 from launcher.errors import SpecError
 from launcher.spec.document import read_document
-from launcher.spec.inventory_fields import INVENTORY, RACK
+from launcher.spec.inventory_fields import INVENTORY, LEASE_PATH, RACK
 from launcher.spec.local import built_in
 from launcher.spec.patterns import LABEL
 from launcher.spec.racks import RackReader, read_access
-from launcher.spec.reading import Reading, Values
+from launcher.spec.reading import Reading, Spot, Values
 
 VARIABLE = "NVLAUNCH_INVENTORY"
 FILE_NAME = "inventory.yaml"
-BUILT_IN = Inventory.source
+BUILT_IN = "built-in"
 
 
 def find_inventory(given: str | None, env: Mapping[str, str], home: Path) -> Inventory:
@@ -59,7 +62,7 @@ def read_inventory(path: Path) -> Inventory:
     """Answer the machines that a file lists, in file order; SpecError with every mistake in it."""
     document = read_document(path, what="inventory")
     out = Reading(document.where, document.mistakes)
-    values = INVENTORY.read(document.root, "", out)
+    values = INVENTORY.read(document.root, Spot("", out))
     transport = Transport(values.get("transport", str) or Transport.SSH.value)
     levels = _levels(values, out)
     defaults = values.section("defaults")
@@ -72,7 +75,7 @@ def read_inventory(path: Path) -> Inventory:
         levels=levels,
         head=_head(values, defaults),
         fence_command=_fence_command(values, out),
-        lease_path=values.get("lease_path", str) or Inventory.lease_path,
+        lease_path=values.get("lease_path", str) or LEASE_PATH,
         sim=_sim(values, transport, nodes, out),
         source=str(path),
     )
@@ -108,7 +111,7 @@ def _check_nesting(nodes: tuple[Node, ...], levels: tuple[str, ...], values: Val
     """Note a place that lies in two coarser places: such names would be one place to Ray and to us."""
     inside: dict[tuple[str, str, str], str] = {}
     for node in {node.rack: node for node in nodes}.values():
-        for coarse, fine in zip(levels, levels[1:-1], strict=False):
+        for coarse, fine in itertools.pairwise(levels[:-1]):
             outer, inner = node.at(coarse), node.at(fine)
             if outer is None or inner is None:
                 continue
@@ -163,16 +166,20 @@ def _sim(values: Values, transport: Transport, nodes: tuple[Node, ...], out: Rea
     )
 
 
-def _faults(sim: Values, names: set[str], out: Reading) -> tuple[Fault, ...]:
-    faults: list[Fault] = []
-    for fault in sim.get("faults", tuple) or ():
-        if not isinstance(fault, Values):
-            continue
-        at, node, what = fault.get("at", float), fault.get("node", str), fault.get("fault", str)
-        if node is not None and node not in names:
-            near = difflib.get_close_matches(node, sorted(names), n=1)
-            hint = f"did you mean `{near[0]}`?" if near else "name a node of `racks`"
-            out.mistake(fault.mark_of("node"), f"there is no node `{node}`", hint)
-        elif at is not None and node is not None and what is not None:
-            faults.append(Fault(at=at, node=next(name for name in names if name == node), fault=what))
-    return tuple(faults)
+def _faults(sim: Values, names: set[NodeName], out: Reading) -> tuple[Fault, ...]:
+    read = [fault for fault in sim.get("faults", tuple) or () if isinstance(fault, Values)]
+    return tuple(fault for values in read if (fault := _fault(values, names, out)) is not None)
+
+
+def _fault(fault: Values, names: set[NodeName], out: Reading) -> Fault | None:
+    at, written, kind = fault.get("at", float), fault.get("node", str), fault.get("fault", str)
+    if at is None or written is None or kind is None:
+        return None
+    node = NodeName(written)
+    if node not in names:
+        near = difflib.get_close_matches(node, sorted(names), n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "name a node of `racks`"
+        out.mistake(fault.mark_of("node"), f"there is no node `{node}`", hint)
+    code = fault.get("code", int)
+    duration = fault.get("duration", float)
+    return Fault(at=at, node=node, fault=FaultKind(kind), duration=duration, code=3 if code is None else code)

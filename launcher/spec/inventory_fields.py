@@ -2,21 +2,25 @@
 
 from dataclasses import dataclass
 
-from launcher.core.fleet import GpuDriver, Transport
+from launcher.core.fleet import FaultKind, GpuDriver, Transport
 from launcher.spec.fields import Field, section
 from launcher.spec.nodes import Items, Kind, Node, Pairs, Scalar
 from launcher.spec.patterns import absolute_path, host, jump, label, path, user
-from launcher.spec.reading import Found, Reading, Values
-from launcher.spec.shapes import Choice, ListOf, MapOf, Number, Schema, Shape, Text, Whole, attempt, wrong
+from launcher.spec.reading import Found, Spot, Values
+from launcher.spec.shapes import Choice, Duration, ListOf, MapOf, Number, Schema, Shape, Text, Whole, attempt, wrong
 from launcher.spec.values import variables
 
 _TRANSPORTS = Choice(words=tuple(one.value for one in Transport))
+_FAULTS = Choice(words=tuple(one.value for one in FaultKind))
 _DRIVERS = Choice(words=tuple(one.value for one in GpuDriver))
 _HOST_KEY = Text(
     word="the fingerprint of a host key",
     pattern=r"SHA256:[A-Za-z0-9+/]{43}=?",
     hint="`ssh-keyscan HOST | ssh-keygen -lf -` prints it: `SHA256:` and 43 characters",
 )
+
+LEASE_PATH = "/run/lock/nvlaunch"
+GPUS = 4  # of a compute tray of an NVL72 rack
 
 _LOGIN = (
     Field(name="user", doc="Who logs in; left out: as SSH finds it.", shape=user),
@@ -30,7 +34,7 @@ _HOST_KEY_FIELD = Field(name="host_key", doc="The host key that must answer.", s
 
 _SHARED = (
     *_LOGIN,
-    Field(name="gpus", doc="GPUs of a node.", shape=Whole(low=0, high=1024), default=4),
+    Field(name="gpus", doc="GPUs of a node.", shape=Whole(low=0, high=1024), default=GPUS),
     Field(name="accelerator", doc="The kind of its GPUs, such as `GB300`.", shape=label),
     Field(name="gpu_driver", doc="`none` for nodes whose GPUs are pretended.", shape=_DRIVERS),
     Field(name="env", doc="Variables of every command on the node.", shape=variables),
@@ -59,33 +63,32 @@ class RackNodes:
 
     word: str = "a range such as `r07-n[01-18]`, a list, or a mapping of nodes"
 
-    def read(self, node: Node, name: str, out: Reading) -> dict[str, Found]:
+    def read(self, node: Node, at: Spot) -> dict[str, Found]:
         """Answer each range with its own values, in file order."""
         if isinstance(node, Pairs) and node.pairs:
-            return {key.text: self._one(key, value, f"{name}.{key.text}", out) for key, value in node.pairs}
+            return {key.text: self._one(key, value, at.inside(key.text)) for key, value in node.pairs}
         if isinstance(node, Items) and node.items:
-            return {one.text: Found(Values(one.mark), one.mark, one.mark) for one in self._names(node, name, out)}
+            return {one.text: Found(Values(one.mark), one.mark, one.mark) for one in self._names(node, at)}
         if isinstance(node, Scalar) and node.kind is not Kind.NOTHING and node.text.strip():
             return {node.text: Found(Values(node.mark), node.mark, node.mark)}
-        raise wrong(node, name, self.word)
+        raise wrong(node, at, self.word)
 
     @staticmethod
-    def _one(key: Scalar, value: Node, name: str, out: Reading) -> Found:
+    def _one(key: Scalar, value: Node, at: Spot) -> Found:
         bare = isinstance(value, Scalar) and value.kind is Kind.NOTHING
-        read = Values(key.mark) if bare else attempt(NODE, value, name, out)
+        read = Values(key.mark) if bare else attempt(NODE, value, at)
         return Found(read, value.mark, key.mark)
 
     @staticmethod
-    def _names(node: Items, name: str, out: Reading) -> list[Scalar]:
-        names: list[Scalar] = []
+    def _names(node: Items, at: Spot) -> list[Scalar]:
+        names: dict[str, Scalar] = {}
         for item in node.items:
             if not isinstance(item, Scalar) or item.kind is Kind.NOTHING:
-                out.mistake(item.mark, f"`{name}` must list names or ranges", "nodes with settings form a mapping")
-            elif any(item.text == one.text for one in names):
-                out.mistake(item.mark, f"node `{item.text}` is listed twice", "keep one of the two")
-            else:
-                names.append(item)
-        return names
+                hint = "nodes with settings form a mapping"
+                at.out.mistake(item.mark, f"`{at.name}` must list names or ranges", hint)
+            elif names.setdefault(item.text, item) is not item:
+                at.out.mistake(item.mark, f"node `{item.text}` is listed twice", "keep one of the two")
+        return list(names.values())
 
     def schema(self) -> Schema:
         """Answer the three forms."""
@@ -107,12 +110,9 @@ RACK = section(
 _FAULT = section(
     Field(name="at", doc="Seconds after the run's start.", shape=Number(), required=True),
     Field(name="node", doc="The node that it befalls.", shape=label, required=True),
-    Field(
-        name="fault",
-        doc="What breaks, such as `power_cut`.",
-        shape=Text(word="the name of a fault", pattern=r"[a-z][a-z0-9_]*", hint="such as `power_cut`"),
-        required=True,
-    ),
+    Field(name="fault", doc="What breaks.", shape=_FAULTS, required=True),
+    Field(name="duration", doc="How long it lasts; left out: for good, where it can.", shape=Duration()),
+    Field(name="code", doc="The exit status of what fails.", shape=Whole(low=1, high=255), default=3),
     word="a mapping such as `{at: 120, node: r03-n05, fault: power_cut}`",
 )
 
@@ -153,7 +153,7 @@ INVENTORY = section(
         name="lease_path",
         doc="The file on each node that shows who has it.",
         shape=absolute_path,
-        default="/run/lock/nvlaunch",
+        default=LEASE_PATH,
     ),
     Field(
         name="racks",

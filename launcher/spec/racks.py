@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from launcher.core.fleet import Access, GpuDriver, Node, NodeName, RackName, Transport
 from launcher.core.nodeset import expand
-from launcher.spec.inventory_fields import RACK
+from launcher.spec.inventory_fields import GPUS, RACK
 from launcher.spec.nodes import Mark
 from launcher.spec.patterns import LABEL, label
 from launcher.spec.reading import Found, Reading, Values
@@ -47,7 +47,7 @@ class RackReader:
         """Answer the nodes of a rack in tray order; those that are wrong are noted and left out."""
         self._racks += 1
         places = self._places(rack)
-        seats = list(self._seats(name, rack.entries("nodes")))
+        seats = list(self._seats(rack.entries("nodes")))
         trays = _trays(seats, self._out)
         return tuple(
             self._node(name, seat, rack, places, tray, number)
@@ -58,12 +58,13 @@ class RackReader:
         places: dict[str, str] = {}
         for key, found in rack.rest.items():
             if key not in self._levels[:-1]:
-                RACK.unknown(key, found.key, self._out, more=self._levels[:-1])
+                otherwise = f"a level above the rack must be listed in `levels`: [{key}, rack]"
+                RACK.unknown(key, found.key, self._out, more=self._levels[:-1], otherwise=otherwise)
             elif isinstance(found.value, str):
                 places[key] = found.value
         return {level: places[level] for level in self._levels if level in places}
 
-    def _seats(self, rack: str, nodes: Mapping[str, Found]) -> Iterator[_Seat]:
+    def _seats(self, nodes: Mapping[str, Found]) -> Iterator[_Seat]:
         for text, found in nodes.items():
             own = found.value if isinstance(found.value, Values) else Values(found.mark)
             names = self._expanded(text, found.key)
@@ -103,7 +104,7 @@ class RackReader:
             rack=RackName(rack),
             access=self._access(seat, layers, at),
             domain=_first(layers[:2], "domain", str) or (rack if pretended else None),
-            gpus=Node.gpus if gpus is None else gpus,
+            gpus=GPUS if gpus is None else gpus,
             accelerator=_first(layers, "accelerator", str),
             tray=tray,
             places=places,

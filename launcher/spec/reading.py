@@ -49,6 +49,18 @@ def _in_order(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a value is read: its full name, as messages say it, and what collects them."""
+
+    name: str
+    out: Reading
+
+    def inside(self, key: str) -> "Spot":
+        """Answer the spot of a key of this section; the root has no name."""
+        return Spot(f"{self.name}.{key}" if self.name else key, self.out)
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """One value of a file; None where it was empty or wrong. `key` is the place of its key."""
 

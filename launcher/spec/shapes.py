@@ -1,5 +1,6 @@
 """The shapes a value can have. Each reads a node, and says the same as JSON Schema: one place for both."""
 
+import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from launcher.spec.nodes import Items, Kind, Mark, Node, Pairs, Scalar, describe
-from launcher.spec.reading import Found, Reading
+from launcher.spec.reading import Found, Spot
 
 Schema = Mapping[str, object]
 
@@ -19,14 +20,14 @@ class Shape(Protocol):
     def word(self) -> str:
         """The words after "must be"."""
 
-    def read(self, node: Node, name: str, out: Reading) -> object:
-        """Answer the value of a node, named `name` in messages; raises Wrong, and notes what is wrong inside it."""
+    def read(self, node: Node, at: Spot) -> object:
+        """Answer the value of a node; raises WrongError, and notes what is wrong inside it."""
 
     def schema(self) -> Schema:
         """Answer the JSON Schema of this shape."""
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """One value is not of its shape. Raised by `read`, noted by `attempt`, so that the rest of the file is read too."""
 
     def __init__(self, mark: Mark, what: str, hint: str | None = None) -> None:
@@ -36,17 +37,17 @@ class Wrong(Exception):
         self.hint = hint
 
 
-def wrong(node: Node, name: str, word: str, hint: str | None = None) -> Wrong:
+def wrong(node: Node, at: Spot, word: str, hint: str | None = None) -> WrongError:
     """Answer the error for a value that is not what it must be."""
-    return Wrong(node.mark, f"`{name}` must be {word}, not {describe(node)}", hint)
+    return WrongError(node.mark, f"`{at.name}` must be {word}, not {describe(node)}", hint)
 
 
-def attempt(shape: "Shape", node: Node, name: str, out: Reading) -> object | None:
+def attempt(shape: "Shape", node: Node, at: Spot) -> object | None:
     """Answer the value of a node; None for one that is wrong, which is noted."""
     try:
-        return shape.read(node, name, out)
-    except Wrong as error:
-        out.mistake(error.mark, error.what, error.hint)
+        return shape.read(node, at)
+    except WrongError as error:
+        at.out.mistake(error.mark, error.what, error.hint)
         return None
 
 
@@ -59,14 +60,14 @@ class Text:
     numbers: bool = False
     hint: str | None = None
 
-    def read(self, node: Node, name: str, out: Reading) -> str:
+    def read(self, node: Node, at: Spot) -> str:
         """Answer the text."""
         if not isinstance(node, Scalar) or node.kind is Kind.NOTHING:
-            raise wrong(node, name, self.word)
+            raise wrong(node, at, self.word)
         if node.kind is not Kind.TEXT and not node.quoted and not (self.numbers and node.kind is not Kind.TRUTH):
-            raise wrong(node, name, self.word, f'quote it if it is meant as text: "{node.text}"')
+            raise wrong(node, at, self.word, f'quote it if it is meant as text: "{node.text}"')
         if self.pattern is not None and not re.fullmatch(self.pattern, node.text):
-            raise wrong(node, name, self.word, self.hint)
+            raise wrong(node, at, self.word, self.hint)
         return node.text
 
     def schema(self) -> Schema:
@@ -89,15 +90,15 @@ class Whole:
             return f"a whole number from {self.low} to {self.high}"
         return f"a whole number of at least {self.low}"
 
-    def read(self, node: Node, name: str, out: Reading) -> int:
+    def read(self, node: Node, at: Spot) -> int:
         """Answer the number."""
         if not isinstance(node, Scalar) or not re.fullmatch(r"[-+]?(0|[1-9][0-9_]{0,17})", node.text):
-            raise wrong(node, name, self.word)
+            raise wrong(node, at, self.word)
         if node.quoted:
-            raise wrong(node, name, self.word, "remove the quotes")
+            raise wrong(node, at, self.word, "remove the quotes")
         number = int(node.text.replace("_", ""))
         if number < self.low or (self.high is not None and number > self.high):
-            raise wrong(node, name, self.word)
+            raise wrong(node, at, self.word)
         return number
 
     def schema(self) -> Schema:
@@ -118,11 +119,11 @@ class Number:
         """The words for the bounds."""
         return ("a number above 0" if self.above else "a number of at least 0") + (" or `inf`" if self.endless else "")
 
-    def read(self, node: Node, name: str, out: Reading) -> float:
+    def read(self, node: Node, at: Spot) -> float:
         """Answer the number; `1e3` is one, though YAML 1.1 takes it for text."""
         number = _decimal(node)
         if number is None or number < 0 or (self.above and number == 0) or (math.isinf(number) and not self.endless):
-            raise wrong(node, name, self.word)
+            raise wrong(node, at, self.word)
         return number
 
     def schema(self) -> Schema:
@@ -146,11 +147,11 @@ class Truth:
 
     word: str = "true or false"
 
-    def read(self, node: Node, name: str, out: Reading) -> bool:
+    def read(self, node: Node, at: Spot) -> bool:
         """Answer the truth value."""
         if isinstance(node, Scalar) and node.kind is Kind.TRUTH and not node.quoted:
             return node.text.lower() in {"true", "yes", "on"}
-        raise wrong(node, name, self.word)
+        raise wrong(node, at, self.word)
 
     def schema(self) -> Schema:
         """Answer a boolean."""
@@ -163,14 +164,14 @@ class Duration:
 
     word: str = "a length of time such as `90`, `30m`, `72h` or `12:30:00`"
 
-    def read(self, node: Node, name: str, out: Reading) -> float:
+    def read(self, node: Node, at: Spot) -> float:
         """Answer the seconds."""
         text = node.text.strip() if isinstance(node, Scalar) else ""
         if match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd]?)", text):
             return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
         if match := re.fullmatch(r"(\d{1,5}):([0-5]\d):([0-5]\d)", text):
             return float(int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3]))
-        raise wrong(node, name, self.word)
+        raise wrong(node, at, self.word)
 
     def schema(self) -> Schema:
         """Answer a number of seconds, or text with a unit."""
@@ -190,13 +191,15 @@ class Choice:
         """The words to choose from."""
         return " or ".join([", ".join(f"`{one}`" for one in self.words[:-1]), f"`{self.words[-1]}`"])
 
-    def read(self, node: Node, name: str, out: Reading) -> str:
+    def read(self, node: Node, at: Spot) -> str:
         """Answer the word chosen."""
         if isinstance(node, Scalar):
             word = node.text.removeprefix(self.prefix)
             if word in self.words:
                 return word
-        raise wrong(node, name, self.word)
+            near = difflib.get_close_matches(word, self.words, n=1)
+            raise wrong(node, at, self.word, f"did you mean `{near[0]}`?" if near else None)
+        raise wrong(node, at, self.word)
 
     def schema(self) -> Schema:
         """Answer an enumeration."""
@@ -213,13 +216,15 @@ class ListOf:
     single: bool = False
     filled: bool = False
 
-    def read(self, node: Node, name: str, out: Reading) -> tuple[object, ...]:
+    def read(self, node: Node, at: Spot) -> tuple[object, ...]:
         """Answer the items that are right."""
         if self.single and isinstance(node, Scalar) and node.kind is not Kind.NOTHING:
-            return (self.item.read(node, name, out),)
-        if not isinstance(node, Items) or (self.filled and not node.items):
-            raise wrong(node, name, self.word)
-        read = [attempt(self.item, item, f"{name}[{index}]", out) for index, item in enumerate(node.items)]
+            return (self.item.read(node, at),)
+        if not isinstance(node, Items):
+            raise wrong(node, at, self.word)
+        if self.filled and not node.items:
+            raise WrongError(node.mark, f"`{at.name}` is empty", f"it must be {self.word}")
+        read = [attempt(self.item, item, Spot(f"{at.name}[{index}]", at.out)) for index, item in enumerate(node.items)]
         return tuple(value for value in read if value is not None)
 
     def schema(self) -> Schema:
@@ -238,16 +243,18 @@ class MapOf:
     word: str = "a mapping"
     filled: bool = False
 
-    def read(self, node: Node, name: str, out: Reading) -> dict[str, Found]:
+    def read(self, node: Node, at: Spot) -> dict[str, Found]:
         """Answer each right value by its key."""
-        if not isinstance(node, Pairs) or (self.filled and not node.pairs):
-            raise wrong(node, name, self.word)
+        if not isinstance(node, Pairs):
+            raise wrong(node, at, self.word)
+        if self.filled and not node.pairs:
+            raise WrongError(node.mark, f"`{at.name}` is empty", f"it must be {self.word}")
         found: dict[str, Found] = {}
         for key, item in node.pairs:
             if self.keys.pattern and not re.fullmatch(self.keys.pattern, key.text):
-                out.mistake(key.mark, f"`{key.text}` cannot be {self.keys.word}", self.keys.hint)
+                at.out.mistake(key.mark, f"`{key.text}` cannot be {self.keys.word}", self.keys.hint)
                 continue
-            value = attempt(self.item, item, f"{name}.{key.text}", out)
+            value = attempt(self.item, item, at.inside(key.text))
             if value is not None:
                 found[key.text] = Found(value, item.mark, key.mark)
         return found
@@ -257,18 +264,3 @@ class MapOf:
         keys = {"propertyNames": {"pattern": f"^({self.keys.pattern})$"}} if self.keys.pattern else {}
         filled = {"minProperties": 1} if self.filled else {}
         return {"type": "object", "additionalProperties": self.item.schema(), **keys, **filled}
-
-
-@dataclass(frozen=True, slots=True)
-class Anything:
-    """A value that is not looked at: it has no effect."""
-
-    word: str = "anything"
-
-    def read(self, node: Node, name: str, out: Reading) -> None:
-        """Answer nothing, without a look."""
-        return None
-
-    def schema(self) -> Schema:
-        """Answer the schema that everything satisfies."""
-        return {}

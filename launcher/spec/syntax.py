@@ -10,18 +10,20 @@ from launcher.errors import Mistake
 _HINTS = (
     (r"mapping values are not allowed", "quote the value if it holds `: `, or correct the indentation of the line"),
     (r"could not find expected ':'", "write the line as `key: value`"),
-    (r"found unexpected end of stream", "close the quote"),
-    (r"unknown escape character", "in double quotes a backslash is written `\\\\`; single quotes take text as it is"),
-    (r"found character .* cannot start any token", "quote the value"),
+    (r"unexpected end of stream", "close the quote that opens here"),
+    (r"unknown escape character", "single quotes take a backslash as it is"),
+    (r"character .* cannot start any token", "quote the value"),
     (r"expected <block end>", "the line is indented differently from the lines it belongs to"),
     (r"expected ',' or '[\]}]'", "a comma or a closing bracket is missing before this place"),
-    (r"found duplicate anchor|found undefined alias", "anchors are `&name`, and come before `*name`"),
 )
+# Where these begin says more than where they are noticed.
+_AT_START = r"could not find expected ':'|unexpected end of stream"
 
 
 def syntax_mistake(error: yaml.MarkedYAMLError, text: str, where: str) -> Mistake:
     """Answer the mistake for text that is not YAML, with the line to look at."""
-    mark = error.problem_mark or error.context_mark
+    begins = error.context_mark and re.search(_AT_START, error.problem or "")
+    mark = error.context_mark if begins else error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
     lines = text.splitlines()
     broken = lines[line] if line < len(lines) else ""

@@ -12,7 +12,7 @@ from launcher.spec.document import read_document
 from launcher.spec.envs import Given, check_given, read_envs, read_secrets
 from launcher.spec.nodes import NOWHERE, Mark
 from launcher.spec.patterns import NAME_LENGTH, TASK_NAME, task_name
-from launcher.spec.reading import Reading, Values
+from launcher.spec.reading import Reading, Spot, Values
 from launcher.spec.task_fields import TASK
 from launcher.spec.values import Accelerator
 
@@ -43,7 +43,7 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
     given = given or Given()
     document = read_document(path, what="task", several=_SEVERAL)
     out = Reading(document.where, document.mistakes)
-    values = TASK.read(document.root, "", out)
+    values = TASK.read(document.root, Spot("", out))
     check_given(given, out)
     roles = _roles(values, out)
     groups = tuple(_group(name, own, values, given, out) for name, own in roles.items())

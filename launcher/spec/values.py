@@ -7,8 +7,8 @@ from enum import Enum
 from launcher.spec.document import python_text
 from launcher.spec.nodes import Items, Kind, Mark, Node, Pairs, Scalar, describe
 from launcher.spec.patterns import env_name
-from launcher.spec.reading import Reading
-from launcher.spec.shapes import MapOf, Schema, Wrong, wrong
+from launcher.spec.reading import Spot
+from launcher.spec.shapes import MapOf, Schema, WrongError, wrong
 
 
 class Ask(Enum):
@@ -27,16 +27,16 @@ class Variable:
     word: str = "text, a number, true or false, or null"
     secret: bool = False
 
-    def read(self, node: Node, name: str, out: Reading) -> str | Ask:
+    def read(self, node: Node, at: Spot) -> str | Ask:
         """Answer the text; a warning tells where YAML makes another text of it than is written."""
         if not isinstance(node, Scalar):
-            raise wrong(node, name, self.word, "a variable holds one text; write it as JSON in quotes")
+            raise wrong(node, at, self.word, "a variable holds one text; write it as JSON in quotes")
         if node.kind is Kind.NOTHING:
             return Ask.ASK
         text = python_text(node)
         if text.lower() != node.text.lower() and not self.secret:
             hint = f'quote it to keep it as it is written: "{node.text}"'
-            out.warn(node.mark, f"`{name}: {node.text}` becomes `{text}`, as YAML reads it", hint)
+            at.out.warn(node.mark, f"`{at.name}: {node.text}` becomes `{text}`, as YAML reads it", hint)
         return text
 
     def schema(self) -> Schema:
@@ -64,25 +64,25 @@ class Accelerators:
 
     word: str = "an accelerator and its count such as `GB300:4`"
 
-    def read(self, node: Node, name: str, out: Reading) -> Accelerator:
+    def read(self, node: Node, at: Spot) -> Accelerator:
         """Answer the only kind that is named."""
-        found = self._spelled(node, name)
+        found = self._spelled(node, at)
         if len(found) > 1:
             hint = "name the one kind that the task runs on"
-            what = f"several kinds to choose from in `{name}` are not supported by this version"
-            raise Wrong(node.mark, what, hint)
+            what = f"several kinds to choose from in `{at.name}` are not supported by this version"
+            raise WrongError(node.mark, what, hint)
         kind, count, mark = found[0]
         if not re.fullmatch(_KIND, kind):
-            raise Wrong(mark, f"`{name}` must be {self.word}, not `{kind}`")
-        return self._counted(kind, count, name, mark)
+            raise WrongError(mark, f"`{at.name}` must be {self.word}, not `{kind}`")
+        return self._counted(kind, count, at.name, mark)
 
-    def _spelled(self, node: Node, name: str) -> list[tuple[str, str, Mark]]:
+    def _spelled(self, node: Node, at: Spot) -> list[tuple[str, str, Mark]]:
         if isinstance(node, Items) and node.items:
-            return [one for item in node.items for one in self._spelled(item, name)]
+            return [one for item in node.items for one in self._spelled(item, at)]
         if isinstance(node, Pairs) and node.pairs:
             return [self._pair(key, value) for key, value in node.pairs]
         if not isinstance(node, Scalar) or node.kind is Kind.NOTHING:
-            raise wrong(node, name, self.word)
+            raise wrong(node, at, self.word)
         kind, colon, count = node.text.partition(":")
         return [(kind.strip(), count.strip() if colon else "1", node.mark)]
 
@@ -100,9 +100,11 @@ class Accelerators:
             return Accelerator(kind, int(float(count)))
         if re.fullmatch(r"\d+\.\d+", count) and float(count) > 0:
             hint = f"ask for `{kind}:1`; roles that share a node are `groups:` with whole GPUs each"
-            raise Wrong(mark, f"`{name}` asks for a part of a GPU, `{count}`, which is not supported", hint)
+            raise WrongError(mark, f"`{name}` asks for a part of a GPU, `{count}`, which is not supported", hint)
         shown = f"not `{count}`" if count else "and there is none"
-        raise Wrong(mark, f"the count of `{name}` must be a whole number of at least 1, {shown}", f"`{kind}:4`")
+        raise WrongError(
+            mark, f"the count of `{name}` must be a whole number of at least 1, {shown}", f"`{kind}:4`, for example"
+        )
 
     def schema(self) -> Schema:
         """Answer the spellings."""
@@ -118,14 +120,14 @@ class MountSource:
 
     word: str = "a local path"
 
-    def read(self, node: Node, name: str, out: Reading) -> str:
+    def read(self, node: Node, at: Spot) -> str:
         """Answer the path."""
         bucket = isinstance(node, Scalar) and re.match(r"[a-z0-9]+://", node.text)
         if isinstance(node, Pairs) or bucket:
             hint = "put the data on a file system that the nodes share, and read it by its path"
-            raise Wrong(node.mark, f"`{name}`: buckets cannot be mounted", hint)
+            raise WrongError(node.mark, f"`{at.name}`: buckets cannot be mounted", hint)
         if not isinstance(node, Scalar) or node.kind is Kind.NOTHING:
-            raise wrong(node, name, self.word)
+            raise wrong(node, at, self.word)
         return node.text
 
     def schema(self) -> Schema:
@@ -139,14 +141,14 @@ class Workdir:
 
     word: str = "the path of a folder"
 
-    def read(self, node: Node, name: str, out: Reading) -> str:
+    def read(self, node: Node, at: Spot) -> str:
         """Answer the path."""
         url = isinstance(node, Scalar) and re.match(r"([a-z+]+://|git@)", node.text)
         if isinstance(node, Pairs) or url:
             hint = "clone it and name the folder, or clone it in `setup:`"
-            raise Wrong(node.mark, f"`{name}` from a git repository is not supported", hint)
+            raise WrongError(node.mark, f"`{at.name}` from a git repository is not supported", hint)
         if not isinstance(node, Scalar) or node.kind is Kind.NOTHING or not node.text:
-            raise wrong(node, name, self.word)
+            raise wrong(node, at, self.word)
         return node.text
 
     def schema(self) -> Schema:
@@ -160,14 +162,14 @@ class Script:
 
     word: str = "a shell script"
 
-    def read(self, node: Node, name: str, out: Reading) -> str:
+    def read(self, node: Node, at: Spot) -> str:
         """Answer the script."""
         if isinstance(node, Items):
-            raise wrong(node, name, self.word, f"write the commands as one text below `{name}: |`")
+            raise wrong(node, at, self.word, f"write the commands as one text below `{at.name}: |`")
         if not isinstance(node, Scalar) or (node.kind is not Kind.TEXT and not node.quoted):
-            raise wrong(node, name, self.word)
+            raise wrong(node, at, self.word)
         if not node.text.strip():
-            raise Wrong(node.mark, f"`{name}` is empty", "write the commands to run")
+            raise WrongError(node.mark, f"`{at.name}` is empty", "write the commands to run")
         return node.text
 
     def schema(self) -> Schema:

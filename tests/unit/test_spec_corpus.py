@@ -1,0 +1,73 @@
+"""Files of `tests/corpus/spec`: each bad one has its exact error text beside it, each good one what was read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.core.fleet import Inventory
+from launcher.core.nodeset import fold
+from launcher.core.task import Group, Task
+from launcher.errors import SpecError
+from launcher.spec.inventory import read_inventory
+from launcher.spec.task import read_task
+
+CORPUS = Path(__file__).parents[1] / "corpus" / "spec"
+
+
+def files(folder: str) -> list[Path]:
+    return sorted((CORPUS / folder).glob("*.yaml"))
+
+
+def read(path: Path) -> str:
+    if path.name.startswith("inventory"):
+        return "\n".join(of_inventory(read_inventory(path)))
+    parsed = read_task(path)
+    return "\n".join([*of_task(parsed.task), *(f"warning {warning}" for warning in parsed.warnings)])
+
+
+def of_task(task: Task) -> Iterator[str]:
+    yield f"task {task.name}: {task.stop_signal}, {task.stop_grace:g} s, secrets {list(task.secrets)}"
+    for group in task.groups:
+        yield from of_group(group)
+
+
+def of_group(group: Group) -> Iterator[str]:
+    rule, recovery = group.topology, group.recovery
+    shape = f"{rule.slices} x {rule.nodes_per_slice} within {rule.within}, {rule.spares} spares"
+    yield f"group {group.name}: {shape}, {group.gpus} x {group.accelerator}"
+    where = {"prefer": rule.prefer, "spread": rule.spread, "racks": rule.racks, "exclude_racks": rule.exclude_racks}
+    for key, value in {**where, "exclude_nodes": rule.exclude_nodes}.items():
+        if value:
+            yield f"  {key} {value}"
+    yield f"  recovery {recovery.max_restarts} restarts, {recovery.node_attempts} attempts"
+    yield f"  setup {group.setup!r}"
+    yield f"  run {group.run!r}"
+    for name, value in group.envs.items():
+        yield f"  env {name}={value!r}"
+
+
+def of_inventory(inventory: Inventory) -> Iterator[str]:
+    yield f"inventory {inventory.name}: {inventory.transport.value}, levels {list(inventory.levels)}"
+    yield f"head {inventory.head}"
+    yield f"fence {inventory.fence_command}, lease {inventory.lease_path}"
+    yield f"sim {inventory.sim}"
+    for rack in dict.fromkeys(node.rack for node in inventory.nodes):
+        nodes = [node for node in inventory.nodes if node.rack == rack]
+        yield f"rack {rack}: {fold(node.name for node in nodes)} {dict(nodes[0].places)}"
+        yield from (f"  {node}" for node in (nodes[0], nodes[-1]))
+
+
+@pytest.mark.parametrize("path", files("bad"), ids=lambda path: path.stem)
+def test_bad_file_is_refused_with_exactly_this_text(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(SpecError) as refusal:
+        read(Path(path.name))
+    said = "\n".join(str(mistake) for mistake in refusal.value.mistakes)
+    assert said.replace(str(path.parent), "<cwd>") == path.with_suffix(".txt").read_text().rstrip("\n")
+
+
+@pytest.mark.parametrize("path", files("good"), ids=lambda path: path.stem)
+def test_good_file_is_read_as_this(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    assert read(Path(path.name)) == path.with_suffix(".txt").read_text().rstrip("\n")
