@@ -170,7 +170,7 @@ class _Composer:
         return Items(mark, tuple(items))
 
     def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
-        plain = event.style is None
+        plain = not event.style  # None to one parser, empty to the other
         tag = event.tag
         if tag in (None, "!"):
             tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]

@@ -31,7 +31,7 @@ def read_text(path: Path, *, what: str = "file") -> str:
     stray = yaml.reader.Reader.NON_PRINTABLE.search(text)
     if stray is None:
         return text
-    if stray.group() == "\0":
+    if "\0" in text:
         raise refuse(where, f"this is a binary file, not a {what}")
     mark = mark_at(text, stray.start())
     code = f"U+{ord(stray.group()):04X}"

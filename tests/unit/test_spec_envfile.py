@@ -1,0 +1,45 @@
+"""Files of `KEY=VALUE` lines."""
+
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import SpecError
+from launcher.spec.envfile import read_env_file
+
+
+def read(folder: Path, text: str) -> dict[str, str]:
+    path = folder / "vars.env"
+    path.write_text(text)
+    return read_env_file(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("A=1", "1"),
+        ("export A=1", "1"),
+        ("  A = 1  ", "1"),
+        ("A=", ""),
+        ("A=a b # comment", "a b"),
+        ("A=a#b", "a#b"),
+        ("A=#", ""),
+        ("A='a # b' # comment", "a # b"),
+        (r'A="a\n\"b\" \$c \d"', 'a\n"b" $c \\d'),
+        (r"A='a\n'", r"a\n"),
+        ("A=${HOME}", "${HOME}"),
+        ("A=a=b", "a=b"),
+        ("A=1\nA=2", "2"),
+        ("\ufeff# comment\n\nA=1", "1"),
+    ],
+)
+def test_line_gives_value(tmp_path: Path, line: str, value: str) -> None:
+    assert read(tmp_path, line) == {"A": value}
+
+
+def test_all_bad_lines_are_told_by_number_and_never_shown(tmp_path: Path) -> None:
+    text = 'A=1\nhunter2\n1B=hunter2\nC=\'hunter2\nD="hunter2" more\nB-C=hunter2\n'
+    with pytest.raises(SpecError) as refusal:
+        read(tmp_path, text)
+    assert [mistake.line for mistake in refusal.value.mistakes] == [2, 3, 4, 5, 6]
+    assert "hunter2" not in "".join(map(str, refusal.value.mistakes))

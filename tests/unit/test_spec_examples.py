@@ -1,0 +1,45 @@
+"""Each example is read and placed on the inventory that it is written for."""
+
+from pathlib import Path
+
+import pytest
+
+from launcher.core.place import place
+from launcher.core.placement import Placement
+from launcher.spec.inventory import built_in, read_inventory
+from launcher.spec.levels import check_levels
+from launcher.spec.task import read_task
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FLEET = "fleet-9xnvl72.yaml"
+WHERE = {"vla-8x64": FLEET, "two-groups": FLEET, "demo": None, "plain-skypilot": None}
+INVENTORIES = {"fleet-9xnvl72", "local-racks"}
+
+
+def test_every_example_is_known_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == INVENTORIES | set(WHERE)
+
+
+@pytest.mark.parametrize("name", WHERE)
+def test_example_is_placed(name: str) -> None:
+    parsed = read_task(EXAMPLES / f"{name}.yaml")
+    chosen = WHERE[name]
+    inventory = built_in() if chosen is None else read_inventory(EXAMPLES / chosen)
+    check_levels(parsed.task, inventory)
+    placement = place(parsed.task, inventory, {})
+    assert isinstance(placement, Placement)
+    assert len(placement.slices) == sum(group.topology.slices for group in parsed.task.groups)
+
+
+@pytest.mark.parametrize("name", ["task", "task-multi-slice"])
+def test_starter_task_is_placed_on_the_imaginary_fleet(name: str) -> None:
+    parsed = read_task(EXAMPLES.parent / "templates" / f"{name}.yaml")
+    assert isinstance(place(parsed.task, read_inventory(EXAMPLES / FLEET), {}), Placement)
+
+
+def test_the_skypilot_example_warns_of_what_means_a_cloud() -> None:
+    warnings = read_task(EXAMPLES / "plain-skypilot.yaml").warnings
+    assert [(one.line, one.what.split(" has no effect")[0]) for one in warnings] == [
+        (6, "`resources.cpus`"),
+        (7, "`resources.disk_size`"),
+    ]

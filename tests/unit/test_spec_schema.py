@@ -1,0 +1,70 @@
+"""The JSON Schema for editors: valid itself, and of one mind with the parser."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from launcher.errors import SpecError
+from launcher.spec.inventory import read_inventory
+from launcher.spec.schema import SpecKind, json_schema, schema_file
+from launcher.spec.task import read_task
+from launcher.spec.templates import read_template
+
+ROOT = Path(__file__).parents[2]
+GOOD = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "templates").glob("*.yaml")])
+SHAPES = (
+    "wrong-types",
+    "unknown-keys-at-three-depths",
+    "one-level-too-high",
+    "zero-nodes",
+    "quoted-number",
+    "env-is-list",
+)
+
+
+def kind_of(path: Path) -> SpecKind:
+    return SpecKind.INVENTORY if "racks" in yaml.safe_load(path.read_text()) else SpecKind.TASK
+
+
+def validator(kind: SpecKind) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json_schema(kind))
+
+
+@pytest.mark.parametrize("kind", SpecKind)
+def test_schema_is_a_schema(kind: SpecKind) -> None:
+    jsonschema.Draft202012Validator.check_schema(json_schema(kind))
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_examples_and_templates_satisfy_schema_and_parser(path: Path) -> None:
+    kind = kind_of(path)
+    assert list(validator(kind).iter_errors(yaml.safe_load(path.read_text()))) == []
+    (read_task if kind is SpecKind.TASK else read_inventory)(path)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_the_parser_refuses_for_its_shape_the_schema_refuses_too(name: str) -> None:
+    path = ROOT / "tests" / "corpus" / "spec" / "bad" / f"{name}.yaml"
+    with pytest.raises(SpecError):
+        read_task(path)
+    assert not validator(SpecKind.TASK).is_valid(yaml.safe_load(path.read_text()))
+
+
+def test_every_key_is_described() -> None:
+    def undescribed(schema: object, where: str) -> list[str]:
+        if not isinstance(schema, dict):
+            return []
+        bad = [f"{where}.{k}" for k, v in schema.get("properties", {}).items() if not v.get("description")]
+        inner = [*schema.get("properties", {}).items(), *enumerate(schema.get("anyOf", ()))]
+        return bad + [one for key, value in inner for one in undescribed(value, f"{where}.{key}")]
+
+    assert undescribed(json_schema(SpecKind.TASK), "task") == []
+    assert undescribed(json_schema(SpecKind.INVENTORY), "inventory") == []
+
+
+@pytest.mark.parametrize("name", ["task.yaml", "task-multi-slice.yaml", "inventory.yaml"])
+def test_starter_file_points_to_its_schema(name: str) -> None:
+    kind = SpecKind.INVENTORY if name == "inventory.yaml" else SpecKind.TASK
+    assert read_template(name).startswith(f"# yaml-language-server: $schema={schema_file(kind)}\n")
