@@ -110,8 +110,9 @@ def head_view(
     if head is None or head.power <= now:
         return HeadSeen()
     if now >= head.dies:
-        return HeadSeen(head=Head(ray=Step(phase=Phase.FAILED, exit_code=1, tail=("the GCS was killed",))))
-    running = Step(phase=Phase.RUNNING)
+        ended = Step(phase=Phase.FAILED, exit_code=1, tail=("the GCS was killed",), generation=head.ray.starts)
+        return HeadSeen(head=Head(ray=ended))
+    running = Step(phase=Phase.RUNNING, generation=head.ray.starts)
     if now < head.ready:
         return HeadSeen(head=Head(ray=running))
     tables = Tables(run, head.ray, lives, now)

@@ -20,8 +20,8 @@ def start_head(fleet: Fleet, run: Run, action: StartHead, now: float) -> Answer:
         return silent(run.head or HEAD, action.kind)
     world = fleet.world()
     if not fleet.head_lives(now):
-        before = world.ray or Ray(since=now, begun_at=now, groups={})
-        fleet.save_world(replace(world, ray=replace(before, begun_at=now)))
+        before = world.ray or Ray(since=now, begun_at=now, starts=0, groups={})
+        fleet.save_world(replace(world, ray=replace(before, begun_at=now, starts=before.starts + 1)))
     return DONE
 
 

@@ -77,11 +77,12 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ray:
-    """The Ray head of a run: `since` its tables exist, `begun_at` its newest process; `groups` says since when each
-    slice's placement group is asked for."""
+    """The Ray head of a run: `since` its tables exist, `begun_at` its newest process, the `starts`-th; `groups` says
+    since when each slice's placement group is asked for."""
 
     since: float
     begun_at: float
+    starts: int
     groups: Mapping[str, float]
 
 

@@ -37,7 +37,7 @@ from launcher.ports import LogName, Nodes
 
 REASON = Reason(why=Why.START, words="the suite asks for it")
 GANG = GangName("run")
-GENERATION = 1
+GENERATION = 0
 
 
 class Program(Enum):

@@ -1,0 +1,87 @@
+"""The imaginary fleet under the kernel, with random faults: one world, whoever looks, and acts that may be repeated."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from launcher.core.run import Run
+from launcher.drive.execute import execute
+from launcher.sim.nodes import SimNodes
+from launcher.sim.world import Host, Rank, Ray, Raylet, Setup, World, dump, load_host, load_world
+from tests.property.worlds import Play, runs
+
+TICKS = 120
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+words = st.text(max_size=5)
+times = st.floats(0.0, 1e6)
+maybe = st.none() | times
+counts = st.integers(0, 9)
+raylets = st.builds(Raylet, seat=words, generation=counts, begun_at=times, ended_at=maybe)
+ranks = st.builds(
+    Rank,
+    member=words,
+    epoch=counts,
+    restarts=counts,
+    generation=counts,
+    master=words,
+    begun_at=times,
+    ended_at=maybe,
+    signalled=st.none() | counts,
+    signalled_at=maybe,
+)
+hosts = st.builds(
+    Host,
+    run=st.none() | words,
+    keeper_at=maybe,
+    setup=st.none() | st.builds(Setup, member=words, begun_at=times),
+    raylets=st.lists(raylets, max_size=2).map(tuple),
+    ranks=st.lists(ranks, max_size=2).map(tuple),
+)
+rays = st.builds(Ray, since=times, begun_at=times, starts=counts, groups=st.dictionaries(words, times, max_size=2))
+worlds = st.builds(World, began_at=maybe, ray=st.none() | rays)
+
+
+@given(hosts, worlds)
+def test_rows_are_read_back_as_they_were_written(host: Host, world: World) -> None:
+    assert load_host(dump(host)) == host
+    assert load_world(dump(world)) == world
+
+
+@FEW
+@given(runs())
+def test_a_new_process_sees_what_the_controller_sees(run: Run) -> None:
+    play = Play(run)
+    for _ in range(TICKS):
+        decision = play.tick()
+        assert play.nodes.look(play.run) == SimNodes(play.rows).look(play.run)
+        if decision.state.final:
+            break
+        play.clock.wait(decision.wake_at, lambda: False)
+
+
+@FEW
+@given(runs())
+def test_looking_changes_nothing_and_every_act_may_be_repeated(run: Run) -> None:
+    play = Play(run)
+    for _ in range(TICKS):
+        before = dict(play.rows.texts)
+        play.observe()
+        assert play.rows.texts == before
+        decision = play.tick()
+        once = dict(play.rows.texts)
+        for action in decision.actions:
+            execute(play.run, play.nodes, action)
+        assert play.rows.texts == once
+        if decision.state.final:
+            break
+        play.clock.wait(decision.wake_at, lambda: False)
+
+
+@FEW
+@given(runs(max_faults=0))
+def test_without_faults_every_run_succeeds_and_leaves_nothing(run: Run) -> None:
+    play = Play(run)
+    decision = play.drive(lambda decision: decision.state.final, ticks=1000)
+    assert decision.state.value == "succeeded"
+    assert all(load_host(play.rows.texts[f"hall/{node}"]) == Host() for node in play.run.placement.nodes)
+    assert 60.0 < play.clock.now() < 120.0

@@ -1,0 +1,164 @@
+"""Small imaginary fleets for property tests: strategies for a placed run with faults, and a play of it in memory."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from launcher.core.actions import Action, Receipt
+from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
+from launcher.core.observation import Observation
+from launcher.core.placement import Placement, Slice
+from launcher.core.reconcile import Decision, reconcile
+from launcher.core.run import Record, Run, RunId, RunName, Wanted
+from launcher.core.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.drive.execute import execute
+from launcher.drive.observe import observe
+from launcher.sim.clock import SimClock
+from launcher.sim.nodes import SimNodes
+
+
+class MemoryRows:
+    """The rows of an imaginary fleet in a dictionary."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def world(self, fleet: str) -> str | None:
+        return self.texts.get(fleet)
+
+    def save_world(self, fleet: str, text: str) -> None:
+        self.texts[fleet] = text
+
+
+@st.composite
+def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] = tuple(FaultKind)) -> Run:
+    """Runs of 1 or 2 groups of 1 to 3 rack-local slices on 1 to 3 racks of 2 to 6 nodes, with faults on their nodes."""
+    racks = draw(st.integers(1, 3))
+    free = {
+        RackName(f"r{rack}"): [NodeName(f"r{rack}-n{node}") for node in range(draw(st.integers(2, 6)))]
+        for rack in range(racks)
+    }
+    groups, parts = [], []
+    for name in ("main", "side")[: draw(st.integers(1, 2))]:
+        per_slice, spares = draw(st.integers(1, 3)), draw(st.integers(0, 2))
+        found = _slices(free, name, draw(st.integers(1, 3)), per_slice, spares)
+        if not found and not parts:
+            per_slice, spares = 1, 0
+            found = _slices(free, name, 1, per_slice, spares)
+        if found:
+            rule = TopologyRule(slices=len(found), nodes_per_slice=per_slice, spares=spares)
+            groups.append(Group(name=name, topology=rule, gpus=4, run="true", recovery=draw(recoveries())))
+            parts += found
+    placement = Placement(slices=tuple(parts))
+    settings = draw(sims(placement.nodes, max_faults=max_faults, kinds=kinds))
+    task = Task(name="job", groups=tuple(groups), stop_grace=draw(st.sampled_from((0.0, 10.0))))
+    head = draw(st.sampled_from((None, Access(address="10.9.9.9"))))
+    nodes = tuple(_node(name) for name in placement.nodes)
+    fleet = Inventory(name="hall", transport=Transport.SIM, nodes=nodes, head=head, sim=settings)
+    return Run(id=RunId("job-1"), name=RunName("job"), task=task, placement=placement, fleet=fleet)
+
+
+def recoveries() -> st.SearchStrategy[RecoveryPolicy]:
+    """Policies with small budgets; a run either waits for a spare or fails without one."""
+    return st.builds(
+        RecoveryPolicy,
+        max_restarts=st.integers(0, 3),
+        node_attempts=st.integers(0, 2),
+        restart_with=st.sampled_from(RestartWith),
+        on_no_spare=st.sampled_from((OnNoSpare.WAIT, OnNoSpare.FAIL)),
+    )
+
+
+@st.composite
+def sims(draw: st.DrawFn, nodes: tuple[NodeName, ...], *, max_faults: int, kinds: tuple[FaultKind, ...]) -> SimSettings:
+    """Settings under which a run without faults takes about a minute, and faults that fall into its first minutes."""
+    fault = st.builds(
+        Fault,
+        at=st.integers(0, 150).map(float),
+        node=st.sampled_from(nodes),
+        fault=st.sampled_from(kinds),
+        duration=st.sampled_from((None, 5.0, 20.0, 90.0)),
+        code=st.integers(1, 9),
+    )
+    faults = draw(st.lists(fault, max_size=max_faults))
+    return SimSettings(seed=draw(st.integers(0, 9)), start_s=3.0, run_s=60.0, faults=tuple(faults))
+
+
+class Play:
+    """A run driven over an imaginary fleet by the kernel, one tick at a time, in memory and without waiting.
+
+    `record` and `journal` are what a controller would have kept: `crash()` loses all that is not in them.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.rows = MemoryRows()
+        self.record = Record()
+        self.journal: list[Receipt] = []
+        self.crash()
+
+    def crash(self) -> None:
+        """Go on as a new controller does, with what was kept."""
+        self.nodes = SimNodes(self.rows)
+        self.clock = SimClock(self.rows, self.run)
+
+    def observe(self) -> Observation:
+        """Answer what the kernel may know now."""
+        receipts = [receipt for receipt in self.journal if receipt.seq > self.record.receipts_seen]
+        return observe(self.run, self.nodes, self.clock, in_flight=frozenset(), receipts=receipts)
+
+    def tick(self, *, until: int | None = None, lose: bool = False) -> Decision:
+        """Go round once. `until` stops before that many actions are carried out, as a killed controller would;
+        `lose` also loses the receipt of the last one."""
+        decision = reconcile(self.run, self.observe(), self.record)
+        self.record = decision.record
+        done = decision.actions[:until]
+        for at, action in enumerate(done):
+            self.act(action, keep=not (lose and at == len(done) - 1))
+        return decision
+
+    def act(self, action: Action, *, keep: bool = True) -> None:
+        """Carry out one action and keep its receipt."""
+        answer = execute(self.run, self.nodes, action)
+        if keep:
+            seq = len(self.journal) + 1
+            self.journal.append(Receipt(seq=seq, at=self.clock.now(), action=action, answer=answer))
+
+    def drive(self, stop: Callable[[Decision], bool], *, ticks: int = 4000) -> Decision:
+        """Go round until `stop`, or for so many ticks, waiting as each decision asks; answer the last decision."""
+        for _ in range(ticks):
+            decision = self.tick()
+            if stop(decision):
+                break
+            self.clock.wait(decision.wake_at, lambda: False)
+        return decision
+
+    def take_down(self) -> None:
+        """Want nothing of the run from now on."""
+        self.run = replace(self.run, wanted=Wanted.NOTHING)
+
+
+def _slices(free: dict[RackName, list[NodeName]], group: str, count: int, per_slice: int, spares: int) -> list[Slice]:
+    found: list[Slice] = []
+    while len(found) < count:
+        rack = next((rack for rack, names in free.items() if len(names) >= per_slice + spares), None)
+        if rack is None:
+            break
+        taken, free[rack] = free[rack][: per_slice + spares], free[rack][per_slice + spares :]
+        part = Slice(
+            group=group,
+            index=len(found),
+            place=rack,
+            rack=rack,
+            domain=rack,
+            nodes=tuple(taken[:per_slice]),
+            spares=tuple(taken[per_slice:]),
+        )
+        found.append(part)
+    return found
+
+
+def _node(name: NodeName) -> Node:
+    rack = RackName(name.split("-")[0])
+    return Node(name=name, rack=rack, domain=rack, access=Access(address=f"10.0.{name}"))
