@@ -1,0 +1,136 @@
+"""Show a run while it goes: its headlines as they come, until it is over. Following never harms a run."""
+
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import typer
+from typing_extensions import Self
+
+from launcher.cli.console import clean, coloured, pause, say
+from launcher.cli.render_status import clock
+from launcher.core.run import RunId, RunState
+from launcher.errors import ExitCode, LaunchError
+from launcher.store.journal import Event, EventKind
+from launcher.store.rows import RunRow
+from launcher.store.store import Store
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+# How often the journal is read (s): a person sees no delay, and a read costs a millisecond.
+GLANCE = 0.1
+# How long nodes may be out of reach at the end of a run before its follower leaves that to the controller (s).
+PATIENCE = 20.0
+# Controllers that may die under a follower before it gives up; one that was killed is replaced, a bug is not.
+LIVES = 3
+
+
+class Progress:
+    """Headlines on stderr: one line for each where there is no terminal, else a live line and one for each state."""
+
+    def __init__(self) -> None:
+        self._live: Status | None = None
+        self._state = ""
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            console = Console(stderr=True, highlight=False, no_color=not coloured(sys.stderr))
+            self._live = console.status("...")
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._live:
+            self._live.stop()
+
+    def tell(self, event: Event) -> None:
+        """Show one headline."""
+        words = clean(event.words)
+        if self._live:
+            from rich.text import Text
+
+            self._live.update(Text(words))
+        if not self._live or event.subject != self._state:
+            say(f"{clock(event.at)} {event.subject.replace('_', ' ')}: {words}")
+        self._state = event.subject
+
+
+class Follower:
+    """Reads the journal of one run, and tells what is new."""
+
+    def __init__(self, store: Store, run: RunId, progress: Progress) -> None:
+        self._store = store
+        self._run = run
+        self._progress = progress
+        self._seen = 0
+
+    def look(self) -> RunRow:
+        """Tell the news; answer the run as it stood before they were read, so that an end never hides its words."""
+        row = self._store.find(self._run)
+        for event in self._store.events(self._run, after=self._seen):
+            self._seen = event.seq
+            if event.kind is EventKind.HEADLINE:
+                self._progress.tell(event)
+        return row
+
+
+def follow(store: Store, home: Path, run: RunId) -> RunRow:
+    """Answer a run when it is over, or when all that is left of it has been out of reach for a while.
+
+    A controller that died is replaced. Ctrl-C ends the following alone, with exit 130.
+    """
+    name = store.find(run).name
+    try:
+        return _follow(store, home, run)
+    except KeyboardInterrupt:
+        say()
+        say(f"`{name}` goes on; `nvlaunch watch {name}` follows it again, `nvlaunch down {name}` takes it down")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def _follow(store: Store, home: Path, run: RunId) -> RunRow:
+    lives = LIVES
+    pending_since: float | None = None
+    with Progress() as progress:
+        follower = Follower(store, run, progress)
+        while True:
+            row = follower.look()
+            if row.ended is not None:
+                return row
+            now = time.monotonic()
+            pending_since = (pending_since or now) if row.state is RunState.RELEASE_PENDING else None
+            if pending_since and now - pending_since > PATIENCE:
+                return row
+            lives -= drive_again(home, row)
+            if not lives:
+                raise LaunchError(
+                    f"the controller of `{row.name}` died {LIVES} times",
+                    hints=(f"its log is {home / 'runs' / run / 'controller.log'}",),
+                )
+            pause(GLANCE)
+
+
+def drive_again(home: Path, row: RunRow) -> bool:
+    """Answer whether a run had lost its controller, and has a new one now. One that was told to stop is not replaced:
+    LaunchError says how to go on."""
+    if row.owner is None:
+        hint = f"`nvlaunch watch {row.name}` drives it again"
+        raise LaunchError(f"the controller of `{row.name}` was stopped; the run goes on, unwatched", hints=(hint,))
+    if row.owner.alive():
+        return False
+    say(f"the controller of `{row.name}` is gone; starting another")
+    start_driving(home, row)
+    return True
+
+
+def start_driving(home: Path, row: RunRow) -> None:
+    """Make sure that a run that is not over has a live controller."""
+    from launcher.drive.control import spawn
+
+    if row.ended is None and not (row.owner and row.owner.alive()):
+        spawn(home, row.id)

@@ -1,0 +1,136 @@
+"""What a command line asks for: a task, the machines for it, and the values of its secrets."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.cli.console import say, warn
+from launcher.cli.options import home
+from launcher.cli.render import mistake_text
+from launcher.cli.render_plan import fleet_text
+from launcher.core.fleet import Inventory
+from launcher.core.task import Task
+from launcher.errors import LaunchError, Mistake, SpecError
+
+if TYPE_CHECKING:
+    from launcher.spec.envs import Given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What was typed about a task: `--name`, `--env`, `--env-file` and `--secret`."""
+
+    name: str | None = None
+    envs: Sequence[str] = ()
+    env_files: Sequence[Path] = ()
+    secrets: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A task that was read and an inventory that has its levels. Values of secrets are never shown."""
+
+    task: Task
+    fleet: Inventory
+    source: str
+    secrets: Mapping[str, str] = field(repr=False)
+
+
+def read_request(file: Path, inventory: str | None, words: Words) -> Request:
+    """Answer what is asked for, and say which inventory is used; SpecError with every mistake of the task."""
+    from launcher.spec.inventory import find_inventory
+    from launcher.spec.levels import check_levels
+    from launcher.spec.task import read_task
+
+    given, secrets = read_words(words)
+    parsed = read_task(file, given=given)
+    for warning in parsed.warnings:
+        warn(mistake_text(warning))
+    fleet = find_inventory(inventory, os.environ, home())
+    say(fleet_text(fleet))
+    check_levels(parsed.task, fleet, where=parsed.where, places=parsed.places)
+    kept = {**parsed.secrets, **secrets}
+    return Request(task=parsed.task, fleet=fleet, source=str(file.absolute()), secrets=kept)
+
+
+def read_words(words: Words) -> tuple["Given", dict[str, str]]:
+    """Answer what is given to a task, and the values of its secrets; SpecError with all that are not there."""
+    from launcher.spec.envs import Given
+
+    mistakes: list[Mistake] = []
+    envs = {**_from_files(words.env_files, mistakes), **_from_words(words.envs, mistakes)}
+    secrets = _secrets(words.secrets, mistakes)
+    if mistakes:
+        raise SpecError(tuple(mistakes))
+    return Given(name=words.name, envs=envs, secrets=frozenset(secrets)), secrets
+
+
+def _from_files(files: Sequence[Path], mistakes: list[Mistake]) -> dict[str, str]:
+    from launcher.spec.envfile import read_env_file
+
+    def variables(file: Path) -> dict[str, str]:
+        try:
+            return read_env_file(file)
+        except SpecError as error:
+            mistakes.extend(error.mistakes)
+            return {}
+
+    return {name: value for file in files for name, value in variables(file).items()}
+
+
+def _from_words(words: Sequence[str], mistakes: list[Mistake]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, given, value = word.partition("=")
+        if given:
+            found[name] = value
+        elif name in os.environ:
+            found[name] = os.environ[name]
+        else:
+            hint = f"set it there, or write `--env {name}=VALUE`"
+            mistakes.append(Mistake(what=f"`{name}` is not in the environment", where="--env", hint=hint))
+    return found
+
+
+def _secrets(words: Sequence[str], mistakes: list[Mistake]) -> dict[str, str]:
+    """A value that was typed is refused, and not repeated: it is in the shell's history and the list of processes."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, given, value = word.partition("=")
+        if given and not value.startswith("@"):
+            hint = f"write `--secret {name}` to take it from the environment, or `--secret {name}=@FILE`"
+            mistakes.append(Mistake(what=f"the value of `{name}` was typed", where="--secret", hint=hint))
+        elif given:
+            _from_file(name, Path(value[1:]), found, mistakes)
+        elif name in os.environ:
+            found[name] = os.environ[name]
+        else:
+            hint = f"set it there, or write `--secret {name}=@FILE`"
+            mistakes.append(Mistake(what=f"`{name}` is not in the environment", where="--secret", hint=hint))
+    return found
+
+
+def _from_file(name: str, file: Path, found: dict[str, str], mistakes: list[Mistake]) -> None:
+    try:
+        found[name] = file.read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or "it is not UTF-8 text").lower()
+        mistakes.append(Mistake(what=f"cannot read `{file}` for `{name}`: {why}", where="--secret"))
+
+
+def keep_secrets(folder: Path, secrets: Mapping[str, str]) -> None:
+    """Write the secrets of a run where its controller finds them: one file that its owner alone can read."""
+    import json
+
+    if not secrets:
+        return
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = folder / "secrets.json.new"
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+            json.dump(dict(secrets), out)
+        draft.replace(folder / "secrets.json")
+    except OSError as error:
+        raise LaunchError(f"cannot keep secrets in `{folder}`: {(error.strerror or str(error)).lower()}") from error

@@ -1,0 +1,35 @@
+"""`racks`: a map of the machines, rack by rack and tray by tray."""
+
+import json
+import os
+
+import typer
+
+from launcher.cli.console import say, show
+from launcher.cli.options import As, FleetFile, Output, home
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(racks)
+
+
+def racks(inventory: FleetFile = None, output: As = Output.TEXT) -> None:
+    """Show racks and trays: free, used by which run, drained.
+
+    \b
+    Example:
+      nvlaunch racks -i examples/fleet-9xnvl72.yaml
+    """
+    from launcher.cli.render_plan import fleet_text
+    from launcher.cli.render_racks import racks_json, racks_text
+    from launcher.spec.inventory import find_inventory
+    from launcher.store.store import Store
+
+    fleet = find_inventory(inventory, os.environ, home())
+    taken = Store(home()).taken(fleet)
+    if output is Output.JSON:
+        show(json.dumps(racks_json(fleet, taken), indent=2))
+        return
+    say(fleet_text(fleet))
+    show(racks_text(fleet, taken))

@@ -1,0 +1,94 @@
+"""Errors to prose: `error: what`, `file:line:col`, the lines that show it, then each `hint:`."""
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from launcher.cli.console import Colour, clean, paint
+from launcher.errors import LaunchError, Mistake, NoCapacityError, ProvisionError, RemoteError, SpecError
+
+
+def error_text(error: LaunchError) -> str:
+    """Answer what to tell of an error; the same hint is given once."""
+    return "\n".join(_lines(error))
+
+
+def usage_text(error: Exception) -> str:
+    """Answer what to tell of a command line that typer does not understand."""
+    message = getattr(error, "format_message", lambda: str(error))()
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "nvlaunch"
+    return "\n".join((_error(_our_words(message)), _hint(f"`{path} --help` shows what it takes")))
+
+
+def mistake_text(mistake: Mistake) -> str:
+    """Answer one mistake as `file:line:col: what`, the form that editors jump to."""
+    place = ":".join(str(part) for part in (mistake.where, mistake.line, mistake.column) if part)
+    return clean(f"{place}: {mistake.what}" if place else mistake.what)
+
+
+def _lines(error: LaunchError) -> Iterator[str]:
+    match error:
+        case SpecError():
+            yield from _mistakes(error.mistakes)
+            return
+        case NoCapacityError():
+            from launcher.cli.render_shortfall import shortfall_lines
+
+            yield _error(error.message)
+            yield from shortfall_lines(error.shortfall)
+        case RemoteError():
+            yield _error(f"{error.node}: {error.message} ({error.stage}, after {error.elapsed:.0f} s)")
+            yield from _quoted(error.tail)
+        case ProvisionError():
+            yield _error(error.message)
+            yield from _outcomes(error.outcomes)
+        case _:
+            yield _error(error.message)
+    yield from _hints(error.hints)
+
+
+def _mistakes(mistakes: tuple[Mistake, ...]) -> Iterator[str]:
+    """Each hint stands under the mistake that it mends."""
+    for mistake in mistakes:
+        yield _error(mistake_text(mistake))
+        if mistake.hint:
+            yield _hint(mistake.hint)
+    if len(mistakes) > 1:
+        yield f"{len(mistakes)} mistakes; nothing was started"
+
+
+def _outcomes(outcomes: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    """Nodes that said the same are named together: `r07-n[01-15]: ok`."""
+    from launcher.core.nodeset import fold
+
+    said: dict[str, list[str]] = {}
+    for node, words in outcomes:
+        said.setdefault(words, []).append(node)
+    for words, nodes in said.items():
+        yield clean(f"  {fold(nodes)}: {words}")
+
+
+def _hints(hints: Iterable[str]) -> Iterator[str]:
+    for hint in dict.fromkeys(hints):
+        yield _hint(hint)
+
+
+def _quoted(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield clean(f"  | {line}")
+
+
+def _error(what: str) -> str:
+    return f"{paint('error', Colour.BAD, sys.stderr)}: {clean(what)}"
+
+
+def _hint(what: str) -> str:
+    return f"{paint('hint', Colour.POINTER, sys.stderr)}: {clean(what)}"
+
+
+def _our_words(message: str) -> str:
+    """Answer a message of typer in our own form: lower case, backticks, one sentence without a full stop."""
+    message = " ".join(message.split()).replace("'", "`")
+    if message.startswith(("No such", "Missing", "Invalid")):
+        message = message[0].lower() + message[1:]
+    return message.rstrip(".").replace(". ", "; ")

@@ -1,0 +1,69 @@
+"""A refusal to prose: what was asked, what each rack has, and what would make it fit."""
+
+from collections.abc import Iterator
+
+from launcher.cli.console import clean
+from launcher.cli.table import table
+from launcher.core.nodeset import fold
+from launcher.core.placement import RackAnswer, Shortfall
+
+
+def shortfall_lines(lack: Shortfall) -> Iterator[str]:
+    """Answer the lines; racks that answered the same stand in one row."""
+    yield clean(_asked(lack))
+    yield table(("RACK", "NODES", "FREE", "NOT FREE"), _rows(lack.racks), indent="  ")
+    for change in lack.changes:
+        yield clean(f"hint: {change}")
+
+
+def _asked(lack: Shortfall) -> str:
+    each = f"{lack.nodes_per_slice} nodes" + (f" and {_count(lack.spares, 'spare')}" if lack.spares else "")
+    asked = f"it asks for {_count(lack.slices, 'slice')} of {each}, each inside one {lack.within}"
+    fits = f"{lack.placed} found a place" if lack.placed else "none found a place"
+    return f"  {asked}: {fits}; the largest slice that fits now has {_count(lack.largest, 'node')}"
+
+
+def _rows(racks: tuple[RackAnswer, ...]) -> list[tuple[str, str, str, str]]:
+    same: dict[tuple[str, str, str], list[str]] = {}
+    for answer in racks:
+        same.setdefault((str(answer.total), str(answer.free), _why(answer)), []).append(answer.rack)
+    return [(fold(names), *said) for said, names in same.items()]
+
+
+def _why(answer: RackAnswer) -> str:
+    parts = [f"{count} {why.value}{_by(answer, why.name)}" for why, count in answer.excluded.items()]
+    return ", ".join(parts)
+
+
+def _by(answer: RackAnswer, why: str) -> str:
+    if why != "IN_USE" or not answer.users:
+        return ""
+    return " by " + ", ".join(f"`{name}` ({count})" for name, count in answer.users.items())
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def shortfall_json(lack: Shortfall) -> dict[str, object]:
+    """Answer a refusal as `plan -o json` writes it."""
+    return {
+        "group": lack.group,
+        "slices": lack.slices,
+        "nodes_per_slice": lack.nodes_per_slice,
+        "spares": lack.spares,
+        "within": lack.within,
+        "placed": lack.placed,
+        "largest": lack.largest,
+        "racks": [
+            {
+                "rack": answer.rack,
+                "total": answer.total,
+                "free": answer.free,
+                "excluded": {why.value: count for why, count in answer.excluded.items()},
+                "users": dict(answer.users),
+            }
+            for answer in lack.racks
+        ],
+        "changes": list(lack.changes),
+    }

@@ -1,0 +1,77 @@
+"""Snapshots of runs to tables."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from launcher.cli.console import clean
+from launcher.cli.table import table
+
+Snapshot = Mapping[str, Any]
+
+
+def runs_text(snapshots: Sequence[Snapshot], now: float) -> str:
+    """Answer one row a run; `now` in seconds since the epoch."""
+    header = ("NAME", "STATE", "RANKS", "RACKS", "RESTARTS", "FOR", "HEADLINE")
+    return table(header, [_run(snapshot, now) for snapshot in snapshots])
+
+
+def run_text(snapshot: Snapshot, now: float) -> str:
+    """Answer one run: a head, then its ranks, those of a slice that stand alike in one row, then its spares."""
+    return "\n".join(_details(snapshot, now))
+
+
+def age(seconds: float) -> str:
+    """Answer a span of time in its two largest units: `3m12s`."""
+    left = max(0, int(seconds))
+    for size, unit, small, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if left >= size:
+            return f"{left // size}{unit}{left % size // small:02}{smaller}"
+    return f"{left}s"
+
+
+def _run(snapshot: Snapshot, now: float) -> tuple[str, ...]:
+    from launcher.core.nodeset import fold
+
+    ranks = snapshot["ranks"]
+    running = sum(rank["state"] == "running" for rank in ranks)
+    return (
+        snapshot["name"],
+        snapshot["state"],
+        f"{running}/{len(ranks)}",
+        fold({rank["rack"] for rank in ranks}),
+        str(snapshot["restarts"] or ""),
+        age(now - snapshot["since"]),
+        snapshot["headline"],
+    )
+
+
+def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
+    ago = age(now - snapshot["observed_at"])
+    yield clean(f"{snapshot['name']} ({snapshot['id']}) on `{snapshot['inventory']}`")
+    yield clean(f"{snapshot['state']} for {age(now - snapshot['since'])}: {snapshot['headline']}")
+    yield f"epoch {snapshot['epoch']}, {snapshot['restarts']} restarts, seen {ago} ago"
+    yield ""
+    yield table(("SLICE", "RACK", "STATE", "RANKS", "NODES", "EXIT"), list(_slices(snapshot)))
+
+
+def _slices(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
+    from launcher.core.nodeset import fold
+
+    alike: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
+    for rank in snapshot["ranks"]:
+        code = "" if rank["exit_code"] is None else str(rank["exit_code"])
+        alike.setdefault((f"{rank['group']}/{rank['slice']}", rank["rack"], rank["state"], code), []).append(rank)
+    for (part, rack, state, code), ranks in alike.items():
+        numbers = fold(f"#{rank['rank']}" for rank in ranks).replace("#", "").strip("[]")
+        yield part, rack, state, numbers, fold(rank["node"] for rank in ranks), code
+    spares = Counter((spare["slice"], spare["rack"]) for spare in snapshot["spares"])
+    for part, rack in spares:
+        names = [spare["node"] for spare in snapshot["spares"] if (spare["slice"], spare["rack"]) == (part, rack)]
+        yield part, rack, "spare", "", fold(names), ""
+
+
+def clock(at: float) -> str:
+    """Answer the local time of the day of an instant (s since the epoch)."""
+    return time.strftime("%H:%M:%S", time.localtime(at))

@@ -1,0 +1,62 @@
+"""`init` and `schema`: how to begin writing task and inventory files."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from launcher.cli.console import refuse, say, show
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(init)
+    app.command()(schema)
+
+
+def init(folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to.")] = Path()) -> None:
+    """Write a starter task, a starter inventory and their schemas; what is there already stays as it is.
+
+    \b
+    Example:
+      nvlaunch init my-job
+    """
+    from launcher.spec.schema import SpecKind, json_schema, schema_file
+    from launcher.spec.templates import read_template
+
+    files = {f"{kind.value}.yaml": read_template(f"{kind.value}.yaml") for kind in SpecKind}
+    files |= {schema_file(kind): json.dumps(json_schema(kind), indent=2) + "\n" for kind in SpecKind}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            _write(folder / name, text)
+    except OSError as error:
+        refuse(f"cannot write to `{folder}`: {(error.strerror or str(error)).lower()}")
+    say(f"next: edit {folder / 'task.yaml'}, then `nvlaunch plan {folder / 'task.yaml'}`")
+
+
+def schema(
+    kind: Annotated[str, typer.Argument(metavar="task|inventory", help="Which kind of file.")],
+) -> None:
+    """Print the JSON Schema of task or inventory files, for editors.
+
+    \b
+    Example:
+      nvlaunch schema task > nvlaunch-task.schema.json
+    """
+    from launcher.spec.schema import SpecKind, json_schema
+
+    if kind not in [known.value for known in SpecKind]:
+        refuse(f"no schema is named `{kind}`", hint="write `nvlaunch schema task` or `nvlaunch schema inventory`")
+    show(json.dumps(json_schema(SpecKind(kind)), indent=2))
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        say(f"{file} is there already, and stays as it is")
+    else:
+        say(f"wrote {file}")

@@ -1,0 +1,29 @@
+"""`watch`: follow a run again, and drive it again where its controller is gone."""
+
+import typer
+
+from launcher.cli.options import RunWord, home
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(watch)
+
+
+def watch(run: RunWord) -> None:
+    """Follow a run to its end; starts another controller where its own is gone.
+
+    \b
+    Example:
+      nvlaunch watch vla-pretrain
+    """
+    from launcher.cli.conclude import conclude
+    from launcher.cli.follow import follow, start_driving
+    from launcher.store.store import Store
+
+    store = Store(home())
+    row = store.find(run)
+    if row.ended is None:
+        start_driving(home(), row)
+        row = follow(store, home(), row.id)
+    conclude(row)
