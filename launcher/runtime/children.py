@@ -1,0 +1,104 @@
+"""Starting and reaping, all in one thread.
+
+One thread because a parent-death signal fires when the *thread* that started the child ends, and because whoever
+reaps by `waitid(P_ALL)` takes every exit: adopted orphans and children of ours come through the same door.
+"""
+
+import os
+import queue
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+SPAWN = Path(__file__).with_name("spawn.py")
+TICK_S = 0.5
+
+
+class Children:
+    """The children of this process. `spawn` may be called from any thread; `serve` runs in the main thread."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._ends: dict[int, Callable[[int], None]] = {}
+        self._reading, self._writing = socket.socketpair()
+        self._reading.setblocking(False)
+        self._writing.setblocking(False)
+        self.stopping = threading.Event()
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Answer which live children we started ourselves; all others are adopted."""
+        return frozenset(self._ends)
+
+    def spawn(
+        self, argv: Sequence[str], env: Mapping[str, str], *, folder: Path, log: Path, ended: Callable[[int], None]
+    ) -> int:
+        """Start a program that dies with us, output to the end of `log`; `ended(exit code)` is called once."""
+        answer: Future[int] = Future()
+
+        def job() -> None:
+            try:
+                pid = _start([sys.executable, "-EsS", str(SPAWN), str(os.getpid()), str(folder), *argv], env, log)
+            except OSError as error:
+                answer.set_exception(error)
+                return
+            self._ends[pid] = ended
+            answer.set_result(pid)
+
+        self._jobs.put(job)
+        self.wake()
+        return answer.result(timeout=10)
+
+    def wake(self) -> None:
+        """Make `serve` look at once."""
+        try:
+            self._writing.send(b"\0")
+        except BlockingIOError:
+            return  # it is full: the reader is awake already
+
+    def serve(self, tick: Callable[[], None]) -> None:
+        """Start and reap until `stopping` is set; calls `tick` about twice a second."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._reading, selectors.EVENT_READ)
+            while not self.stopping.is_set():
+                if selector.select(TICK_S):
+                    self._reading.recv(4096)
+                self._reap()
+                while not self._jobs.empty():
+                    self._jobs.get()()
+                tick()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
+            except ChildProcessError:
+                return
+            if found is None:
+                return
+            code = found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+            ended = self._ends.pop(found.si_pid, None)
+            if ended:
+                ended(code)
+
+
+def _start(argv: Sequence[str], env: Mapping[str, str], log: Path) -> int:
+    return os.posix_spawn(
+        argv[0],
+        list(argv),
+        dict(env),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigdef=[signal.SIGPIPE, signal.SIGINT],
+    )

@@ -1,0 +1,43 @@
+"""The two environments of a node: the user's, for setup and ranks, and Ray's own, which they never meet."""
+
+import os
+import pwd
+import sys
+from collections.abc import Mapping
+
+# What a login gives. Nothing else of the shell that launches reaches a program: it would differ from node to node.
+USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
+FOLDER = "@folder@"
+
+
+def user(environ: Mapping[str, str]) -> dict[str, str]:
+    """Answer the user's own variables out of a login's; the folder of Ray's Python is taken out of PATH."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in USERS or name.startswith("LC_") or name.lower() in PROXIES
+    }
+    entry = pwd.getpwuid(os.getuid())
+    defaults = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": "/bin/bash"}
+    return {**defaults, **kept, "PATH": _without_ray(kept.get("PATH", ""))}
+
+
+def _without_ray(path: str) -> str:
+    """Answer PATH without a virtual environment that is Ray's: a `pip install` must not change Ray under a raylet."""
+    own = os.path.realpath(os.path.dirname(sys.executable)) if sys.prefix != sys.base_prefix else None
+    kept = [part for part in path.split(":") if part and os.path.realpath(part) != own]
+    return ":".join(kept) or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def ray(asked: Mapping[str, str], folder: str, scratch: str) -> dict[str, str]:
+    """Answer the environment of a Ray process: what was asked for and the least that programs need, nothing else."""
+    base = {
+        "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": scratch,  # a `~/.ray/auth_token` of the user's would change the mode of authentication
+        "USER": pwd.getpwuid(os.getuid()).pw_name,
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": folder,
+        "NVLAUNCH_FOLDER": folder,
+    }
+    return {**base, **{name: value.replace(FOLDER, folder) for name, value in asked.items()}}

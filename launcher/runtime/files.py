@@ -1,0 +1,59 @@
+"""Files that must be whole or absent, and folders that must be ours alone."""
+
+import contextlib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file (0600) so that it survives a power cut whole: file, rename and folder are synced in order."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(handle, "wb") as file:
+        file.write(json.dumps(content).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def create(path: Path, content: dict[str, Any]) -> bool:
+    """Write a JSON file (0600) unless it is there already; answers whether this call made it. Atomic."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(handle, "wb") as file:
+        file.write(json.dumps(content).encode())
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    return True
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """Answer the content of a JSON file; None without the file, or where it is cut short or no object."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def private(path: Path) -> Path:
+    """Make a folder of ours (0700) in a place where anybody may write; PermissionError where it is somebody else's."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"`{path}` is not a folder of this user alone")
+    return path

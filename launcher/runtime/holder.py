@@ -1,0 +1,49 @@
+"""The detached actor that holds a bundle of a slice and begins the ranks of its seat."""
+
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import files
+
+BEGUN_S = 10.0
+
+
+class Holder:
+    """One for each seat and generation. It has no state of its own: what began and ended is in the rank's folder."""
+
+    def start(self, label: str, spec: dict[str, Any], mark: str) -> str:
+        """Begin the rank of a seat for an epoch, once; answers an empty string, or why it did not begin."""
+        folder = Path(os.environ["NVLAUNCH_FOLDER"])
+        own = folder / "ranks" / label / str(spec["epoch"])
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (own / "state.json").exists():
+            return ""
+        files.write(own / "spec.json", spec)
+        package = str(Path(__file__).resolve().parent)
+        with (own / "parent.log").open("ab") as log:
+            parent = subprocess.Popen(
+                [sys.executable, "-EsS", package, "rank", str(folder), label, str(spec["epoch"])],
+                env={**os.environ, "NVLAUNCH_MARK": mark},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ray kills the group of a worker that ends: the exit file would be lost
+            )
+        return "" if _begun(parent.pid, own) else f"rank `{label}` did not begin: see `{own}/parent.log`"
+
+
+def _begun(parent: int, own: Path) -> bool:
+    """Answer whether the parent wrote its state: looked at ten times a second, until it ends or ten seconds pass."""
+    poll = select.poll()
+    poll.register(os.pidfd_open(parent), select.POLLIN)
+    for _ in range(int(BEGUN_S * 20)):
+        ended = poll.poll(50)
+        if (own / "state.json").exists():
+            return True
+        if ended:
+            return False
+    return False

@@ -1,0 +1,89 @@
+"""What only one run may have at a time, held by kernel locks for as long as its keeper lives: the node, and ports."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Sequence
+from typing import Any
+
+# The folder of the first path may be missing, read-only, or closed to us: then the next path is tried.
+NOT_HERE = (errno.ENOENT, errno.EACCES, errno.EROFS, errno.ENOTDIR)
+
+
+class HeldError(Exception):
+    """Another run has the lease; the message is what its holder wrote for people."""
+
+
+def take(paths: Sequence[str], holder: str) -> int:
+    """Take the lease at the first path that can be used; answers the descriptor whose life is the lease's.
+
+    HeldError names the holder; OSError where no path can be used or one is not a plain file.
+    """
+    handle = _open_first(paths)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        words = os.pread(handle, 4096, 0).decode(errors="replace").strip()
+        os.close(handle)
+        raise HeldError(words or "a run that did not write its name") from None
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, holder.encode() + b"\n", 0)
+    return handle
+
+
+def take_block(ports: dict[str, Any], before: int | None) -> tuple[int, int]:
+    """Take a block of ports nobody has: answers its first port, and the descriptor that holds it for us.
+
+    `before` is the block that this place had last: whoever knows it may still be right. OSError when none is free.
+    """
+    starts = sorted(ports["starts"], key=lambda start: start != before)
+    for start in starts:
+        with contextlib.suppress(HeldError):
+            handle = take([f"{path}.{start}" for path in ports["locks"]], f"ports {start} of {ports['holder']}")
+            if all(_free(port) for port in range(start, start + ports["size"])):
+                return start, handle
+            os.close(handle)
+    raise OSError(errno.EADDRINUSE, f"no block of {ports['size']} free ports begins at any of {starts}")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a connection that is closing is no listener
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _open_first(paths: Sequence[str]) -> int:
+    trouble: OSError | None = None
+    for path in paths:
+        try:
+            return _open(path)
+        except OSError as error:
+            if error.errno not in NOT_HERE:
+                raise
+            trouble = trouble or error
+    raise trouble or FileNotFoundError("no path for the lease")
+
+
+def _open(path: str) -> int:
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        # Without O_CREAT: in a sticky folder the kernel refuses O_CREAT on another user's file (protected_regular).
+        handle = os.open(path, flags)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):
+            made = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            os.fchmod(made, 0o666)
+            os.close(made)
+        handle = os.open(path, flags)
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(handle)
+        raise OSError(errno.EINVAL, "the lease is not a plain file", path)
+    return handle

@@ -1,0 +1,55 @@
+"""Ends and pieces of log files, read with bounds."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+TAIL_LINES = 20
+TAIL_BYTES = 16 * 1024
+PART_BYTES = 1 << 20
+
+
+def tail(path: Path) -> list[str]:
+    """Answer the last 20 lines of a file, 16 KiB at most, bytes that are no UTF-8 replaced; none without a file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read(TAIL_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return [line.rstrip("\r") for line in text.split("\n") if line.strip()][-TAIL_LINES:]
+
+
+def part(path: Path, offset: int) -> tuple[bytes, int]:
+    """Answer the bytes from an offset on (negative: counted from the end), 1 MiB at most, and the offset after them."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size + offset) if offset < 0 else min(offset, size))
+            data = file.read(PART_BYTES)
+            return data, file.tell()
+    except FileNotFoundError:
+        return b"", max(0, offset)
+
+
+def newest(folder: Path) -> int:
+    """Answer the highest epoch that a member's folder has; 0 when it has none."""
+    try:
+        return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=0)
+    except FileNotFoundError:
+        return 0
+
+
+def main(argv: list[str]) -> int:
+    """Print a header line (JSON) and a piece of a log: `logs FOLDER MEMBER EPOCH OFFSET`; `-` is the provisioning."""
+    folder, member, epoch, offset = Path(argv[0]), argv[1], int(argv[2]), int(argv[3])
+    if member == "-":
+        path = folder / "log" / "provision.log"
+    else:
+        epoch = epoch or newest(folder / "ranks" / member)
+        path = folder / "ranks" / member / str(epoch) / "log"
+    data, after = part(path, offset)
+    sys.stdout.buffer.write(json.dumps({"epoch": epoch, "next": after}).encode() + b"\n" + data)
+    return 0

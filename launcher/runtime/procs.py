@@ -1,0 +1,182 @@
+"""Which processes of a run live on this machine, read from /proc, and how they are ended.
+
+Everything that is started for a run carries `NVLAUNCH_MARK=<run>:<place>:<generation>[:<member>:<epoch>]` in its
+environment; `place` is the node, or `@head` for the Ray head. A mark is inherited, so it finds what a process table
+by parent loses: daemons, and children of a killed raylet.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+MARK = "NVLAUNCH_MARK"
+KEEPER_MARK = "NVLAUNCH_KEEPER"
+SWEEP_S = 20.0
+GRACE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Process:
+    """A live process. `start` is in clock ticks since boot: with `pid` it names a process for ever."""
+
+    pid: int
+    ppid: int
+    start: int
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which marks a sweep covers: all of a place, raylet and ranks up to a generation, or a member's up to an epoch."""
+
+    run: str
+    place: str
+    level: str = "node"
+    generation: int = 0
+    member: str = ""
+    epoch: int = 0
+
+    def covers(self, mark: str) -> bool:
+        """Answer whether a process with this mark is to go."""
+        run, place, generation, *rank = (mark.split(":") + ["", ""])[:5]
+        if (run, place) != (self.run, self.place):
+            return False
+        if self.level == "node":
+            return True
+        if self.level == "generation":
+            return generation.isdecimal() and int(generation) <= self.generation
+        return rank[0] == self.member and rank[1].isdecimal() and int(rank[1]) <= self.epoch
+
+
+def find(pid: int) -> Process | None:
+    """Answer a live process by number; None for one that is gone or a zombie whose threads are gone too."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # A zombie with threads left is a process whose main thread ended alone: it still computes.
+    if fields[0] in (b"Z", b"X") and int(fields[17]) <= 1:
+        return None
+    return Process(pid=pid, ppid=int(fields[1]), start=int(fields[19]))
+
+
+def variable(pid: int, name: str) -> str | None:
+    """Answer a variable of a process's environment as it was started; None without it or where we may not look."""
+    prefix = f"{name}=".encode()
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            content = file.read()
+    except OSError:
+        return None
+    for item in content.split(b"\0"):
+        if item.startswith(prefix):
+            return item[len(prefix) :].decode(errors="replace")
+    return None
+
+
+def everything() -> dict[int, Process]:
+    """Answer every live process of the machine by number."""
+    found = (find(int(name)) for name in os.listdir("/proc") if name.isdecimal())
+    return {process.pid: process for process in found if process}
+
+
+def scan(scope: Scope, keeper: int | None = None, known: Iterable[int] = ()) -> list[Process]:
+    """Answer the processes in a scope: the marked ones and all that descends from them.
+
+    `keeper` is a subreaper of ours whose own children are `known`. Any other child of it without a mark was orphaned
+    by a rank or by setup and has cleared its environment: only its adoption shows that it is ours.
+    """
+    table = everything()
+    marks = {pid: variable(pid, MARK) for pid in table}
+    roots = {pid for pid, mark in marks.items() if mark and scope.covers(mark)}
+    started = set(known)
+    if keeper is not None:
+        roots |= {p.pid for p in table.values() if p.ppid == keeper and p.pid not in started and not marks[p.pid]}
+    return [table[pid] for pid in sorted(_with_descendants(roots, table) - {keeper, os.getpid()})]
+
+
+def _with_descendants(roots: set[int], table: dict[int, Process]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for process in table.values():
+        children.setdefault(process.ppid, []).append(process.pid)
+    found, todo = set(roots), list(roots)
+    while todo:
+        for child in children.get(todo.pop(), ()):
+            if child not in found:
+                found.add(child)
+                todo.append(child)
+    return found
+
+
+def sweep(scope: Scope, keeper: int | None = None, known: Iterable[int] = (), grace: float = GRACE_S) -> list[int]:
+    """Kill a scope until two scans in a row are empty; answers the pids still alive after 20 seconds, else none."""
+    deadline = time.monotonic() + SWEEP_S
+    found = scan(scope, keeper, known)
+    if found and grace > 0:
+        send(found, signal.SIGTERM)
+        await_end(found, grace)
+    empty = 0
+    while empty < 2:
+        found = scan(scope, keeper, known)
+        empty = 0 if found else empty + 1
+        if found and time.monotonic() > deadline:
+            return [process.pid for process in found]
+        send(found, signal.SIGKILL)
+        await_end(found, 0.5)
+    return []
+
+
+def send(processes: Iterable[Process], number: int) -> None:
+    """Send a signal to just these processes, never to a later one that was given the same number."""
+    for process in processes:
+        with _handle(process) as handle:
+            if handle is not None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(handle, number)
+
+
+def await_end(processes: Iterable[Process], seconds: float) -> bool:
+    """Wait until all of these have ended; answers whether they did within the time."""
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        with _handle(process) as handle:
+            if handle is not None and not _ended(handle, deadline - time.monotonic()):
+                return False
+    return True
+
+
+def _ended(handle: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1000))
+
+
+@contextlib.contextmanager
+def _handle(process: Process) -> Iterator[int | None]:
+    """A pidfd of the process; None when it is gone. The start is compared after opening: a pidfd cannot move on."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        now = find(process.pid)
+        yield handle if now and now.start == process.start else None
+    finally:
+        os.close(handle)
+
+
+def keepers(run: str, place: str) -> list[Process]:
+    """Answer the keepers of a run and place on this machine: one, or none."""
+    table = everything()
+    return [p for p in table.values() if variable(p.pid, KEEPER_MARK) == f"{run}:{place}" and p.pid != os.getpid()]
+
+
+def of_spec(spec: dict[str, Any]) -> Scope:
+    """Answer the scope of all that a keeper's spec speaks of."""
+    return Scope(run=spec["run"], place=spec["place"])

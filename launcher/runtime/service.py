@@ -1,0 +1,205 @@
+"""What a keeper can be asked. Each question has a name and a method; each answer is an object with `ok`."""
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import environment, files, procs, ranks, rpc
+from .children import Children
+from .steps import Step
+
+Json = dict[str, Any]
+SUPERVISOR_PAUSE_S = 1.0
+
+
+class Service:
+    """The keeper's state and its answers. Questions come in threads of their own; `tick` in the main thread."""
+
+    def __init__(self, folder: Path, spec: Json, block: int, children: Children) -> None:
+        self._folder = folder
+        self._spec = spec
+        self._children = children
+        self._scratch = Path(spec["scratch"])
+        self._base = environment.user(os.environ)
+        self._secrets = _secrets_folder(self._scratch) / "secrets.json"
+        self._setup = Step(children, folder, folder / "log" / "provision.log", folder / "setup.json")
+        self._ray = Step(children, folder, folder / "log" / "ray.log")
+        self._supervisor = Step(children, folder, folder / "log" / "supervisor.log")
+        self._supervised: tuple[list[str], dict[str, str]] | None = None
+        self._supervisor_after = 0.0
+        self._block = block
+        self._head: tuple[str, int] | None = None
+        self._doing = threading.Lock()
+        self._asked: dict[str, Callable[[Json], Json]] = {
+            "hello": lambda _: {"ok": True, "block": block},
+            "status": self.status,
+            "prepare": self.prepare,
+            "ray": self.ray,
+            "sweep": self.sweep,
+            "signal": self.signal,
+            "environment": self.environment,
+            "supervisor": self.supervisor,
+            "stop": self.stop,
+        }
+
+    def reply(self, question: Json) -> Json:
+        """Answer one question."""
+        asked = self._asked.get(str(question.get("op")))
+        return asked(question) if asked else {"ok": False, "words": f"unknown question `{question.get('op')}`"}
+
+    def status(self, _: Json) -> Json:
+        """Answer where setup, Ray, the supervisor and the ranks stand."""
+        answer: Json = {"ok": True, "keeper": os.getpid(), "block": self._block, "ray": self._ray.report()}
+        if self._supervised is None:
+            return {**answer, "setup": self._setup.report(), "ranks": ranks.reports(self._folder)}
+        return {**answer, "supervisor": self._ask_supervisor({"op": "status"}, timeout=2)}
+
+    def prepare(self, question: Json) -> Json:
+        """Keep secrets, ask for the workdir if it is missing, and run setup once in the life of the folder."""
+        files.write(self._secrets, question["secrets"])
+        if question["workdir"] and not (self._folder / "workdir").exists():
+            return {"ok": True, "need": "workdir"}
+        (self._folder / "workdir").mkdir(exist_ok=True)
+        with self._doing:
+            if self._setup.running or self._setup.ended:
+                return {"ok": True}
+            if not question["setup"]:
+                self._setup.skip()
+                return {"ok": True}
+            mark = f"{self._spec['run']}:{self._spec['place']}:setup"
+            env = {**self._base, **question["env"], **question["secrets"], procs.MARK: mark}
+            script = str(self._folder / question["setup"])
+            self._setup.start(["bash", script], env, folder=self._folder / "workdir")
+        return {"ok": True}
+
+    def ray(self, question: Json) -> Json:
+        """Start `ray start --block` for a generation, unless it runs; on a head, let a supervisor follow."""
+        generation = question["generation"]
+        with self._doing:
+            if self._ray.running:
+                same = self._ray.generation == generation
+                words = f"the raylet of generation {self._ray.generation} still runs"
+                return {"ok": True} if same else {"ok": False, "words": words}
+            self._head = tuple(question["head"]) if question.get("head") else None
+            self._clear_ray(whole=not question.get("supervisor"))
+            folder = str(self._folder)
+            env = environment.ray(question["env"], folder, str(self._scratch))
+            env[procs.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
+            package = str(Path(__file__).resolve().parent)
+            argv = [sys.executable, "-Es", package, "ray_start", str(question.get("client", "-")), *question["argv"]]
+            self._ray.start(argv, env, folder=self._scratch, generation=generation)
+            if question.get("supervisor"):
+                self._supervised = (
+                    [sys.executable, "-Es", package, "supervisor", str(self._scratch), question["supervisor"]],
+                    env,
+                )
+        self._children.wake()
+        return {"ok": True}
+
+    def _clear_ray(self, whole: bool) -> None:
+        """Remove what an earlier Ray left in its folder. A head keeps its session: its storage knows it by name, but
+        `ray start --head` refuses ("already running at") while the file that names the current cluster is there."""
+        ray = self._scratch / "ray"
+        if whole:
+            shutil.rmtree(ray, ignore_errors=True)
+        (ray / "ray_current_cluster").unlink(missing_ok=True)
+
+    def sweep(self, question: Json) -> Json:
+        """Kill a scope; answers the processes that are left, none when two scans in a row were empty."""
+        scope = procs.Scope(
+            self._spec["run"],
+            self._spec["place"],
+            question["level"],
+            question.get("generation", 0),
+            question.get("member", ""),
+            question.get("epoch", 0),
+        )
+        left = procs.sweep(scope, os.getpid(), self._known(), question.get("grace", procs.GRACE_S))
+        return {"ok": not left, "left": left}
+
+    def _known(self) -> frozenset[int]:
+        return self._children.pids
+
+    def signal(self, question: Json) -> Json:
+        """Send a signal to every process of every rank here; answers to how many."""
+        ours = ranks.parents(self._folder)
+        number = signal.Signals[f"SIG{question['signal'].removeprefix('SIG')}"]
+        found = [p for p in self._ranks_processes() if p.pid not in ours]
+        procs.send(found, number)
+        return {"ok": True, "count": len(found)}
+
+    def _ranks_processes(self) -> list[procs.Process]:
+        states = [files.read(path) for path in (self._folder / "ranks").glob("*/*/state.json")]
+        members = {(s["member"], s["epoch"]) for s in states if s}
+        found: dict[int, procs.Process] = {}
+        for member, epoch in members:
+            scope = procs.Scope(self._spec["run"], self._spec["place"], "rank", member=member, epoch=epoch)
+            found.update({p.pid: p for p in procs.scan(scope, os.getpid(), self._known())})
+        return list(found.values())
+
+    def environment(self, _: Json) -> Json:
+        """Answer what a rank's parent needs: the user's variables, where the secrets are, and whom to live with."""
+        return {"ok": True, "base": self._base, "secrets": str(self._secrets), "keeper": os.getpid()}
+
+    def supervisor(self, question: Json) -> Json:
+        """Pass a question on to the supervisor of the head."""
+        return self._ask_supervisor(question["question"], timeout=question["timeout"])
+
+    def _ask_supervisor(self, question: Json, timeout: float) -> Json:
+        try:
+            return rpc.ask(self._scratch / "supervisor.sock", question, timeout)
+        except (OSError, ValueError) as error:
+            return {"ok": False, "words": f"the supervisor does not answer: {error}"}
+
+    def tick(self) -> None:
+        """Keep a supervisor beside a running head: start it, start it again, end it when the head has ended."""
+        if self._supervised is None or self._supervisor.running:
+            return
+        if self._ray.running and time.monotonic() >= self._supervisor_after:
+            self._supervisor_after = time.monotonic() + SUPERVISOR_PAUSE_S
+            argv, env = self._supervised
+            threading.Thread(target=self._supervisor.start, args=(argv, env), daemon=True).start()
+
+    def head(self) -> tuple[str, int] | None:
+        """Answer where the head's keeper listens, once there is something to stop for it."""
+        return self._head
+
+    def stop_itself(self) -> None:
+        """Kill ranks and Ray, because the head's machine is silent: others may already take this node for lost."""
+        logging.warning("the head's machine has answered nothing for %s s: ending ranks and Ray", self._spec["self_stop"])
+        self.sweep({"level": "node", "grace": 0})
+
+    def stop(self, _: Json) -> Json:
+        """Kill all of the run here and end; the lease goes with this process."""
+        self._supervised = None
+        answer = self.sweep({"level": "node"})
+        if answer["ok"]:
+            clear(self._spec)
+            threading.Timer(0.1, self._end).start()
+        return answer
+
+    def _end(self) -> None:
+        self._children.stopping.set()
+        self._children.wake()
+
+
+def _secrets_folder(scratch: Path) -> Path:
+    """Answer a folder of ours in memory, where there is such a place: secrets must not reach a disk."""
+    memory = Path("/dev/shm")  # noqa: S108
+    return files.private(memory / scratch.name) if memory.is_dir() and os.access(memory, os.W_OK) else scratch
+
+
+def clear(spec: Json) -> None:
+    """Remove the run's folders outside of its own folder: sockets, Ray's session, secrets."""
+    scratch = Path(spec["scratch"])
+    for folder in (Path("/dev/shm") / scratch.name, scratch):  # noqa: S108
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)

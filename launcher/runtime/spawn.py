@@ -1,0 +1,28 @@
+"""Become another program that cannot outlive its parent: `python spawn.py PARENT_PID FOLDER PROGRAM ARGUMENT...`.
+
+A program of its own, because what is set between fork and exec in a threaded parent is not safe.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def main(argv: list[str]) -> int:
+    """Raise the limit of open files, die with the parent, change the folder, and become the program."""
+    parent, folder, program = int(argv[0]), argv[1], argv[2:]
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the line above
+        return 1
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    os.chdir(folder)
+    os.execvp(program[0], program)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

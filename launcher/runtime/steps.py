@@ -1,0 +1,74 @@
+"""A program that the keeper watches: whether it runs, or how it ended."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import files, logs
+from .children import Children
+
+
+class Step:
+    """One program at a time, with its log. With a `done` file, its exit code outlives the keeper and it never runs
+    twice."""
+
+    def __init__(self, children: Children, folder: Path, log: Path, done: Path | None = None) -> None:
+        self._children = children
+        self._folder = folder
+        self._log = log
+        self._done = done
+        self._pid: int | None = None
+        self._generation = 0
+        kept = files.read(done) if done else None
+        self._code: int | None = kept["code"] if kept else None
+
+    @property
+    def running(self) -> bool:
+        """Answer whether the program lives."""
+        return self._pid is not None
+
+    @property
+    def ended(self) -> bool:
+        """Answer whether it ran and ended."""
+        return self._pid is None and self._code is not None
+
+    @property
+    def generation(self) -> int:
+        """Answer the generation that it was started for last."""
+        return self._generation
+
+    def start(
+        self, argv: Sequence[str], env: Mapping[str, str], *, folder: Path | None = None, generation: int = 0
+    ) -> None:
+        """Start the program; OSError where that is impossible."""
+        self._code, self._generation = None, generation
+
+        def ended(code: int) -> None:
+            if self._done:
+                files.write(self._done, {"code": code})
+            self._pid, self._code = None, code
+
+        self._pid = -1  # it may end before `spawn` has answered
+        pid = self._children.spawn(argv, env, folder=folder or self._folder, log=self._log, ended=ended)
+        if self._pid == -1:
+            self._pid = pid
+
+    def skip(self) -> None:
+        """Take it for done: there is nothing to run."""
+        if self._done:
+            files.write(self._done, {"code": 0})
+        self._code = 0
+
+    def report(self) -> dict[str, Any]:
+        """Answer phase, exit code, generation, and the end of the log of one that failed."""
+        code, running = self._code, self.running
+        if running or code is None:
+            return {"phase": "running" if running else "absent", "generation": self._generation}
+        # A raylet has no good end: whatever its code, it is gone.
+        failed = code != 0 or self._done is None
+        return {
+            "phase": "failed" if failed else "done",
+            "exit_code": code,
+            "generation": self._generation,
+            "tail": logs.tail(self._log) if failed else [],
+        }

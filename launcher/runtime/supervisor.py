@@ -1,0 +1,99 @@
+"""A plain Ray driver on the head: the one process of a run that speaks to Ray.
+
+Groups and actors are detached and found again by name: this process keeps nothing, and may be killed at any time.
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from . import cluster, rpc
+
+Json = dict[str, Any]
+PERIOD_S = 0.5
+STALE_S = 5.0
+
+
+class Tables:
+    """Ray's tables, read again twice a second by a thread of its own, so that no question waits for Ray."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._now: Json = {}
+        self._begun = 0.0
+        self._hurry = threading.Event()
+
+    def keep(self) -> None:
+        """Read for ever. When Ray itself ends, so does this process: its keeper starts it again."""
+        while True:
+            begun = time.monotonic()
+            try:
+                now = cluster.tables()
+            except Exception:
+                logging.exception("ray does not answer")
+                os._exit(1)
+            with self._changed:
+                self._now, self._begun = now, begun
+                self._changed.notify_all()
+            self._hurry.wait(PERIOD_S)
+            self._hurry.clear()
+
+    def latest(self) -> Json:
+        """Answer the newest tables; `ready` is false when Ray has not answered for five seconds."""
+        return {"ok": True, "ready": time.monotonic() - self._begun < STALE_S, **self._now}
+
+    def fresh(self, timeout: float) -> Json:
+        """Answer tables that were asked for after this call; not `ready` when Ray does not answer in time."""
+        asked = time.monotonic()
+        self._hurry.set()
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._begun >= asked, timeout):
+                return {"ok": False, "words": "ray does not answer"}
+        return self.latest()
+
+
+class Supervisor:
+    """The answers of the supervisor."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._starting = threading.Lock()
+
+    def reply(self, question: Json) -> Json:
+        """Answer one question: status, verify, reserve, unreserve or start."""
+        match question["op"]:
+            case "status":
+                return self._tables.latest()
+            case "verify":
+                return self._tables.fresh(question["timeout"])
+            case "reserve":
+                cluster.reserve(question["slice"], question["bundles"], question["seats"], question["within"])
+                return {"ok": True}
+            case "unreserve":
+                cluster.unreserve(question["slice"])
+                return {"ok": True}
+            case "start":
+                with self._starting:
+                    wrong = cluster.start(question["ranks"], question["timeout"])
+                return {"ok": not wrong, "words": "; ".join(wrong)}
+            case other:
+                return {"ok": False, "words": f"unknown question `{other}`"}
+
+
+def main(argv: list[str]) -> int:
+    """Connect to Ray and answer until killed: `supervisor SCRATCH HOST:PORT`."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
+    scratch, address = Path(argv[0]), argv[1]
+    cluster.connect(address, address.rpartition(":")[0])
+    tables = Tables()
+    threading.Thread(target=tables.keep, name="tables", daemon=True).start()
+    if not tables.fresh(timeout=30).get("ready"):
+        return 1
+    rpc.serve(scratch / "supervisor.sock", Supervisor(tables).reply)
+    logging.info("connected to %s", address)
+    threading.Event().wait()
+    return 0

@@ -1,0 +1,101 @@
+"""The variables that a rank sees, ours and SkyPilot's."""
+
+from collections.abc import Mapping, Sequence
+
+from launcher.core.fleet import Node
+from launcher.core.run import Member, Run
+from launcher.core.seat import MemberName, Seat
+
+
+def task_id(run: Run) -> str:
+    """Answer the id of the run for checkpoint folders: the same over all restarts."""
+    return f"nvlaunch-{run.id}"
+
+
+def setup(run: Run, node: Node, member: Member) -> dict[str, str]:
+    """Answer the variables of `setup:` on a node; its rank may change before `run:`, as with SkyPilot."""
+    count = run.group(member.group).topology.nodes
+    addresses = "\n".join(_address(run, name) for name in _first_holders(run, member.group))
+    return {
+        **node.env,
+        **run.group(member.group).envs,
+        "NVLAUNCH_RUN": run.name,
+        "NVLAUNCH_TASK_ID": task_id(run),
+        "NVLAUNCH_GROUP": member.group,
+        "NVLAUNCH_RACK": node.rack,
+        "NVLAUNCH_DOMAIN": node.domain or "",
+        "SKYPILOT_TASK_ID": task_id(run),
+        "SKYPILOT_SETUP_NODE_RANK": str(member.rank),
+        "SKYPILOT_SETUP_NODE_IPS": addresses,
+        "SKYPILOT_NUM_NODES": str(count),
+        "SKYPILOT_SETUP_NUM_GPUS_PER_NODE": str(run.group(member.group).gpus),
+    }
+
+
+def _first_holders(run: Run, group: str) -> list[str]:
+    return [name for part in run.placement.slices if part.group == group for name in part.nodes]
+
+
+def _address(run: Run, name: str) -> str:
+    return next(node.access.address for node in run.fleet.nodes if node.name == name)
+
+
+def given(run: Run, node: Node, member: Member) -> dict[str, str]:
+    """Answer what the inventory and the task give a rank; its own variables go before these."""
+    return {**node.env, **run.group(member.group).envs}
+
+
+def rank(
+    run: Run, member: Member, seats: Sequence[Seat], *, epoch: int, restarts: int, master_port: int
+) -> dict[str, str]:
+    """Answer a rank's own variables. `seats` are the holders of every seat of the run."""
+    holders = {seat.member: seat.node for seat in seats}
+    node, group, part = run.node(holders[member.name]), run.group(member.group), run.slice_of(member)
+    addresses = _addresses(run, holders)
+    own = addresses[member.group]
+    ips = "\n".join(own)
+    slices = sum(1 for other in run.placement.slices if other.group == member.group)
+    variables = {
+        "NVLAUNCH_RUN": run.name,
+        "NVLAUNCH_TASK_ID": task_id(run),
+        "NVLAUNCH_NODE_RANK": str(member.rank),
+        "NVLAUNCH_NUM_NODES": str(len(own)),
+        "NVLAUNCH_NODE_IPS": ips,
+        "NVLAUNCH_NUM_GPUS_PER_NODE": str(group.gpus),
+        "NVLAUNCH_GROUP": member.group,
+        "NVLAUNCH_SLICE": str(part.index),
+        "NVLAUNCH_NUM_SLICES": str(slices),
+        "NVLAUNCH_SLICE_RANK": str(member.slice_rank),
+        "NVLAUNCH_RACK": node.rack,
+        "NVLAUNCH_DOMAIN": node.domain or "",
+        "NVLAUNCH_RESTARTS": str(restarts),
+        "NVLAUNCH_EPOCH": str(epoch),
+        "NODE_RANK": str(member.rank),
+        "NNODES": str(len(own)),
+        "MASTER_ADDR": own[0],
+        "MASTER_PORT": str(master_port),
+        "SKYPILOT_TASK_ID": task_id(run),
+        "SKYPILOT_NODE_RANK": str(member.rank),
+        "SKYPILOT_NUM_NODES": str(len(own)),
+        "SKYPILOT_NODE_IPS": ips,
+        "SKYPILOT_NUM_GPUS_PER_NODE": str(group.gpus),
+    }
+    others = {_group_variable(name): "\n".join(ips) for name, ips in addresses.items() if name != member.group}
+    return {**variables, **others, **_devices(group.gpus, node)}
+
+
+def _addresses(run: Run, holders: Mapping[MemberName, str]) -> dict[str, list[str]]:
+    """Answer the addresses of each group's members in rank order."""
+    found: dict[str, list[str]] = {}
+    for member in sorted(run.members(), key=lambda one: (one.group, one.rank)):
+        found.setdefault(member.group, []).append(_address(run, holders[member.name]))
+    return found
+
+
+def _group_variable(group: str) -> str:
+    return f"NVLAUNCH_GROUP_{''.join(c if c.isalnum() else '_' for c in group).upper()}_IPS"
+
+
+def _devices(gpus: int, node: Node) -> dict[str, str]:
+    """Only a part of a node's GPUs has to be named; a whole node is all that the program sees anyway."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(str(at) for at in range(gpus))} if 0 < gpus < node.gpus else {}

@@ -1,0 +1,71 @@
+"""Where everything of a run lies on a node. One type owns every path; the node's programs get them from here."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from launcher.core.actions import Unit
+from launcher.core.run import Member, RunId
+
+PACKAGE = "nvlaunch_runtime"
+HEAD_PLACE = "@head"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The folders of one unit of a run on a machine. `root` may be relative: then to the login's home.
+
+    `scratch` is short and outside of it: the path of a Unix socket has 107 bytes at most, and Ray adds some 70.
+    """
+
+    run: RunId
+    place: str
+    root: str
+
+    @property
+    def scratch(self) -> str:
+        """Answer the short folder for sockets and Ray's session; removed at the end."""
+        return f"/tmp/nvl-{sha256(f'{self.run}:{self.place}'.encode()).hexdigest()[:8]}"  # noqa: S108
+
+    @property
+    def socket(self) -> str:
+        """Answer the socket of the keeper."""
+        return f"{self.scratch}/keeper.sock"
+
+    @property
+    def ray(self) -> str:
+        """Answer Ray's `--temp-dir`."""
+        return f"{self.scratch}/ray"
+
+    @property
+    def package(self) -> str:
+        """Answer the folder of our programs."""
+        return f"{self.root}/{PACKAGE}"
+
+    @staticmethod
+    def run_script(group: str) -> str:
+        """Answer the user's `run:` of a group, below the root."""
+        return f"scripts/{group}.run.sh"
+
+    @staticmethod
+    def setup_script(group: str) -> str:
+        """Answer the user's `setup:` of a group, below the root."""
+        return f"scripts/{group}.setup.sh"
+
+    def mark(self, generation: int, member: Member, epoch: int) -> str:
+        """Answer the mark that a rank and its children carry."""
+        return f"{self.run}:{self.place}:{generation}:{member.name}:{epoch}"
+
+
+def place(node: str | None, unit: Unit) -> str:
+    """Answer how marks call a unit: by its node, or `@head`, for there is one head a run."""
+    return HEAD_PLACE if unit is Unit.HEAD or node is None else node
+
+
+def local(home: str, run: RunId, where: str) -> Layout:
+    """Answer the layout of a local node, in the launcher's own home."""
+    return Layout(run=run, place=where, root=f"{home}/nodes/{where}/{run}")
+
+
+def remote(run: RunId, where: str) -> Layout:
+    """Answer the layout on a machine of its own."""
+    return Layout(run=run, place=where, root=f".nvlaunch/runs/{run}/{where}")

@@ -1,0 +1,87 @@
+"""The one map of the ports that a run pins, all below 9000: under Ray's own worker ports and the kernel's ephemeral
+ones, so that neither somebody else's Ray nor a client's socket takes one of ours.
+
+Each unit of a run on a machine has a block, and its keeper takes the first free one of those listed here. A real
+machine has one wide block for its raylet; local nodes share a machine, and Ray listens on every interface whatever
+its address, so they take narrow ones, as do the heads that share a machine outside the racks.
+"""
+
+from dataclasses import dataclass
+
+# Above 6379, the default of Ray itself and of Redis.
+FIRST = 6400
+LAST = 9000
+# Ports that people's own services have: a block with one of them is left out.
+BUSY = (8000, 8080, 8265, 8443, 8888)
+NARROW = 40
+WIDE = 1280
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The ports of one Ray node (`gcs`, `heartbeat` and `client`: of a head), for its workers, and for rendezvous."""
+
+    gcs: int
+    heartbeat: int
+    client: int
+    dashboard: int
+    node_manager: int
+    object_manager: int
+    metrics: int
+    runtime_env_agent: int
+    agent_http: int
+    agent_grpc: int
+    workers: tuple[int, int]
+    master: tuple[int, int]
+
+    def master_port(self, epoch: int) -> int:
+        """Answer MASTER_PORT of an epoch: another one each time, so that no socket of the last gang is in the way."""
+        first, last = self.master
+        return first + epoch % (last - first + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """Where a unit's block of ports may begin, and how many ports it has."""
+
+    starts: tuple[int, ...]
+    size: int
+
+    def ports(self, start: int) -> Ports:
+        """Answer the ports of the block that begins at `start`: ten for Ray, a sixth of the rest for rendezvous."""
+        first_master = start + self.size - (self.size - 10) // 6
+        return Ports(
+            gcs=start,
+            heartbeat=start + HEARTBEAT,
+            client=start + 2,
+            dashboard=start + 3,
+            node_manager=start + 4,
+            object_manager=start + 5,
+            metrics=start + 6,
+            runtime_env_agent=start + 7,
+            agent_http=start + 8,
+            agent_grpc=start + 9,
+            workers=(start + 10, first_master - 1),
+            master=(first_master, start + self.size - 1),
+        )
+
+
+HEARTBEAT = 1
+"""Where in the block of a head its keeper listens."""
+
+
+def narrow(first: int = FIRST) -> Blocks:
+    """Answer the blocks of local nodes and of heads: as many as fit, without those with a port of people's own."""
+    starts = range(first, LAST - NARROW + 1, NARROW)
+    kept = (start for start in starts if not any(start <= port < start + NARROW for port in BUSY))
+    return Blocks(starts=tuple(kept), size=NARROW)
+
+
+def wide() -> Blocks:
+    """Answer the block of a raylet on a machine of its own."""
+    return Blocks(starts=(FIRST,), size=WIDE)
+
+
+def heads() -> Blocks:
+    """Answer the blocks of heads on a machine that may have a raylet besides."""
+    return narrow(FIRST + WIDE)

@@ -1,0 +1,136 @@
+"""How Ray is started: arguments, labels and environment of a head and of a seat's raylet."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Node
+from launcher.core.placement import Slice
+from launcher.core.run import Member, Run
+from launcher.core.seat import Seat
+from launcher.setup.ports import Ports
+
+DOMAIN = "ray.io/gpu-domain"
+SEAT = "nvlaunch.io/seat"
+GENERATION = "nvlaunch.io/generation"
+
+FOLDER = "@folder@"
+"""What the keeper replaces by the run's folder: only the node knows where a login's home is."""
+
+OBJECT_STORE_LOCAL = 80_000_000
+"""Bytes of object store on a node that shares its machine; Ray takes no less than 75 MB."""
+
+OPTIONS = (
+    "--block",
+    "--disable-usage-stats",
+    "--include-dashboard=false",
+    "--include-log-monitor=false",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At:
+    """Where a Ray node runs: its address, its ports, its `--temp-dir`, and whether it shares its machine."""
+
+    address: str
+    ports: Ports
+    temp_dir: str
+    shared: bool
+
+
+def head_argv(at: At) -> tuple[str, ...]:
+    """Answer the arguments of a head: a Ray node of its own that nothing is placed on."""
+    ports = at.ports
+    return (
+        "start",
+        "--head",
+        *OPTIONS,
+        f"--port={ports.gcs}",
+        f"--dashboard-port={ports.dashboard}",
+        "--dashboard-host=127.0.0.1",
+        "--num-cpus=0",
+        "--num-gpus=0",
+        *_node_argv(at),
+    )
+
+
+def seat_argv(at: At, head: str, node: Node, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Answer the arguments of a seat's raylet; `head` is `address:port`."""
+    return (
+        "start",
+        f"--address={head}",
+        "--block",
+        "--disable-usage-stats",
+        "--include-log-monitor=false",
+        "--num-cpus=1",  # a bundle's own: what a rank really uses is not Ray's to count
+        f"--num-gpus={node.gpus}",
+        "--labels=" + ",".join(f"{key}={value}" for key, value in labels.items()),
+        *_node_argv(at),
+    )
+
+
+def _node_argv(at: At) -> tuple[str, ...]:
+    ports = at.ports
+    return (
+        f"--node-ip-address={at.address}",
+        f"--temp-dir={at.temp_dir}",
+        f"--node-manager-port={ports.node_manager}",
+        f"--object-manager-port={ports.object_manager}",
+        f"--metrics-export-port={ports.metrics}",
+        f"--runtime-env-agent-port={ports.runtime_env_agent}",
+        f"--dashboard-agent-listen-port={ports.agent_http}",
+        f"--dashboard-agent-grpc-port={ports.agent_grpc}",
+        f"--min-worker-port={ports.workers[0]}",
+        f"--max-worker-port={ports.workers[1]}",
+        *((f"--object-store-memory={OBJECT_STORE_LOCAL}",) if at.shared else ()),
+    )
+
+
+def labels(run: Run, seat: Seat, member: Member) -> dict[str, str]:
+    """Answer the labels of a seat's raylet: its levels, its domain, its seat and its generation."""
+    node = run.node(seat.node)
+    places = {f"nvlaunch.io/{level}": value for level in run.fleet.levels if (value := node.at(level))}
+    domain = {DOMAIN: node.domain} if node.domain else {}
+    return {**places, **domain, SEAT: member.label, GENERATION: str(seat.generation)}
+
+
+def within(run: Run, part: Slice) -> dict[str, str]:
+    """Answer the label on which Ray packs a slice: the domain for a rack, the level's own for one above, else none."""
+    level = run.group(part.group).topology.within
+    if level in (ANY_LEVEL, NODE_LEVEL):
+        return {}
+    if level == RACK_LEVEL:
+        return {DOMAIN: "STRICT_PACK"} if part.domain else {f"nvlaunch.io/{RACK_LEVEL}": "STRICT_PACK"}
+    return {f"nvlaunch.io/{level}": "STRICT_PACK"}
+
+
+def bundle(gpus: int) -> dict[str, float]:
+    """Answer what a seat's bundle takes of its node."""
+    return {"CPU": 1.0, **({"GPU": float(gpus)} if gpus else {})}
+
+
+def environment(head: bool) -> dict[str, str]:
+    """Answer the variables of every Ray process of a run, besides those that the keeper adds.
+
+    Health checks: a killed raylet is noticed in about 3 s, silence in 18 (threshold x (period + timeout)), so ten
+    seconds of it kill nobody. Keepalive, equal on head and nodes, so that silence cannot freeze the placement queue.
+    """
+    common = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": f"{FOLDER}/token",
+        "RAY_health_check_initial_delay_ms": "1000",
+        "RAY_health_check_period_ms": "1000",
+        "RAY_health_check_timeout_ms": "5000",
+        "RAY_health_check_failure_threshold": "3",
+        "RAY_grpc_client_keepalive_time_ms": "5000",
+        "RAY_grpc_client_keepalive_timeout_ms": "3000",
+        # A head may be away for ten minutes and come back to raylets that run on; 60 s is Ray's default.
+        "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
+        # Without these two, `ray start` at a head that is gone blocks for 821 s.
+        "RAY_gcs_server_port_wait_time_s": "2",
+        "RAY_py_gcs_connect_timeout_s": "3",
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_grpc_enable_http_proxy": "0",
+    }
+    storage = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": f"{FOLDER}/gcs"}
+    return {**common, **storage} if head else common

@@ -1,0 +1,85 @@
+"""A keeper's answers as the types of the observation."""
+
+from typing import Any
+
+from launcher.core.actions import Bundle
+from launcher.core.observation import (
+    GroupReport,
+    GroupState,
+    Head,
+    HeadSeen,
+    HeadView,
+    Keeper,
+    NodeView,
+    Phase,
+    RankReport,
+    RayNode,
+    Seen,
+    Step,
+    Unseen,
+)
+from launcher.core.seat import MemberName
+
+Json = dict[str, Any]
+
+
+def node_view(answer: Json) -> NodeView:
+    """Answer what a node's keeper says, or that there is none."""
+    if not answer["ok"]:
+        return Unseen(words=answer["words"])
+    if not answer.get("keeper"):
+        return Seen(leftovers=answer.get("leftovers", 0))
+    ranks = tuple(_rank(rank) for rank in answer["ranks"])
+    return Seen(keeper=Keeper(setup=step(answer["setup"]), ray=step(answer["ray"]), ranks=ranks))
+
+
+def head_view(answer: Json) -> HeadView:
+    """Answer what the keeper of the head says, or that there is none."""
+    if not answer["ok"]:
+        return Unseen(words=answer["words"])
+    if not answer.get("keeper"):
+        return HeadSeen(leftovers=answer.get("leftovers", 0))
+    told = answer.get("supervisor", {})
+    if not told.get("ok"):
+        return HeadSeen(head=Head(ray=step(answer["ray"])))
+    nodes = tuple(_ray_node(row) for row in told.get("nodes", ()))
+    groups = tuple(_group(row) for row in told.get("groups", ()))
+    return HeadSeen(head=Head(ray=step(answer["ray"]), ready=told["ready"], nodes=nodes, groups=groups))
+
+
+def step(row: Json) -> Step:
+    """Answer where a program stands that a keeper watches."""
+    return Step(
+        phase=Phase(row["phase"]),
+        exit_code=row.get("exit_code"),
+        tail=tuple(row.get("tail", ())),
+        generation=row.get("generation", 0),
+    )
+
+
+def _rank(row: Json) -> RankReport:
+    return RankReport(
+        member=MemberName(row["member"]),
+        epoch=row["epoch"],
+        running=row["running"],
+        exit_code=row.get("exit_code"),
+        at=row.get("at", 0.0),
+        tail=tuple(row.get("tail", ())),
+    )
+
+
+def _ray_node(row: Json) -> RayNode:
+    return RayNode(seat=row["seat"], generation=row["generation"], domain=row["domain"], alive=row["alive"])
+
+
+def _group(row: Json) -> GroupReport:
+    return GroupReport(
+        slice=row["slice"], state=GroupState(row["state"]), hint=row["hint"], bundles=bundles(row["bundles"])
+    )
+
+
+def bundles(rows: list[Json]) -> tuple[Bundle, ...]:
+    """Answer where Ray says the bundles of a group are."""
+    return tuple(
+        Bundle(index=row["index"], seat=row["seat"], domain=row["domain"], generation=row["generation"]) for row in rows
+    )

@@ -1,0 +1,98 @@
+"""What is asked of a run's Ray: its start, its nodes and its placement groups."""
+
+from launcher.core.actions import Answer, Result
+from launcher.core.run import Run
+from launcher.core.seat import Seat
+from launcher.errors import RemoteError
+from launcher.setup import ray
+from launcher.setup.ports import Ports
+from launcher.transport import decode
+from launcher.transport.answers import done
+from launcher.transport.site import Json, Site
+from launcher.transport.sites import Sites
+
+ASK_S = 10.0
+RESERVE_S = 20.0
+
+
+class Heads:
+    """Speaks to the keepers of heads, and through them to their supervisors."""
+
+    def __init__(self, sites: Sites) -> None:
+        self._sites = sites
+
+    def ports(self, site: Site) -> Ports:
+        """Answer the ports that the keeper of a unit took; RemoteError where it has no keeper."""
+        told = site.ask({"op": "hello"}, timeout=ASK_S)
+        if "block" not in told:
+            raise RemoteError(f"no keeper of this run lives on `{site.name}`", node=site.name, stage="ports")
+        return site.blocks.ports(told["block"])
+
+    def start(self, run: Run) -> Answer:
+        """Start the Ray head under its keeper."""
+        site = self._sites.head(run)
+        at = self._at(site)
+        question = {
+            "op": "ray",
+            "generation": 0,
+            "argv": ray.head_argv(at),
+            "client": at.ports.client,
+            "env": ray.environment(head=True),
+            "supervisor": f"{at.address}:{at.ports.gcs}",
+        }
+        return done(site.ask(question, timeout=ASK_S))
+
+    def join(self, run: Run, seat: Seat) -> Answer:
+        """Start the raylet of a seat under its node's keeper."""
+        site, head = self._sites.seat(run, seat.node), self._sites.head(run)
+        member = next(one for one in run.members() if one.name == seat.member)
+        ports = self.ports(head)
+        address = f"{head.access.address}:{ports.gcs}"
+        labels = ray.labels(run, seat, member)
+        question = {
+            "op": "ray",
+            "generation": seat.generation,
+            "argv": ray.seat_argv(self._at(site), address, run.node(seat.node), labels),
+            "env": ray.environment(head=False),
+            "head": [head.access.address, ports.heartbeat],
+        }
+        return done(site.ask(question, timeout=ASK_S))
+
+    def _at(self, site: Site) -> ray.At:
+        return ray.At(
+            address=site.access.address, ports=self.ports(site), temp_dir=site.layout.ray, shared=site.shared
+        )
+
+    def reserve(self, run: Run, key: str) -> Answer:
+        """Ask for the placement group of a slice: one bundle a seat, pinned to it."""
+        part = next(part for part in run.placement.slices if part.key == key)
+        members = sorted((m for m in run.members() if m.slice_key == key), key=lambda m: m.slice_rank)
+        bundle = ray.bundle(run.group(part.group).gpus)
+        question = {
+            "op": "reserve",
+            "slice": key,
+            "bundles": [bundle for _ in members],
+            "seats": [member.label for member in members],
+            "within": ray.within(run, part),
+        }
+        return done(self.ask(run, question, timeout=RESERVE_S))
+
+    def unreserve(self, run: Run, key: str) -> Answer:
+        """Remove the placement group of a slice."""
+        return done(self.ask(run, {"op": "unreserve", "slice": key}, timeout=RESERVE_S))
+
+    def verify(self, run: Run, key: str) -> Answer:
+        """Answer where Ray, asked afresh, has the bundles of a slice."""
+        told = self.ask(run, {"op": "verify", "timeout": ASK_S}, timeout=ASK_S + 2)
+        if not told["ok"]:
+            return done(told)
+        row = next((row for row in told["groups"] if row["slice"] == key), None)
+        if row is None or row["state"] == "REMOVED":
+            return Answer(result=Result.FAILED, words=f"ray has no group for slice `{key}`")
+        return Answer(result=Result.DONE, bundles=decode.bundles(row["bundles"]))
+
+    def ask(self, run: Run, question: Json, timeout: float) -> Json:
+        """Answer what the supervisor of the run says."""
+        wrapped = {"op": "supervisor", "question": question, "timeout": timeout}
+        told = self._sites.head(run).ask(wrapped, timeout=timeout + 2)
+        return {"ok": False, "words": "the head has no keeper"} if told.get("absent") else told

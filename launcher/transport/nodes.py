@@ -1,0 +1,159 @@
+"""The `Nodes` port over a shell: each action is a question to a keeper, or what makes a keeper ask itself."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from launcher.core.actions import (
+    Answer,
+    Claim,
+    Join,
+    Level,
+    Prepare,
+    Reserve,
+    Result,
+    Signal,
+    Start,
+    StartHead,
+    Sweep,
+    Unclaim,
+    Unit,
+    Unreserve,
+    Verify,
+)
+from launcher.core.fleet import NodeName
+from launcher.core.observation import Sighting
+from launcher.core.run import Run
+from launcher.errors import LaunchError, RemoteError
+from launcher.ports import LogName, LogPart, Shell
+from launcher.transport import decode, provision, ranks
+from launcher.transport.answers import done, killed
+from launcher.transport.heads import Heads
+from launcher.transport.site import Json, Site
+from launcher.transport.sites import Sites
+
+LOOK_S = 8.0
+ASK_S = 10.0
+SWEEP_S = 30.0
+STOP_S = 60.0
+FAN_OUT = 64
+
+
+class ShellNodes:
+    """The machines of runs, reached by a shell; see `Nodes` for what each method answers."""
+
+    def __init__(self, sites: Sites, shell: Shell, owner: str) -> None:
+        self._sites = sites
+        self._shell = shell
+        self._provision = provision.Provision(sites, owner)
+        self._heads = Heads(sites)
+        self._pool = ThreadPoolExecutor(max_workers=FAN_OUT, thread_name_prefix="look")
+
+    def look(self, run: Run) -> Sighting:
+        """Answer what exists of the run on each of its nodes and on its head, all asked at once."""
+        names = run.placement.nodes
+        asked = {name: self._pool.submit(_look, self._sites.seat(run, name)) for name in names}
+        head = self._pool.submit(_look, self._sites.head(run))
+        views = {name: decode.node_view(future.result()) for name, future in asked.items()}
+        return Sighting(nodes=views, head=decode.head_view(head.result()))
+
+    def claim(self, run: Run, action: Claim) -> Answer:
+        """Take the node's lease and start its keeper."""
+        return _timed("claim", lambda: self._provision.keep(run, self._sites.seat(run, action.node)))
+
+    def prepare(self, run: Run, action: Prepare) -> Answer:
+        """Put scripts, secrets and workdir on the node and start its setup."""
+        return _timed("prepare", lambda: self._provision.prepare(run, action))
+
+    def start_head(self, run: Run, action: StartHead) -> Answer:
+        """Start the Ray head and the supervisor."""
+        del action
+
+        def act() -> Answer:
+            kept = self._provision.keep(run, self._sites.head(run))
+            return self._heads.start(run) if kept.result is Result.DONE else kept
+
+        return _timed("start_head", act)
+
+    def join(self, run: Run, action: Join) -> Answer:
+        """Start the raylet of a seat."""
+        return _timed("join", lambda: self._heads.join(run, action.seat))
+
+    def reserve(self, run: Run, action: Reserve) -> Answer:
+        """Ask Ray for the slice's placement group."""
+        return _timed("reserve", lambda: self._heads.reserve(run, action.slice))
+
+    def unreserve(self, run: Run, action: Unreserve) -> Answer:
+        """Remove the slice's placement group."""
+        return _timed("unreserve", lambda: self._heads.unreserve(run, action.slice))
+
+    def verify(self, run: Run, action: Verify) -> Answer:
+        """Answer with the bundles of the slice as Ray has them now."""
+        return _timed("verify", lambda: self._heads.verify(run, action.slice))
+
+    def start(self, run: Run, action: Start) -> Answer:
+        """Start the ranks of a gang for an epoch."""
+        return _timed("start", lambda: ranks.start(self._sites, self._heads, run, action))
+
+    def signal(self, run: Run, action: Signal) -> Answer:
+        """Send the stop signal to the ranks on a node."""
+        site = self._sites.seat(run, action.node)
+        question = {"op": "signal", "signal": action.signal}
+        return _timed("signal", lambda: done(site.ask(question, timeout=ASK_S)))
+
+    def sweep(self, run: Run, action: Sweep) -> Answer:
+        """Kill by marker at a level."""
+        site = self._sites.seat(run, action.node)
+        question: Json = {"op": "sweep", "level": action.level.value}
+        if action.level is Level.GENERATION:
+            question["generation"] = action.generation
+        if action.level is Level.RANK:
+            question |= {"member": action.member, "epoch": action.epoch}
+
+        def act() -> Answer:
+            told = site.ask(question, timeout=SWEEP_S)
+            if told.get("absent"):  # nothing of ours is there, not even what could look for it
+                self._provision.put(run, site)
+                told = site.ask(question, timeout=SWEEP_S)
+            return killed(told)
+
+        return _timed("sweep", act)
+
+    def unclaim(self, run: Run, action: Unclaim) -> Answer:
+        """Kill all of the run on a unit, stop its keeper, let go of the lease."""
+        seat = action.unit is Unit.SEAT and action.node is not None
+        site = self._sites.seat(run, action.node) if seat and action.node else self._sites.head(run)
+
+        def act() -> Answer:
+            self._provision.put(run, site)
+            return killed(site.answer("alone", "stop", site.layout.root, timeout=STOP_S))
+
+        return _timed("unclaim", act)
+
+    def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
+        """Answer what stands in a log from a byte offset on; RemoteError where the node cannot be asked."""
+        return ranks.read_log(self._sites.seat(run, node), log, offset)
+
+    def close(self) -> None:
+        """Let go of connections; the nodes go on."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._shell.close()
+
+
+def _look(site: Site) -> Json:
+    try:
+        return site.ask({"op": "status"}, timeout=LOOK_S)
+    except RemoteError as error:
+        return {"ok": False, "words": error.message}
+
+
+def _timed(stage: str, act: Callable[[], Answer]) -> Answer:
+    """Answer what came of an action, with its time; what went wrong on one machine is an answer too."""
+    begun = time.monotonic()
+    try:
+        answer = act()
+    except LaunchError as error:
+        tail = error.tail if isinstance(error, RemoteError) else ()
+        answer = Answer(result=Result.FAILED, words=error.message, tail=tail)
+    return replace(answer, stage=stage, elapsed=time.monotonic() - begun)

@@ -1,0 +1,18 @@
+"""The one place that chooses a transport."""
+
+import getpass
+import socket
+from pathlib import Path
+
+from launcher.core.fleet import Inventory, Transport
+from launcher.ports import Nodes, Shell
+from launcher.transport.local import LocalShell
+from launcher.transport.nodes import ShellNodes
+from launcher.transport.sites import Sites
+from launcher.transport.ssh import SshShell
+
+
+def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
+    """Answer the way to the machines of an inventory; `owner` is who people see as the holder of a lease."""
+    shell: Shell = LocalShell() if fleet.transport is Transport.LOCAL else SshShell(Path.home() / ".ssh" / "known_hosts")
+    return ShellNodes(Sites(home, fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}")

@@ -1,0 +1,64 @@
+"""One unit of a run on a machine: how it is reached, where its folders are, and how its keeper is spoken to."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from launcher.core.actions import Unit
+from launcher.core.fleet import Access
+from launcher.errors import RemoteError
+from launcher.ports import Completed, Shell
+from launcher.setup.layout import Layout
+from launcher.setup.ports import Blocks
+from launcher.transport import relay
+from launcher.transport.parcel import Files
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A unit of a run on a machine. `name` is for people; `shared` says that other nodes are on the same machine."""
+
+    name: str
+    unit: Unit
+    shell: Shell
+    access: Access
+    layout: Layout
+    blocks: Blocks
+    leases: tuple[str, ...]
+    shared: bool
+    python: str
+
+    def ask(self, question: Json, *, timeout: float) -> Json:
+        """Answer what the keeper says, or what the machine says in its place; RemoteError where nobody does."""
+        argv = [
+            *(self.python, "-EsS", "-c", relay.PROGRAM),
+            *(self.layout.socket, self.layout.package, self.layout.root, str(timeout)),
+        ]
+        ended = self.shell.run(self.access, argv, stdin=json.dumps(question).encode(), timeout=timeout + 2)
+        return self._json(ended, question["op"])
+
+    def program(self, *argv: str, timeout: float, stdin: bytes = b"") -> Completed:
+        """Run one of our programs on the node."""
+        command = [self.python, "-EsS", self.layout.package, *argv]
+        return self.shell.run(self.access, command, stdin=stdin, timeout=timeout)
+
+    def answer(self, *argv: str, timeout: float) -> Json:
+        """Run one of our programs that answers in JSON, whatever its exit status."""
+        return self._json(self.program(*argv, timeout=timeout), argv[0])
+
+    def put(self, files: Files) -> None:
+        """Write files below the run's folder on the node."""
+        self.shell.put(self.access, self.layout.root, files, timeout=30)
+
+    def _json(self, ended: Completed, stage: str) -> Json:
+        try:
+            answer = json.loads(ended.stdout)
+            if isinstance(answer, dict):
+                return answer
+        except ValueError:
+            pass  # what it wrote to stderr instead is the message
+        tail = tuple(ended.stderr.decode(errors="replace").strip().splitlines()[-20:])
+        words = tail[-1] if tail else f"`{stage}` ended with {ended.status} and said nothing"
+        raise RemoteError(words, node=self.name, stage=stage, tail=tail)

@@ -1,0 +1,61 @@
+"""Where the units of a run are, by the transport of its inventory."""
+
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+from launcher.core.actions import Unit
+from launcher.core.fleet import Access, Inventory, NodeName, Transport
+from launcher.core.run import Run
+from launcher.ports import Shell
+from launcher.setup import layout, ports
+from launcher.transport.site import Site
+
+FALLBACK_LEASE = "/tmp/.nvlaunch-lease"  # noqa: S108 - a known place that anybody may lock is the point
+
+
+class Sites:
+    """The units of runs on the machines of one inventory."""
+
+    def __init__(self, home: Path, fleet: Inventory, shell: Shell) -> None:
+        self.home = home
+        self._local = fleet.transport is Transport.LOCAL
+        self._shell = shell
+
+    def seat(self, run: Run, node: NodeName) -> Site:
+        """Answer the unit of a seat on a node of the run."""
+        access = run.node(node).access
+        blocks = ports.narrow() if self._local else ports.wide()
+        return self._site(run, node, Unit.SEAT, access, blocks, self._leases(run.fleet, node))
+
+    def head(self, run: Run) -> Site:
+        """Answer the unit of the run's head."""
+        where = run.head
+        access = run.fleet.head if where is None else run.node(where).access
+        assert access is not None
+        blocks = ports.narrow() if self._local else ports.heads()
+        return self._site(run, where or access.address, Unit.HEAD, access, blocks, ())
+
+    def _leases(self, fleet: Inventory, node: NodeName) -> tuple[str, ...]:
+        """A machine has one lease, whatever an inventory calls it; a local node is a thing of this home alone."""
+        if not self._local:
+            return (fleet.lease_path, FALLBACK_LEASE)
+        suffix = f".{sha256(str(self.home).encode()).hexdigest()[:8]}.{node}"
+        return (fleet.lease_path + suffix, FALLBACK_LEASE + suffix)
+
+    def _site(
+        self, run: Run, name: str, unit: Unit, access: Access, blocks: ports.Blocks, leases: tuple[str, ...]
+    ) -> Site:
+        place = layout.place(name, unit)
+        lay = layout.local(str(self.home), run.id, place) if self._local else layout.remote(run.id, place)
+        return Site(
+            name=name,
+            unit=unit,
+            shell=self._shell,
+            access=access,
+            layout=lay,
+            blocks=blocks,
+            leases=leases,
+            shared=self._local,
+            python=access.python or (sys.executable if self._local else "python3"),
+        )
