@@ -42,8 +42,11 @@ def choose(group: Group, inventory: Inventory, sieve: Sieve) -> tuple[Pick, ...]
     Fewer picks than slices mean that no choice of nodes holds all; only for `spread` below `within` that is a search
     with a limit (see `cover`).
     """
+    rule = group.topology
+    if rule.within == NODE_LEVEL and rule.nodes_per_slice + rule.spares > 1:
+        return ()
     picks = _Board(group, inventory, gather(inventory, sieve)).best_fit()
-    if len(picks) < group.topology.slices and sieve.spread is not None:
+    if len(picks) < rule.slices and sieve.spread is not None:
         picks = _Board(group, inventory, gather(inventory, sieve)).searched() or picks
     return tuple(sorted(picks, key=lambda pick: rank_order(pick.nodes[0])))
 
@@ -60,17 +63,18 @@ class _Place:
     at: dict[str, str | None]
     gpus: int
     order: tuple[NaturalKey, NaturalKey]
+    room: int = 0
+    whole: bool = False
 
-    @property
-    def room(self) -> int:
-        return sum(len(cell.free) for cell in self.cells)
-
-    @property
-    def whole(self) -> bool:
-        return all(cell.whole for cell in self.cells)
+    def count(self) -> "_Place":
+        """Take notice of what its cells have left."""
+        self.room = sum([len(cell.free) for cell in self.cells])
+        self.whole = all([cell.whole for cell in self.cells])
+        return self
 
 
 _Portion = list[tuple[Cell, int]]
+_Closeness = tuple[int, bool, bool, int]
 
 
 class _Board:
@@ -92,11 +96,11 @@ class _Board:
     def best_fit(self) -> list[Pick]:
         """Put slices on the best place, one after another, until all are placed or no place has room."""
         while self._missing():
-            roomy = [place for place in self.places if self._holds(place)]
+            roomy = [place for place in self.places if place.room >= self.need]
             if not roomy:
                 break
-            place = self._best(self._preferred(roomy))
-            self._give(place, self._portion(_grounds(place, self.need)), len(roomy) - 1)
+            for place in self._best(self._preferred(roomy)):
+                self._give(place, self._portion(_grounds(place, self.need)), len(roomy) - 1)
         return self.picks
 
     def searched(self) -> list[Pick] | None:
@@ -109,39 +113,42 @@ class _Board:
         return None if found is None else self.picks
 
     def _place(self, cells: list[Cell]) -> _Place:
-        cells.sort(key=lambda cell: (natural(cell.rack), natural(cell.domain or ""), natural(cell.ground or "")))
-        first = cells[0]
+        if len(cells) > 1:
+            cells.sort(key=lambda cell: (natural(cell.rack), natural(cell.domain or ""), natural(cell.ground or "")))
+        first, *others = cells
         return _Place(
             name=first.place,
             cells=cells,
-            at={level: at for level, at in first.at.items() if all(cell.at[level] == at for cell in cells)},
+            at={level: at for level, at in first.at.items() if all(cell.at[level] == at for cell in others)},
             gpus=max(node.gpus for cell in cells for node in cell.free) if self.without_gpus else 0,
             order=(natural(first.place), natural(first.domain or "" if self.local else "")),
-        )
+        ).count()
 
     def _missing(self) -> int:
         return self.rule.slices - len(self.picks)
-
-    def _holds(self, place: _Place) -> bool:
-        return place.room >= self.need and (self.need == 1 or self.rule.within != NODE_LEVEL)
 
     def _preferred(self, roomy: Sequence[_Place]) -> Sequence[_Place]:
         """Answer the places that are together at the `prefer` level: where slices are, else where all of them fit."""
         level = self.rule.prefer
         if level is None:
             return roomy
-        slots = self._slots(level, roomy)
-        best = min(slots, key=lambda value: (self._closeness(level, value, slots), natural(value or "")))
+        closeness = self._by_closeness(level, roomy)
+        best = min(closeness, key=lambda value: (closeness[value], natural(value or "")))
         return [place for place in roomy if place.at.get(level) == best]
 
-    def _best(self, roomy: Sequence[_Place]) -> _Place:
-        """Answer the fullest place; among equals the one nearest to the other slices, then the first by name."""
-        fullest = min(map(self._fullness, roomy))
-        ties = [place for place in roomy if self._fullness(place) == fullest]
-        if len(ties) == 1:
-            return ties[0]
-        slots = [(level, self._slots(level, ties)) for level in self.levels]
-        return min(ties, key=lambda place: [self._closeness(level, place.at.get(level), by) for level, by in slots])
+    def _best(self, roomy: Sequence[_Place]) -> Sequence[_Place]:
+        """Answer the fullest place; among equals the one nearest to the other slices, then the first by name.
+
+        All equals are the answer where each of them is needed: what is left in one makes it the fullest again.
+        """
+        fullness = list(map(self._fullness, roomy))
+        fullest = min(fullness)
+        ties = [place for place, full in zip(roomy, fullness, strict=True) if full == fullest]
+        needed = sum([place.room // self.need for place in ties]) <= self._missing()
+        if len(ties) == 1 or (needed and ties[0].cells[0].ground is None):
+            return ties
+        near = [(level, self._by_closeness(level, ties)) for level in self.levels]
+        return [min(ties, key=lambda place: [closeness[place.at.get(level)] for level, closeness in near])]
 
     def _fullness(self, place: _Place) -> tuple[int, int, int]:
         """Answer the order of best fit; work without GPUs keeps off GPU nodes, then off whole domains, before that."""
@@ -158,10 +165,13 @@ class _Board:
             slots[place.at.get(level)] += place.room // self.need if place.cells[0].ground is None else 0
         return slots
 
-    def _closeness(self, level: str, value: str | None, slots: Counter[str | None]) -> tuple[int, bool, bool, int]:
-        """Answer the order of nearness: beside other slices, named at all, room for all missing slices, tightest."""
-        short = slots[value] < self._missing()
-        return -self.nearby[level, value], value is None, short, -slots[value] if short else slots[value]
+    def _by_closeness(self, level: str, roomy: Sequence[_Place]) -> dict[str | None, _Closeness]:
+        """Answer how near each value of a level is: beside other slices, named, with room for all missing, tightest."""
+        missing = self._missing()
+        return {
+            value: (-self.nearby[level, value], value is None, room < missing, -room if room < missing else room)
+            for value, room in self._slots(level, roomy).items()
+        }
 
     def _portion(self, cells: Sequence[Cell]) -> _Portion:
         """Answer how many nodes to take of which cells: broken domains are used up before whole ones, few of each."""
@@ -189,7 +199,8 @@ class _Board:
         if used:
             for other in self.places:
                 other.cells = [cell for cell in other.cells if cell.ground not in used]
-            self.places = [other for other in self.places if other.cells]
+            self.places = [other.count() for other in self.places if other.cells]
+        place.count()
         self.nearby.update((level, value) for level, value in place.at.items() if value is not None)
         nodes.sort(key=rank_order)
         self.picks.append(

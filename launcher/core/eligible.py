@@ -69,6 +69,7 @@ class Sieve:
         self.promised = promised
         self.spread = None if rule.spread in (None, NODE_LEVEL, ANY_LEVEL) else rule.spread
         self._kind = None if group.accelerator is None else group.accelerator.casefold()
+        self._local = rule.within == RACK_LEVEL
         self._levels = [level for level in (rule.within, self.spread) if level not in _ALWAYS]
         self._racks = Pattern(rule.racks) if rule.racks else None
         self._no_racks = Pattern(rule.exclude_racks)
@@ -84,7 +85,7 @@ class Sieve:
             return Exclusion.DRAINED
         if taken is not None and taken.sick is not None:
             return Exclusion.SICK
-        if node.domain is None and self.group.topology.within == RACK_LEVEL:
+        if self._local and node.domain is None:
             return Exclusion.NO_DOMAIN
         if self._levels and None in [node.at(level) for level in self._levels]:
             return Exclusion.UNNAMED
@@ -98,6 +99,8 @@ class Sieve:
 
     def place(self, node: Node) -> str:
         """Answer the name of the place that a slice on this node would have to stay in; `any` where it need not."""
+        if self._local:
+            return node.rack
         within = self.group.topology.within
         if within == ANY_LEVEL:
             return ANY_LEVEL
@@ -113,26 +116,22 @@ class Sieve:
 
 def gather(inventory: Inventory, sieve: Sieve) -> tuple[Cell, ...]:
     """Answer the cells of all nodes that the sieve lets through, in no particular order."""
-    sizes: Counter[tuple[RackName, str | None]] = Counter()
-    found: dict[tuple[str, RackName, str | None, str | None], list[Node]] = {}
-    spread = sieve.spread
+    domains: dict[tuple[RackName, str | None], list[Node]] = {}
     for node in inventory.nodes:
-        sizes[node.rack, node.domain] += 1
-        if sieve.reason(node) is None:
-            key = (sieve.place(node), node.rack, node.domain, node.at(spread) if spread else None)
-            found.setdefault(key, []).append(node)
-    return tuple(
-        Cell(
-            place=place,
-            rack=rack,
-            domain=domain,
-            ground=ground,
-            size=sizes[rack, domain],
-            free=free,
-            at=_levels(inventory, free),
-        )
-        for (place, rack, domain, ground), free in found.items()
-    )
+        domains.setdefault((node.rack, node.domain), []).append(node)
+    spread = sieve.spread
+    cells: list[Cell] = []
+    for (rack, domain), nodes in domains.items():
+        free = [node for node in nodes if sieve.reason(node) is None]
+        parts: dict[tuple[str, str | None], list[Node]] = {}
+        for node in free:
+            parts.setdefault((sieve.place(node), node.at(spread) if spread else None), []).append(node)
+        for (place, ground), part in parts.items():
+            at = _levels(inventory, part)
+            cells.append(
+                Cell(place=place, rack=rack, domain=domain, ground=ground, size=len(nodes), free=part, at=at)
+            )
+    return tuple(cells)
 
 
 _ALWAYS = (None, NODE_LEVEL, RACK_LEVEL, ANY_LEVEL)

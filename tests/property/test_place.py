@@ -1,0 +1,257 @@
+"""Laws of the placer, held against fleets small enough to try every choice."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.place import place
+from launcher.core.placement import Placement, Shortfall, Taken
+from launcher.core.task import Group, Task, TopologyRule
+from tests.property.ray_rule import one_slice, racks_of, stranded
+
+LEVELS = ("zone", "block", "rack")
+QUICK = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@st.composite
+def fleets(draw: st.DrawFn, most: int = 12, *, nested: bool = True) -> Inventory:
+    """Racks of a few nodes, of which some have two domains, an unknown one, odd nodes or drained ones."""
+    nodes: list[Node] = []
+    for rack in range(draw(st.integers(2, 5))):
+        block = draw(st.sampled_from(["b1", "b2", "b10", "b1", "b2", None]))
+        for tray in range(draw(st.integers(1, 5))):
+            own = block if nested else draw(st.sampled_from(["b1", "b2", "b10"]))
+            places = {"zone": "z1" if own == "b1" else "z2"} | ({"block": own} if own else {})
+            nodes.append(
+                Node(
+                    name=NodeName(f"r{rack}-n{tray}"),
+                    rack=RackName(f"r{rack}"),
+                    access=Access(address="10.0.0.1"),
+                    domain=draw(st.sampled_from([f"d{rack}"] * 12 + [f"e{rack}", f"e{rack}", None])),
+                    gpus=draw(st.sampled_from([4] * 10 + [8, 0])),
+                    accelerator=draw(st.sampled_from(["GB300", "gb300"] * 4 + ["H100"])),
+                    tray=draw(st.sampled_from([tray, 9 - tray, None])),
+                    places=places,
+                    drained=draw(st.sampled_from([None] * 15 + ["bad link"])),
+                )
+            )
+    return Inventory(name="small", transport=Transport.SIM, nodes=tuple(nodes[:most]), levels=LEVELS)
+
+
+@st.composite
+def takens(draw: st.DrawFn, inventory: Inventory) -> dict[NodeName, Taken]:
+    marks = st.sampled_from([None] * 15 + [Taken(by_run="a"), Taken(by_run="b"), Taken(sick="xid 79")])
+    drawn = {node.name: draw(marks) for node in inventory.nodes}
+    return {name: mark for name, mark in drawn.items() if mark is not None}
+
+
+@st.composite
+def groups(draw: st.DrawFn, name: str = "main") -> Group:
+    rule = TopologyRule(
+        slices=draw(st.integers(1, 3)),
+        nodes_per_slice=draw(st.sampled_from([1, 2, 2, 3, 4])),
+        within=draw(st.sampled_from(["rack", "rack", "rack", "rack", "node", "block", "zone", "any"])),
+        spread=draw(st.sampled_from([None] * 5 + ["node", "rack", "rack", "block", "zone"])),
+        prefer=draw(st.sampled_from([None, None, "rack", "block", "zone"])),
+        spares=draw(st.integers(0, 1)),
+        racks=draw(st.sampled_from([()] * 6 + [("r[0-2]",)])),
+        exclude_nodes=draw(st.sampled_from([()] * 8 + [("r1-*",), ("r0-n[0,2]",)])),
+    )
+    kind = draw(st.sampled_from([None, None, "GB300"]))
+    return Group(name=name, topology=rule, gpus=draw(st.sampled_from([4] * 6 + [0, 8])), accelerator=kind)
+
+
+def task_of(*own: Group) -> Task:
+    return Task(name="task", groups=own)
+
+
+def usable(group: Group, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> list[Node]:
+    """The nodes a group may have, said again without the placer."""
+    rule = group.topology
+    excluded = {"r0-n0", "r0-n2"} if rule.exclude_nodes == ("r0-n[0,2]",) else set()
+    return [
+        node
+        for node in inventory.nodes
+        if node.drained is None
+        and node.name not in taken
+        and node.name not in excluded
+        and not (rule.exclude_nodes == ("r1-*",) and node.rack == "r1")
+        and not (rule.racks and node.rack not in ("r0", "r1", "r2"))
+        and (group.accelerator is None or (node.accelerator or "").upper() == group.accelerator)
+        and node.gpus >= group.gpus
+        and (rule.within != "rack" or node.domain is not None)
+        and (rule.within == "any" or node.at(rule.within) is not None)
+        and (rule.spread is None or node.at(rule.spread) is not None)
+    ]
+
+
+def together(nodes: tuple[Node, ...], within: str) -> bool:
+    """Whether one slice may consist of these nodes."""
+    if within == "any":
+        return True
+    if within == "rack":
+        return len({(node.rack, node.domain) for node in nodes}) == 1
+    return len({node.at(within) for node in nodes}) == 1
+
+
+def exists(rule: TopologyRule, nodes: list[Node]) -> bool:
+    """Whether any choice of nodes holds all slices: every one is tried."""
+    need = rule.nodes_per_slice + rule.spares
+    slices = [
+        set(c) for c in combinations(range(len(nodes)), need) if together(tuple(nodes[i] for i in c), rule.within)
+    ]
+    grounds = [{nodes[i].at(rule.spread) for i in one} if rule.spread else set() for one in slices]
+
+    def search(start: int, used: set[int], owned: set[str | None], left: int) -> bool:
+        return left == 0 or any(
+            search(at + 1, used | slices[at], owned | grounds[at], left - 1)
+            for at in range(start, len(slices))
+            if not slices[at] & used and not grounds[at] & owned
+        )
+
+    return search(0, set(), set(), rule.slices)
+
+
+def rank(node: Node) -> tuple[str, int, str]:
+    """Where a node stands in rank order: rack by rack, tray by tray, nodes without a tray last."""
+    return node.rack, 99 if node.tray is None else node.tray, node.name
+
+
+def assert_sound(task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], placed: Placement) -> None:
+    """Every slice is whole and where it may be, and no node is given twice."""
+    by_name = {node.name: node for node in inventory.nodes}
+    assert max(Counter(placed.nodes).values()) == 1
+    for group in task.groups:
+        rule = group.topology
+        own = [part for part in placed.slices if part.group == group.name]
+        allowed = {node.name for node in usable(group, inventory, taken)}
+        assert [part.index for part in own] == list(range(rule.slices))
+        assert [rank(by_name[part.nodes[0]]) for part in own] == sorted(rank(by_name[part.nodes[0]]) for part in own)
+        owned: list[set[str | None]] = []
+        for part in own:
+            assert [rank(by_name[name]) for name in part.nodes] == sorted(rank(by_name[name]) for name in part.nodes)
+            nodes = tuple(by_name[name] for name in (*part.nodes, *part.spares))
+            assert (len(part.nodes), len(part.spares)) == (rule.nodes_per_slice, rule.spares)
+            assert {node.name for node in nodes} <= allowed
+            assert together(nodes, rule.within)
+            if rule.within == "rack":
+                assert (part.rack, part.domain, part.place) == (nodes[0].rack, nodes[0].domain, nodes[0].rack)
+            owned.append({node.at(rule.spread) for node in nodes} if rule.spread else set())
+        assert all(not one & other for one, other in combinations(owned, 2))
+
+
+@QUICK
+@given(st.data())
+def test_every_placement_is_sound(data: st.DataObject) -> None:
+    inventory = data.draw(fleets())
+    taken = data.draw(takens(inventory))
+    task = task_of(*(data.draw(groups(name)) for name in ("main", "judge", "eval")[: data.draw(st.integers(1, 3))]))
+    placed = place(task, inventory, taken)
+    if isinstance(placed, Placement):
+        assert_sound(task, inventory, taken, placed)
+        assert len(placed.why) == len(placed.slices)
+
+
+@QUICK
+@given(st.data())
+def test_the_answer_does_not_depend_on_the_order_of_the_file(data: st.DataObject) -> None:
+    inventory = data.draw(fleets(nested=data.draw(st.booleans())))
+    taken = data.draw(takens(inventory))
+    task = task_of(data.draw(groups()), data.draw(groups("judge")))
+    shuffled = replace(inventory, nodes=tuple(data.draw(st.permutations(inventory.nodes))))
+    retaken = dict(data.draw(st.permutations(list(taken.items()))))
+    assert place(task, shuffled, retaken) == place(task, inventory, taken)
+
+
+@pytest.mark.parametrize("nested", [True, False], ids=["nested levels", "racks that straddle blocks"])
+def test_one_group_is_refused_only_where_no_choice_exists(nested: bool) -> None:
+    @settings(QUICK, max_examples=400)
+    @given(st.data())
+    def law(data: st.DataObject) -> None:
+        inventory = data.draw(fleets(11, nested=nested))
+        taken = data.draw(takens(inventory))
+        group = data.draw(groups())
+        placed = isinstance(place(task_of(group), inventory, taken), Placement)
+        assert placed == exists(group.topology, usable(group, inventory, taken))
+
+    law()
+
+
+def stranded_nodes(free: Counter[str], size: int) -> int:
+    """The nodes that can all stay free while no slice of this size fits."""
+    return sum(min(room, size - 1) for room in free.values())
+
+
+@QUICK
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=7), st.integers(1, 9))
+def test_no_other_rack_would_strand_fewer_nodes(sizes: list[int], need: int) -> None:
+    assume(max(sizes) >= need)
+    placed = place(one_slice(need), racks_of(sizes), {})
+    assert isinstance(placed, Placement)
+    free = Counter({f"r{rack}": size for rack, size in enumerate(sizes)})
+    choices = [free - Counter({rack: need}) for rack, room in free.items() if room >= need]
+    ours = free - Counter({str(placed.slices[0].place): need})
+    for size in range(1, 11):
+        assert stranded_nodes(ours, size) == min(stranded_nodes(choice, size) for choice in choices)
+
+
+@QUICK
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(1, 5), st.integers(2, 4))
+def test_slices_together_take_what_they_would_take_one_by_one(sizes: list[int], need: int, slices: int) -> None:
+    inventory = racks_of(sizes)
+    rule = TopologyRule(slices=slices, nodes_per_slice=need)
+    placed = place(task_of(Group(name="main", topology=rule, gpus=4)), inventory, {})
+    assume(isinstance(placed, Placement))
+    taken: dict[NodeName, Taken] = {}
+    for _ in range(slices):
+        single = place(one_slice(need), inventory, taken)
+        assert isinstance(single, Placement)
+        taken.update((name, Taken(by_run="x")) for name in single.nodes)
+    assert isinstance(placed, Placement)
+    left = [sorted(free_by_rack(inventory, names).values()) for names in (placed.nodes, tuple(taken))]
+    assert left[0] == left[1]
+
+
+def free_by_rack(inventory: Inventory, used: tuple[NodeName, ...]) -> Counter[str]:
+    return Counter(node.rack for node in inventory.nodes if node.name not in used)
+
+
+@settings(QUICK, max_examples=150)
+@given(st.data())
+def test_a_shortfall_counts_each_node_once_and_its_changes_are_the_least(data: st.DataObject) -> None:
+    inventory = data.draw(fleets(10))
+    taken = data.draw(takens(inventory))
+    group = data.draw(groups())
+    short = place(task_of(group), inventory, taken)
+    assume(isinstance(short, Shortfall))
+    assert isinstance(short, Shortfall)
+    assert sum(row.total for row in short.racks) == len(inventory.nodes)
+    assert all(row.total == row.free + sum(row.excluded.values()) for row in short.racks)
+    assert short.placed < short.slices
+    rule = group.topology
+    nodes = usable(group, inventory, taken)
+    for change, key in ((r"slices of at most (\d+) ", "nodes_per_slice"), (r"at most (\d+) slice", "slices")):
+        said = next((int(found[1]) for text in short.changes if (found := re.match(change, text))), 0)
+        able = [n for n in range(1, getattr(rule, key)) if exists(replace(rule, **{key: n}), nodes)]
+        assert said == max(able, default=0)
+    wished = [text for text in short.changes if text.startswith("undrain")]
+    lifted = replace(inventory, nodes=tuple(replace(node, drained=None) for node in inventory.nodes))
+    assert bool(wished) == exists(rule, usable(group, lifted, taken))
+    ends = {run for run in "ab" if f"run `{run}` ends" in short.changes}
+    for run in ends:
+        freed = {name: mark for name, mark in taken.items() if mark.by_run != run}
+        assert exists(rule, usable(group, inventory, freed))
+
+
+def test_our_choice_of_rack_never_strands_the_slice_that_another_choice_would_have_held() -> None:
+    could, ours, any_rack = stranded(1_000, seed=20)
+    print(f"{could} fleets that can hold both: {ours} stranded by us, {any_rack} by any rack that fits")
+    assert ours == 0
+    assert any_rack > 0
