@@ -45,8 +45,13 @@ def read_envs(sections: tuple[Values, ...], given: Given, out: Reading) -> dict[
     for name, found in merged.items():
         if name.startswith(_OURS):
             _reserved(name, found.key, out, None)
+        elif name in given.secrets and found.value is not Ask.ASK:
+            what = f"`{name}` is given by `--secret`, and has a value here"
+            out.mistake(found.key, what, f"write `{name}: null`, or move it to `secrets`")
         elif isinstance(found.value, str):
             envs[name] = found.value
+        elif name in given.secrets:
+            continue
         elif found.value is Ask.ASK and name not in given.envs:
             hint = f"give it with `--env {name}=VALUE`, or write its value"
             out.mistake(found.key, f"the variable `{name}` has no value", hint)

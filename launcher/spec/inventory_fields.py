@@ -86,8 +86,10 @@ class RackNodes:
             if not isinstance(item, Scalar) or item.kind is Kind.NOTHING:
                 hint = "nodes with settings form a mapping"
                 at.out.mistake(item.mark, f"`{at.name}` must list names or ranges", hint)
-            elif names.setdefault(item.text, item) is not item:
+            elif item.text in names:
                 at.out.mistake(item.mark, f"node `{item.text}` is listed twice", "keep one of the two")
+            else:
+                names[item.text] = item
         return list(names.values())
 
     def schema(self) -> Schema:

@@ -88,10 +88,12 @@ class RackReader:
         return names
 
     def _is_new(self, name: str, mark: Mark) -> bool:
-        first = self._names.setdefault(name, mark)
-        if first is not mark:
-            self._out.mistake(mark, f"node `{name}` stands on line {first.line} as well", "a node is in one rack, once")
-        return first is mark
+        if name in self._names:
+            line = self._names[name].line
+            self._out.mistake(mark, f"node `{name}` stands on line {line} as well", "a node is in one rack, once")
+            return False
+        self._names[name] = mark
+        return True
 
     def _node(self, rack: str, seat: _Seat, of: Values, places: Mapping[str, str], tray: int | None, at: int) -> Node:
         layers = (seat.own, of, self._defaults)

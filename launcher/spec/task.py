@@ -14,11 +14,12 @@ from launcher.spec.nodes import NOWHERE, Mark
 from launcher.spec.patterns import NAME_LENGTH, TASK_NAME, task_name
 from launcher.spec.reading import Reading, Spot, Values
 from launcher.spec.task_fields import TASK
-from launcher.spec.values import Accelerator
+from launcher.spec.values import NO_GPUS, Accelerator
 
 ONLY_GROUP = "main"
 
-_SEVERAL = "several documents (pipelines, job groups) are not supported yet"
+_SEVERAL = "several documents (pipelines, job groups)"
+_ONE_EACH = "give each its own file; roles that run together are `groups:` of one task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
     A relative `workdir` is relative to the current folder, as with SkyPilot.
     """
     given = given or Given()
-    document = read_document(path, what="task", several=_SEVERAL)
+    document = read_document(path, what="task", several=_SEVERAL, hint=_ONE_EACH)
     out = Reading(document.where, document.mistakes)
     values = TASK.read(document.root, Spot("", out))
     check_given(given, out)
@@ -83,13 +84,11 @@ def _group(name: str, own: Values, task: Values, given: Given, out: Reading) -> 
     if not own.has("run") and not own.has("driver"):
         what = "`run` is missing" if alone else f"`groups.{name}` needs `run`"
         out.mistake(own.mark, what, "add `run`: the command that every rank runs")
-    gpus = accelerator.count if isinstance(accelerator, Accelerator) else accelerator
-    kind = accelerator.kind if isinstance(accelerator, Accelerator) else None
     return Group(
         name=name,
-        topology=read_rule(own, gpus, out),
-        gpus=gpus or 0,
-        accelerator=kind,
+        topology=read_rule(own, None if accelerator is None else accelerator.count, out),
+        gpus=(accelerator or NO_GPUS).count,
+        accelerator=(accelerator or NO_GPUS).kind or None,
         run=own.get("run", str) or "",
         setup=own.get("setup", str) or task.get("setup", str),
         envs=read_envs((task,) if alone else (task, own), given, out),
@@ -97,8 +96,8 @@ def _group(name: str, own: Values, task: Values, given: Given, out: Reading) -> 
     )
 
 
-def _accelerator(owner: Values, out: Reading) -> Accelerator | int | None:
-    """Answer what each node must have, 0 for no GPU at all; None where it is wrong, which is said already."""
+def _accelerator(owner: Values, out: Reading) -> Accelerator | None:
+    """Answer what each node must have; None where it is wrong, which is said already."""
     resources = owner.section("resources")
     if resources.has("accelerators") and resources.has("gpus"):
         out.mistake(resources.key_of("gpus"), "`gpus` and `accelerators` are two names of one key", "keep one of them")
@@ -106,7 +105,7 @@ def _accelerator(owner: Values, out: Reading) -> Accelerator | int | None:
         if resources.has(name):
             return resources.get(name, Accelerator)
     broken = owner.has("resources") and owner.get("resources", Values) is None
-    return None if broken or resources.has("any_of") or resources.has("ordered") else 0
+    return None if broken or resources.has("any_of") or resources.has("ordered") else NO_GPUS
 
 
 def _recovery(own: Values, task: Values) -> RecoveryPolicy:

@@ -55,6 +55,9 @@ class Accelerator:
     count: int
 
 
+NO_GPUS = Accelerator("", 0)
+
+
 _KIND = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 
 

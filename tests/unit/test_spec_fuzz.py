@@ -1,7 +1,7 @@
 """Whatever a file holds, it is read or refused with a SpecError that points into it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher.errors import Mistake, SpecError
+from launcher.spec import document
 from launcher.spec.envfile import read_env_file
 from launcher.spec.fields import Section
 from launcher.spec.inventory import read_inventory
@@ -59,7 +60,15 @@ values = st.recursive(
     max_leaves=25,
 )
 known = st.dictionaries(st.sampled_from(KEYS), values, max_size=8)
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module", params=[document.LONG, 0], ids=["pure parser", "libyaml"], autouse=True)
+def parser(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every file is read by the pure parser, and again by the one for long files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(document, "LONG", request.param)
+        yield
 
 
 @pytest.fixture(scope="module")

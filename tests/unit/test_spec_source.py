@@ -68,7 +68,7 @@ def test_long_files_are_read_the_same_by_the_other_parser(tmp_path: Path, monkey
     text = "envs:\n" + "".join(f"  A{n}: [x{n}, *a]\n" if n else "  A0: &a é\n" for n in range(1500))
     path = written(tmp_path, text.encode())
     short = read_document(path, what="task")
-    monkeypatch.setattr(document, "_LONG", 10**9)
+    monkeypatch.setattr(document, "LONG", 10**9)
     assert read_document(path, what="task") == short
 
 

@@ -70,6 +70,14 @@ def test_a_secret_is_not_taken_from_env(tmp_path: Path) -> None:
     assert "hunter2" not in said
 
 
+def test_a_secret_fills_a_null_variable_and_never_hides_a_value(tmp_path: Path) -> None:
+    given = Given(secrets=frozenset({"A"}))
+    task = parse(tmp_path, "envs: {A: null}\nrun: x", given).task
+    assert (task.secrets, dict(task.groups[0].envs)) == (("A",), {})
+    (said,) = complaints(tmp_path, "envs: {A: 1}\nrun: x", given)
+    assert "`A` is given by `--secret`, and has a value here" in said
+
+
 def test_workdir_is_relative_to_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a b").mkdir()
     monkeypatch.chdir(tmp_path / "a b")
