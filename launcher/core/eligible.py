@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
 
-from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Inventory, Node, NodeName, RackName
+from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, GpuDriver, Inventory, Node, NodeName, RackName
 from launcher.core.nodeset import expand
 from launcher.core.placement import Exclusion, Taken
 from launcher.core.task import Group
@@ -89,13 +89,19 @@ class Sieve:
             return Exclusion.NO_DOMAIN
         if self._levels and None in [node.at(level) for level in self._levels]:
             return Exclusion.UNNAMED
-        if self._kind is not None and (node.accelerator or "").casefold() != self._kind:
+        if self._kind is not None and not self._of_kind(node):
             return Exclusion.KIND
         if node.gpus < self.group.gpus:
             return Exclusion.TOO_FEW_GPUS
         if taken is not None and taken.by_run is not None:
             return Exclusion.IN_USE
         return Exclusion.PROMISED if node.name in self.promised else None
+
+    def _of_kind(self, node: Node) -> bool:
+        # Pretended GPUs of no stated kind are of any; real ones are of none until somebody says which.
+        if node.accelerator is None:
+            return node.gpu_driver is GpuDriver.NONE
+        return node.accelerator.casefold() == self._kind
 
     def place(self, node: Node) -> str:
         """Answer the name of the place that a slice on this node would have to stay in; `any` where it need not."""

@@ -43,7 +43,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One machine that can be given to a gang. `places` names it at every level above the rack, coarse to fine."""
+    """One machine that can be given to a gang. `places` names it at every level above the rack, coarse to fine.
+
+    `accelerator` None: not stated, so real GPUs are of no kind that a task may ask for, and pretended ones of any.
+    """
 
     name: NodeName
     rack: RackName
