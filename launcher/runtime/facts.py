@@ -1,0 +1,400 @@
+"""Asks a machine many things at once, each in a child that can be killed: `python facts.py < request.json`.
+
+A request is `{"probes": {name: {"argv": [...]} | {"builtin": name, "args": [...]}, with "timeout" in seconds, "limit"
+in bytes a stream, and "keep": only lines with one of these words}}`. The answer is one line of JSON after a mark,
+whatever a login script has printed before it. Written for the Python that a machine happens to have, 3.6 or later,
+and in one file, so that it can be sent and run in the one round trip.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pwd
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ANSWER = "nvlaunch-facts "
+TIMEOUT = 10.0
+LIMIT = 256 * 1024
+KILLED_WITHIN = 1.0
+CHUNK = 64 * 1024
+MOST_PROCESSES = 200
+MOST_LINES = 1024
+MOST_LINE = 4096
+# A login over SSH often lacks the folders of the system's own tools.
+FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+
+class Sink:
+    """What a stream has printed: its beginning and its end, at most `limit` bytes; of lines those that are kept."""
+
+    def __init__(self, limit: int, keep: "list[bytes]") -> None:
+        self.limit = limit
+        self.keep = keep
+        self.head = bytearray()
+        self.tail = bytearray()
+        self.part = b""
+        self.lines = 0
+        self.dropped = 0
+
+    def take(self, data: bytes) -> None:
+        """Take the next piece of the stream."""
+        if not self.keep:
+            self._store(data)
+            return
+        lines = (self.part + data).split(b"\n")
+        self.part = lines.pop()[:MOST_LINE]
+        for line in lines:
+            self._line(line)
+
+    def end(self) -> None:
+        """Take what stands after the last line end."""
+        if self.part:
+            self._line(self.part)
+            self.part = b""
+
+    def _line(self, line: bytes) -> None:
+        self.lines += 0 if line.startswith(b"-- ") else 1  # journalctl's own remarks are no lines of the log
+        if any(word in line for word in self.keep):
+            self._store(line[:MOST_LINE] + b"\n")
+
+    def _store(self, data: bytes) -> None:
+        room = self.limit // 2 - len(self.head)
+        self.head += data[: max(0, room)]
+        self.tail += data[max(0, room) :]
+        excess = len(self.tail) - self.limit // 2
+        if excess > 0:
+            self.dropped += excess
+            del self.tail[:excess]
+
+    def text(self) -> str:
+        """Answer what was kept."""
+        return bytes(self.head + self.tail).decode("utf-8", "replace")
+
+
+class Probe:
+    """One question in a child and a session of its own, so that all that it starts can be killed with it."""
+
+    def __init__(self, name: str, spec: "dict[str, object]") -> None:
+        limit = int(str(spec.get("limit", LIMIT)))
+        words = spec.get("keep", ())
+        keep = [str(word).encode() for word in words] if isinstance(words, list) else []
+        self.name = name
+        self.sinks = {"out": Sink(limit, keep), "err": Sink(limit // 8, [])}
+        self.began = time.monotonic()
+        self.deadline = self.began + float(str(spec.get("timeout", TIMEOUT)))
+        self.ended = 0.0
+        self.status: "int | None" = None
+        self.timed_out = False
+        self.pipes: "dict[int, str]" = {}
+        self.pid = self._spawn(spec)
+
+    def _spawn(self, spec: "dict[str, object]") -> int:
+        out, err = os.pipe(), os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _child(spec, out[1], err[1])
+        os.close(out[1])
+        os.close(err[1])
+        self.pipes = {out[0]: "out", err[0]: "err"}
+        for pipe in self.pipes:
+            os.set_blocking(pipe, False)
+        return pid
+
+    def read(self, pipe: int) -> bool:
+        """Take what a pipe has; answers whether it may have more later."""
+        try:
+            data = os.read(pipe, CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self.sinks[self.pipes[pipe]].take(data)
+        return bool(data)
+
+    def look(self, now: float) -> bool:
+        """Answer whether the child has ended, or is past being waited for; kill it when its time is over."""
+        if now >= self.deadline and not self.timed_out:
+            self.timed_out = True
+            self._kill()
+        # The group is killed before its leader is reaped: until then nobody else can have its number.
+        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            self._kill()
+            status = os.waitpid(self.pid, 0)[1]
+            self.status = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        elif now < self.deadline + KILLED_WITHIN:
+            return False
+        self.ended = now
+        return True
+
+    def _kill(self) -> None:
+        # Gone, or a set-user-id program such as sudo: that one is left behind, with its pipes closed on it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def answer(self, now: float) -> "dict[str, object]":
+        """Answer how it went. `age` is how long ago it ended (s); `hung`: it could not even be killed."""
+        for sink in self.sinks.values():
+            sink.end()
+        out, err = self.sinks["out"], self.sinks["err"]
+        return {
+            "rc": self.status,
+            "out": out.text(),
+            "err": err.text(),
+            "elapsed": round(self.ended - self.began, 3),
+            "age": round(now - self.ended, 3),
+            "timed_out": self.timed_out,
+            "hung": self.status is None,
+            "dropped": out.dropped,
+            "lines": out.lines,
+        }
+
+
+def _child(spec: "dict[str, object]", out: int, err: int) -> None:
+    """Become what is asked for; never returns."""
+    try:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDONLY)
+        for number, stream in enumerate((null, out, err)):
+            os.dup2(stream, number)
+        os.closerange(3, 256)
+        argv = spec.get("argv")
+        if isinstance(argv, list):
+            words = [str(word) for word in argv]
+            try:
+                os.execvp(words[0], words)  # noqa: S606 -- there is no shell in it
+            except OSError as error:
+                _leave(127, "", f"{words[0]}: {error.strerror}")
+        args = spec.get("args", ())
+        _leave(0, json.dumps(BUILTINS[str(spec["builtin"])](*(args if isinstance(args, list) else ()))), "")
+    except BaseException as error:  # noqa: BLE001 -- a forked child must never run on in its parent's code
+        _leave(70, "", f"{type(error).__name__}: {error}")
+
+
+def _leave(code: int, out: str, err: str) -> None:
+    """End this child at once, without its parent's exit handlers and buffers."""
+    try:
+        for number, text in ((1, out), (2, err)):
+            data = text.encode("utf-8", "replace")
+            while data:
+                data = data[os.write(number, data) :]
+    finally:
+        os._exit(code)
+
+
+def collect(request: "dict[str, object]") -> "dict[str, object]":
+    """Answer all probes of a request, run at the same time, each within its own limit."""
+    os.environ["PATH"] = _path(os.environ.get("PATH", ""))
+    os.environ["LC_ALL"] = "C"
+    asked = request["probes"]
+    assert isinstance(asked, dict)  # noqa: S101 -- our own request
+    probes = [Probe(name, spec) for name, spec in asked.items()]
+    with selectors.DefaultSelector() as selector:
+        for probe in probes:
+            for pipe in probe.pipes:
+                selector.register(pipe, selectors.EVENT_READ, probe)
+        running = list(probes)
+        while running:
+            for key, _ in selector.select(0.02):
+                if not key.data.read(key.fd):
+                    selector.unregister(key.fd)
+            now = time.monotonic()
+            running = [probe for probe in running if not probe.look(now)]
+        _drain(selector)
+    now = time.monotonic()
+    return {probe.name: probe.answer(now) for probe in probes}
+
+
+def _drain(selector: selectors.BaseSelector) -> None:
+    """Read what stands in the pipes of children that have ended; what escaped its session is not waited for."""
+    deadline = time.monotonic() + KILLED_WITHIN
+    while time.monotonic() < deadline:
+        ready = selector.select(0)
+        for key, _ in ready:
+            if not key.data.read(key.fd):
+                selector.unregister(key.fd)
+        if not ready:
+            return
+
+
+def _path(path: str) -> str:
+    has = path.split(":")
+    return ":".join(has + [folder for folder in FOLDERS if folder not in has])
+
+
+def host() -> "dict[str, object]":
+    """Answer who we are and where."""
+    system = os.uname()
+    return {
+        "hostname": system.nodename,
+        "machine": system.machine,
+        "kernel": system.release,
+        "boot_id": _read("/proc/sys/kernel/random/boot_id").strip(),
+        "uptime": float(_read("/proc/uptime").split()[0]),
+        "user": _user(os.getuid()),
+        "uid": os.getuid(),
+    }
+
+
+def limits() -> "dict[str, object]":
+    """Answer how many files a process may have open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return {"soft": soft, "hard": hard}
+
+
+def own_name() -> "dict[str, object]":
+    """Answer how long it takes to resolve the machine's own name (s), and to what."""
+    name = socket.gethostname()
+    began = time.monotonic()
+    addresses: "list[str]" = []
+    error = ""
+    try:
+        addresses = sorted({str(found[4][0]) for found in socket.getaddrinfo(name, None)})
+    except OSError as problem:
+        error = str(problem)
+    return {"name": name, "seconds": time.monotonic() - began, "addresses": addresses, "error": error}
+
+
+def space(path: str) -> "dict[str, object]":
+    """Answer what is free where `path` is, or will be: bytes and inodes, and whether this user may write there."""
+    at = Path(path).expanduser()
+    while not at.exists() and at != at.parent:
+        at = at.parent
+    found = os.statvfs(at)
+    return {
+        "path": path,
+        "at": str(at),
+        "bytes": found.f_blocks * found.f_frsize,
+        "free": found.f_bavail * found.f_frsize,
+        "inodes": found.f_files,
+        "free_inodes": found.f_favail,
+        "writable": os.access(at, os.W_OK),
+        "read_only": bool(found.f_flag & os.ST_RDONLY),
+    }
+
+
+def ports() -> "list[int]":
+    """Answer the TCP ports that somebody listens on, of any user."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        if Path(table).exists():
+            rows = [line.split() for line in _read(table, 16 * 1024 * 1024).splitlines()[1:]]
+            found |= {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == "0A"}
+    return sorted(found)
+
+
+class Process:
+    """A process as /proc shows it. Setting a title, as Ray does, overwrites the environment: marks are inherited."""
+
+    def __init__(self, pid: int) -> None:
+        folder = f"/proc/{pid}/"
+        command = _read(folder + "comm").strip()
+        title = _read(folder + "cmdline").replace("\0", " ").strip()
+        environ = ""
+        with contextlib.suppress(PermissionError):
+            environ = _read(folder + "environ", 1024 * 1024)
+        variables = dict(item.partition("=")[::2] for item in environ.split("\0") if item.startswith("NVLAUNCH_"))
+        self.pid = pid
+        self.parent = int(_read(folder + "stat").rpartition(")")[2].split()[1])
+        self.uid = Path(folder).stat().st_uid
+        self.name = title[:120] or command
+        self.ray = command in ("raylet", "gcs_server") or title.startswith("ray::")
+        self.mark = variables.get("NVLAUNCH_MARK")
+        self.keeper = variables.get("NVLAUNCH_KEEPER")
+
+
+def processes() -> "list[dict[str, object]]":
+    """Answer the processes of Ray, and those with a mark of ours where we may see it; not what asks this."""
+    table: "dict[int, Process]" = {}
+    for folder in Path("/proc").iterdir():
+        # One that ended while we looked has no files any more.
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if folder.name.isdecimal():
+                table[int(folder.name)] = Process(int(folder.name))
+    # This child, its siblings, and the program that started them.
+    ours = {os.getppid()} | {process.pid for process in table.values() if process.parent == os.getppid()}
+    found = []
+    for pid in sorted(set(table) - ours):
+        process, mark = table[pid], _mark(pid, table)
+        if process.ray or process.keeper or mark:
+            shown = {"user": _user(process.uid), "name": process.name, "ray": process.ray}
+            found.append(dict(shown, pid=pid, mark=mark, keeper=process.keeper))
+    return found[:MOST_PROCESSES]
+
+
+def _mark(pid: int, table: "dict[int, Process]") -> "str | None":
+    """Answer the mark of a process or of the nearest ancestor that has one."""
+    seen = set()
+    while pid in table and pid not in seen:
+        seen.add(pid)
+        if table[pid].mark:
+            return table[pid].mark
+        pid = table[pid].parent
+    return None
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def infiniband(top: str = "/sys/class/infiniband") -> "list[dict[str, str]]":
+    """Answer the ports of all InfiniBand and RoCE devices."""
+    found = []
+    for port in sorted(Path(top).glob("*/ports/*")):
+        values = {key: _read(str(port / key)).strip() for key in ("state", "phys_state", "rate")}
+        found.append(dict(values, device=port.parent.parent.name, port=port.name))
+    return found
+
+
+def imex_files(folder: str, channel: str) -> "dict[str, object]":
+    """Answer the node list of IMEX, a hash of its files as they are, and whether we may open the channel."""
+    found: "dict[str, object]" = {"nodes": None, "nodes_hash": None, "config_hash": None}
+    for key, name in (("nodes_hash", "nodes_config.cfg"), ("config_hash", "config.cfg")):
+        file = Path(folder, name)
+        if file.exists():
+            content = file.read_bytes()
+            found[key] = hashlib.sha256(content).hexdigest()
+            if key == "nodes_hash":
+                lines = content.decode("utf-8", "replace").splitlines()[:MOST_LINES]
+                found["nodes"] = [line.strip()[:256] for line in lines if line.strip()]
+    found["channel"] = Path(channel).exists()
+    found["channel_usable"] = os.access(channel, os.R_OK | os.W_OK)
+    return found
+
+
+def _read(path: str, most: int = CHUNK) -> str:
+    with Path(path).open("rb") as file:
+        return file.read(most).decode("utf-8", "replace")
+
+
+BUILTINS: "dict[str, Callable[..., object]]" = {
+    "host": host,
+    "limits": limits,
+    "own_name": own_name,
+    "space": space,
+    "ports": ports,
+    "processes": processes,
+    "infiniband": infiniband,
+    "imex_files": imex_files,
+}
+
+
+def main() -> None:
+    """Read a request, answer it."""
+    answer = collect(json.load(sys.stdin))
+    sys.stdout.write("\n" + ANSWER + json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
