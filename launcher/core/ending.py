@@ -2,7 +2,8 @@
 
 from launcher.core.actions import Reason, Signal, Unclaim, Unit, Why
 from launcher.core.draft import Draft
-from launcher.core.observation import HeadSeen, Seen, Unseen
+from launcher.core.fleet import NodeName
+from launcher.core.observation import HeadSeen, Keeper, NodeView, Seen, Unseen
 from launcher.core.run import Cause
 
 _WHY = {Cause.SUCCESS: Why.FINISHED, Cause.STOPPED: Why.STOP}
@@ -25,11 +26,7 @@ def end(draft: Draft) -> None:
 
 def _in_grace(draft: Draft, reason: Reason) -> bool:
     """Answer whether ranks still have time to write a checkpoint; each node is told once, by receipt."""
-    running = [
-        name
-        for name, view in draft.seen.nodes.items()
-        if isinstance(view, Seen) and view.keeper and any(rank.running for rank in view.keeper.ranks)
-    ]
+    running = [name for name, view in _views(draft) if isinstance(view, Seen) and _runs(view.keeper)]
     grace = draft.run.task.stop_grace
     if not running or draft.lasted("stopping") >= grace:
         return False
@@ -44,7 +41,7 @@ def pending(draft: Draft) -> tuple[str, ...]:
     """Answer what is not proven to be free of the run: nodes, and `head`."""
     names = [
         str(name)
-        for name, view in draft.seen.nodes.items()
+        for name, view in _views(draft)
         if (isinstance(view, Unseen) and name in draft.asked)
         or (isinstance(view, Seen) and (view.keeper is not None or view.leftovers > 0))
     ]
@@ -59,5 +56,15 @@ def pending(draft: Draft) -> tuple[str, ...]:
 
 def silent(draft: Draft) -> bool:
     """Answer whether all that is left is out of reach."""
-    views = [view for name, view in draft.seen.nodes.items() if str(name) in pending(draft)]
+    left = pending(draft)
+    views = [view for name, view in _views(draft) if str(name) in left]
     return bool(views) and all(isinstance(view, Unseen) for view in views)
+
+
+def _views(draft: Draft) -> list[tuple[NodeName, NodeView]]:
+    """Answer what was seen of each node, in the order of the placement: the order of a look means nothing."""
+    return [(name, draft.seen.nodes[name]) for name in draft.run.placement.nodes if name in draft.seen.nodes]
+
+
+def _runs(keeper: Keeper | None) -> bool:
+    return keeper is not None and any(rank.running for rank in keeper.ranks)

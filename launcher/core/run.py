@@ -1,7 +1,7 @@
 """What should exist (Run), and what cannot be observed again (Record)."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NewType
 
@@ -205,3 +205,10 @@ class Record:
     since: Mapping[str, float] = field(default_factory=dict)
     signalled: frozenset[NodeName] = frozenset()
     outcome: Outcome | None = None
+
+
+def rebased(record: Record, now: float) -> Record:
+    """Answer a record whose times are not later than `now`: after a reboot the clock of the loop starts again."""
+    since = {what: min(at, now) for what, at in record.since.items()}
+    retries = {key: replace(retry, at=min(retry.at, now)) for key, retry in record.retries.items()}
+    return replace(record, since=since, retries=retries)

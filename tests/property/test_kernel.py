@@ -1,0 +1,214 @@
+"""The kernel over imaginary fleets with random faults, its controller killed between any two steps.
+
+Each tick of each play is held to the same rules; the truth about what really runs is asked of the fleet itself,
+also on nodes that cannot be seen.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from launcher.core.actions import Claim, Join, Prepare, Signal, Start, Sweep, Unclaim
+from launcher.core.condition import Condition
+from launcher.core.fleet import FaultKind, NodeName
+from launcher.core.observation import Observation, Unseen
+from launcher.core.reconcile import PATIENT, Decision, reconcile
+from launcher.core.run import Record, Run, RunState, Wanted
+from launcher.core.seat import GangName
+from tests.property.worlds import Play, runs
+
+BOUNDED = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+UP = (Condition.SERVING, Condition.FINISHED)
+PASSING = tuple(kind for kind in FaultKind if kind not in (FaultKind.POWER_CUT, FaultKind.LINK_DOWN))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """The controller is killed in the tick of that number, after so many of its actions; the last one's receipt may
+    be lost with it."""
+
+    tick: int
+    until: int
+    lose: bool
+
+
+crashes = st.lists(
+    st.builds(Crash, tick=st.integers(0, 60), until=st.integers(0, 6), lose=st.booleans()), max_size=5
+)
+
+
+def play(run: Run, script: list[Crash], *, ticks: int = 1500, down_at: int | None = None) -> tuple[Play, Decision]:
+    """Drive a run until it is over or nothing more happens, holding each tick to the rules."""
+    here, plan = Play(run), {crash.tick: crash for crash in script}
+    decision = None
+    for at in range(ticks):
+        if at == down_at:
+            here.take_down()
+        before, seen = here.record, here.observe()
+        crash = plan.get(at)
+        decision = here.tick(until=crash.until, lose=crash.lose) if crash else here.tick()
+        hold_to_rules(here, before, seen, decision)
+        if crash:
+            here.crash()
+            continue  # a controller that was started again decides at once
+        if decision.state.final:
+            break
+        here.clock.wait(decision.wake_at, lambda: False)
+    assert decision is not None
+    return here, decision
+
+
+def hold_to_rules(here: Play, before: Record, seen: Observation, decision: Decision) -> None:
+    """What must be true of every decision, whatever happened before."""
+    run, record = here.run, decision.record
+    seats_stay_in_their_slices(run, record)
+    counters_only_rise(run, before, record)
+    budgets_are_kept(run, record)
+    nothing_healthy_is_touched(run, before, seen, decision)
+    nothing_starts_unfenced(here, decision)
+    the_next_look_is_never_forgotten(seen, decision)
+    the_order_of_nodes_does_not_matter(run, before, seen, decision)
+
+
+def seats_stay_in_their_slices(run: Run, record: Record) -> None:
+    holders = [seat.node for seat in record.seats.values()]
+    assert len(holders) == len(set(holders)), "one node holds two seats"
+    for member in run.members():
+        part = run.slice_of(member)
+        assert record.seats[member.name].node in (*part.nodes, *part.spares), "a seat left its slice"
+
+
+def counters_only_rise(run: Run, before: Record, record: Record) -> None:
+    for name, gang in record.gangs.items():
+        was = before.gangs.get(name)
+        assert gang.epoch - (was.epoch if was else 0) in (0, 1)
+        assert gang.restarts >= (was.restarts if was else 0)
+    for member, seat in record.seats.items():
+        assert seat.generation >= (before.seats[member].generation if member in before.seats else 0)
+
+
+def budgets_are_kept(run: Run, record: Record) -> None:
+    restarts = max(group.recovery.max_restarts for group in run.task.groups)
+    attempts = max(group.recovery.node_attempts for group in run.task.groups)
+    assert all(gang.restarts <= restarts for gang in record.gangs.values()), "a restart beyond the budget"
+    assert all(count <= attempts + 1 for count in record.attempts.values()), "a node was tried too often"
+
+
+def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, decision: Decision) -> None:
+    """While a run goes on, a node whose rank runs, or that cannot be seen, is left alone."""
+    if decision.record.outcome is not None:
+        return
+    broken = {name for name, gang in decision.record.gangs.items() if gang.broken}
+    serving = {
+        decision.record.seats[member.name].node
+        for member in run.members()
+        if decision.conditions[member.name] is Condition.SERVING and run.gang(member) not in broken
+    }
+    for action in decision.actions:
+        node = _node_of(action)
+        assert node not in serving, f"{action.key} on a node whose rank runs"
+        blind = isinstance(seen.nodes.get(node) if node else None, Unseen)
+        assert not blind or isinstance(action, Sweep), f"{action.key} on a node that cannot be seen"
+    if decision.state is RunState.RUNNING and all(at in UP for at in decision.conditions.values()):
+        condemned = set(decision.record.condemned)
+        restless = [a for a in decision.actions if _node_of(a) not in condemned and a.kind != "start_head"]
+        assert not [a for a in restless if a.kind not in ("verify", "claim", "reserve")], "a steady run is not silent"
+
+
+def nothing_starts_unfenced(here: Play, decision: Decision) -> None:
+    """When a gang starts, no rank of an earlier epoch of it may live anywhere, seen or unseen."""
+    for action in decision.actions:
+        if isinstance(action, Start):
+            alive = ranks_alive(here, action.gang)
+            assert all(epoch >= action.epoch for _, epoch in alive), f"{action.key} beside {sorted(alive)}"
+
+
+def the_next_look_is_never_forgotten(seen: Observation, decision: Decision) -> None:
+    assert math.isfinite(decision.wake_at), "nobody will ever look again"
+    assert decision.wake_at <= seen.at + PATIENT
+    pending = [retry.at for retry in decision.record.retries.values() if retry.at > seen.at]
+    if pending and decision.record.outcome is None:
+        assert decision.wake_at <= min(pending) + PATIENT
+
+
+def the_order_of_nodes_does_not_matter(run: Run, before: Record, seen: Observation, decision: Decision) -> None:
+    turned = replace(seen, nodes=dict(reversed(list(seen.nodes.items()))))
+    again = reconcile(run, turned, before)
+    assert (again.actions, again.state, again.headline) == (decision.actions, decision.state, decision.headline)
+    assert again.record == decision.record
+
+
+def ranks_alive(here: Play, gang: GangName) -> set[tuple[NodeName, int]]:
+    """The truth: which nodes have a live rank of a gang, and of which epoch."""
+    fleet, clock = here.nodes._open(here.run)
+    of_gang = {member.name for member in here.run.members() if here.run.gang(member) == gang}
+    return {
+        (node, life.rank.epoch)
+        for node in here.run.placement.nodes
+        for life in fleet.life(node).ranks
+        if life.rank.member in of_gang and life.alive(clock.now())
+    }
+
+
+def _node_of(action: object) -> NodeName | None:
+    match action:
+        case Claim() | Prepare() | Sweep() | Signal():
+            return action.node
+        case Unclaim():
+            return action.node if action.unit.value == "seat" else None
+        case Join():
+            return action.seat.node
+        case _:
+            return None
+
+
+@BOUNDED
+@given(run=runs(), script=crashes)
+def test_no_decision_breaks_a_rule_whatever_fails_and_wherever_the_controller_dies(run: Run, script: list[Crash]) -> None:
+    play(run, script)
+
+
+@BOUNDED
+@given(run=runs(kinds=PASSING), script=crashes)
+def test_a_run_on_nodes_that_can_be_seen_comes_to_an_end_or_waits_for_a_spare(run: Run, script: list[Crash]) -> None:
+    here, decision = play(run, script)
+    assert decision.state.final or decision.state is RunState.HOLDING, decision.headline
+    if decision.state is RunState.SUCCEEDED:
+        assert all(here.record.exits[member.name].ok for member in run.members())
+
+
+@BOUNDED
+@given(run=runs(max_faults=0), script=crashes)
+def test_without_faults_every_run_succeeds_in_its_first_epoch(run: Run, script: list[Crash]) -> None:
+    here, decision = play(run, script)
+    assert decision.state is RunState.SUCCEEDED
+    assert {gang.epoch for gang in here.record.gangs.values()} == {1}
+    assert not here.record.condemned
+
+
+@BOUNDED
+@given(run=runs(kinds=PASSING), script=crashes, at=st.integers(0, 80))
+def test_down_at_any_point_leaves_nothing_anywhere(run: Run, script: list[Crash], at: int) -> None:
+    here, decision = play(run, script, down_at=at)
+    if decision.state is RunState.HOLDING:
+        here.take_down()
+        decision = here.drive(lambda decision: decision.state.final)
+    assert decision.state.final
+    look = here.nodes.look(replace(run, wanted=Wanted.NOTHING))
+    assert all(not isinstance(view, Unseen) and view.keeper is None and not view.leftovers for view in look.nodes.values())
+    assert all(not ranks_alive(here, name) for name in here.record.gangs)
+
+
+@pytest.mark.parametrize("lose", [True, False], ids=["receipt-lost", "receipt-kept"])
+@pytest.mark.parametrize("until", range(4))
+@pytest.mark.parametrize("tick", range(0, 24, 3))
+def test_one_crash_at_every_step_of_a_small_run_changes_nothing_about_its_end(tick: int, until: int, lose: bool) -> None:
+    from tests.situations import make_run
+
+    run = make_run(slices=1, spares=1)
+    here, decision = play(run, [Crash(tick=tick, until=until, lose=lose)])
+    assert decision.state is RunState.SUCCEEDED
+    assert here.record.gangs[GangName("run")].epoch == 1
