@@ -20,7 +20,7 @@ def read_env_file(path: Path) -> dict[str, str]:
     """
     variables: dict[str, str] = {}
     mistakes: list[Mistake] = []
-    for number, line in enumerate(read_text(path, what="file of variables").splitlines(), start=1):
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", read_text(path, what="file of variables")), start=1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue

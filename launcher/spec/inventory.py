@@ -132,7 +132,7 @@ def _name(path: Path, values: Values, out: Reading) -> str:
 def _head(values: Values, defaults: Values) -> Access | None:
     head = values.section("head")
     address = head.get("address", str)
-    return read_access(address, (head, defaults)) if address else None
+    return read_access(address, head.over(defaults)) if address else None
 
 
 def _fence_command(values: Values, out: Reading) -> str | None:

@@ -3,17 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from launcher.core.fleet import Access, GpuDriver, Node, NodeName, RackName, Transport
 from launcher.core.nodeset import expand
 from launcher.spec.inventory_fields import GPUS, RACK
 from launcher.spec.nodes import Mark
 from launcher.spec.patterns import LABEL, label
-from launcher.spec.reading import Found, Reading, Values
+from launcher.spec.reading import Reading, Values
 from launcher.spec.shapes import Text
-
-T = TypeVar("T")
 
 _OF_ONE = ("address", "tray", "host_key")
 _NODE_NAME = Text(word="the name of a node", pattern=LABEL, hint=label.hint)
@@ -24,11 +21,13 @@ _FIRST_LOCAL_RACK = 11
 
 @dataclass(frozen=True, slots=True)
 class _Seat:
-    """One name of a rack's list, with the values that hold for it."""
+    """One name of a rack's list: what is written for it alone, and all that holds for it."""
 
     name: str
     mark: Mark
     own: Values
+    values: Values
+    env: Mapping[str, str]
 
 
 class RackReader:
@@ -47,10 +46,10 @@ class RackReader:
         """Answer the nodes of a rack in tray order; those that are wrong are noted and left out."""
         self._racks += 1
         places = self._places(rack)
-        seats = list(self._seats(rack.entries("nodes")))
+        seats = list(self._seats(rack))
         trays = _trays(seats, self._out)
         return tuple(
-            self._node(name, seat, rack, places, tray, number)
+            self._node(name, seat, places, tray, number)
             for number, (seat, tray) in enumerate(zip(seats, trays, strict=True), start=1)
         )
 
@@ -64,16 +63,18 @@ class RackReader:
                 places[key] = found.value
         return {level: places[level] for level in self._levels if level in places}
 
-    def _seats(self, nodes: Mapping[str, Found]) -> Iterator[_Seat]:
-        for text, found in nodes.items():
+    def _seats(self, rack: Values) -> Iterator[_Seat]:
+        shared = rack.over(self._defaults)
+        for text, found in rack.entries("nodes").items():
             own = found.value if isinstance(found.value, Values) else Values(found.mark)
+            values, env = own.over(shared), _env((self._defaults, rack, own))
             names = self._expanded(text, found.key)
             for key in _OF_ONE if len(names) > 1 else ():
                 if own.has(key):
                     self._out.mistake(own.key_of(key), f"`{key}` of {len(names)} nodes at once", "name each node")
             for name in names:
                 if self._is_new(name, found.key):
-                    yield _Seat(name, found.key, own)
+                    yield _Seat(name, found.key, own, values, env)
 
     def _expanded(self, text: str, mark: Mark) -> tuple[str, ...]:
         try:
@@ -95,31 +96,31 @@ class RackReader:
         self._names[name] = mark
         return True
 
-    def _node(self, rack: str, seat: _Seat, of: Values, places: Mapping[str, str], tray: int | None, at: int) -> Node:
-        layers = (seat.own, of, self._defaults)
+    def _node(self, rack: str, seat: _Seat, places: Mapping[str, str], tray: int | None, number: int) -> Node:
+        values = seat.values
         local = self._transport is Transport.LOCAL
-        driver = _first(layers, "gpu_driver", str) or (GpuDriver.NONE.value if local else GpuDriver.NVIDIA.value)
-        pretended = driver == GpuDriver.NONE.value or self._transport is not Transport.SSH
-        gpus = _first(layers, "gpus", int)
+        driver = GpuDriver(values.get("gpu_driver", str) or (GpuDriver.NONE if local else GpuDriver.NVIDIA))
+        pretended = driver is GpuDriver.NONE or self._transport is not Transport.SSH
+        gpus = values.get("gpus", int)
         return Node(
             name=NodeName(seat.name),
             rack=RackName(rack),
-            access=self._access(seat, layers, at),
-            domain=_first(layers[:2], "domain", str) or (rack if pretended else None),
+            access=self._access(seat, number),
+            domain=values.get("domain", str) or (rack if pretended else None),
             gpus=GPUS if gpus is None else gpus,
-            accelerator=_first(layers, "accelerator", str),
+            accelerator=values.get("accelerator", str),
             tray=tray,
             places=places,
-            drained=_first(layers[:2], "drained", str),
-            gpu_driver=GpuDriver(driver),
-            env=_env(layers),
+            drained=values.get("drained", str),
+            gpu_driver=driver,
+            env=seat.env,
         )
 
-    def _access(self, seat: _Seat, layers: tuple[Values, ...], at: int) -> Access:
+    def _access(self, seat: _Seat, number: int) -> Access:
         address = seat.own.get("address", str)
         if address is None:
-            address = self._local_address(seat, at) if self._transport is Transport.LOCAL else seat.name
-        access = read_access(address, layers)
+            address = self._local_address(seat, number) if self._transport is Transport.LOCAL else seat.name
+        access = read_access(address, seat.values)
         key = (access.address, access.port, access.proxy_jump)
         first = self._addresses.setdefault(key, seat.name)
         if first != seat.name:
@@ -128,24 +129,24 @@ class RackReader:
             self._out.mistake(mark, what, "each node is a machine of its own")
         return access
 
-    def _local_address(self, seat: _Seat, at: int) -> str:
-        if at > 254:
+    def _local_address(self, seat: _Seat, number: int) -> str:
+        if number > 254:
             hint = "give `address:` for the others"
             self._out.mistake(seat.mark, "a local rack has addresses for 254 nodes", hint)
         rack = self._racks + _FIRST_LOCAL_RACK - 1
-        return f"127.{rack // 256 % 256}.{rack % 256}.{at}"
+        return f"127.{rack // 256 % 256}.{rack % 256}.{number}"
 
 
-def read_access(address: str, layers: tuple[Values, ...]) -> Access:
-    """Answer how to log in to a machine, from the innermost section that says it."""
+def read_access(address: str, values: Values) -> Access:
+    """Answer how to log in to a machine."""
     return Access(
         address=address,
-        user=_first(layers, "user", str),
-        port=_first(layers, "port", int),
-        identity_file=_first(layers, "identity_file", str),
-        proxy_jump=_first(layers, "proxy_jump", str),
-        host_key=layers[0].get("host_key", str),
-        python=_first(layers, "python", str),
+        user=values.get("user", str),
+        port=values.get("port", int),
+        identity_file=values.get("identity_file", str),
+        proxy_jump=values.get("proxy_jump", str),
+        host_key=values.get("host_key", str),
+        python=values.get("python", str),
     )
 
 
@@ -164,10 +165,6 @@ def _trays(seats: list[_Seat], out: Reading) -> list[int | None]:
 
 def _env(layers: tuple[Values, ...]) -> dict[str, str]:
     env: dict[str, str] = {}
-    for values in reversed(layers):
+    for values in layers:
         env |= {name: found.value for name, found in values.entries("env").items() if isinstance(found.value, str)}
     return env
-
-
-def _first(layers: tuple[Values, ...], name: str, kind: type[T]) -> T | None:
-    return next((value for values in layers if (value := values.get(name, kind)) is not None), None)

@@ -99,6 +99,11 @@ class Values:
         """Answer a mapping of free keys; empty where it was left out or wrong."""
         return self.get(name, dict) or {}
 
+    def over(self, below: "Values") -> "Values":
+        """Answer these values, and for what is left out here those of another section."""
+        written = {name: one for name, one in self.found.items() if one.value is not None}
+        return Values(self.mark, {**below.found, **written})
+
     def mark_of(self, name: str) -> Mark:
         """Answer where the value of a key stands; the section's own place when the key does not."""
         return self.found[name].mark if name in self.found else self.mark

@@ -30,6 +30,7 @@ def read(folder: Path, text: str) -> dict[str, str]:
         ("A=${HOME}", "${HOME}"),
         ("A=a=b", "a=b"),
         ("A=1\nA=2", "2"),
+        ("A=a\u2028b\r\n", "a\u2028b"),
         ("\ufeff# comment\n\nA=1", "1"),
     ],
 )
