@@ -10,6 +10,7 @@ import typer
 
 from launcher.cli.console import clean, say, show, warn
 from launcher.cli.options import As, Env, EnvFile, Output, Secret
+from launcher.cli.plain import PlainCommand
 from launcher.cli.render import mistake_text
 from launcher.errors import Mistake, SpecError
 
@@ -22,7 +23,7 @@ _INVENTORY = re.compile(r"^[\"']?(?:racks|levels|transport|defaults)[\"']?[ \t]*
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(validate)
+    app.command(cls=PlainCommand)(validate)
 
 
 def validate(
@@ -32,7 +33,9 @@ def validate(
     secret: Secret = None,
     output: As = Output.TEXT,
 ) -> None:
-    """Check task and inventory files, all mistakes at once; exit 0 or 2, and nothing is started.
+    """Check task and inventory files.
+
+    All mistakes at once; exit 0 or 2, and nothing is started.
 
     \b
     Example:

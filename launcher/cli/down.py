@@ -6,6 +6,7 @@ import typer
 
 from launcher.cli.console import agree, refuse, say
 from launcher.cli.options import RunWords, Yes, home
+from launcher.cli.plain import PlainCommand
 
 if TYPE_CHECKING:
     from launcher.store.rows import RunRow
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(down)
+    app.command(cls=PlainCommand)(down)
 
 
 def down(
@@ -22,9 +23,10 @@ def down(
     every: Annotated[bool, typer.Option("--all", help="Every run that is not over.")] = False,
     yes: Yes = False,
 ) -> None:
-    """End runs and free their nodes; returns when nothing of them is left.
+    """End runs and free their nodes.
 
-    Ranks get the task's stop signal first, and its grace to write a checkpoint.
+    Returns when nothing of them is left on any node. Ranks get the task's
+    stop signal first, and its grace to write a checkpoint.
 
     \b
     Example:

@@ -2,13 +2,15 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import typer
 
 from launcher.cli.console import clean, pause, show
 from launcher.cli.options import As, Follow, Output, RunWord, home
+from launcher.cli.plain import PlainCommand
 
 if TYPE_CHECKING:
     from launcher.store.journal import Event
@@ -16,11 +18,11 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(events)
+    app.command(cls=PlainCommand)(events)
 
 
 def events(run: RunWord, follow: Follow = False, output: As = Output.TEXT) -> None:
-    """Show what was decided, done and answered in a run, and why.
+    """Show what was done in a run, and why.
 
     With `-f -o json`: one JSON object a line.
 
@@ -39,9 +41,10 @@ def events(run: RunWord, follow: Follow = False, output: As = Output.TEXT) -> No
     seen = 0
     while True:
         over = store.find(found.id).ended is not None
-        for event in store.events(found.id, after=seen):
-            seen = event.seq
-            show(json.dumps(_plain(event)) if output is Output.JSON else _line(event))
+        news = store.events(found.id, after=seen)
+        seen = news[-1].seq if news else seen
+        for line in map(_json_line, news) if output is Output.JSON else _lines(news):
+            show(line)
         if over:
             return
         pause(0.2)
@@ -51,13 +54,27 @@ def _show(found: "Sequence[Event]", output: Output) -> None:
     if output is Output.JSON:
         show(json.dumps([_plain(event) for event in found], indent=2))
     else:
-        show("\n".join(map(_line, found)))
+        show("\n".join(_lines(found)))
 
 
-def _line(event: "Event") -> str:
+def _lines(found: "Sequence[Event]") -> Iterator[str]:
+    """Neighbours that differ in their node alone stand in one line: `claim:r07-n[01-16]`."""
+    from launcher.core.nodeset import fold
+
+    for (when, kind, _, words, reason), alike in groupby(found, _all_but_node):
+        subjects = [event.subject for event in alike]
+        subject = subjects[0] if len(subjects) == 1 else fold(subjects)
+        why = f" ({reason})" if reason else ""
+        yield clean(f"{when}  {kind:8}  {subject}: {words}{why}").replace("\n", " ")
+
+
+def _all_but_node(event: "Event") -> tuple[str, str, str, str, str]:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
-    why = f" ({event.reason})" if event.reason else ""
-    return clean(f"{when}  {event.kind.value:8}  {event.subject}: {event.words}{why}").replace("\n", " ")
+    return when, event.kind.value, event.subject.partition(":")[0], event.words, event.reason
+
+
+def _json_line(event: "Event") -> str:
+    return json.dumps(_plain(event))
 
 
 def _plain(event: "Event") -> dict[str, object]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from launcher.cli.options import Follow, RunWord, home
+from launcher.cli.plain import PlainCommand
 
 if TYPE_CHECKING:
     pass
@@ -15,7 +16,7 @@ ONE, MANY = 1000, 20
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(logs)
+    app.command(cls=PlainCommand)(logs)
 
 
 def logs(
@@ -31,7 +32,9 @@ def logs(
     provision: Annotated[bool, typer.Option("--provision", help="How nodes were made ready, and `setup`.")] = False,
     node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Of this node.")] = None,
 ) -> None:
-    """Show what ranks wrote; of one rank byte for byte, of several each line with its rank.
+    """Show what ranks wrote.
+
+    One rank is shown byte for byte; of several, each line with its rank.
 
     \b
     Example:
@@ -46,11 +49,12 @@ def logs(
     found, record = store.load(store.find(run).id)
     wanted = sources(found, record, rank=rank, node=node, provision=provision)
     nodes = open_nodes(home(), found.fleet)
+    reader = Reader(nodes, found, wanted)
     try:
-        reader = Reader(nodes, found, wanted)
         reader.start(tail if tail is not None else (ONE if len(wanted) == 1 else MANY))
         if follow:
             reader.follow(lambda: store.find(found.id).ended is not None)
         reader.finish()
     finally:
+        reader.close()
         nodes.close()

@@ -98,7 +98,6 @@ class Reader:
 
     def finish(self) -> None:
         """Show lines without an end; ProvisionError where a log could not be read."""
-        self._pool.shutdown(cancel_futures=True)
         for source in self._sources:
             if source.rest:
                 self._write(source, source.rest + b"\n")
@@ -107,6 +106,10 @@ class Reader:
             raise ProvisionError(f"{len(failed)} of {len(self._sources)} logs could not be read", outcomes=failed)
         if not any(source.offset for source in self._sources):
             say("nothing was written yet")
+
+    def close(self) -> None:
+        """Wait for no log that is still under way."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _all(self) -> None:
         while self._news():

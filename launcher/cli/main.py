@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from launcher import __version__
 from launcher.cli import check, down, events, logs, racks, start, status, up, watch
 from launcher.cli.console import say
+from launcher.cli.plain import PlainGroup
 from launcher.errors import ExitCode, LaunchError
 
 # UsageError, which typer does not export: since 0.24 it carries a click of its own.
@@ -32,7 +32,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(cls=PlainGroup, invoke_without_command=True)
 def _root(
     context: typer.Context,
     _asked: Annotated[
@@ -69,6 +69,8 @@ def main(words: Sequence[str] | None = None) -> int:
         say()
         return ExitCode.INTERRUPTED
     except Exception:  # noqa: BLE001  whatever else escapes is a bug, and is told as one
+        import traceback
+
         say(traceback.format_exc())
         say(f"error: this is a bug in nvlaunch {__version__} (Python {sys.version.split()[0]}, {os.uname().sysname})")
         say("hint: please report it with the lines above")

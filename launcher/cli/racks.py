@@ -7,15 +7,16 @@ import typer
 
 from launcher.cli.console import say, show
 from launcher.cli.options import As, FleetFile, Output, home
+from launcher.cli.plain import PlainCommand
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(racks)
+    app.command(cls=PlainCommand)(racks)
 
 
 def racks(inventory: FleetFile = None, output: As = Output.TEXT) -> None:
-    """Show racks and trays: free, used by which run, drained.
+    """Show racks and trays, and who uses them.
 
     \b
     Example:

@@ -1,8 +1,9 @@
 """A refusal to prose: what was asked, what each rack has, and what would make it fit."""
 
+import sys
 from collections.abc import Iterator
 
-from launcher.cli.console import clean
+from launcher.cli.console import Colour, clean, paint
 from launcher.cli.table import table
 from launcher.core.nodeset import fold
 from launcher.core.placement import RackAnswer, Shortfall
@@ -13,7 +14,7 @@ def shortfall_lines(lack: Shortfall) -> Iterator[str]:
     yield clean(_asked(lack))
     yield table(("RACK", "NODES", "FREE", "NOT FREE"), _rows(lack.racks), indent="  ")
     for change in lack.changes:
-        yield clean(f"hint: {change}")
+        yield f"{paint('hint', Colour.POINTER, sys.stderr)}: {clean(f'this would make it fit: {change}')}"
 
 
 def _asked(lack: Shortfall) -> str:

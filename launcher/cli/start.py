@@ -7,16 +7,19 @@ from typing import Annotated
 import typer
 
 from launcher.cli.console import refuse, say, show
+from launcher.cli.plain import PlainCommand
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(init)
-    app.command()(schema)
+    app.command(cls=PlainCommand)(init)
+    app.command(cls=PlainCommand)(schema)
 
 
 def init(folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to.")] = Path()) -> None:
-    """Write a starter task, a starter inventory and their schemas; what is there already stays as it is.
+    """Write starter files: task, inventory, schemas.
+
+    What is there already stays as it is.
 
     \b
     Example:
@@ -39,7 +42,7 @@ def init(folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to.
 def schema(
     kind: Annotated[str, typer.Argument(metavar="task|inventory", help="Which kind of file.")],
 ) -> None:
-    """Print the JSON Schema of task or inventory files, for editors.
+    """Print the JSON Schema of a kind of file.
 
     \b
     Example:

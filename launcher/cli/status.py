@@ -10,6 +10,7 @@ import typer
 
 from launcher.cli.console import pause, say, show, warn
 from launcher.cli.options import As, OneRunOrAll, Output, home
+from launcher.cli.plain import PlainCommand
 
 if TYPE_CHECKING:
     from launcher.store.shown import Shown
@@ -23,7 +24,7 @@ REFRESH = 1.0
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(status)
+    app.command(cls=PlainCommand)(status)
 
 
 def status(
@@ -32,7 +33,9 @@ def status(
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Show it again whenever it changes.")] = False,
     every: Annotated[bool, typer.Option("-a", "--all", help="All runs that are over as well.")] = False,
 ) -> None:
-    """Show runs: state, ranks, racks; with RUN each of its ranks, with node and rack.
+    """Show runs, or the ranks of one run.
+
+    What is shown is what the controller of each run saw last.
 
     \b
     Example:

@@ -10,6 +10,7 @@ import typer
 
 from launcher.cli.console import agree, refuse, say, show
 from launcher.cli.options import As, Env, EnvFile, FleetFile, Name, Output, Secret, TaskFile, Yes, home
+from launcher.cli.plain import PlainCommand
 from launcher.errors import LaunchError, NoCapacityError
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(up)
-    app.command()(plan)
+    app.command(cls=PlainCommand)(up)
+    app.command(cls=PlainCommand)(plan)
 
 
 def up(
@@ -39,9 +40,9 @@ def up(
         bool, typer.Option("--foreground", help="Drive the run in this process (CI, systemd).")
     ] = False,
 ) -> None:
-    """Start a task and follow it; ends with the exit code of its outcome.
+    """Start a task and follow it.
 
-    Ctrl-C or a closed terminal end the following, never the run.
+    The exit code is that of its outcome. Ctrl-C or a closed terminal end the following, never the run.
 
     \b
     Example:
@@ -78,7 +79,9 @@ def plan(
     secret: Secret = None,
     output: As = Output.TEXT,
 ) -> None:
-    """Show where a task would run now, or why it would not; changes nothing.
+    """Show where a task would run now.
+
+    Or why it would not, and what would make it fit. Changes nothing.
 
     \b
     Example:

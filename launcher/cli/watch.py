@@ -3,15 +3,18 @@
 import typer
 
 from launcher.cli.options import RunWord, home
+from launcher.cli.plain import PlainCommand
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(watch)
+    app.command(cls=PlainCommand)(watch)
 
 
 def watch(run: RunWord) -> None:
-    """Follow a run to its end; starts another controller where its own is gone.
+    """Follow a run to its end.
+
+    Starts another controller where its own is gone. The exit code is that of the outcome.
 
     \b
     Example:

@@ -1,0 +1,84 @@
+"""Words of the command line to values, at once.
+
+Typer since 0.24 builds a pydantic adapter for each parameter that is not a flag: 0.1 s before `status` does anything.
+Ours are text, paths, whole numbers and closed sets, alone or in a list; these need no adapter.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class PlainCommand(TyperCommand):
+    """A command that converts its words by itself."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Answer the words that are left."""
+        _make_plain(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+
+class PlainGroup(TyperGroup):
+    """The same for the options before the command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Answer the words that are left."""
+        _make_plain(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+
+def _make_plain(params: Iterable[Any]) -> None:
+    for param in params:
+        if hasattr(param, "get_runtime_param"):  # not in typer before 0.24, which needs no help
+            param.get_runtime_param = _Plain(param.type_descriptor.annotation)
+
+
+class _Plain:
+    """Stands where typer asks for the adapter of a parameter, and for the value."""
+
+    def __init__(self, annotation: Any) -> None:
+        self._annotation = annotation
+
+    def __call__(self) -> "_Plain":
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
+        """Answer the value of a parameter; BadParameter where the words are none."""
+        several = get_origin(self._annotation) is list
+        if value is None:
+            return () if several or param.nargs == -1 else None
+        try:
+            if several:
+                (kind,) = get_args(self._annotation)
+                return [_value(kind, one) for one in value]
+            return _in_range(_value(self._annotation, value), param)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), ctx=ctx, param=param) from error
+
+
+def _value(kind: Any, word: Any) -> Any:
+    if isinstance(word, kind):
+        return word
+    if kind is int:
+        if not word.lstrip("+-").isdecimal():
+            raise ValueError(f"`{word}` is not a whole number")
+        return int(word)
+    if kind is Path:
+        return Path(word)
+    if issubclass(kind, Enum):
+        known = {one.value: one for one in kind}
+        if word not in known:
+            raise ValueError(f"`{word}` is not one of {', '.join(f'`{name}`' for name in known)}")
+        return known[word]
+    raise TypeError(f"no way to make a {kind} of a word")
+
+
+def _in_range(value: Any, param: Any) -> Any:
+    low = getattr(param, "min", None)
+    if low is not None and value < low:
+        raise ValueError(f"`{value}` is less than {low}")
+    return value
