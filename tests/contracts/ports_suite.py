@@ -102,6 +102,7 @@ class NodesSuite:
         assert prepare(harness, run, node, 0).result is Result.DONE
         seen = harness.until(run, lambda seen: setup(seen, node) is Phase.DONE)
         assert prepare(harness, run, node, 0).result is Result.DONE
+        assert claim(harness, run, node).result is Result.DONE
         assert setup(harness.nodes.look(run), node) is Phase.DONE
         found = keeper(seen, node)
         assert found is not None
@@ -227,6 +228,8 @@ def sweep_raylet_and_rejoin(harness: Harness, run: Run, seats: tuple[Seat, ...])
     seen = harness.until(run, lambda seen: raylet(seen, lost) is not Phase.RUNNING)
     assert not any(report.running for report in reports(seen, lost))
     harness.until(run, lambda seen: group_state(seen) is GroupState.RESCHEDULING)
+    assert harness.nodes.reserve(run, reserve(run)).result is Result.DONE
+    assert group_state(harness.nodes.look(run)) is GroupState.RESCHEDULING
     healed = Seat(member=lost.member, node=lost.node, generation=GENERATION + 1)
     join(harness, run, healed)
     harness.until(run, lambda seen: group_state(seen) is GroupState.CREATED)
