@@ -1,5 +1,6 @@
 """Errors to prose: `error: what`, `file:line:col`, the lines that show it, then each `hint:`."""
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -14,10 +15,13 @@ def error_text(error: LaunchError) -> str:
 
 def usage_text(error: Exception) -> str:
     """Answer what to tell of a command line that typer does not understand."""
-    message = getattr(error, "format_message", lambda: str(error))()
+    message = " ".join(getattr(error, "format_message", lambda: str(error))().split()).replace("'", "`")
     context = getattr(error, "ctx", None)
-    path = context.command_path if context else "nvlaunch"
-    return "\n".join((_error(_our_words(message)), _hint(f"`{path} --help` shows what it takes")))
+    hint = f"`{context.command_path if context else 'nvlaunch'} --help` shows what it takes"
+    if close := re.search(r" Did you mean (.+)\?$| \(Possible options: (.+)\)$", message):
+        message = message[: close.start()]
+        hint = f"did you mean {close[1] or f'`{close[2]}`'}?"
+    return "\n".join((_error(_our_words(message)), _hint(hint)))
 
 
 def mistake_text(mistake: Mistake) -> str:
@@ -88,7 +92,7 @@ def _hint(what: str) -> str:
 
 def _our_words(message: str) -> str:
     """Answer a message of typer in our own form: lower case, backticks, one sentence without a full stop."""
-    message = " ".join(message.split()).replace("'", "`")
+    message = re.sub(r"option: (\S+)", r"option `\1`", message)
     if message.startswith(("No such", "Missing", "Invalid")):
         message = message[0].lower() + message[1:]
-    return message.rstrip(".").replace(". ", "; ")
+    return message.rstrip(".")

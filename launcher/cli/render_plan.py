@@ -45,7 +45,7 @@ def plan_json(name: str, fleet: Inventory, placement: Placement) -> dict[str, ob
 def _plan(name: str, placement: Placement) -> Iterator[str]:
     members = sum(len(part.nodes) for part in placement.slices)
     spares = sum(len(part.spares) for part in placement.slices)
-    kept = f", {spares} spare" if spares else ""
+    kept = f", {spares} spare{'s' if spares > 1 else ''}" if spares else ""
     yield clean(f"plan for `{name}`: {len(placement.slices)} slices, {members} nodes{kept}")
     rows = [(part.key, part.rack or part.place, fold(part.nodes), fold(part.spares)) for part in placement.slices]
     yield table(("SLICE", "RACK", "NODES", "SPARES"), rows, indent="  ")

@@ -61,7 +61,7 @@ def shortfall_json(lack: Shortfall) -> dict[str, object]:
                 "rack": answer.rack,
                 "total": answer.total,
                 "free": answer.free,
-                "excluded": {why.value: count for why, count in answer.excluded.items()},
+                "excluded": {why.name.lower(): count for why, count in answer.excluded.items()},
                 "users": dict(answer.users),
             }
             for answer in lack.racks

@@ -1,0 +1,137 @@
+"""What holds for every command: help with an example, `-o json` where it reads, exit codes that are told apart."""
+
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from launcher.cli.main import app
+from launcher.errors import ExitCode, LaunchError
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = typer.main.get_command(app).commands
+READING = ("plan", "status", "events", "racks", "validate")
+# Bytes of programs, and JSON by nature.
+RAW = ("logs", "schema")
+ACTING = ("up", "watch", "down", "init")
+
+
+def run(*words: str, home: Path, **env: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "launcher.cli", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NVLAUNCH_HOME": str(home), **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_new_command_says_what_kind_it_is() -> None:
+    assert set(COMMANDS) == {*READING, *RAW, *ACTING}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_what_and_shows_how(name: str) -> None:
+    told = inspect.cleandoc(COMMANDS[name].help or "")
+    assert re.match(r"[A-Z][^\n]{10,60}\.\n", told + "\n"), (
+        "the first line is a short sentence, for the list of commands"
+    )
+    assert f"Example:\n  nvlaunch {name}" in told
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_parameter_is_explained(name: str) -> None:
+    bare = [param.name for param in COMMANDS[name].params if not getattr(param, "help", None)]
+    assert bare == []
+
+
+@pytest.mark.parametrize("name", READING)
+def test_reading_commands_write_json(name: str) -> None:
+    assert any("-o" in param.opts for param in COMMANDS[name].params)
+
+
+def test_help_is_plain_and_fits_a_narrow_terminal(tmp_path: Path) -> None:
+    for name in ("", *COMMANDS):
+        words = (name, "--help") if name else ("--help",)
+        done = run(*words, home=tmp_path, NO_COLOR="1", COLUMNS="60", FORCE_COLOR="1", GITHUB_ACTIONS="1")
+        assert done.returncode == 0
+        assert "\x1b" not in done.stdout
+        examples = [line for line in done.stdout.splitlines() if line.startswith("    nvlaunch ")]
+        long = [line for line in done.stdout.splitlines() if len(line) > 60 and line not in examples]
+        assert long == []
+
+
+def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
+    task, fleet = str(ROOT / "examples" / "vla-8x64.yaml"), str(ROOT / "examples" / "fleet-9xnvl72.yaml")
+    for words in (("status",), ("racks", "-i", fleet), ("plan", task, "-i", fleet), ("validate", task, fleet)):
+        done = run(*words, "-o", "json", home=tmp_path)
+        assert done.returncode == 0, done.stderr
+        json.loads(done.stdout)
+
+
+def test_each_error_has_one_exit_code_and_each_code_one_meaning() -> None:
+    def family(kind: type[LaunchError]) -> set[type[LaunchError]]:
+        return {kind}.union(*(family(child) for child in kind.__subclasses__()))
+
+    assert {kind.code for kind in family(LaunchError)} <= set(ExitCode)
+    assert len({code.value for code in ExitCode}) == len(ExitCode)
+
+
+def test_the_readme_lists_every_exit_code() -> None:
+    readme = (ROOT / "README.md").read_text()
+    listed = {int(code) for code in re.findall(r"^\|\s*`?(\d+)`?\s*\|", readme, re.MULTILINE)}
+    assert listed == {code.value for code in ExitCode}
+
+
+def test_no_module_is_needed_to_start_that_only_some_commands_need(tmp_path: Path) -> None:
+    heavy = ("pydantic", "paramiko", "ray", "yaml", "tenacity", "rich", "launcher.core.run")
+    program = (
+        "import sys; from launcher.cli.main import main; main(sys.argv[2:]); "
+        "print([name for name in sys.argv[1].split() if name in sys.modules], file=sys.stderr)"
+    )
+    for words in (("status",), ("status", "-o", "json"), ("--help",)):
+        done = subprocess.run(
+            [sys.executable, "-c", program, " ".join(heavy), *words],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "NVLAUNCH_HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.stderr.splitlines()[-1] == "[]", words
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, stream: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "launcher.cli", "racks", "-o", "json"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "NVLAUNCH_HOME": str(tmp_path)},
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: write},
+            timeout=60,
+        )
+    finally:
+        os.close(write)
+    assert done.returncode == 0
+    assert not done.stderr
+
+
+def test_a_full_disk_under_stdout_is_told(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "launcher.cli", "racks"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "NVLAUNCH_HOME": str(tmp_path)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == ExitCode.REMOTE
+    assert "error: cannot write to stdout: no space left on device" in done.stderr
