@@ -54,7 +54,9 @@ class Harness(Protocol):
     The fixture takes down at its end whatever its runs left.
     """
 
-    nodes: Nodes
+    @property
+    def nodes(self) -> Nodes:
+        """The adapter under test."""
 
     def place(self, program: Program) -> Run:
         """Answer a new run of one slice of two ranks and one spare, always on the same nodes."""

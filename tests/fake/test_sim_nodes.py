@@ -9,9 +9,10 @@ import pytest
 
 from launcher.core.actions import Claim, Level, Result, Signal, StartHead
 from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
-from launcher.core.observation import GroupState, HeadSeen, Phase, Seen, Sighting, Unseen
+from launcher.core.observation import GroupState, HeadSeen, Keeper, Phase, Seen, Sighting, Unseen
 from launcher.core.placement import Placement, Slice
 from launcher.core.run import Run, RunId, RunName
+from launcher.core.seat import MemberName
 from launcher.core.task import Group, Task, TopologyRule
 from launcher.ports import LogName
 from launcher.sim.clock import SimClock
@@ -53,7 +54,7 @@ class SimHarness:
     def place(self, program: Program, *faults: Fault) -> Run:
         failing = tuple(
             Fault(at=0.0, node=node, fault=FaultKind.RANK_FAILS, duration=float("inf"))
-            for node in ("r0-n0", "r0-n1")
+            for node in (FIRST, SECOND)
             if program is Program.FAILS
         )
         run_s = 5.0 if program is Program.SUCCEEDS else 600.0
@@ -124,7 +125,7 @@ def test_what_a_killed_keeper_had_started_is_left_over_until_it_is_swept(harness
     run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.KEEPER_KILLED))
     assert harness.at(run, 31.0).nodes[SECOND] == Seen(leftovers=2)
     assert suite.claim(harness, run, SECOND).result is Result.DONE
-    assert harness.nodes.look(run).nodes[SECOND] == Seen(keeper=suite.Keeper(), leftovers=2)
+    assert harness.nodes.look(run).nodes[SECOND] == Seen(keeper=Keeper(), leftovers=2)
     assert suite.sweep(harness, run, SECOND, Level.NODE).result is Result.KILLED
     view = harness.nodes.look(run).nodes[SECOND]
     assert isinstance(view, Seen)
@@ -242,7 +243,7 @@ def test_another_process_sees_the_same_fleet_at_the_same_time(harness: SimHarnes
     assert others.look(run) == seen
     assert SimClock(store, run).now() == SimClock(harness.store, run).now()
     harness.at(run, 601.0)
-    tail = others.read_log(run, SECOND, LogName(member=suite.MemberName("main/1")), -30).data
+    tail = others.read_log(run, SECOND, LogName(member=MemberName("main/1")), -30).data
     assert tail.splitlines()[-1] == b"step 9 of 10"
     other = replace(run, id=RunId("job-9"))
     assert others.claim(other, Claim(reason=REASON, node=FIRST)).result is Result.HELD
@@ -262,7 +263,7 @@ def test_a_clock_with_a_speed_really_waits_and_can_be_woken(harness: SimHarness)
     assert SimClock(harness.store, run).now() >= before
 
 
-def keeper(seen: Sighting, node: NodeName) -> suite.Keeper:
+def keeper(seen: Sighting, node: NodeName) -> Keeper:
     found = suite.keeper(seen, node)
     assert found is not None
     return found

@@ -39,7 +39,8 @@ def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] =
         RackName(f"r{rack}"): [NodeName(f"r{rack}-n{node}") for node in range(draw(st.integers(2, 6)))]
         for rack in range(racks)
     }
-    groups, parts = [], []
+    groups: list[Group] = []
+    parts: list[Slice] = []
     for name in ("main", "side")[: draw(st.integers(1, 2))]:
         per_slice, spares = draw(st.integers(1, 3)), draw(st.integers(0, 2))
         found = _slices(free, name, draw(st.integers(1, 3)), per_slice, spares)
@@ -127,11 +128,12 @@ class Play:
 
     def drive(self, stop: Callable[[Decision], bool], *, ticks: int = 4000) -> Decision:
         """Go round until `stop`, or for so many ticks, waiting as each decision asks; answer the last decision."""
+        decision = self.tick()
         for _ in range(ticks):
-            decision = self.tick()
             if stop(decision):
                 break
             self.clock.wait(decision.wake_at, lambda: False)
+            decision = self.tick()
         return decision
 
     def take_down(self) -> None:
