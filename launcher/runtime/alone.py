@@ -15,11 +15,12 @@ STOP_S = procs.SWEEP_S + 5
 
 def main(argv: list[str]) -> int:
     """`ask FOLDER` answers a question from stdin without a keeper; `stop FOLDER` ends keeper and run, with proof."""
-    spec = files.read(Path(argv[1]) / "keeper.json")
+    folder = Path(argv[1])
+    spec = files.read(folder / "keeper.json")
     if spec is None:
         answer: dict[str, Any] = {"ok": True, "absent": True}
     elif argv[0] == "stop":
-        answer = stop(spec)
+        answer = stop(folder, spec)
     else:
         answer = ask(spec, json.load(sys.stdin))
     print(json.dumps(answer))
@@ -39,7 +40,7 @@ def ask(spec: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
     return {"ok": not left, "left": left}
 
 
-def stop(spec: dict[str, Any]) -> dict[str, Any]:
+def stop(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
     """End the keeper, by asking or by force, and all of the run; answers what is left after two scans."""
     keepers = procs.keepers(spec["run"], spec["place"])
     try:
@@ -54,5 +55,5 @@ def stop(spec: dict[str, Any]) -> dict[str, Any]:
     remaining = procs.sweep(procs.of_spec(spec))
     remaining += [keeper.pid for keeper in procs.keepers(spec["run"], spec["place"])]
     if not remaining:
-        service.clear(spec)
+        service.clear(folder, spec)
     return {"ok": not remaining, "left": remaining}

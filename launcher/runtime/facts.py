@@ -91,9 +91,9 @@ class Probe:
         self.began = time.monotonic()
         self.deadline = self.began + float(str(spec.get("timeout", TIMEOUT)))
         self.ended = 0.0
-        self.status: "int | None" = None
+        self.status: int | None = None
         self.timed_out = False
-        self.pipes: "dict[int, str]" = {}
+        self.pipes: dict[int, str] = {}
         self.pid = self._spawn(spec)
 
     def _spawn(self, spec: "dict[str, object]") -> int:
@@ -253,7 +253,7 @@ def own_name() -> "dict[str, object]":
     """Answer how long it takes to resolve the machine's own name (s), and to what."""
     name = socket.gethostname()
     began = time.monotonic()
-    addresses: "list[str]" = []
+    addresses: list[str] = []
     error = ""
     try:
         addresses = sorted({str(found[4][0]) for found in socket.getaddrinfo(name, None)})
@@ -312,7 +312,7 @@ class Process:
 
 def processes() -> "list[dict[str, object]]":
     """Answer the processes of Ray, and those with a mark of ours where we may see it; not what asks this."""
-    table: "dict[int, Process]" = {}
+    table: dict[int, Process] = {}
     for folder in Path("/proc").iterdir():
         # One that ended while we looked has no files any more.
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -358,7 +358,7 @@ def infiniband(top: str = "/sys/class/infiniband") -> "list[dict[str, str]]":
 
 def imex_files(folder: str, channel: str) -> "dict[str, object]":
     """Answer the node list of IMEX, a hash of its files as they are, and whether we may open the channel."""
-    found: "dict[str, object]" = {"nodes": None, "nodes_hash": None, "config_hash": None}
+    found: dict[str, object] = {"nodes": None, "nodes_hash": None, "config_hash": None}
     for key, name in (("nodes_hash", "nodes_config.cfg"), ("config_hash", "config.cfg")):
         file = Path(folder, name)
         if file.exists():

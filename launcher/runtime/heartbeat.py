@@ -29,6 +29,19 @@ def answers(address: str, port: int) -> bool:
     return True
 
 
+def opens(address: str, port: int, limit: float) -> bool:
+    """Wait until a port of a program that is starting accepts; answers whether it did within `limit` seconds."""
+    deadline, pause = now() + limit, threading.Event()
+    while now() < deadline:
+        try:
+            socket.create_connection((address, port), timeout=CONNECT_S).close()
+        except OSError:
+            pause.wait(0.1)
+        else:
+            return True
+    return False
+
+
 def watch(
     head: Callable[[], tuple[str, int] | None], limit: float, silent: Callable[[], None], stopping: threading.Event
 ) -> None:

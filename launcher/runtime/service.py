@@ -182,7 +182,7 @@ class Service:
         self._supervised = None
         answer = self.sweep({"level": "node"})
         if answer["ok"]:
-            clear(self._spec)
+            clear(self._folder, self._spec)
             threading.Timer(0.1, self._end).start()
         return answer
 
@@ -197,9 +197,10 @@ def _secrets_folder(scratch: Path) -> Path:
     return files.private(memory / scratch.name) if memory.is_dir() and os.access(memory, os.W_OK) else scratch
 
 
-def clear(spec: Json) -> None:
-    """Remove the run's folders outside of its own folder: sockets, Ray's session, secrets."""
+def clear(folder: Path, spec: Json) -> None:
+    """Remove what only a living run needs: sockets, secrets, and all of Ray's. Logs and exits stay."""
     scratch = Path(spec["scratch"])
-    for folder in (Path("/dev/shm") / scratch.name, scratch):  # noqa: S108
+    for useless in (Path("/dev/shm") / scratch.name, scratch, folder / "gcs"):  # noqa: S108
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(folder)
+            shutil.rmtree(useless)
+    (folder / "token").unlink(missing_ok=True)

@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import cluster, rpc
+from . import cluster, heartbeat, rpc
 
 Json = dict[str, Any]
 PERIOD_S = 0.5
 STALE_S = 5.0
+CONNECT_S = 60.0
 
 
 class Tables:
@@ -88,7 +89,10 @@ def main(argv: list[str]) -> int:
     """Connect to Ray and answer until killed: `supervisor SCRATCH HOST:PORT`."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
     scratch, address = Path(argv[0]), argv[1]
-    cluster.connect(address, address.rpartition(":")[0])
+    host, _, port = address.rpartition(":")
+    if not heartbeat.opens(host, int(port), CONNECT_S):
+        return 1
+    cluster.connect(address, host)
     tables = Tables()
     threading.Thread(target=tables.keep, name="tables", daemon=True).start()
     if not tables.fresh(timeout=30).get("ready"):

@@ -1,7 +1,7 @@
 """The `Nodes` port over a shell: each action is a question to a keeper, or what makes a keeper ask itself."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from launcher.core.actions import (
     Unreserve,
     Verify,
 )
-from launcher.core.fleet import NodeName
+from launcher.core.fleet import Access, NodeName
 from launcher.core.observation import Sighting
 from launcher.core.run import Run
 from launcher.errors import LaunchError, RemoteError
@@ -30,10 +30,10 @@ from launcher.ports import LogName, LogPart, Shell
 from launcher.transport import decode, provision, ranks
 from launcher.transport.answers import done, killed
 from launcher.transport.heads import Heads
-from launcher.transport.site import Json, Site
+from launcher.transport.site import Json, Site, ask_all
 from launcher.transport.sites import Sites
 
-LOOK_S = 8.0
+LOOK_S = 6.0
 ASK_S = 10.0
 SWEEP_S = 30.0
 STOP_S = 60.0
@@ -52,11 +52,22 @@ class ShellNodes:
 
     def look(self, run: Run) -> Sighting:
         """Answer what exists of the run on each of its nodes and on its head, all asked at once."""
-        names = run.placement.nodes
-        asked = {name: self._pool.submit(_look, self._sites.seat(run, name)) for name in names}
-        head = self._pool.submit(_look, self._sites.head(run))
-        views = {name: decode.node_view(future.result()) for name, future in asked.items()}
-        return Sighting(nodes=views, head=decode.head_view(head.result()))
+        names = [node.name for node in run.fleet.nodes]
+        told = self._ask_all([*(self._sites.seat(run, name) for name in names), self._sites.head(run)])
+        views = {name: decode.node_view(answer) for name, answer in zip(names, told[:-1], strict=True)}
+        return Sighting(nodes=views, head=decode.head_view(told[-1]))
+
+    def _ask_all(self, sites: Sequence[Site]) -> list[Json]:
+        """Answer the status of each site; one process on each machine asks for all that are there."""
+        machines: dict[Access | None, list[int]] = {}
+        for index, site in enumerate(sites):
+            machines.setdefault(site.machine, []).append(index)
+        parts = list(machines.values())
+        asked = [self._pool.submit(_status, [sites[index] for index in part]) for part in parts]
+        answers: dict[int, Json] = {}
+        for part, future in zip(parts, asked, strict=True):
+            answers.update(zip(part, future.result(), strict=True))
+        return [answers[index] for index in range(len(sites))]
 
     def claim(self, run: Run, action: Claim) -> Answer:
         """Take the node's lease and start its keeper."""
@@ -141,11 +152,8 @@ class ShellNodes:
         self._shell.close()
 
 
-def _look(site: Site) -> Json:
-    try:
-        return site.ask({"op": "status"}, timeout=LOOK_S)
-    except RemoteError as error:
-        return {"ok": False, "words": error.message}
+def _status(sites: list[Site]) -> list[Json]:
+    return ask_all(sites, {"op": "status"}, timeout=LOOK_S)
 
 
 def _timed(stage: str, act: Callable[[], Answer]) -> Answer:

@@ -1,0 +1,1 @@
+"""Real Ray on local racks."""

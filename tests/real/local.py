@@ -1,0 +1,152 @@
+"""Local racks for tests: runs on loopback addresses, in a home of their own."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from launcher.core.actions import Answer, Claim, Join, Prepare, Reason, Result, StartHead, Unclaim, Unit, Why
+from launcher.core.fleet import Access, GpuDriver, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.observation import Head, HeadSeen, Keeper, RankReport, Seen, Sighting
+from launcher.core.placement import Placement, Slice
+from launcher.core.run import Run, RunId, RunName
+from launcher.core.seat import Seat
+from launcher.core.task import Group, Task, TopologyRule
+from launcher.ports import Nodes
+from launcher.transport.open import open_nodes
+
+REASON = Reason(why=Why.START, words="a test asks for it")
+AMPLE_S = 90.0
+
+
+def inventory(home: Path, *, racks: int, nodes: int) -> Inventory:
+    """Answer local racks whose leases lie in the test's own home."""
+    return Inventory(
+        name="local",
+        transport=Transport.LOCAL,
+        nodes=tuple(
+            Node(
+                name=NodeName(f"r{rack}-n{at}"),
+                rack=RackName(f"r{rack}"),
+                access=Access(address=f"127.0.{40 + rack}.{at}"),
+                domain=f"r{rack}",
+                gpu_driver=GpuDriver.NONE,
+            )
+            for rack in range(1, racks + 1)
+            for at in range(1, nodes + 1)
+        ),
+        lease_path=str(home / "lease"),
+    )
+
+
+def place(fleet: Inventory, run_id: str, group: Group, *, spares: int = 0, secrets: tuple[str, ...] = ()) -> Run:
+    """Answer a run of one slice a rack, on the rack's nodes in order, the last ones kept as spares."""
+    racks: dict[RackName, list[NodeName]] = {}
+    for node in fleet.nodes:
+        racks.setdefault(node.rack, []).append(node.name)
+    slices = tuple(
+        Slice(
+            group=group.name,
+            index=at,
+            place=rack,
+            rack=rack,
+            domain=rack,
+            nodes=tuple(names[: len(names) - spares]),
+            spares=tuple(names[len(names) - spares :]),
+        )
+        for at, (rack, names) in enumerate(racks.items())
+    )
+    rule = TopologyRule(slices=len(slices), nodes_per_slice=len(slices[0].nodes), spares=spares)
+    task = Task(name="job", groups=(replace(group, topology=rule),), secrets=secrets)
+    return Run(id=RunId(run_id), name=RunName("job"), task=task, placement=Placement(slices=slices), fleet=fleet)
+
+
+class Stand:
+    """A run and the way to its nodes, with the steps that tests take again and again."""
+
+    def __init__(self, home: Path, run: Run) -> None:
+        self.home = home
+        self.run = run
+        self.nodes: Nodes = open_nodes(home, run.fleet, "somebody@here")
+        self.seats = seats(run)
+
+    def bring_up(self) -> None:
+        """Take the run to where its slices can be reserved: every raylet alive in Ray's table."""
+        with ThreadPoolExecutor() as pool:
+            each = pool.map(self._make_ready, self.seats)
+            ok(self.nodes.start_head(self.run, StartHead(reason=REASON)))
+            list(each)
+            self.until(lambda seen: head(seen).ready)
+            list(pool.map(self.join, self.seats))
+        self.until(lambda seen: alive(seen) == {(self.label(seat), seat.generation) for seat in self.seats})
+
+    def _make_ready(self, seat: Seat) -> None:
+        ok(self.nodes.claim(self.run, Claim(reason=REASON, node=seat.node)))
+        ok(self.nodes.prepare(self.run, Prepare(reason=REASON, node=seat.node, member=seat.member)))
+
+    def join(self, seat: Seat) -> None:
+        """Start a seat's raylet."""
+        ok(self.nodes.join(self.run, Join(reason=REASON, seat=seat)))
+
+    def label(self, seat: Seat) -> str:
+        """Answer how Ray calls a seat."""
+        return next(member.label for member in self.run.members() if member.name == seat.member)
+
+    def until(self, holds: Callable[[Sighting], bool], limit: float = AMPLE_S) -> Sighting:
+        """Look until what is seen holds, and answer it; fails with the last look."""
+        deadline = time.monotonic() + limit
+        while True:
+            seen = self.nodes.look(self.run)
+            if holds(seen):
+                return seen
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.1)
+
+    def take_down(self) -> list[Answer]:
+        """Let go of every node and of the head; answer what came of it."""
+        with ThreadPoolExecutor() as pool:
+            nodes = [Unclaim(reason=REASON, node=node) for node in self.run.placement.nodes]
+            head_too = [*nodes, Unclaim(reason=REASON, node=self.run.head, unit=Unit.HEAD)]
+            return list(pool.map(lambda action: self.nodes.unclaim(self.run, action), head_too))
+
+
+def ok(answer: Answer) -> Answer:
+    """Check that an action went well."""
+    assert answer.result in (Result.DONE, Result.KILLED), answer
+    return answer
+
+
+def seats(run: Run, generation: int = 0) -> tuple[Seat, ...]:
+    """Answer who holds what at first."""
+    members = list(run.members())
+    nodes = [name for part in run.placement.slices for name in part.nodes]
+    return tuple(Seat(member=m.name, node=n, generation=generation) for m, n in zip(members, nodes, strict=True))
+
+
+def keeper(seen: Sighting, node: NodeName) -> Keeper:
+    """Answer what the keeper of a node says; an empty one where there is none."""
+    view = seen.nodes[node]
+    return (view.keeper if isinstance(view, Seen) else None) or Keeper()
+
+
+def head(seen: Sighting) -> Head:
+    """Answer what the head says; an empty one where there is none."""
+    return (seen.head.head if isinstance(seen.head, HeadSeen) else None) or Head()
+
+
+def alive(seen: Sighting) -> set[tuple[str, int]]:
+    """Answer the seats that are alive in Ray's table, with their generations."""
+    return {(node.seat, node.generation) for node in head(seen).nodes if node.alive}
+
+
+def rank(seen: Sighting, seat: Seat, epoch: int) -> RankReport | None:
+    """Answer what is seen of a seat's rank of an epoch."""
+    reports = keeper(seen, seat.node).ranks
+    return next((one for one in reports if one.member == seat.member and one.epoch == epoch), None)
+
+
+def runs(seen: Sighting, seat: Seat, epoch: int) -> bool:
+    """Answer whether a seat's rank of an epoch runs."""
+    report = rank(seen, seat, epoch)
+    return report is not None and report.running
