@@ -1,0 +1,199 @@
+"""IMEX, which lends GPU memory from tray to tray: its service, its own state, and who of its domain it talks to.
+
+`-q` speaks of the local daemon alone; READY says nothing of the domain. `-N` asks the others on a port of its own and
+calls them UNAVAILABLE where that port is closed, whatever the state of the links: our own row is what counts.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, unique
+
+from launcher.probe.answer import Ran, Unknown, decode, failed, first_words, string
+from launcher.probe.tree import fold
+
+STATE_COMMAND = ("nvidia-imex-ctl", "-q")
+
+DOMAIN_COMMAND = ("sh", "-c", "nvidia-imex-ctl -N -j 2>/dev/null || exec nvidia-imex-ctl -N")
+
+TIMEOUT = 10.0
+"""Seconds; `-N` is known to hang."""
+
+FOLDER = "/etc/nvidia-imex"
+CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
+MAX_PEERS = 1024
+
+
+@unique
+class DomainState(Enum):
+    """How the domain of a daemon is as a whole."""
+
+    UP = "UP"
+    DEGRADED = "DEGRADED"
+    DOWN = "DOWN"
+    OTHER = "other"
+
+
+@unique
+class Link(Enum):
+    """How a daemon stands to another one. VERSION and MAP never mend by themselves; the letters are those of `-N`."""
+
+    CONNECTED = "C"
+    INVALID = "I"
+    NEVER = "N"
+    RECOVERING = "R"
+    DISCONNECTED = "D"
+    AUTHENTICATING = "A"
+    VERSION = "!V!"
+    MAP = "!M!"
+    OTHER = "?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One line of the node list as a daemon sees it; `names` are its address and, where it is known, its host name."""
+
+    index: int
+    names: tuple[str, ...]
+    ready: bool
+    state: str
+    version: str | None = None
+    links: Mapping[int, Link] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImexDomain:
+    """What `nvidia-imex-ctl -N` says."""
+
+    state: DomainState
+    peers: tuple[Peer, ...]
+
+    def own(self, names: frozenset[str]) -> Peer | None:
+        """Answer the line of the machine that has one of these addresses or names."""
+        return next((peer for peer in self.peers if names & set(peer.names)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImexFiles:
+    """The configuration on disk (SHA-256 of the files, None without one) and the channel device.
+
+    `nodes` are the lines of the node list. It is read when the daemon starts, and must be the same bytes everywhere.
+    """
+
+    nodes: tuple[str, ...] | None
+    nodes_hash: str | None
+    config_hash: str | None
+    channel: bool
+    usable: bool
+
+
+def read_ready(ran: Ran | None) -> bool | Unknown:
+    """Answer whether the local daemon calls itself ready."""
+    why = failed(ran, "`nvidia-imex-ctl -q`")
+    if ran is None or why:
+        return why or Unknown(why="`nvidia-imex-ctl -q` was not asked")
+    words = first_words(ran.out)
+    if words == "READY":
+        return True
+    if re.fullmatch(r"[A-Z_]{2,40}", words):
+        return False
+    return Unknown(why=f"`nvidia-imex-ctl -q` says: {words}")
+
+
+def read_domain(ran: Ran | None) -> ImexDomain | Unknown:
+    """Answer the domain as the local daemon sees it, from either form of `nvidia-imex-ctl -N`."""
+    why = failed(ran, "`nvidia-imex-ctl -N`")
+    if ran is None or why:
+        return why or Unknown(why="`nvidia-imex-ctl -N` was not asked")
+    found = _from_json(ran.out) if ran.out.lstrip().startswith("{") else _from_text(ran.out)
+    return found or Unknown(why=f"`nvidia-imex-ctl -N` printed what cannot be read: {first_words(ran.out)}")
+
+
+def _state(text: str) -> DomainState:
+    return next((state for state in DomainState if state.value == text), DomainState.OTHER)
+
+
+_NODE = re.compile(r"Node #([0-9]{1,5})\s*-\s*(\S{1,256})\s*-\s*([A-Z_]{1,40})\s*(?:-\s*(?:Version: (\S{1,64}))?)?\s*")
+_MARKS = {link.value: link for link in Link}
+_DOMAIN = re.compile(r"Domain State: (\w{1,40})")
+
+
+def _from_text(text: str) -> ImexDomain | None:
+    rows = dict(_rows(text))
+    found = [match for line in text.splitlines() if (match := _NODE.fullmatch(line[:1024].strip()))][:MAX_PEERS]
+    state = _DOMAIN.search(text)
+    if state is None and not found:
+        return None
+    peers = tuple(
+        Peer(
+            index=int(one[1]),
+            names=(one[2],),
+            ready=one[3] == "READY",
+            state=one[3],
+            version=one[4],
+            links=rows.get(int(one[1]), {}),
+        )
+        for one in found
+    )
+    return ImexDomain(state=_state(state[1] if state else ""), peers=peers)
+
+
+def _rows(text: str) -> Iterator[tuple[int, Mapping[int, Link]]]:
+    """The matrix below the nodes: a number, then a mark for each node. Its heading has numbers only."""
+    for line in text.splitlines()[: 4 * MAX_PEERS]:
+        number, *marks = line.split()[: MAX_PEERS + 1] or [""]
+        index = _index(number)
+        if index is not None and marks and all(mark in _MARKS for mark in marks):
+            yield index, dict(enumerate(_MARKS[mark] for mark in marks))
+
+
+_WORDS = {"neverconnected": Link.NEVER, "versionmismatch": Link.VERSION, "nodemapmismatch": Link.MAP}
+
+
+def _link_word(word: str) -> Link:
+    known = {fold(link.name): link for link in Link} | _WORDS
+    return known.get(fold(word), Link.OTHER)
+
+
+def _from_json(text: str) -> ImexDomain | None:
+    found = decode(text)
+    nodes = found.get("nodes") if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(nodes, dict):
+        return None
+    items = [(key, item) for key, item in nodes.items() if _index(key) is not None and isinstance(item, dict)]
+    peers = tuple(_peer(int(key), item) for key, item in items[:MAX_PEERS])
+    return ImexDomain(state=_state(string(found, "status")), peers=peers)
+
+
+def _peer(index: int, item: Mapping[str, object]) -> Peer:
+    names = tuple(name for name in (string(item, "host"), string(item, "hostName")) if name not in ("", "N/A"))
+    connections = item.get("connections")
+    listed = list(connections.items())[:MAX_PEERS] if isinstance(connections, dict) else []
+    links = {
+        int(key): _link_word(string(value, "status"))
+        for key, value in listed
+        if _index(key) is not None and isinstance(value, dict)
+    }
+    state = string(item, "status")[:40]
+    version = string(item, "version") or None
+    return Peer(index=index, names=names, ready=state == "READY", state=state, version=version, links=links)
+
+
+def _index(key: object) -> int | None:
+    return int(key) if isinstance(key, str) and re.fullmatch(r"[0-9]{1,5}", key) else None
+
+
+def read_files(ran: Ran | None) -> ImexFiles | Unknown:
+    """Answer the files of IMEX as the node sent them."""
+    why = failed(ran, "the configuration of IMEX")
+    found = decode(ran.out) if ran and not why else None
+    if not isinstance(found, dict):
+        return why or Unknown(why="the configuration of IMEX cannot be read")
+    nodes = found.get("nodes")
+    return ImexFiles(
+        nodes=tuple(str(line)[:256] for line in nodes[:MAX_PEERS]) if isinstance(nodes, list) else None,
+        nodes_hash=string(found, "nodes_hash") or None,
+        config_hash=string(found, "config_hash") or None,
+        channel=found.get("channel") is True,
+        usable=found.get("channel_usable") is True,
+    )

@@ -1,0 +1,148 @@
+"""The GPUs of a node as `nvidia-smi` tells of them, for drivers 535 to 580 and, as far as keys last, later ones.
+
+All is asked with one `-q -x`: in `--query-gpu` one field that an older driver lacks fails the whole question.
+"""
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum, unique
+
+from launcher.probe import pci
+from launcher.probe.answer import Ran, Unknown, failed, first_words
+from launcher.probe.fabric import Fabric, read_fabric
+from launcher.probe.tree import Tree, from_text, from_xml
+
+COMMAND = ("sh", "-c", 'found=$(nvidia-smi -q -x) && printf "%s\\n" "$found" || exec nvidia-smi -q')
+
+TIMEOUT = 20.0
+"""Seconds; without persistence mode the driver is loaded for each question, which takes ten and more."""
+
+LIMIT = 4 * 1024 * 1024
+"""Bytes; four GB300 take 118 KB, the most of it tables of clocks."""
+
+MAX_GPUS = 64
+
+_FAULTS = (
+    "Unable to determine the device handle",
+    "GPU is lost",
+    "GPU requires reset",
+    "fallen off the bus",
+    "Driver/library version mismatch",
+    "couldn't communicate with the NVIDIA driver",
+    "No devices were found",
+    "Failed to initialize NVML",
+)
+
+
+@unique
+class Recovery(Enum):
+    """Whether the driver asks for something to be done about a GPU; UNKNOWN: it is too old to say."""
+
+    UNKNOWN = "unknown"
+    NONE = "none"
+    DUE = "due"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process that holds memory of a GPU (MiB)."""
+
+    pid: int
+    name: str
+    used: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU. `bus` as in `0018:01:00`; memory in MiB; `action` is what the driver asks for, `lost` its last words."""
+
+    bus: str | None = None
+    uuid: str | None = None
+    name: str | None = None
+    memory: int | None = None
+    used: int | None = None
+    recovery: Recovery = Recovery.UNKNOWN
+    action: str | None = None
+    lost: str | None = None
+    chassis: str | None = None
+    tray: int | None = None
+    fabric: Fabric = field(default_factory=Fabric)
+    processes: tuple[GpuProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """The driver and its GPUs; `fault` is its own word for why it shows none."""
+
+    version: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    fault: str | None = None
+
+
+def read_driver(ran: Ran | None) -> Driver | Unknown:
+    """Answer what `nvidia-smi` printed."""
+    why = failed(ran, "`nvidia-smi`")
+    if ran is None or (why and why.hung):
+        return why or Unknown(why="`nvidia-smi` was not asked")
+    found = None if ran.dropped or ran.rc != 0 else _driver(ran.out)
+    if found and (found.gpus or found.version):
+        return found
+    printed = (ran.out + "\n" + ran.err)[:65536]
+    fault = next((line for line in printed.splitlines() if any(words in line for words in _FAULTS)), None)
+    if fault:
+        return Driver(fault=first_words(fault))
+    return why or Unknown(why=f"`nvidia-smi` printed what cannot be read: {first_words(ran.out)}")
+
+
+def _driver(text: str) -> Driver:
+    root = from_xml(text) if text.lstrip().startswith("<") else from_text(text)
+    top = (root.at("nvidiasmilog") or root) if root else Tree()
+    gpus = [child for child in top.below if child.key == "gpu"][:MAX_GPUS]
+    return Driver(version=top.text("driverversion"), gpus=tuple(map(_gpu, gpus)))
+
+
+def _gpu(tree: Tree) -> Gpu:
+    lost = next((found.value for found in tree.walk() if "GPU is lost" in found.value), None)
+    action = tree.text("gpurecoveryaction")
+    return Gpu(
+        bus=pci.canonical(tree.value),
+        uuid=tree.text("uuid") or tree.text("gpuuuid"),
+        name=tree.text("productname"),
+        memory=_mib(tree.text("fbmemoryusage", "total")),
+        used=_mib(tree.text("fbmemoryusage", "used")),
+        recovery=_recovery(action),
+        action=action[:120] if action and _recovery(action) is Recovery.DUE else None,
+        lost=lost[:120] if lost else None,
+        chassis=tree.text("platforminfo", "chassisserialnumber"),
+        tray=_whole(tree.text("platforminfo", "trayindex")),
+        fabric=read_fabric(tree),
+        processes=_processes(tree),
+    )
+
+
+def _recovery(action: str | None) -> Recovery:
+    if action is None or "GPU is lost" in action:
+        return Recovery.UNKNOWN
+    return Recovery.NONE if action == "None" else Recovery.DUE
+
+
+def _processes(tree: Tree) -> tuple[GpuProcess, ...]:
+    listed = tree.at("processes")
+    found = [item for item in listed.below if item.key == "processinfo"][:64] if listed else []
+    return tuple(
+        GpuProcess(
+            pid=_whole(item.text("pid")) or 0,
+            name=first_words(item.text("processname") or "?"),
+            used=_mib(item.text("usedmemory")),
+        )
+        for item in found
+    )
+
+
+def _mib(text: str | None) -> int | None:
+    found = re.fullmatch(r"([0-9]{1,12}) MiB", text or "")
+    return int(found[1]) if found else None
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"[0-9]{1,9}", text) else None

@@ -1,0 +1,77 @@
+"""What is said of a node or of a slice: a fact, one of three answers (or that it does not apply), and words."""
+
+from dataclasses import dataclass
+from enum import Enum, unique
+
+from launcher.core.fleet import NodeName
+
+
+@unique
+class Fact(Enum):
+    """What is asked of a node, in the order in which it is reported. REACHABLE is answered by who connects."""
+
+    REACHABLE = "reachable"
+    HOST = "host"
+    CLOCK = "clock"
+    PYTHON = "python"
+    RAY = "ray"
+    DISK = "disk"
+    SHARED_MEMORY = "shared memory"
+    OPEN_FILES = "open files"
+    OWN_NAME = "own name"
+    PORTS = "ports"
+    OTHER_RAY = "other ray"
+    LEFTOVERS = "leftovers"
+    LOGOUT = "logout"
+    SUDO = "sudo"
+    DRIVER = "driver"
+    GPUS = "gpus"
+    GPU_MEMORY = "gpu memory"
+    RECOVERY = "recovery"
+    FABRIC = "fabric"
+    DOMAIN = "domain"
+    IMEX = "imex"
+    XIDS = "xids"
+    INFINIBAND = "infiniband"
+
+
+@unique
+class Answer(Enum):
+    """What is known of a fact. CANNOT_TELL is never taken for GOOD, and never condemns."""
+
+    GOOD = "good"
+    BAD = "bad"
+    CANNOT_TELL = "cannot tell"
+    NOT_APPLICABLE = "not applicable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One fact judged. `stops`: a gang should rather start elsewhere. `nodes`: whom a finding about a slice names."""
+
+    fact: Fact
+    answer: Answer
+    words: str
+    evidence: tuple[str, ...] = ()
+    stops: bool = False
+    nodes: tuple[NodeName, ...] = ()
+
+
+def good(fact: Fact, words: str) -> Finding:
+    """Answer that a fact is as it should be."""
+    return Finding(fact=fact, answer=Answer.GOOD, words=words)
+
+
+def bad(fact: Fact, words: str, *evidence: str, stops: bool = True, nodes: tuple[NodeName, ...] = ()) -> Finding:
+    """Answer that a fact is not as it should be, with what shows it; by default, nothing should start here."""
+    return Finding(fact=fact, answer=Answer.BAD, words=words, evidence=evidence, stops=stops, nodes=nodes)
+
+
+def cannot_tell(fact: Fact, words: str, *, stops: bool = False, nodes: tuple[NodeName, ...] = ()) -> Finding:
+    """Answer that a fact could not be seen, and why."""
+    return Finding(fact=fact, answer=Answer.CANNOT_TELL, words=words, stops=stops, nodes=nodes)
+
+
+def not_applicable(fact: Fact, words: str) -> Finding:
+    """Answer that a fact makes no sense on this node."""
+    return Finding(fact=fact, answer=Answer.NOT_APPLICABLE, words=words)
