@@ -78,7 +78,7 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
             _blame(draft, action.seat.node, words, answer)
         case StartHead() | Reserve() | Unreserve() | Verify() | Start():
             if count >= TRIES:
-                draft.end(Outcome(cause=Cause.PROVISION, words=words, at=draft.seen.at, tail=answer.tail))
+                draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=answer.tail))
         case Sweep() | Signal() | Unclaim():
             pass  # must be done however often it takes; the back-off spaces the tries
         case _:

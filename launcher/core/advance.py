@@ -159,7 +159,7 @@ def _bereft(draft: Draft, member: Member, seat: Seat, evidence: Evidence) -> Non
     cause = Cause.EXHAUSTED if started else evidence.cause
     draft.end(
         Outcome(
-            cause=cause, words=words, at=draft.seen.at, member=member.name, node=seat.node, tail=evidence.tail
+            cause=cause, words=words, member=member.name, node=seat.node, tail=evidence.tail
         )
     )
 
@@ -207,7 +207,7 @@ def _head(draft: Draft) -> None:
         draft.do(Unclaim(reason=_BEGIN, node=draft.run.head, unit=Unit.HEAD))
     elif head is not None and head.ray.phase is Phase.FAILED and head.ray.generation >= HEAD_STARTS:
         words = f"head: Ray's head ended with {head.ray.exit_code}, {head.ray.generation} times"
-        draft.end(Outcome(cause=Cause.PROVISION, words=words, at=draft.seen.at, tail=head.ray.tail))
+        draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=head.ray.tail))
     elif head is None or head.ray.phase in (Phase.ABSENT, Phase.FAILED):
         draft.do(StartHead(reason=_BEGIN))
 

@@ -16,7 +16,7 @@ def judge(draft: Draft) -> None:
     if all(member.name in draft.exits and draft.exits[member.name].ok for member in draft.members):
         count = len(draft.members)
         words = "its one rank ended with 0" if count == 1 else f"all {count} ranks ended with 0"
-        draft.end(Outcome(cause=Cause.SUCCESS, words=words, at=draft.seen.at))
+        draft.end(Outcome(cause=Cause.SUCCESS, words=words))
 
 
 def _first_failure(draft: Draft, name: GangName) -> tuple[Member, Exit] | None:
@@ -49,7 +49,6 @@ def _failure(draft: Draft, name: GangName, member: Member, ended: Exit) -> None:
         Outcome(
             cause=Cause.PROGRAM,
             words=f"{member.name} on {node} {how}{after}",
-            at=draft.seen.at,
             member=member.name,
             node=node,
             exit_code=ended.code,

@@ -44,7 +44,7 @@ def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
     draft = Draft(run, seen, record)
     absorb(draft)
     if draft.outcome is None and run.wanted is Wanted.NOTHING:
-        draft.end(Outcome(cause=Cause.STOPPED, words="taken down", at=seen.at))
+        draft.end(Outcome(cause=Cause.STOPPED, words="taken down"))
     if draft.outcome is None:
         judge(draft)
     if draft.outcome is None:

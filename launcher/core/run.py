@@ -158,7 +158,6 @@ class Outcome:
 
     cause: Cause
     words: str
-    at: float
     member: MemberName | None = None
     node: NodeName | None = None
     exit_code: int | None = None

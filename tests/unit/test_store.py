@@ -190,7 +190,7 @@ FULL = Record(
             gang=GangName("run"),
         ),
     ),
-    outcome=Outcome(cause=Cause.PROGRAM, words="rank 0 failed", at=9.0, exit_code=3, tail=("boom",)),
+    outcome=Outcome(cause=Cause.PROGRAM, words="rank 0 failed", exit_code=3, tail=("boom",)),
 )
 
 

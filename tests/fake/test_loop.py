@@ -1,0 +1,193 @@
+"""The real loop, store and controller processes over an imaginary fleet: kept promises when processes die."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.core.fleet import Fault, FaultKind, NodeName, SimSettings
+from launcher.core.run import Cause, Run, RunId, RunName, RunState
+from launcher.drive.control import control, spawn
+from launcher.errors import LeaseHeldError
+from launcher.store.owner import Owner
+from launcher.store.rows import RunRow
+from launcher.store.store import Store
+from tests.situations import make_run
+
+DEADLINE = 30.0
+
+
+class Hall:
+    """A home with an imaginary fleet, and the controllers that a test started."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.store = Store(home)
+
+    def launch(self, name: str = "job", *, sim: SimSettings, run: Run | None = None) -> RunId:
+        """A run that nobody drives yet."""
+        run = run or make_run(slices=2, nodes=2, spares=1)
+        fleet = replace(run.fleet, name=f"hall-{name}", sim=sim)
+        made = self.store.launch(
+            name=RunName(name), task=run.task, fleet=fleet, decide=lambda _: run.placement, source="x", at=time.time()
+        )
+        return made.id
+
+    def row(self, run: RunId) -> RunRow:
+        return self.store.find(run)
+
+    def owner(self, run: RunId) -> Owner:
+        owner = self.row(run).owner
+        assert owner is not None
+        return owner
+
+    def until(self, run: RunId, holds: Callable[[RunRow], bool]) -> RunRow:
+        """The row of a run, as soon as it is as it should be."""
+        deadline = time.monotonic() + DEADLINE
+        while not holds(row := self.row(run)):
+            assert time.monotonic() < deadline, f"{row.state.value}: {row.headline}"
+            time.sleep(0.02)
+        return row
+
+    def kill(self, run: RunId) -> None:
+        """Kill the controller of a run, and see it gone."""
+        owner = self.owner(run)
+        os.kill(owner.pid, signal.SIGKILL)
+        deadline = time.monotonic() + DEADLINE
+        while owner.alive():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def hall(tmp_path: Path) -> Iterator[Hall]:
+    made = Hall(tmp_path / "home")
+    yield made
+    for row in made.store.runs():
+        if row.owner and row.owner.alive() and row.owner.pid != os.getpid():
+            os.kill(row.owner.pid, signal.SIGKILL)
+
+
+def snapshot(row: RunRow) -> dict[str, object]:
+    assert row.snapshot is not None
+    return dict(json.loads(row.snapshot))
+
+
+def test_a_run_goes_from_launch_to_success_and_frees_its_nodes(hall: Hall) -> None:
+    run = hall.launch(sim=SimSettings(run_s=60.0))
+    assert control(hall.home, run) is RunState.SUCCEEDED
+    row = hall.row(run)
+    assert (row.state, row.outcome.cause if row.outcome else None) == (RunState.SUCCEEDED, Cause.SUCCESS)
+    assert not hall.store.taken(replace(hall.store.load(run)[0].fleet))
+    assert row.owner is None
+
+
+def test_a_detached_controller_is_replaced_after_kill_9_and_no_rank_notices(hall: Hall) -> None:
+    run = hall.launch(sim=SimSettings(run_s=400.0, speed=50.0))
+    spawn(hall.home, run)
+    hall.until(run, lambda row: row.state is RunState.RUNNING)
+    hall.kill(run)
+    assert hall.row(run).state is RunState.RUNNING
+    spawn(hall.home, run)
+    row = hall.until(run, lambda row: row.ended is not None)
+    assert row.state is RunState.SUCCEEDED
+    assert snapshot(row)["epoch"] == 1
+
+
+@pytest.mark.parametrize("moment", range(0, 100, 12))
+def test_kill_9_of_a_controller_at_any_moment_of_the_launch_changes_nothing(hall: Hall, moment: int) -> None:
+    run = hall.launch(sim=SimSettings(run_s=60.0, speed=40.0))
+    spawn(hall.home, run)
+    seen = len(hall.store.events(run))
+    hall.until(run, lambda row: len(hall.store.events(run)) >= seen + moment or row.ended is not None)
+    if hall.row(run).owner:
+        hall.kill(run)
+    if hall.row(run).ended is None:
+        spawn(hall.home, run)
+    row = hall.until(run, lambda row: row.ended is not None)
+    assert (row.state, snapshot(row)["epoch"]) == (RunState.SUCCEEDED, 1)
+
+
+def test_exactly_one_process_drives_a_run(hall: Hall) -> None:
+    run = hall.launch(sim=SimSettings(run_s=400.0, speed=20.0))
+    spawn(hall.home, run)
+    first = hall.owner(run)
+    with pytest.raises(LeaseHeldError, match=str(first.pid)):
+        control(hall.home, run)
+    assert hall.owner(run) == first
+
+
+def test_two_controllers_that_start_at_once_leave_one(hall: Hall) -> None:
+    run = hall.launch(sim=SimSettings(run_s=200.0, speed=50.0))
+    command = [sys.executable, "-m", "launcher.drive", str(hall.home), run]
+    rivals = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
+    codes = sorted(rival.wait(DEADLINE) for rival in rivals)
+    assert hall.row(run).state is RunState.SUCCEEDED
+    assert codes.count(0) == 1
+
+
+@pytest.mark.parametrize("state", [RunState.STARTING, RunState.RUNNING, RunState.RECOVERING])
+def test_down_from_any_state_leaves_nothing(hall: Hall, state: RunState) -> None:
+    node = NodeName("r1-n2")
+    faults = (Fault(at=10.0, node=node, fault=FaultKind.RAYLET_KILLED),)
+    run = hall.launch(sim=SimSettings(run_s=4000.0, speed=10.0, faults=faults))
+    spawn(hall.home, run)
+    hall.until(run, lambda row: row.state is state)
+    hall.store.want_nothing(run)
+    row = hall.until(run, lambda row: row.ended is not None)
+    assert row.state is RunState.STOPPED
+    ended = hall.store.load(run)[0]
+    from launcher.sim.nodes import SimNodes
+
+    look = SimNodes(hall.store).look(ended)
+    assert all(getattr(view, "keeper", "unseen") is None for view in look.nodes.values())
+    assert not hall.store.taken(ended.fleet)
+
+
+def test_a_stopped_controller_lets_go_of_the_run_and_the_run_goes_on(hall: Hall) -> None:
+    run = hall.launch(sim=SimSettings(run_s=400.0, speed=20.0))
+    spawn(hall.home, run)
+    hall.until(run, lambda row: row.state is RunState.RUNNING)
+    os.kill(hall.owner(run).pid, signal.SIGTERM)
+    assert hall.until(run, lambda row: row.owner is None).ended is None
+    spawn(hall.home, run)
+    assert hall.until(run, lambda row: row.ended is not None).state is RunState.SUCCEEDED
+
+
+def test_a_node_that_dies_for_good_is_replaced_by_the_spare_of_its_slice(hall: Hall) -> None:
+    node = NodeName("r1-n2")
+    faults = (Fault(at=20.0, node=node, fault=FaultKind.RAYLET_KILLED, duration=1e6),)
+    run = hall.launch(sim=SimSettings(run_s=60.0, faults=faults))
+    assert control(hall.home, run) is RunState.SUCCEEDED
+    record = hall.store.load(run)[1]
+    holders = {member: seat.node for member, seat in record.seats.items()}
+    assert holders == {"main/0": "r1-n1", "main/1": "r1-n3", "main/2": "r2-n1", "main/3": "r2-n2"}
+    events = hall.store.events(run)
+    redone = {event.subject for event in events if event.kind.value == "intent" and event.subject.startswith("prepare")}
+    assert redone == {f"prepare:{name}" for name in ("r1-n1", "r1-n2", "r1-n3", "r2-n1", "r2-n2")}
+
+
+def test_a_rank_that_fails_restarts_its_gang_until_the_budget_is_gone(hall: Hall) -> None:
+    faults = tuple(Fault(at=at, node=NodeName("r2-n1"), fault=FaultKind.RANK_FAILS) for at in range(20, 400, 10))
+    run = hall.launch(sim=SimSettings(run_s=600.0, faults=faults))
+    assert control(hall.home, run) is RunState.FAILED
+    outcome = hall.row(run).outcome
+    assert outcome is not None
+    assert (outcome.cause, outcome.member, outcome.node, outcome.exit_code) == (Cause.PROGRAM, "main/2", "r2-n1", 3)
+    assert snapshot(hall.row(run))["restarts"] == 3
+
+
+def test_a_run_of_another_home_keeps_its_nodes(hall: Hall) -> None:
+    faults = (Fault(at=0.0, node=NodeName("r1-n1"), fault=FaultKind.CLAIM_HELD),)
+    run = hall.launch(sim=SimSettings(faults=faults), run=make_run(slices=1, spares=0))
+    assert control(hall.home, run) is RunState.FAILED
+    outcome = hall.row(run).outcome
+    assert outcome is not None
+    assert outcome.cause is Cause.LEASE_HELD
