@@ -18,6 +18,7 @@ from launcher.core.observation import Observation, Unseen
 from launcher.core.reconcile import PATIENT, Decision, reconcile
 from launcher.core.run import Record, Run, RunState, Wanted
 from launcher.core.seat import GangName
+from launcher.core.task import Group
 from tests.property.worlds import Play, runs
 
 BOUNDED = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
@@ -178,6 +179,18 @@ def test_a_run_on_nodes_that_can_be_seen_comes_to_an_end_or_waits_for_a_spare(ru
     assert decision.state.final or decision.state is RunState.HOLDING, decision.headline
     if decision.state is RunState.SUCCEEDED:
         assert all(here.record.exits[member.name].ok for member in run.members())
+
+
+@BOUNDED
+@given(run=runs(max_faults=8, kinds=(FaultKind.RAYLET_KILLED, FaultKind.KEEPER_KILLED)), script=crashes)
+def test_nodes_that_fail_one_after_the_other_never_share_a_spare_or_exceed_a_budget(run: Run, script: list[Crash]) -> None:
+    strict = replace(run, task=replace(run.task, groups=tuple(_impatient(group) for group in run.task.groups)))
+    _, decision = play(strict, script)
+    assert decision.state.final or decision.state is RunState.HOLDING, decision.headline
+
+
+def _impatient(group: Group) -> Group:
+    return replace(group, recovery=replace(group.recovery, node_attempts=0))
 
 
 @BOUNDED

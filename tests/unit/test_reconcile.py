@@ -9,7 +9,7 @@ from launcher.core.observation import HeadSeen, Phase, RankReport, Seen, Step, U
 from launcher.core.run import Cause, RunState, Wanted, rebased
 from launcher.core.seat import MemberName
 from launcher.core.task import OnNoSpare, RecoveryPolicy
-from tests.situations import UP, Situation, kinds, make_run, name
+from tests.situations import DONE, UP, Situation, kinds, make_run, name
 
 NO_RESTART = RecoveryPolicy(max_restarts=0)
 
@@ -228,6 +228,31 @@ def test_a_node_that_fails_too_often_gives_its_seat_to_a_spare_of_its_slice() ->
     assert seat.node == "r1-n3"
     assert "r1-n2" in here.record.condemned
     assert "unclaim:seat:r1-n2" in kinds(here.decide())
+
+
+def test_one_spare_serves_one_of_two_lost_nodes_and_the_other_waits() -> None:
+    here = Situation(make_run(slices=1, nodes=2, spares=1, recovery=RecoveryPolicy(node_attempts=0)))
+    here.serving()
+    for rank in (0, 1):
+        seat = here.record.seats[MemberName(f"main/{rank}")]
+        here.keeper(seat.node, ray=Step(phase=Phase.FAILED, exit_code=1, generation=seat.generation))
+    decision = here.decide()
+    holders = [seat.node for seat in here.record.seats.values()]
+    assert sorted(holders) == ["r1-n2", "r1-n3"]
+    assert decision.state is RunState.HOLDING
+
+
+def test_a_spare_that_was_condemned_is_not_taken() -> None:
+    here = Situation(make_run(slices=1, nodes=1, spares=2, recovery=RecoveryPolicy(node_attempts=0)))
+    here.serving()
+    for spare in ("r1-n2", "r1-n3"):
+        seat = here.record.seats[MemberName("main/0")]
+        here.keeper(seat.node, setup=DONE, ray=Step(phase=Phase.FAILED, exit_code=1, generation=seat.generation))
+        here.decide()
+        assert here.record.seats[MemberName("main/0")].node == spare
+        for sweep in here.record.sweeps:
+            here.receive(sweep, Result.KILLED)
+        here.decide()
 
 
 def test_without_a_spare_a_started_run_waits_and_says_so() -> None:
