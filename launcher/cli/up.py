@@ -48,12 +48,15 @@ def up(
     Example:
       nvlaunch up task.yaml -i fleet.yaml --env STEPS=1000 --secret HF_TOKEN
     """
+    from launcher.core.run import RunName
     from launcher.store.store import Store
 
     if detach and foreground:
         refuse("`--detach` and `--foreground` exclude each other", hint="leave one of them out")
     request = _read(file, name, inventory, env, env_file, secret)
     store = Store(home())
+    if not dry_run:
+        store.check_name(RunName(request.task.name))
     placement = _place(request, store)
     if dry_run:
         _show_plan(request, placement, Output.TEXT)

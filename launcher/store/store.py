@@ -47,11 +47,15 @@ class Store:
         rows = self._db.read(_CLAIMS, fleet.name)
         return _taken(rows)
 
+    def check_name(self, name: RunName) -> None:
+        """Raise LeaseHeldError where a run of that name is not over yet."""
+        _check_free(self._db.read(_LIVE, name))
+
     def launch(self, *, name: RunName, task: Task, fleet: Inventory, decide: Decide, source: str, at: float) -> Run:
         """Place a task and keep the run and its claims, in one transaction; NoCapacityError where `decide` refuses,
         LeaseHeldError where a run of that name is not over yet."""
         with self._db.write() as db:
-            _check_free(db, name)
+            _check_free(db.execute(_LIVE, (name,)).fetchall())
             answer = decide(_taken(db.execute(_CLAIMS, (fleet.name,)).fetchall()))
             if isinstance(answer, Shortfall):
                 raise NoCapacityError(answer)
@@ -183,6 +187,7 @@ class Store:
         raise SpecError((Mistake(what=f"no run has the id `{run}`", hint="`nvlaunch status` lists the runs"),))
 
 
+_LIVE = "SELECT id, name, state FROM runs WHERE name = ? AND ended IS NULL"
 _DISOWN = "DELETE FROM owners WHERE run = ? AND host = ? AND boot = ? AND pid = ? AND started = ?"
 _CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE claims.fleet = ?"
 
@@ -191,9 +196,9 @@ def _taken(rows: Sequence[sqlite3.Row]) -> Mapping[NodeName, Taken]:
     return {NodeName(row["node"]): Taken(by_run=row["name"]) for row in rows}
 
 
-def _check_free(db: sqlite3.Connection, name: RunName) -> None:
-    row = db.execute("SELECT id, state FROM runs WHERE name = ? AND ended IS NULL", (name,)).fetchone()
-    if row is not None:
+def _check_free(live: Sequence[sqlite3.Row]) -> None:
+    for row in live:
+        name = row["name"]
         what = f"a run named `{name}` is {row['state'].replace('_', ' ')}"
         hint = f"choose another name with `--name`, or take it down with `nvlaunch down {name}`"
         raise LeaseHeldError(what, holder=row["id"], hints=(hint,))
