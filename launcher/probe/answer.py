@@ -110,3 +110,10 @@ def failed(ran: Ran | None, what: str) -> Unknown | None:
     if ran.rc != 0:
         return Unknown(why=f"{what} failed with {ran.rc}: {first_words(ran.err or ran.out)}")
     return None
+
+
+def read_object(ran: Ran | None, what: str) -> Mapping[str, object] | Unknown:
+    """Answer the JSON object that a probe printed."""
+    why = failed(ran, what)
+    found = decode(ran.out) if ran and not why else None
+    return why or (found if isinstance(found, dict) else Unknown(why=f"{what} cannot be read"))

@@ -39,13 +39,17 @@ class Fabric:
     troubles: tuple[str, ...] = ()
 
     @property
+    def tray_only(self) -> bool:
+        """Answer whether NVLink works within the tray and ends there, which a UUID of zeroes says."""
+        return self.cluster_uuid == _NO_DOMAIN
+
+    @property
     def domain(self) -> str | None:
         """Answer the NVLink domain, `<ClusterUUID>.<CliqueId>`; None while there is none.
 
-        Neither half will do: whole sites use one clique id, and a rack cut into partitions has one UUID. A UUID of
-        zeroes means that NVLink works within the tray only.
+        Neither half will do: whole sites use one clique id, and a rack cut into partitions has one UUID.
         """
-        if self.cluster_uuid in (None, _NO_DOMAIN) or self.clique_id is None:
+        if self.cluster_uuid is None or self.tray_only or self.clique_id is None:
             return None
         return f"{self.cluster_uuid}.{self.clique_id}"
 

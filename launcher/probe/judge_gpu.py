@@ -1,0 +1,203 @@
+"""Whether a node's GPUs and their fabric are fit for a gang: one function a fact."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from launcher.core.fleet import Node
+from launcher.probe import xid, xid_table
+from launcher.probe.answer import Unknown
+from launcher.probe.collect import Facts
+from launcher.probe.fabric import FabricState
+from launcher.probe.judge_company import live
+from launcher.probe.nvidia_smi import Driver, Gpu, Recovery
+from launcher.probe.report import Fact, Finding, bad, cannot_tell, good, not_applicable
+from launcher.probe.xid import Xid
+from launcher.probe.xid_table import XidAction
+
+MAX_MEMORY = 1024
+"""MiB of a GPU that may be in use before a start: a driver's own share, not a program's."""
+
+FABRIC_SETTLES = 300.0
+"""Seconds after boot in which a GPU may still be joining its fabric."""
+
+_HINT_LOG = "add the user to group `systemd-journal`, or allow `sudo -n dmesg`"
+
+
+def driver(facts: Facts, _node: Node) -> Finding:
+    """Judge whether the driver answers."""
+    found = facts.driver
+    if isinstance(found, Unknown):
+        return _unseen(Fact.DRIVER, found)
+    if found.fault:
+        return bad(Fact.DRIVER, found.fault)
+    return good(Fact.DRIVER, found.version or "of an unknown version")
+
+
+def _unseen(fact: Fact, unknown: Unknown) -> Finding:
+    """Nothing is known of the GPUs: no reason to condemn the node, but none to start on it either."""
+    hint = "; `gpu_driver: none` in the inventory is for CPU racks" if unknown.missing else ""
+    return cannot_tell(fact, unknown.why + hint, stops=True)
+
+
+def _name(gpu: Gpu) -> str:
+    return f"GPU {gpu.bus or gpu.uuid or '?'}"
+
+
+def gpus(facts: Facts, node: Node) -> Finding:
+    """Judge whether all GPUs of the inventory are there."""
+    found = facts.driver
+    if isinstance(found, Unknown):
+        return _unseen(Fact.GPUS, found)
+    lost = [f"{_name(gpu)}: {gpu.lost}" for gpu in found.gpus if gpu.lost]
+    count = len(found.gpus) - len(lost)
+    if count < node.gpus:
+        evidence = tuple(lost) or ((found.fault,) if found.fault else ())
+        return bad(Fact.GPUS, f"{count} of {node.gpus}{': ' + evidence[0] if evidence else ''}", *evidence)
+    if lost:
+        return bad(Fact.GPUS, lost[0], *lost)
+    names = sorted({gpu.name for gpu in found.gpus if gpu.name})
+    if node.accelerator and names and not _is(node.accelerator, names[0]):
+        words = f"the inventory says `{node.accelerator}`, the driver `{names[0]}`"
+        return bad(Fact.GPUS, words, stops=False)
+    return good(Fact.GPUS, f"{count} x {', '.join(names) or 'GPU'}")
+
+
+def _is(accelerator: str, product: str) -> bool:
+    """Answer whether all words of `A100-80GB` are in `NVIDIA A100-SXM4-80GB`."""
+    wanted = accelerator.casefold().replace("_", "-").replace(" ", "-").split("-")
+    return all(word in product.casefold() for word in wanted)
+
+
+def gpu_memory(facts: Facts, _node: Node) -> Finding:
+    """Judge whether the GPUs are free."""
+    if isinstance(facts.driver, Unknown):
+        return _unseen(Fact.GPU_MEMORY, facts.driver)
+    known = [gpu for gpu in facts.driver.gpus if gpu.used is not None]
+    if not known:
+        return cannot_tell(Fact.GPU_MEMORY, "the driver does not say")
+    held = [gpu for gpu in known if (gpu.used or 0) > MAX_MEMORY]
+    if not held:
+        return good(Fact.GPU_MEMORY, "free")
+    runs = () if isinstance(facts.processes, Unknown) else live(facts.processes)
+    if runs:
+        return good(Fact.GPU_MEMORY, f"in use by {', '.join(runs)}")
+    return bad(Fact.GPU_MEMORY, f"{len(held)} GPUs hold memory: {_held(held[0])}", *map(_held, held))
+
+
+def _held(gpu: Gpu) -> str:
+    who = ", ".join(f"pid {process.pid} {process.name}" for process in gpu.processes[:5])
+    return f"{_name(gpu)} {(gpu.used or 0) / 1024:.1f} GiB{f' ({who})' if who else ', of a process that is not seen'}"
+
+
+def recovery(facts: Facts, _node: Node) -> Finding:
+    """Judge the driver's own verdict on its GPUs; it beats every table of Xids."""
+    if isinstance(facts.driver, Unknown):
+        return _unseen(Fact.RECOVERY, facts.driver)
+    due = [f"{_name(gpu)}: {gpu.action}" for gpu in facts.driver.gpus if gpu.recovery is Recovery.DUE]
+    if due:
+        return bad(Fact.RECOVERY, f"the driver asks for it: {due[0]}", *due)
+    if any(gpu.recovery is Recovery.NONE for gpu in facts.driver.gpus):
+        return good(Fact.RECOVERY, "none due")
+    return cannot_tell(Fact.RECOVERY, "the driver does not say")
+
+
+def fabric(facts: Facts, _node: Node) -> Finding:
+    """Judge each GPU's part of the NVLink fabric."""
+    if isinstance(facts.driver, Unknown):
+        return _unseen(Fact.FABRIC, facts.driver)
+    found = [(gpu, gpu.fabric) for gpu in facts.driver.gpus]
+    if not found:
+        return cannot_tell(Fact.FABRIC, facts.driver.fault or "there are no GPUs")
+    troubles = [f"{_name(gpu)}: {words}" for gpu, part in found for words in part.troubles]
+    if troubles:
+        return bad(Fact.FABRIC, troubles[0], *troubles)
+    states = {part.state for _, part in found}
+    if states & {FabricState.NOT_STARTED, FabricState.IN_PROGRESS}:
+        return _pending(facts, facts.driver)
+    if FabricState.OTHER in states:
+        said = next(part.said for _, part in found if part.state is FabricState.OTHER)
+        return cannot_tell(Fact.FABRIC, f"state `{said}`, which is not known", stops=True)
+    if FabricState.NONE not in states:
+        return good(Fact.FABRIC, "completed and healthy on all GPUs")
+    if FabricState.COMPLETED in states:
+        return bad(Fact.FABRIC, "some GPUs of the tray are in a fabric, others in none", *_states(facts.driver))
+    return not_applicable(Fact.FABRIC, "these GPUs are in no NVLink fabric")
+
+
+def _states(found: Driver) -> tuple[str, ...]:
+    return tuple(f"{_name(gpu)}: {gpu.fabric.said or 'N/A'}" for gpu in found.gpus)
+
+
+def _pending(facts: Facts, found: Driver) -> Finding:
+    late = [gpu for gpu in found.gpus if gpu.fabric.state is not FabricState.COMPLETED]
+    words = f"{late[0].fabric.said} on {len(late)} of {len(found.gpus)} GPUs"
+    if not isinstance(facts.host, Unknown) and facts.host.uptime < FABRIC_SETTLES:
+        return cannot_tell(Fact.FABRIC, f"{words}, {facts.host.uptime:.0f} s after boot: ask again", stops=True)
+    return bad(Fact.FABRIC, words, *_states(found))
+
+
+def domain_of(facts: Facts) -> str | None:
+    """Answer the one NVLink domain that all GPUs of a node are in; None where there is none, or no agreement."""
+    if isinstance(facts.driver, Unknown):
+        return None
+    found = {gpu.fabric.domain for gpu in facts.driver.gpus}
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def domain(facts: Facts, node: Node) -> Finding:
+    """Judge the domain that the drivers report against the inventory's."""
+    if isinstance(facts.driver, Unknown):
+        return _unseen(Fact.DOMAIN, facts.driver)
+    if not facts.driver.gpus:
+        return cannot_tell(Fact.DOMAIN, facts.driver.fault or "there are no GPUs")
+    if len({gpu.fabric.domain for gpu in facts.driver.gpus}) > 1:
+        shown = tuple(f"{_name(gpu)}: {gpu.fabric.domain or 'none'}" for gpu in facts.driver.gpus)
+        return bad(Fact.DOMAIN, "the GPUs of this tray do not agree on their domain", *shown)
+    found = domain_of(facts)
+    if found is None:
+        return _no_domain(facts.driver.gpus, node)
+    if node.domain is not None and node.domain.casefold() != found.casefold():
+        words = f"the inventory says `{node.domain}`, the drivers `{found}`: correct the inventory, or the cabling"
+        return bad(Fact.DOMAIN, words, f"inventory: {node.domain}", f"drivers: {found}")
+    return good(Fact.DOMAIN, found)
+
+
+def _no_domain(found: Sequence[Gpu], node: Node) -> Finding:
+    # An old driver has no such key, and a GPU that is still joining has no value yet; zeroes are an answer.
+    if any(gpu.fabric.tray_only for gpu in found):
+        if node.domain is None:
+            return cannot_tell(Fact.DOMAIN, "the drivers report none: no rack-local work is placed here")
+        words = f"the inventory says `{node.domain}`, the drivers that NVLink ends at the tray (ClusterUUID of zeroes)"
+        return bad(Fact.DOMAIN, words, f"inventory: {node.domain}", "drivers: none")
+    taken = f"; the inventory's `{node.domain}` is unproven" if node.domain else ": no rack-local work is placed here"
+    return cannot_tell(Fact.DOMAIN, f"the drivers report none{taken}")
+
+
+def xids(facts: Facts, _node: Node) -> Finding:
+    """Judge the errors of GPUs since boot; where the driver asks for nothing about a GPU, its past stops no start."""
+    if isinstance(facts.xids, Unknown):
+        return cannot_tell(Fact.XIDS, f"{facts.xids.why}; {_HINT_LOG}")
+    if not facts.xids:
+        return good(Fact.XIDS, "none since boot")
+    standing = xid.standing(facts.xids)
+    if not standing:
+        return good(Fact.XIDS, f"since boot, none against the node: {_summary(facts.xids)}")
+    cured = set()
+    if not isinstance(facts.driver, Unknown):
+        cured = {gpu.bus for gpu in facts.driver.gpus if gpu.recovery is Recovery.NONE and gpu.bus}
+    stops = any(one.action is XidAction.REPLACE and one.bus not in cured for one in standing)
+    first = standing[0]
+    words = f"{xid_table.words(first.code)}, on GPU {first.bus or '?'}{_ago(first, facts)}: {first.action.value}"
+    after = "" if stops or first.action is not XidAction.REPLACE else "; the driver asks for nothing any more"
+    return bad(Fact.XIDS, words + after, *(f"Xid {one.code}: {one.text}" for one in standing[:10]), stops=stops)
+
+
+def _summary(found: Sequence[Xid]) -> str:
+    counted = Counter(one.code for one in found).most_common(5)
+    return ", ".join(f"{count} x {xid_table.words(code)}" for code, count in counted)
+
+
+def _ago(found: Xid, facts: Facts) -> str:
+    if found.at is None or isinstance(facts.host, Unknown) or facts.host.uptime < found.at:
+        return ""
+    return f" {(facts.host.uptime - found.at) / 60:.0f} min ago"
