@@ -1,0 +1,164 @@
+"""What a rig consists of, as plain data: it crosses from the test to the warden as JSON."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+ROUTER_MAC = "02:6e:76:00:00:01"
+_UPLINK_MAC = "02:6e:76:00:00:02"
+GATEWAY = "169.254.1.1"
+FIRST_RANGE, LAST_RANGE = 64, 127  # 10.64.0.0/16 to 10.127.0.0/16: one a rig
+MAX_RACKS, MAX_NODES = 200, 250
+BASTION = "bastion"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Limits of a host's file systems, in the kernel's notation; they cost nothing until they are used."""
+
+    disk: str = "4g"
+    tmp: str = "2g"
+    run: str = "64m"
+    shm: str = "2g"
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One host: its number in the rig, name, place and addresses."""
+
+    number: int
+    name: str
+    rack: str
+    tray: int
+    address: str
+    mac: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything the warden must know to make the hosts of a rig."""
+
+    folder: str
+    owner: int
+    range: int
+    seats: Mapping[str, Seat]
+    sizes: Sizes = field(default_factory=Sizes)
+    exposed: tuple[str, ...] = ()  # folders of the launching machine that an overlay of / does not show
+    hidden: tuple[str, ...] = ("/root", "/home")
+
+    @property
+    def network(self) -> str:
+        """The range of addresses that belongs to this rig alone."""
+        return f"10.{self.range}.0.0/16"
+
+    @property
+    def launcher_address(self) -> str:
+        """The address of the launching side, as hosts see it."""
+        return f"10.{self.range}.255.254"
+
+    @property
+    def router_address(self) -> str:
+        """The next hop of the launching side to every host."""
+        return f"10.{self.range}.255.253"
+
+    @property
+    def uplink(self) -> str:
+        """The interface of the launching side."""
+        return f"nvrig{self.range}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Answer the plan as JSON can carry it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Plan":
+        """Answer the plan that `to_json` was given."""
+        seats = {name: Seat(**seat) for name, seat in data["seats"].items()}
+        lists = {"exposed": tuple(data["exposed"]), "hidden": tuple(data["hidden"])}
+        return Plan(**{**data, **lists, "seats": seats, "sizes": Sizes(**data["sizes"])})
+
+
+def seats(racks: int, nodes: int, of: int, bastion: bool) -> dict[str, Seat]:
+    """Answer the hosts of `racks` x `nodes` in range `of`: rack 3, tray 7 is `r03-n07` with 10.RANGE.3.7."""
+    places = [(rack, node) for rack in range(1, racks + 1) for node in range(1, nodes + 1)]
+    made = [
+        Seat(at, f"r{rack:02}-n{node:02}", f"r{rack:02}", node - 1, f"10.{of}.{rack}.{node}", _mac(of, rack, node))
+        for at, (rack, node) in enumerate(places)
+    ]
+    if bastion:
+        made.append(Seat(len(made), BASTION, "", 0, f"10.{of}.255.1", _mac(of, 255, 1)))
+    return {seat.name: seat for seat in made}
+
+
+def _mac(of: int, rack: int, node: int) -> str:
+    return f"02:6e:77:{of:02x}:{rack:02x}:{node:02x}"
+
+
+# The network is routed, not bridged: to a neighbour on one Ethernet, a host whose link is down is "no route to host"
+# after three seconds of ARP; behind a router it is silence, as between racks. So every host is its own /32 behind a
+# router with fixed neighbours, and what has no route is dropped without a word.
+
+
+def router_lines(plan: Plan) -> list[str]:
+    """Answer the `ip -batch` lines that make the router, and its link to the launching side."""
+    uplink = f"name {plan.uplink} address {_UPLINK_MAC} netns {plan.owner}"
+    lines = [
+        "link set lo up",
+        f"route add blackhole {plan.network}",
+        f"link add up0 address {ROUTER_MAC} type veth peer {uplink}",
+        "link set up0 up",
+        f"route add {plan.launcher_address}/32 dev up0",
+        f"neigh add {plan.launcher_address} lladdr {_UPLINK_MAC} dev up0 nud permanent",
+    ]
+    if BASTION in plan.seats:
+        bastion = plan.seats[BASTION].address
+        lines += [
+            f"rule add pref 100 iif up0 to {bastion} lookup main",
+            "rule add pref 101 iif up0 blackhole",
+            f"rule add pref 102 from {bastion} to {plan.launcher_address} lookup main",
+            f"rule add pref 103 to {plan.launcher_address} blackhole",
+        ]
+    return lines
+
+
+def launcher_lines(plan: Plan) -> list[str]:
+    """Answer the lines that give the launching side its address and its route; both go with the interface."""
+    return [
+        f"addr add {plan.launcher_address}/32 dev {plan.uplink}",
+        f"link set {plan.uplink} up",
+        f"neigh add {plan.router_address} lladdr {ROUTER_MAC} dev {plan.uplink} nud permanent",
+        f"route add {plan.network} via {plan.router_address} dev {plan.uplink} onlink src {plan.launcher_address}",
+    ]
+
+
+def wire(seat: Seat, boots: int) -> str:
+    """Answer the router's interface to a host; each boot has its own, as the kernel removes the old one when it likes."""
+    return f"h{seat.number}.{boots}"
+
+
+def cable_lines(seat: Seat, boots: int, pid: int) -> list[str]:
+    """Answer the lines that plug the host whose PID 1 is `pid` into the router."""
+    name = wire(seat, boots)
+    peer = f"name eth0 address {seat.mac} netns {pid}"
+    return [f"link add {name} address {ROUTER_MAC} type veth peer {peer}", *link_up_lines(seat, boots)]
+
+
+def link_up_lines(seat: Seat, boots: int) -> list[str]:
+    """Answer the lines that bring the cable up; down takes route and neighbour with it."""
+    name = wire(seat, boots)
+    return [
+        f"link set {name} up",
+        f"route add {seat.address}/32 dev {name}",
+        f"neigh replace {seat.address} lladdr {seat.mac} dev {name} nud permanent",
+    ]
+
+
+def host_lines(seat: Seat) -> list[str]:
+    """Answer the lines that a host runs itself at boot."""
+    return [
+        "link set lo up",
+        f"addr add {seat.address}/32 dev eth0",
+        "link set eth0 up",
+        f"neigh add {GATEWAY} lladdr {ROUTER_MAC} dev eth0 nud permanent",
+        f"route add default via {GATEWAY} dev eth0 onlink",
+    ]
