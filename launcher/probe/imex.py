@@ -143,8 +143,8 @@ def _rows(text: str) -> Iterator[tuple[int, Mapping[int, Link]]]:
     for line in text.splitlines()[: 4 * MAX_PEERS]:
         number, *marks = line.split()[: MAX_PEERS + 1] or [""]
         index = _index(number)
-        if index is not None and marks and all(mark in _MARKS for mark in marks):
-            yield index, dict(enumerate(_MARKS[mark] for mark in marks))
+        if index is not None and marks and all(len(mark) <= 3 and not mark.isdecimal() for mark in marks):
+            yield index, dict(enumerate(_MARKS.get(mark, Link.OTHER) for mark in marks))
 
 
 _WORDS = {"neverconnected": Link.NEVER, "versionmismatch": Link.VERSION, "nodemapmismatch": Link.MAP}

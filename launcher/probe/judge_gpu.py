@@ -27,7 +27,8 @@ def driver(facts: Facts, _node: Node) -> Finding:
     """Judge whether the driver answers."""
     found = facts.driver
     if isinstance(found, Unknown):
-        return _unseen(Fact.DRIVER, found)
+        hint = "; `gpu_driver: none` in the inventory is for CPU racks" if found.missing else ""
+        return cannot_tell(Fact.DRIVER, found.why + hint, stops=True)
     if found.fault:
         return bad(Fact.DRIVER, found.fault)
     return good(Fact.DRIVER, found.version or "of an unknown version")
@@ -35,8 +36,7 @@ def driver(facts: Facts, _node: Node) -> Finding:
 
 def _unseen(fact: Fact, unknown: Unknown) -> Finding:
     """Nothing is known of the GPUs: no reason to condemn the node, but none to start on it either."""
-    hint = "; `gpu_driver: none` in the inventory is for CPU racks" if unknown.missing else ""
-    return cannot_tell(fact, unknown.why + hint, stops=True)
+    return cannot_tell(fact, unknown.why, stops=True)
 
 
 def _name(gpu: Gpu) -> str:

@@ -17,7 +17,7 @@ _HINT_CHANNEL = (
 
 def imex(facts: Facts, node: Node) -> Finding:
     """Judge whether GPU memory can be shared with other trays. Only a fault of the node's own keeps a gang away."""
-    if facts.imex_active is None and isinstance(facts.imex_ready, Unknown) and facts.imex_ready.missing:
+    if facts.imex_active is not True and isinstance(facts.imex_ready, Unknown) and facts.imex_ready.missing:
         return bad(Fact.IMEX, "not installed: GPU memory cannot be shared beyond the tray", stops=False)
     if facts.imex_active is False:
         return bad(Fact.IMEX, "the service is not active: `sudo systemctl start nvidia-imex`", stops=False)

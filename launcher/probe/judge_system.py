@@ -30,8 +30,9 @@ MIN_FREE_INODES = 10_000
 MIN_SHARED_MEMORY = 2 * GIB
 """Bytes; with less, Ray puts its object store on disk."""
 
-MIN_OPEN_FILES = 65_535
-MIN_OPEN_FILES_TO_START = 4_096
+MIN_OPEN_FILES = 8_192
+"""What Ray asks for when a worker starts; it raises the soft limit to the hard one by itself."""
+
 MAX_RESOLVE = 2.0
 """Seconds; each look-up of its own name that times out costs a node some ten seconds of `ray start`."""
 
@@ -149,8 +150,8 @@ def open_files(facts: Facts, _node: Node) -> Finding:
     hard = facts.open_files.hard
     if hard == -1 or hard >= MIN_OPEN_FILES:
         return good(Fact.OPEN_FILES, "no limit" if hard == -1 else str(hard))
-    words = f"at most {hard}: raise `nofile` in /etc/security/limits.conf to {MIN_OPEN_FILES}"
-    return bad(Fact.OPEN_FILES, words, stops=hard < MIN_OPEN_FILES_TO_START)
+    words = f"at most {hard}: raise `nofile` in /etc/security/limits.conf to 65535"
+    return bad(Fact.OPEN_FILES, words, stops=False)
 
 
 def own_name(facts: Facts, _node: Node) -> Finding:

@@ -12,7 +12,13 @@ from launcher.probe.answer import Ran, Unknown, failed, first_words
 from launcher.probe.fabric import Fabric, read_fabric
 from launcher.probe.tree import Tree, from_text, from_xml
 
-COMMAND = ("sh", "-c", 'found=$(nvidia-smi -q -x) && printf "%s\\n" "$found" || exec nvidia-smi -q')
+_END = "</nvidia_smi_log>"
+
+COMMAND = (
+    "sh",
+    "-c",
+    f'found=$(nvidia-smi -q -x); case $found in *"{_END}"*) printf "%s\\n" "$found";; *) exec nvidia-smi -q;; esac',
+)
 
 TIMEOUT = 20.0
 """Seconds; without persistence mode the driver is loaded for each question, which takes ten and more."""
@@ -84,7 +90,8 @@ def read_driver(ran: Ran | None) -> Driver | Unknown:
     why = failed(ran, "`nvidia-smi`")
     if ran is None or (why and why.hung):
         return why or Unknown(why="`nvidia-smi` was not asked")
-    found = None if ran.dropped or ran.rc != 0 else _driver(ran.out)
+    # The status is no help: a warning about one GPU's InfoROM makes it 14.
+    found = None if ran.dropped else _driver(ran.out)
     if found and (found.gpus or found.version):
         return found
     printed = (ran.out + "\n" + ran.err)[:65536]
@@ -95,7 +102,9 @@ def read_driver(ran: Ran | None) -> Driver | Unknown:
 
 
 def _driver(text: str) -> Driver:
-    root = from_xml(text) if text.lstrip().startswith("<") else from_text(text)
+    before, start, rest = text.partition("<?xml")
+    # Warnings may stand before and after the document.
+    root = from_xml(start + rest.partition(_END)[0] + _END) if start else from_text(before)
     top = (root.at("nvidiasmilog") or root) if root else Tree()
     gpus = [child for child in top.below if child.key == "gpu"][:MAX_GPUS]
     return Driver(version=top.text("driverversion"), gpus=tuple(map(_gpu, gpus)))

@@ -151,6 +151,8 @@ def read_logout(ran: Ran | None) -> Logout | Unknown:
 def _properties(ran: Ran | None, what: str) -> Mapping[str, str] | Unknown:
     """The `Key=value` lines that the tools of systemd print."""
     why = failed(ran, what)
+    if ran is not None and "not been booted with systemd" in ran.err:
+        return Unknown(why="systemd does not run here", missing=True)
     if ran is None or why:
         return why or Unknown(why=f"{what} was not asked")
     lines = (line.partition("=") for line in ran.out.splitlines()[:MAX_ITEMS])
