@@ -241,6 +241,17 @@ class Answer:
     bundles: tuple[Bundle, ...] = ()
     elapsed: float = 0.0
 
+    @property
+    def said(self) -> str:
+        """Answer what came of it, for people: the result, its words, and where Ray has each bundle."""
+        domains = sorted({bundle.domain or "no domain" for bundle in self.bundles})
+        seats = {
+            domain: ", ".join(b.seat or f"bundle {b.index}" for b in self.bundles if (b.domain or "no domain") == domain)
+            for domain in domains
+        }
+        placed = "; ".join(f"Ray has {seats[domain]} in {domain}" for domain in domains)
+        return ": ".join(part for part in (self.result.value, self.words, placed) if part)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:

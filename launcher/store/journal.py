@@ -52,9 +52,12 @@ def add(
 
 def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], at: float) -> None:
     """Write what is about to be done, and why."""
-    for action in actions:
-        why = action.reason
-        add(db, run, EventKind.INTENT, at, subject=action.key, words=why.words, reason=why.why.value)
+    kind = EventKind.INTENT.value
+    rows = [
+        (run, seq, at, kind, action.key, action.reason.words, action.reason.why.value)
+        for seq, action in enumerate(actions, start=_next(db, run))
+    ]
+    db.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
 
 
 def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
@@ -67,7 +70,7 @@ def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answ
         kind=EventKind.RECEIPT.value,
         at=at,
         subject=action.key,
-        words=": ".join(part for part in (answer.result.value, answer.words) if part),
+        words=answer.said,
         reason=action.reason.why.value,
         receipt=dump(Receipt, receipt),
     )
