@@ -97,6 +97,8 @@ def _why(group: Group, index: int, pick: Pick) -> str:
     where = f"{name} in `{pick.place}`: {pick.room} free, {left} left over"
     if not pick.rivals:
         return f"{where}, the only place with room"
+    if group.gpus == 0:
+        return f"{where}, of {pick.rivals + 1} with room the one that work on GPUs misses least"
     if rule.prefer is not None:
         return f"{where}, the fullest of {pick.rivals + 1} with room that is near the others at `{rule.prefer}`"
     return f"{where}, the fullest of {pick.rivals + 1} places with room"

@@ -134,9 +134,7 @@ def gather(inventory: Inventory, sieve: Sieve) -> tuple[Cell, ...]:
             parts.setdefault((sieve.place(node), node.at(spread) if spread else None), []).append(node)
         for (place, ground), part in parts.items():
             at = _levels(inventory, part)
-            cells.append(
-                Cell(place=place, rack=rack, domain=domain, ground=ground, size=len(nodes), free=part, at=at)
-            )
+            cells.append(Cell(place=place, rack=rack, domain=domain, ground=ground, size=len(nodes), free=part, at=at))
     return tuple(cells)
 
 

@@ -170,6 +170,15 @@ def test_the_answer_does_not_depend_on_the_order_of_the_file(data: st.DataObject
     assert place(task, shuffled, retaken) == place(task, inventory, taken)
 
 
+@QUICK
+@given(st.data(), st.lists(st.integers(1, 3), min_size=2, max_size=8), st.integers(1, 4))
+def test_racks_that_are_alike_are_chosen_by_name(data: st.DataObject, sizes: list[int], slices: int) -> None:
+    inventory = racks_of(sizes)
+    task = task_of(Group(name="main", topology=TopologyRule(slices=slices, nodes_per_slice=1), gpus=4))
+    shuffled = replace(inventory, nodes=tuple(data.draw(st.permutations(inventory.nodes))))
+    assert place(task, shuffled, {}) == place(task, inventory, {})
+
+
 @pytest.mark.parametrize("nested", [True, False], ids=["nested levels", "racks that straddle blocks"])
 def test_one_group_is_refused_only_where_no_choice_exists(nested: bool) -> None:
     @settings(QUICK, max_examples=400)

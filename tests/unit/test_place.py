@@ -159,6 +159,13 @@ def test_eight_racks_of_sixteen_with_a_spare_each() -> None:
     assert answer.why[6] == "`main/6` in `r07`: 18 free, 1 left over, the fullest of 3 places with room"
 
 
+def test_slices_over_racks_that_share_none_are_searched_for_where_the_largest_first_fails() -> None:
+    inventory = fleet("r1=6@b1", "r2=4@b1", "r3=4@b1", "r4=1@b1", "r5=1@b1")
+    answer = placed(inventory, group(slices=2, nodes=8, within="block", spread="rack"))
+    spans = [{name.split("-")[0] for name in part.nodes} for part in answer.slices]
+    assert spans == [{"r1", "r4", "r5"}, {"r2", "r3"}]
+
+
 def test_trays_number_the_ranks_and_names_follow() -> None:
     inventory = but(fleet("r1=4"), "r1-n01", tray=9)
     inventory = but(inventory, "r1-n02", tray=None)
@@ -177,7 +184,11 @@ def test_any_fills_broken_racks_before_it_breaks_a_whole_one() -> None:
 def test_work_without_gpus_keeps_off_gpu_racks_then_off_whole_ones() -> None:
     inventory = but(fleet("r1=2", "r2=8", "cpu=9"), "cpu-n[01-09]", gpus=0)
     quiet = group(gpus=0, nodes=2)
-    assert racks(placed(inventory, quiet)) == ["cpu"]
+    answer = placed(inventory, quiet)
+    assert racks(answer) == ["cpu"]
+    assert answer.why == (
+        "`main/0` in `cpu`: 9 free, 7 left over, of 3 with room the one that work on GPUs misses least",
+    )
     assert racks(placed(inventory, quiet, taken=used(x="cpu-n[01-09],r2-n01"))) == ["r2"]
 
 
