@@ -69,7 +69,7 @@ class _Place:
     def count(self) -> "_Place":
         """Take notice of what its cells have left."""
         self.room = sum([len(cell.free) for cell in self.cells])
-        self.whole = all([cell.whole for cell in self.cells])
+        self.whole = all(cell.whole for cell in self.cells)
         return self
 
 

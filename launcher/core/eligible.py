@@ -1,7 +1,6 @@
 """Which nodes a group can use, gathered into cells; and for each node it cannot use, the one reason that counts."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
