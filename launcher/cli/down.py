@@ -59,14 +59,15 @@ def _chosen(store: "Store", words: list[str]) -> "dict[str, RunRow]":
 
 def _end(store: "Store", rows: "list[RunRow]") -> None:
     """All are told before the first is waited for."""
-    from launcher.cli.follow import follow, start_driving
+    from launcher.cli.follow import follow, leaving, start_driving
     from launcher.errors import ProvisionError
 
     for row in rows:
         store.want_nothing(row.id)
-    for row in rows:
-        start_driving(home(), store.find(row.id))
-    left = [row for row in (follow(store, home(), row.id) for row in rows) if not _told(row)]
+    with leaving(*(row.name for row in rows)):
+        for row in rows:
+            start_driving(home(), store.find(row.id))
+        left = [row for row in (follow(store, home(), row.id) for row in rows) if not _told(row)]
     if left:
         names = ", ".join(f"`{row.name}`" for row in left)
         hint = "their controllers go on trying; `nvlaunch status` shows which nodes are out of reach"

@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -79,21 +81,23 @@ class Follower:
         return row
 
 
-def follow(store: Store, home: Path, run: RunId) -> RunRow:
-    """Answer a run when it is over, or when all that is left of it has been out of reach for a while.
-
-    A controller that died is replaced. Ctrl-C ends the following alone, with exit 130.
-    """
-    name = store.find(run).name
+@contextmanager
+def leaving(*names: str) -> Iterator[None]:
+    """Follow in this block: Ctrl-C ends the following alone, says how to come back, and exits with 130."""
     try:
-        return _follow(store, home, run)
+        yield
     except KeyboardInterrupt:
         say()
-        say(f"`{name}` goes on; `nvlaunch watch {name}` follows it again, `nvlaunch down {name}` takes it down")
+        for name in names:
+            say(f"`{name}` goes on; `nvlaunch watch {name}` follows it again, `nvlaunch down {name}` takes it down")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
-def _follow(store: Store, home: Path, run: RunId) -> RunRow:
+def follow(store: Store, home: Path, run: RunId) -> RunRow:
+    """Answer a run when it is over, or when all that is left of it has been out of reach for a while.
+
+    A controller that died is replaced.
+    """
     lives = LIVES
     pending_since: float | None = None
     with Progress() as progress:
@@ -110,7 +114,7 @@ def _follow(store: Store, home: Path, run: RunId) -> RunRow:
             if not lives:
                 raise LaunchError(
                     f"the controller of `{row.name}` died {LIVES} times",
-                    hints=(f"its log is {home / 'runs' / run / 'controller.log'}",),
+                    hints=(f"its log is {_log(home, run)}",),
                 )
             pause(GLANCE)
 
@@ -119,8 +123,8 @@ def drive_again(home: Path, row: RunRow) -> bool:
     """Answer whether a run had lost its controller, and has a new one now. One that was told to stop is not replaced:
     LaunchError says how to go on."""
     if row.owner is None:
-        hint = f"`nvlaunch watch {row.name}` drives it again"
-        raise LaunchError(f"the controller of `{row.name}` was stopped; the run goes on, unwatched", hints=(hint,))
+        hints = (f"`nvlaunch watch {row.name}` drives it again", f"why: {_log(home, row.id)}")
+        raise LaunchError(f"the controller of `{row.name}` ended before its run, which goes on undriven", hints=hints)
     if row.owner.alive():
         return False
     say(f"the controller of `{row.name}` is gone; starting another")
@@ -134,3 +138,7 @@ def start_driving(home: Path, row: RunRow) -> None:
 
     if row.ended is None and not (row.owner and row.owner.alive()):
         spawn(home, row.id)
+
+
+def _log(home: Path, run: RunId) -> Path:
+    return home / "runs" / run / "controller.log"

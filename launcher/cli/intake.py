@@ -120,17 +120,17 @@ def _from_file(name: str, file: Path, found: dict[str, str], mistakes: list[Mist
         mistakes.append(Mistake(what=f"cannot read `{file}` for `{name}`: {why}", where="--secret"))
 
 
-def keep_secrets(folder: Path, secrets: Mapping[str, str]) -> None:
+def keep_secrets(file: Path, secrets: Mapping[str, str]) -> None:
     """Write the secrets of a run where its controller finds them: one file that its owner alone can read."""
     import json
 
     if not secrets:
         return
+    draft = file.with_suffix(".new")
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = folder / "secrets.json.new"
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
             json.dump(dict(secrets), out)
-        draft.replace(folder / "secrets.json")
+        draft.replace(file)
     except OSError as error:
-        raise LaunchError(f"cannot keep secrets in `{folder}`: {(error.strerror or str(error)).lower()}") from error
+        raise LaunchError(f"cannot keep secrets in `{file}`: {(error.strerror or str(error)).lower()}") from error

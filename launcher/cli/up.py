@@ -133,6 +133,7 @@ def _launch(store: "Store", request: "Request") -> "Run":
     from launcher.cli.intake import keep_secrets
     from launcher.core.place import place
     from launcher.core.run import RunName, RunState
+    from launcher.store.store import secrets_file
 
     run = store.launch(
         name=RunName(request.task.name),
@@ -143,7 +144,7 @@ def _launch(store: "Store", request: "Request") -> "Run":
         at=time.time(),
     )
     try:
-        keep_secrets(home() / "runs" / run.id, request.secrets)
+        keep_secrets(secrets_file(home(), run.id), request.secrets)
     except LaunchError:
         store.finish(run.id, RunState.FAILED, time.time())
         raise
@@ -152,12 +153,14 @@ def _launch(store: "Store", request: "Request") -> "Run":
 
 def _drive_apart(store: "Store", run: "Run", *, detach: bool) -> None:
     from launcher.cli.conclude import conclude
-    from launcher.cli.follow import follow
+    from launcher.cli.follow import follow, leaving
     from launcher.drive.control import spawn
 
-    spawn(home(), run.id)
-    if not detach:
-        conclude(follow(store, home(), run.id))
+    with leaving(run.name):
+        spawn(home(), run.id)
+        row = None if detach else follow(store, home(), run.id)
+    if row is not None:
+        conclude(row)
         return
     say(f"`{run.name}` is starting; `nvlaunch watch {run.name}` follows it, `nvlaunch status {run.name}` shows it")
     show(run.id)

@@ -21,12 +21,13 @@ def watch(run: RunWord) -> None:
       nvlaunch watch vla-pretrain
     """
     from launcher.cli.conclude import conclude
-    from launcher.cli.follow import follow, start_driving
+    from launcher.cli.follow import follow, leaving, start_driving
     from launcher.store.store import Store
 
     store = Store(home())
     row = store.find(run)
     if row.ended is None:
-        start_driving(home(), row)
-        row = follow(store, home(), row.id)
+        with leaving(row.name):
+            start_driving(home(), row)
+            row = follow(store, home(), row.id)
     conclude(row)

@@ -28,6 +28,11 @@ SNAPSHOT_S = 1.0
 Decide = Callable[[Mapping[NodeName, Taken]], Placement | Shortfall]
 
 
+def secrets_file(home: Path, run: RunId) -> Path:
+    """Answer where the secrets of a run are kept for its controllers; the file goes when the run is over."""
+    return home / "runs" / run / "secrets.json"
+
+
 class Store:
     """What the launching machine remembers. Safe from several threads and processes, killed at any moment."""
 
@@ -134,7 +139,9 @@ class Store:
         self._published[run] = (status, now)
 
     def finish(self, run: RunId, state: RunState, at: float) -> None:
-        """End a run: its state is final and its nodes are free. A second time changes nothing."""
+        """End a run: its state is final, its nodes are free, its secrets are gone. A second time changes nothing."""
+        # Before the rest: a run that is over with secrets left behind would keep them for ever.
+        secrets_file(self.home, run).unlink(missing_ok=True)
         with self._db.write() as db:
             row = db.execute("SELECT headline FROM runs WHERE id = ? AND ended IS NULL", (run,)).fetchone()
             if row is None:

@@ -168,6 +168,8 @@ class TestUp:
         others = [file for file in desk.home.rglob("*") if file.is_file() and file != kept]
         assert [file for file in others if b"hunter2" in file.read_bytes()] == []
         assert "hunter2" not in desk.run("events", "job", "-o", "json").stdout
+        assert desk.run("down", "job", "-y").returncode == 0
+        assert not kept.exists()
 
 
 class TestFollow:
