@@ -2,7 +2,8 @@
 
 from tests.rig.errors import RigError
 from tests.rig.hardware import Gpu, Hardware
-from tests.rig.host import Host, Process
+from tests.rig.host import Host
+from tests.rig.inside import Process
 from tests.rig.plan import Sizes
 from tests.rig.rig import LAUNCHER, Rig
 

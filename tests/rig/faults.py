@@ -4,13 +4,10 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.rig.errors import RigError
+from tests.rig.inside import Inside
 from tests.rig.layer import accounts, make_key, sshd_config
-
-if TYPE_CHECKING:
-    from tests.rig.host import Host
 
 _OWN_MOUNTS = ("/tmp", "/run", "/dev/shm")
 _INODES = 1_000_000
@@ -18,40 +15,41 @@ _SYSTEM_PYTHONS = "/usr/bin/python3* /usr/local/bin/python3*"
 _DATE = '#!/bin/sh\nexec /usr/bin/date -d "now {offset:+d} seconds" "$@"\n'
 _OTHER_PYTHON = """\
 import sys, collections, platform; \
-sys.version_info = collections.namedtuple('version_info', 'major minor micro releaselevel serial')({parts}, 'final', 0); \
+fields = 'major minor micro releaselevel serial'; \
+sys.version_info = collections.namedtuple('version_info', fields)({parts}, 'final', 0); \
 sys.version = '{version} (main)'; sys.hexversion = {hexversion}; platform.python_version = lambda: '{version}'
 """
 
 
-class Faults:
+class Faults(Inside):
     """The faults of a host. They live on its disk, its mounts and its PID 1, and go with `boot(reimaged=True)`."""
 
     # sshd
 
-    def stop_sshd(self: "Host", sessions: bool = False) -> None:
+    def stop_sshd(self, sessions: bool = False) -> None:
         """Stop sshd, so that connections are refused; open sessions go on unless `sessions`. Cure: `start_sshd`."""
         self.run(["sh", "-c", "kill $(cat /run/sshd.pid)"])
         _until(lambda: "sshd.pid" not in self.run(["ls", "/run"]).stdout, f"sshd of `{self.name}` stops")
         if sessions:
             self.end_ssh_sessions()
 
-    def start_sshd(self: "Host") -> None:
+    def start_sshd(self) -> None:
         """Start sshd and return once it listens."""
         self._tell(sshd=True)
 
-    def end_ssh_sessions(self: "Host") -> None:
+    def end_ssh_sessions(self) -> None:
         """Kill what serves open SSH sessions; their commands go on, as they do on real hosts."""
         for process in self.processes():
             if process.argv[0].startswith("sshd:") and "[listener]" not in " ".join(process.argv):
                 self.kill(process.pid)
 
-    def sshd_options(self: "Host", **options: str) -> None:
+    def sshd_options(self, **options: str) -> None:
         """Start sshd again with options, such as `MaxStartups="2:50:4"`; none: OpenSSH's defaults."""
         self.write("/etc/ssh/sshd_config", sshd_config(options))
         self.stop_sshd()
         self.start_sshd()
 
-    def rekey(self: "Host") -> None:
+    def rekey(self) -> None:
         """Give sshd another host key; `host_key` and the rig's known_hosts file keep the old one."""
         path = Path(self._ground.plan.folder, f"rekey-{self.name}")
         try:
@@ -63,7 +61,7 @@ class Faults:
         self.stop_sshd()
         self.start_sshd()
 
-    def tarpit(self: "Host", on: bool) -> None:
+    def tarpit(self, on: bool) -> None:
         """Have port 22 accept and never speak, in place of sshd; open sessions go on."""
         if on:
             self.stop_sshd()
@@ -74,32 +72,32 @@ class Faults:
 
     # processes
 
-    def take_port(self: "Host", port: int) -> None:
+    def take_port(self, port: int) -> None:
         """Have a foreign process hold a port. Cure: `free_port`."""
         self._tell(listen=port)
 
-    def free_port(self: "Host", port: int) -> None:
+    def free_port(self, port: int) -> None:
         """Let the port go."""
         self._tell(close=port)
 
-    def reap(self: "Host", on: bool) -> None:
+    def reap(self, on: bool) -> None:
         """Have PID 1 leave orphans that ended as zombies, or reap them again."""
         self._tell(reap=on)
 
     # disk
 
-    def fill_disk(self: "Host", path: str = "/", inodes: bool = False) -> None:
+    def fill_disk(self, path: str = "/", inodes: bool = False) -> None:
         """Leave no room (or no inodes) on the file system of `path`, at no cost in memory. Cure: `free_disk`."""
         usage = os.statvfs(self._seen_from_here(path))
         used = max(usage.f_blocks - usage.f_bfree, 1) * usage.f_frsize
         files = usage.f_files - usage.f_ffree
         self._resize(path, None if inodes else str(used), files if inodes else _INODES)
 
-    def free_disk(self: "Host", path: str = "/") -> None:
+    def free_disk(self, path: str = "/") -> None:
         """Give the file system of `path` its room back."""
         self._resize(path, None, _INODES)
 
-    def _resize(self: "Host", path: str, size: str | None, inodes: int) -> None:
+    def _resize(self, path: str, size: str | None, inodes: int) -> None:
         sizes = self._ground.plan.sizes
         mount = _own_mount(path)
         usual = {"/tmp": sizes.tmp, "/run": sizes.run, "/dev/shm": sizes.shm}.get(mount, sizes.disk)
@@ -108,11 +106,11 @@ class Faults:
         else:
             self.run(["mount", "-o", f"remount,size={size or usual},nr_inodes={inodes}", mount])
 
-    def _seen_from_here(self: "Host", path: str) -> Path:
+    def _seen_from_here(self, path: str) -> Path:
         mount = _own_mount(path)
         return self._ground.disk(self.name) if mount == "/" else Path(f"/proc/{self.pid}/root{mount}")
 
-    def read_only(self: "Host", path: str, on: bool) -> None:
+    def read_only(self, path: str, on: bool) -> None:
         """Make a folder, such as a home, read-only, or writable again."""
         if on:
             self.run(["mount", "--bind", path, path])
@@ -122,14 +120,14 @@ class Faults:
 
     # software and names
 
-    def shift_clock(self: "Host", seconds: int) -> None:
+    def shift_clock(self, seconds: int) -> None:
         """Have `date` be wrong by `seconds`; the machine's clock is never touched. Cure: 0."""
         if seconds:
             self.write("/usr/local/bin/date", _DATE.format(offset=seconds), mode=0o755)
         else:
             self.run(["rm", "-f", "/usr/local/bin/date"])
 
-    def lose_name(self: "Host", on: bool = True) -> None:
+    def lose_name(self, on: bool = True) -> None:
         """Let the host's own name be unknown to it, and its name server be silent."""
         own = f"{self.address} {self.name}"
         lines = [line for line in self.read("/etc/hosts").splitlines() if line != own]
@@ -137,14 +135,16 @@ class Faults:
         self.write("/etc/hosts", "\n".join(lines if on else [*lines, own]) + "\n")
         self.write("/etc/resolv.conf", f"nameserver {server}\n")
 
-    def hide_python(self: "Host", hidden: bool = True) -> None:
+    def hide_python(self, hidden: bool = True) -> None:
         """Take the given interpreter and those of the system away, or bring them back."""
         given = f"{Path(self._ground.python).parent}/python*" if self._ground.python else ""
         forth = 'case "$p" in *.gone) ;; *) mv "$p" "$p.gone" ;; esac'
         back = 'case "$p" in *.gone) mv "$p" "${p%.gone}" ;; esac'
-        self.run(["sh", "-c", f'for p in {given} {_SYSTEM_PYTHONS}; do [ -L "$p" ] || [ -e "$p" ] || continue; {forth if hidden else back}; done'])
+        there = '[ -L "$p" ] || [ -e "$p" ] || continue'
+        each = f"for p in {given} {_SYSTEM_PYTHONS}; do {there}; {forth if hidden else back}; done"
+        self.run(["sh", "-c", each])
 
-    def ray_version(self: "Host", version: str) -> None:
+    def ray_version(self, version: str) -> None:
         """Have the given interpreter's Ray say that it is of another version, by import and by its metadata."""
         script = (
             'cd "$1" && sed -i "s/^version = .*/version = \\"$2\\"/" ray/_version.py'
@@ -152,7 +152,7 @@ class Faults:
         )
         self.run(["sh", "-c", script, "sh", self._site_packages(), version])
 
-    def python_version(self: "Host", version: str) -> None:
+    def python_version(self, version: str) -> None:
         """Have the given interpreter say that it is of another version, such as `3.9.18`."""
         major, minor, micro = (int(part) for part in version.split("."))
         hexversion = (major << 24) + (minor << 16) + (micro << 8) + 0xF0
@@ -160,7 +160,7 @@ class Faults:
         line = _OTHER_PYTHON.format(parts=parts, version=version, hexversion=hexversion)
         self.write(f"{self._site_packages()}/rig_other_python.pth", line)
 
-    def _site_packages(self: "Host") -> str:
+    def _site_packages(self) -> str:
         if self._ground.python is None:
             raise RigError("the rig was given no `python=`")
         asked = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
@@ -168,13 +168,13 @@ class Faults:
 
     # logins
 
-    def logind(self: "Host", kill_user_processes: bool = False, remove_ipc: bool = True) -> None:
+    def logind(self, kill_user_processes: bool = False, remove_ipc: bool = True) -> None:
         """Write logind's settings; what they do at a logout is done by `last_logout`."""
         settings = {"KillUserProcesses": kill_user_processes, "RemoveIPC": remove_ipc}
         text = "".join(f"{key}={'yes' if value else 'no'}\n" for key, value in settings.items())
         self.write("/etc/systemd/logind.conf", f"[Login]\n{text}")
 
-    def last_logout(self: "Host", user: str) -> None:
+    def last_logout(self, user: str) -> None:
         """Do what logind does when a user's last session ends, by its settings on this host.
 
         Processes started by `systemd-run --user` and those of lingering users are spared, as logind spares them.
@@ -190,7 +190,7 @@ class Faults:
         if "RemoveIPC=no" not in settings and user != "root" and not lingers:
             self.run(["find", "/dev/shm", "-mindepth", "1", "-uid", str(accounts()[user].uid), "-delete"])
 
-    def _tell(self: "Host", **what: object) -> None:
+    def _tell(self, **what: object) -> None:
         answer = self._ground.ask("tell", host=self.name, what=what)
         if "error" in answer:
             raise RigError(f"host `{self.name}`: {answer['error']}")

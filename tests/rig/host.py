@@ -1,105 +1,34 @@
-"""One host of a rig: what a test may do to it, and ask of it, from outside and without SSH."""
+"""One host of a rig: power, network and what its drivers say, on top of its faults and its inside."""
 
 import io
-import os
-import signal
-import subprocess
 import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-from tests.rig.errors import RigError
+from tests.rig.answers import render
 from tests.rig.faults import Faults
-from tests.rig.hardware import Hardware, hardware, render
+from tests.rig.hardware import Hardware, hardware
 from tests.rig.identity import birth
-from tests.rig.layer import accounts, fingerprint, make_own
-from tests.rig.plan import Plan, Seat, link_up_lines, wire
-
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process of a host; `pid` is its number on this machine, `inner` the one that the host sees."""
-
-    pid: int
-    inner: int
-    argv: tuple[str, ...]
-    state: str
-    uid: int
-
-
-class Ground(Protocol):
-    """What a host needs of its rig."""
-
-    plan: Plan
-    python: str | None
-    driver: bool
-
-    def ask(self, do: str, **what: Any) -> dict[str, Any]:
-        """Have the warden do something."""
-
-    def disk(self, name: str) -> Path:
-        """Answer where this machine sees a host's disk."""
-
-    def note_keys(self) -> None:
-        """Write the known_hosts file again."""
+from tests.rig.inside import Ground
+from tests.rig.layer import fingerprint, make_own
+from tests.rig.plan import Seat, link_up_lines, wire
 
 
 class Host(Faults):
     """A host; it is off until `boot`."""
 
     def __init__(self, ground: Ground, seat: Seat, gpus: int, accelerator: str) -> None:
-        self._ground = ground
-        self._seat = seat
+        super().__init__(ground, seat)
         self._boots = 0
-        self._pid: int | None = None
-        self._born: int | None = None
         self.host_key = ""
         self.hardware: Hardware = hardware(seat.name, seat.rack, seat.tray, gpus, accelerator)
-
-    def __repr__(self) -> str:
-        return f"Host({self.name}, {self.address}, {'on' if self.on else 'off'})"
-
-    @property
-    def name(self) -> str:
-        """The host's name, such as `r01-n02`."""
-        return self._seat.name
-
-    @property
-    def rack(self) -> str:
-        """The rack's name; empty for a bastion."""
-        return self._seat.rack
-
-    @property
-    def tray(self) -> int:
-        """The place in the rack, from 0."""
-        return self._seat.tray
-
-    @property
-    def address(self) -> str:
-        """The host's address."""
-        return self._seat.address
 
     @property
     def fingerprint(self) -> str:
         """The host key as an inventory pins it: `SHA256:...`."""
         return fingerprint(self.host_key)
-
-    @property
-    def on(self) -> bool:
-        """Whether the host is powered on."""
-        return self._pid is not None and self._born is not None and birth(self._pid) == self._born
-
-    @property
-    def pid(self) -> int:
-        """The number of the host's PID 1 on this machine."""
-        if self._pid is None or not self.on:
-            raise RigError(f"host `{self.name}` is off")
-        return self._pid
 
     # power
 
@@ -134,7 +63,9 @@ class Host(Faults):
 
     def link(self, up: bool) -> None:
         """Plug the cable in or out: out is silence seen from elsewhere, and no carrier seen from the host."""
-        self._ip(*(link_up_lines(self._seat, self._boots) if up else [f"link set {wire(self._seat, self._boots)} down"]))
+        self._ip(
+            *(link_up_lines(self._seat, self._boots) if up else [f"link set {wire(self._seat, self._boots)} down"])
+        )
 
     def drop(self, on: bool) -> None:
         """Drop all packets from and to the host while its link stays up, or stop doing so."""
@@ -144,82 +75,10 @@ class Host(Faults):
     def _ip(self, *lines: str) -> None:
         self._ground.ask("ip", lines=list(lines))
 
-    # inside
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        user: str = "root",
-        env: Mapping[str, str] | None = None,
-        stdin: str | bytes = b"",
-        timeout: float = 60,
-        check: bool = True,
-    ) -> "subprocess.CompletedProcess[str]":
-        """Run a command inside and answer its end; `check` raises RigError with what it said unless it is 0."""
-        data = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run(self._inside(argv, user, env), input=data, capture_output=True, timeout=timeout)
-        text = subprocess.CompletedProcess(
-            list(argv), done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-        )
-        if check and text.returncode != 0:
-            raise RigError(f"`{' '.join(argv)}` on `{self.name}` ended with {text.returncode}: {text.stderr.strip()}")
-        return text
-
-    def _inside(self, argv: Sequence[str], user: str, env: Mapping[str, str] | None) -> list[str]:
-        account = accounts()[user]
-        enter = ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "--wd=/"]
-        own = {"PATH": _PATH, "HOME": account.home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "LANG": "C.UTF-8"}
-        become = ["setpriv", f"--reuid={account.uid}", f"--regid={account.uid}", "--init-groups", "--pdeathsig", "KILL"]
-        variables = [f"{key}={value}" for key, value in {**own, **(env or {})}.items()]
-        return [*enter, *become, "env", "-i", *variables, *argv]
-
-    def spawn(self, argv: Sequence[str], *, user: str = "root", env: Mapping[str, str] | None = None) -> None:
-        """Start a command in a session of its own that outlives this call; PID 1 becomes its parent."""
-        self.run(["sh", "-c", 'exec setsid --fork "$@" >/dev/null 2>&1 </dev/null', "sh", *argv], user=user, env=env)
-
-    def write(self, path: str, text: str, *, user: str = "root", mode: int = 0o644) -> None:
-        """Write a file inside, and the folders above it, as `user`."""
-        script = 'mkdir -p "$(dirname "$1")" && cat > "$1" && chmod "$2" "$1"'
-        self.run(["sh", "-c", script, "sh", path, f"{mode:o}"], user=user, stdin=text)
-
-    def read(self, path: str) -> str:
-        """Answer the text of a file inside."""
-        return self.run(["cat", path]).stdout
-
-    def files(self, *folders: str) -> set[str]:
-        """Answer every path below `folders`, on their own file systems: compare before and after a run."""
-        return set(self.run(["find", *folders, "-xdev"], check=False).stdout.splitlines())
-
-    def processes(self, marker: str = "", user: str | None = None) -> list[Process]:
-        """Answer the host's processes but PID 1: all, or those with `marker` in their command line or environment."""
-        space = os.readlink(f"/proc/{self.pid}/ns/pid")
-        uid = None if user is None else accounts()[user].uid
-        found = [_process(Path(entry), space, marker.encode()) for entry in _numbers()]
-        return [one for one in found if one and one.inner != 1 and uid in (None, one.uid)]
-
-    def kill(self, pid: int, how: signal.Signals = signal.SIGKILL) -> None:
-        """Signal a process of this host, by the number that `processes` answers."""
-        handle = os.pidfd_open(pid)
-        try:
-            if os.readlink(f"/proc/{pid}/ns/pid") != os.readlink(f"/proc/{self.pid}/ns/pid"):
-                raise RigError(f"process {pid} is not of host `{self.name}`")
-            signal.pidfd_send_signal(handle, how)
-        finally:
-            os.close(handle)
-
-    def freeze(self, pid: int) -> None:
-        """Stop a process of this host where it is."""
-        self.kill(pid, signal.SIGSTOP)
-
-    def thaw(self, pid: int) -> None:
-        """Let a frozen process go on."""
-        self.kill(pid, signal.SIGCONT)
-
     # what its drivers say
 
     def set_hardware(self, change: Callable[[Hardware], Hardware] | None = None, **changes: Any) -> None:
-        """Change what the stand-in drivers answer: `set_hardware(health="Unhealthy")`, or by a function of the state."""
+        """Change what the stand-ins answer: `set_hardware(health="Unhealthy")`, or by a function of the state."""
         state = change(self.hardware) if change else self.hardware
         self.hardware = replace(state, **changes)
         packed = io.BytesIO()
@@ -234,22 +93,3 @@ class Host(Faults):
         """Answer how often `systemctl VERB UNIT` was called."""
         said = self.run(["cat", f"/var/lib/rig/units/{unit}/{verb}"], check=False).stdout
         return int(said or 0)
-
-
-def _numbers() -> list[str]:
-    return [f"/proc/{entry}" for entry in os.listdir("/proc") if entry.isdigit()]
-
-
-def _process(entry: Path, space: str, marker: bytes) -> Process | None:
-    try:
-        if os.readlink(entry / "ns/pid") != space:
-            return None
-        argv = (entry / "cmdline").read_bytes()
-        if marker and marker not in argv and marker not in (entry / "environ").read_bytes():
-            return None
-        rows = (line.split(":", 1) for line in (entry / "status").read_text().splitlines())
-        status = {key: value.split() for key, value in rows}
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-    words = tuple(word.decode(errors="replace") for word in argv.split(b"\0") if word) or (f"[{status['Name'][0]}]",)
-    return Process(int(entry.name), int(status["NSpid"][-1]), words, status["State"][0], int(status["Uid"][0]))

@@ -119,15 +119,17 @@ class _Init:
         """Start sshd and return once it listens."""
         daemon = subprocess.Popen(_SSHD, env=_PATH, stdin=subprocess.DEVNULL, cwd="/")
         until = time.monotonic() + _PATIENCE
+        pause = 0.01
         while not _listening(22):
             if daemon.poll() is not None or time.monotonic() > until:
                 raise RuntimeError(f"sshd does not listen: {Path('/var/log/auth.log').read_text()}")
-            time.sleep(0.005)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)  # a hundred hosts start at once
 
     def serve(self) -> NoReturn:
         """Reap whoever ends and obey the warden, for ever."""
         while True:
-            select.select([self._control, self._woken], [], [])
+            select.select([self._control.fileno(), self._woken], [], [])
             with contextlib.suppress(BlockingIOError):
                 os.read(self._woken, 4096)
             if self._reaping:

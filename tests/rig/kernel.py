@@ -23,7 +23,13 @@ def join(namespace: int, flags: int) -> None:
 
 def mount(source: str, target: Path | str, kind: str = "", flags: int = 0, options: str = "") -> None:
     """Mount `source` on `target`; raises OSError with both in its text."""
-    args = (source.encode(), str(target).encode(), kind.encode() or None, ctypes.c_ulong(flags), options.encode() or None)
+    args = (
+        source.encode(),
+        str(target).encode(),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        options.encode() or None,
+    )
     _check(_LIBC.mount(*args), "mount", f"{kind or source} on {target}")
 
 

@@ -45,7 +45,9 @@ class Account:
 @cache
 def accounts() -> dict[str, Account]:
     """Answer root and the users, with numbers that nobody has on this machine."""
-    taken = {int(line.split(":")[2]) for line in _lines("passwd")} | {int(line.split(":")[2]) for line in _lines("group")}
+    taken = {int(line.split(":")[2]) for line in _lines("passwd")} | {
+        int(line.split(":")[2]) for line in _lines("group")
+    }
     free = (uid for uid in range(1000, 60000) if uid not in taken)
     made = {name: Account(name, next(free), f"/home/{name}") for name in USERS}
     return {"root": Account("root", 0, "/root"), **made}
@@ -110,8 +112,8 @@ def make_own(disk: Path, seat: Seat, state: Iterable[tuple[str, str]]) -> str:
     public = make_key(up / "etc/ssh/ssh_host_ed25519_key", f"root@{seat.name}")
     for path, text in state:
         put(up / path.lstrip("/"), text)
-    for path in [up / "var/lib/rig", *(up / "var/lib/rig").rglob("*")]:
-        path.chmod(0o777 if path.is_dir() else 0o666)
+    for made in [up / "var/lib/rig", *(up / "var/lib/rig").rglob("*")]:
+        made.chmod(0o777 if made.is_dir() else 0o666)
     (disk / "own/root").chmod(0o711)  # an interpreter of the launching machine may lie in there
     for account in accounts().values():
         home = disk / "own" / account.home[1:]

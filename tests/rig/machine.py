@@ -57,7 +57,9 @@ def claim_range() -> tuple[int, socket.socket]:
 
 
 def _routes() -> Iterator[ipaddress.IPv4Network]:
-    said = subprocess.run(["ip", "-4", "-json", "route", "show", "table", "all"], capture_output=True, check=True).stdout
+    said = subprocess.run(
+        ["ip", "-4", "-json", "route", "show", "table", "all"], capture_output=True, check=True
+    ).stdout
     for route in json.loads(said or b"[]"):
         if route["dst"] != "default":
             yield ipaddress.IPv4Network(route["dst"], strict=False)
@@ -77,7 +79,9 @@ def exposed(python: str, hidden: tuple[str, ...]) -> tuple[str, ...]:
     prefixes = sorted({str(Path(line).resolve()) for line in said.stdout.split()})
     for prefix in (*prefixes, str(Path(python).absolute())):
         if any(_inside(prefix, private) for private in _PRIVATE):
-            raise RigError(f"`{python}` cannot be seen by hosts: `{prefix}` is in a folder that each host has for itself")
+            raise RigError(
+                f"`{python}` cannot be seen by hosts: `{prefix}` is in a folder that each host has for itself"
+            )
     needed = [prefix for prefix in prefixes if _is_mounted_apart(prefix) or any(_inside(prefix, one) for one in hidden)]
     return tuple(prefix for prefix in needed if not any(_inside(prefix, other) and prefix != other for other in needed))
 

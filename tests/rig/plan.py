@@ -132,7 +132,7 @@ def launcher_lines(plan: Plan) -> list[str]:
 
 
 def wire(seat: Seat, boots: int) -> str:
-    """Answer the router's interface to a host; each boot has its own, as the kernel removes the old one when it likes."""
+    """Answer the router's interface to a host: one a boot, as the kernel removes the last one when it likes."""
     return f"h{seat.number}.{boots}"
 
 

@@ -74,7 +74,7 @@ class Rig:
 
     # life
 
-    def __enter__(self) -> "Rig":
+    def __enter__(self) -> "Rig":  # noqa: PYI034 `Self` is not in every standard library
         machine.require()
         sweep()
         try:
@@ -235,18 +235,21 @@ class Rig:
     def _ssh_entry(self, host: Host) -> str:
         through = f"  ProxyJump {BASTION}\n" if BASTION in self._all and host.name != BASTION else ""
         return (
-            f"Host {host.name} {host.address}\n  HostName {host.address}\n  User {self.user}\n  IdentityFile {self.key}\n"
-            f"  IdentitiesOnly yes\n  UserKnownHostsFile {self.folder}/known_hosts\n  StrictHostKeyChecking yes\n"
+            f"Host {host.name} {host.address}\n  HostName {host.address}\n  User {self.user}\n"
+            f"  IdentityFile {self.key}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {self.folder}/known_hosts\n  StrictHostKeyChecking yes\n"
             f"  BatchMode yes\n  LogLevel ERROR\n{through}"
         )
 
-    def ssh(self, host: str, *command: str, options: Sequence[str] = (), timeout: float = 30) -> "subprocess.CompletedProcess[str]":
+    def ssh(
+        self, host: str, *command: str, options: Sequence[str] = (), timeout: float = 30
+    ) -> "subprocess.CompletedProcess[str]":
         """Run a command by OpenSSH and answer its end."""
         argv = ["ssh", "-F", str(self.ssh_config), *options, host, "--", *command]
         return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
 
     def inventory(self, **defaults: Any) -> str:
-        """Answer the inventory of the rig as YAML; `defaults` are added to its section of that name (None: left out)."""
+        """Answer the inventory of the rig as YAML, with `defaults` added to those of its own (None: left out)."""
         own: dict[str, Any] = {
             "user": self.user,
             "port": 22,

@@ -1,7 +1,6 @@
 """The rig itself: what its hosts are, what its faults look like from elsewhere, and that nothing of it stays."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -74,13 +73,13 @@ def left_overs() -> dict[str, list[str]]:
     }
 
 
-def in_namespace(kind: str, link: str) -> list[int]:
+def in_namespace(kind: str, link: Path) -> list[int]:
     """Answer the processes of this machine in a namespace."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if (entry / "ns" / kind).readlink() == Path(link):
+                if (entry / "ns" / kind).readlink() == link:
                     found.append(int(entry.name))
             except OSError:  # gone meanwhile, or the machine's own PID 1
                 pass
@@ -188,7 +187,7 @@ def test_a_power_cut_ends_everything_in_silence_and_the_disk_survives(host: Host
     host.write("/home/ubuntu/kept", "yes", user="ubuntu")
     host.write("/tmp/lost", "no")
     key, booted = host.host_key, host.read("/proc/sys/kernel/random/boot_id")
-    space = os.readlink(f"/proc/{host.pid}/ns/pid")
+    space = Path(f"/proc/{host.pid}/ns/pid").readlink()
     host.spawn(["sleep", "98"])
     host.power_cut()
     assert not in_namespace("pid", space)
@@ -352,7 +351,11 @@ def test_an_interpreter_is_seen_by_hosts_and_can_be_spoilt_there_alone() -> None
         assert rig.ssh(one.name, "python3 -V").returncode == 127
         one.hide_python(False)
         assert one.run([sys.executable, "-V"]).returncode == 0
-        assert other.run(asked, user="ubuntu").stdout == subprocess.run(asked, capture_output=True, text=True).stdout == mine
+        assert (
+            other.run(asked, user="ubuntu").stdout
+            == subprocess.run(asked, capture_output=True, text=True).stdout
+            == mine
+        )
 
 
 def test_an_interpreter_that_hosts_cannot_see_is_refused(tmp_path: Path) -> None:
@@ -387,7 +390,11 @@ def test_two_rigs_live_at_once_and_do_not_reach_each_other(rig: Rig) -> None:
 def test_nothing_of_a_rig_stays() -> None:
     before = left_overs()
     with Rig(1, 2, name="gone") as rig:
-        spaces = [(kind, os.readlink(f"/proc/{host.pid}/ns/{kind}")) for host in rig.hosts.values() for kind in ("pid", "net", "mnt")]
+        spaces = [
+            (kind, Path(f"/proc/{host.pid}/ns/{kind}").readlink())
+            for host in rig.hosts.values()
+            for kind in ("pid", "net", "mnt")
+        ]
         rig["r01-n01"].spawn(["sleep", "95"])
         assert left_overs() != before
     assert left_overs() == before
@@ -419,7 +426,9 @@ def test_a_test_killed_leaves_nothing_for_long(killed: str) -> None:
     if killed != "test":
         assert Path(folder).is_dir()
         assert killed == "both" or birth(int(pid)) is not None
-        said = subprocess.run([sys.executable, "-m", "tests.rig.clean"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        said = subprocess.run(
+            [sys.executable, "-m", "tests.rig.clean"], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
         assert Path(folder).name in said.stdout
     until(lambda: birth(int(pid)) is None and left_overs() == before)
 

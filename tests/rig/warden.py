@@ -89,7 +89,9 @@ class Warden:
                 self._hosts[name] = self._fork(self._plan.seats[name])
             for name in hosts:
                 self._expect(name, b"isolated")
-            cables = (cable_lines(self._plan.seats[name], boots, self._hosts[name].pid) for name, boots in hosts.items())
+            cables = (
+                cable_lines(self._plan.seats[name], boots, self._hosts[name].pid) for name, boots in hosts.items()
+            )
             _ip([line for lines in cables for line in lines])
             for name in hosts:
                 self._hosts[name].control.send(b"go")
@@ -130,7 +132,8 @@ class Warden:
         """Pass a request to PID 1 of a host and answer what it answers."""
         control = self._hosts[host].control
         control.send(json.dumps(what).encode())
-        return json.loads(control.recv(8192) or b'{"error": "PID 1 is gone"}')
+        answer: dict[str, Any] = json.loads(control.recv(8192) or b'{"error": "PID 1 is gone"}')
+        return answer
 
     def do_halt(self, host: str) -> None:
         """Kill PID 1 of a host and wait until the kernel has killed the rest of it."""
