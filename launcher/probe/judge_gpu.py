@@ -105,9 +105,9 @@ def fabric(facts: Facts, _node: Node) -> Finding:
     """Judge each GPU's part of the NVLink fabric."""
     if isinstance(facts.driver, Unknown):
         return _unseen(Fact.FABRIC, facts.driver)
-    found = [(gpu, gpu.fabric) for gpu in facts.driver.gpus]
+    found = [(gpu, gpu.fabric) for gpu in _present(facts.driver)]
     if not found:
-        return cannot_tell(Fact.FABRIC, facts.driver.fault or "there are no GPUs")
+        return cannot_tell(Fact.FABRIC, facts.driver.fault or "there are no GPUs", stops=True)
     troubles = [f"{_name(gpu)}: {words}" for gpu, part in found for words in part.troubles]
     if troubles:
         return bad(Fact.FABRIC, troubles[0], *troubles)
@@ -124,13 +124,19 @@ def fabric(facts: Facts, _node: Node) -> Finding:
     return not_applicable(Fact.FABRIC, "these GPUs are in no NVLink fabric")
 
 
+def _present(found: Driver) -> tuple[Gpu, ...]:
+    """A lost GPU is said to be lost once; what it says of its fabric means nothing."""
+    return tuple(gpu for gpu in found.gpus if not gpu.lost)
+
+
 def _states(found: Driver) -> tuple[str, ...]:
-    return tuple(f"{_name(gpu)}: {gpu.fabric.said or 'N/A'}" for gpu in found.gpus)
+    return tuple(f"{_name(gpu)}: {gpu.fabric.said or 'N/A'}" for gpu in _present(found))
 
 
 def _pending(facts: Facts, found: Driver) -> Finding:
-    late = [gpu for gpu in found.gpus if gpu.fabric.state is not FabricState.COMPLETED]
-    words = f"{late[0].fabric.said} on {len(late)} of {len(found.gpus)} GPUs"
+    present = _present(found)
+    late = [gpu for gpu in present if gpu.fabric.state is not FabricState.COMPLETED]
+    words = f"{late[0].fabric.said} on {len(late)} of {len(present)} GPUs"
     if not isinstance(facts.host, Unknown) and facts.host.uptime < FABRIC_SETTLES:
         return cannot_tell(Fact.FABRIC, f"{words}, {facts.host.uptime:.0f} s after boot: ask again", stops=True)
     return bad(Fact.FABRIC, words, *_states(found))
@@ -140,7 +146,7 @@ def domain_of(facts: Facts) -> str | None:
     """Answer the one NVLink domain that all GPUs of a node are in; None where there is none, or no agreement."""
     if isinstance(facts.driver, Unknown):
         return None
-    found = {gpu.fabric.domain for gpu in facts.driver.gpus}
+    found = {gpu.fabric.domain for gpu in _present(facts.driver)}
     return next(iter(found)) if len(found) == 1 else None
 
 
@@ -148,14 +154,15 @@ def domain(facts: Facts, node: Node) -> Finding:
     """Judge the domain that the drivers report against the inventory's."""
     if isinstance(facts.driver, Unknown):
         return _unseen(Fact.DOMAIN, facts.driver)
-    if not facts.driver.gpus:
-        return cannot_tell(Fact.DOMAIN, facts.driver.fault or "there are no GPUs")
-    if len({gpu.fabric.domain for gpu in facts.driver.gpus}) > 1:
-        shown = tuple(f"{_name(gpu)}: {gpu.fabric.domain or 'none'}" for gpu in facts.driver.gpus)
+    present = _present(facts.driver)
+    if not present:
+        return cannot_tell(Fact.DOMAIN, facts.driver.fault or "there are no GPUs", stops=True)
+    if len({gpu.fabric.domain for gpu in present}) > 1:
+        shown = tuple(f"{_name(gpu)}: {gpu.fabric.domain or 'none'}" for gpu in present)
         return bad(Fact.DOMAIN, "the GPUs of this tray do not agree on their domain", *shown)
     found = domain_of(facts)
     if found is None:
-        return _no_domain(facts.driver.gpus, node)
+        return _no_domain(present, node)
     if node.domain is not None and node.domain.casefold() != found.casefold():
         words = f"the inventory says `{node.domain}`, the drivers `{found}`: correct the inventory, or the cabling"
         return bad(Fact.DOMAIN, words, f"inventory: {node.domain}", f"drivers: {found}")

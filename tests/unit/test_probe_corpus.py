@@ -40,7 +40,9 @@ def shown(value: object) -> object:
     if isinstance(value, Mapping):
         return {str(key): shown(item) for key, item in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        said = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if getattr(value, f.name) != _default(f)}
+        said = {
+            f.name: getattr(value, f.name) for f in dataclasses.fields(value) if getattr(value, f.name) != _default(f)
+        }
         return {"is": type(value).__name__, **{name: shown(item) for name, item in said.items()}}
     return value
 

@@ -1,0 +1,244 @@
+"""What runs on a node to ask it, run here for real."""
+
+import ast
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import launcher
+from launcher.core.fleet import Access, GpuDriver, Node, NodeName, RackName
+from launcher.probe import imex, xid
+from launcher.probe.answer import Ran, Unknown, read_answers
+from launcher.probe.collect import Facts, call, read
+from launcher.probe.judge import GPU_FACTS, judge
+from launcher.probe.nvidia_smi import Driver
+from launcher.probe.report import Answer, Fact
+
+SCRIPT = Path(launcher.__file__).parent / "runtime" / "facts.py"
+CORPUS = Path(__file__).parent.parent / "corpus" / "probe"
+SHORT = 0.5
+
+
+def node(driver: GpuDriver = GpuDriver.NVIDIA) -> Node:
+    access = Access(address="127.0.0.1", python=sys.executable)
+    return Node(name=NodeName("here"), rack=RackName("r1"), access=access, gpus=1, gpu_driver=driver)
+
+
+def ask(probes: Mapping[str, object], path: Path | None = None) -> Mapping[str, Ran]:
+    """Run the script as a node would."""
+    env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"} if path else None
+    asked = json.dumps({"probes": probes}).encode()
+    done = subprocess.run([sys.executable, SCRIPT], input=asked, capture_output=True, timeout=60, env=env)
+    answers = read_answers(done.stdout)
+    assert not isinstance(answers, Unknown), done.stderr
+    return answers
+
+
+def shell(script: str, **limits: object) -> Mapping[str, object]:
+    return {"argv": ["sh", "-c", script], **limits}
+
+
+def alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A folder that comes first on the PATH."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    return folder
+
+
+def tool(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_it_speaks_the_python_of_an_old_system() -> None:
+    ast.parse(SCRIPT.read_text(), feature_version=(3, 6))
+
+
+def test_this_machine_answers_in_one_call() -> None:
+    cpu = node(GpuDriver.NONE)
+    asked = call(SCRIPT.read_bytes(), cpu)
+    done = subprocess.run(asked.argv, input=asked.stdin, capture_output=True, timeout=asked.timeout)
+    facts = read(done.stdout, cpu, now=time.time())
+    assert isinstance(facts, Facts), done.stderr
+    findings = {finding.fact: finding for finding in judge(facts, cpu)}
+    assert {findings[fact].answer for fact in GPU_FACTS} == {Answer.NOT_APPLICABLE}
+    for fact in (Fact.HOST, Fact.CLOCK, Fact.PYTHON, Fact.RAY):
+        assert findings[fact].answer is Answer.GOOD, findings[fact]
+    assert os.uname().nodename in findings[Fact.HOST].words
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has the tool")
+def test_a_gpu_node_without_the_tool_cannot_tell() -> None:
+    gpu = node()
+    asked = call(SCRIPT.read_bytes(), gpu)
+    done = subprocess.run(asked.argv, input=asked.stdin, capture_output=True, timeout=asked.timeout)
+    facts = read(done.stdout, gpu, now=time.time())
+    answers = {finding.fact: finding.answer for finding in judge(facts, gpu)}
+    assert {answers[fact] for fact in (Fact.DRIVER, Fact.GPUS, Fact.FABRIC, Fact.DOMAIN)} == {Answer.CANNOT_TELL}
+
+
+def test_tools_of_a_node_are_found_on_its_path_and_read(tools: Path) -> None:
+    for name, kind, case in (
+        ("nvidia-smi", "nvidia_smi", "580-recovery-due"),
+        ("nvidia-imex-ctl", "imex_domain", "up"),
+        ("journalctl", "xids", "each-class"),
+    ):
+        tool(tools, name, f"cat {CORPUS / kind / case}.out")
+    tool(tools, "date", "echo 1790000000.5")
+    gpu = node()
+    asked = call(SCRIPT.read_bytes(), gpu)
+    env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = subprocess.run(asked.argv, input=asked.stdin, capture_output=True, timeout=asked.timeout, env=env)
+    facts = read(done.stdout, gpu, now=1_790_003_600.0)
+    assert isinstance(facts, Facts)
+    assert isinstance(facts.driver, Driver)
+    assert [one.action for one in facts.driver.gpus] == [None, "Drain and Reset"]
+    assert isinstance(facts.imex_domain, imex.ImexDomain)
+    assert not isinstance(facts.xids, Unknown)
+    assert [one.code for one in facts.xids][:3] == [13, 31, 45]
+    clock = next(finding for finding in judge(facts, gpu) if finding.fact is Fact.CLOCK)
+    assert (clock.answer, clock.stops) == (Answer.BAD, True)
+
+
+def test_a_tool_that_hangs_is_killed_with_all_it_started_and_delays_nobody(tools: Path, tmp_path: Path) -> None:
+    tool(
+        tools, "nvidia-smi", f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/self; sleep 60"
+    )
+    began = time.monotonic()
+    answers = ask({"slow": {"argv": ["nvidia-smi", "-q"], "timeout": SHORT}, "quick": shell("echo hello")}, tools)
+    assert time.monotonic() - began < 20
+    assert answers["slow"].timed_out
+    assert answers["slow"].rc == -signal.SIGKILL
+    assert answers["quick"].out == "hello\n"
+    assert gone(int((tmp_path / "child").read_text()))
+    assert gone(int((tmp_path / "self").read_text()))
+
+
+def test_a_flood_is_read_to_its_end_and_not_kept(tools: Path) -> None:
+    tool(tools, "nvidia-smi", "echo first; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo last")
+    ran = ask({"flood": {"argv": ["nvidia-smi"], "timeout": 50.0, "limit": 2000}}, tools)["flood"]
+    assert ran.rc == 0
+    assert len(ran.out) == 2000
+    assert ran.dropped > 99_000_000
+    assert ran.out.startswith("first\nx")
+    assert ran.out.endswith("x\nlast\n")
+
+
+def test_what_leaves_its_session_with_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    escape = (
+        f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' & until [ -s {tmp_path}/pid ]; do :; done; echo done"
+    )
+    began = time.monotonic()
+    ran = ask({"daemon": shell(escape, timeout=30.0)})["daemon"]
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert time.monotonic() - began < 25
+    assert (ran.rc, ran.out, ran.timed_out) == (0, "done\n", False)
+
+
+def test_of_a_log_only_the_lines_of_interest_travel() -> None:
+    script = "echo '-- Journal begins --'; seq 1 100000; echo 'NVRM: Xid'; printf 'NVRM: last'"
+    ran = ask({"log": shell(script, keep=list(xid.KEEP))})["log"]
+    assert ran.out == "NVRM: Xid\nNVRM: last\n"
+    assert ran.lines == 100_002
+
+
+def test_a_builtin_that_fails_says_how_and_the_others_answer() -> None:
+    answers = ask(
+        {"wrong": {"builtin": "space", "args": []}, "none": {"argv": ["/no/such/tool"]}, "right": shell("true")}
+    )
+    assert answers["wrong"].rc == 70
+    assert "space() missing" in answers["wrong"].err
+    assert answers["none"].rc == 127
+    assert answers["right"].rc == 0
+
+
+def test_room_is_that_of_the_folder_that_will_hold_a_path(tmp_path: Path) -> None:
+    ran = ask({"room": {"builtin": "space", "args": [f"{tmp_path}/not/yet"]}})["room"]
+    found = json.loads(ran.out)
+    assert found["at"] == str(tmp_path)
+    assert found["bytes"] == shutil.disk_usage(tmp_path).total
+    assert found["writable"] is True
+
+
+def test_a_port_that_is_listened_on_is_in_use() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        assert listener.getsockname()[1] in json.loads(ask({"ports": {"builtin": "ports"}})["ports"].out)
+
+
+@pytest.fixture
+def marked() -> Iterator[tuple[int, int]]:
+    """A process with a mark, and its child that has cleared its environment."""
+    env = {**os.environ, "NVLAUNCH_MARK": "x-probe:here:0"}
+    script = "env -i sleep 60 & echo $!; wait"
+    with subprocess.Popen(["sh", "-c", script], env=env, stdout=subprocess.PIPE, start_new_session=True) as parent:
+        assert parent.stdout is not None
+        yield parent.pid, int(parent.stdout.readline())
+        os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_what_an_old_run_left_is_found_by_its_mark_or_its_parents(marked: tuple[int, int]) -> None:
+    listed = json.loads(ask({"who": {"builtin": "processes"}})["who"].out)
+    found = {one["pid"]: one["mark"] for one in listed}
+    assert {pid: found.get(pid) for pid in marked} == dict.fromkeys(marked, "x-probe:here:0")
+
+
+def test_who_asks_is_not_found_by_its_own_mark() -> None:
+    env = {**os.environ, "NVLAUNCH_MARK": "x-asks:here:0"}
+    asked = json.dumps({"probes": {"who": {"builtin": "processes"}, "other": shell("sleep 0.2")}}).encode()
+    done = subprocess.run([sys.executable, SCRIPT], input=asked, capture_output=True, timeout=60, env=env)
+    answers = read_answers(done.stdout)
+    assert not isinstance(answers, Unknown)
+    assert "x-asks" not in answers["who"].out
+
+
+def test_ports_of_infiniband_are_read_from_the_kernels_files(tmp_path: Path) -> None:
+    port = tmp_path / "mlx5_0" / "ports" / "1"
+    port.mkdir(parents=True)
+    for name, value in (("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("rate", "400 Gb/sec (4X NDR)")):
+        (port / name).write_text(value + "\n")
+    ran = ask({"ib": {"builtin": "infiniband", "args": [str(tmp_path)]}})["ib"]
+    assert json.loads(ran.out) == [
+        {
+            "device": "mlx5_0",
+            "port": "1",
+            "state": "4: ACTIVE",
+            "phys_state": "5: LinkUp",
+            "rate": "400 Gb/sec (4X NDR)",
+        }
+    ]
+
+
+def test_the_node_list_of_imex_and_its_hash(tmp_path: Path) -> None:
+    (tmp_path / "nodes_config.cfg").write_text("10.0.7.1\n10.0.7.2\n")
+    args = [str(tmp_path), str(tmp_path / "channel0")]
+    found = imex.read_files(ask({"files": {"builtin": "imex_files", "args": args}})["files"])
+    assert isinstance(found, imex.ImexFiles)
+    assert found.nodes == ("10.0.7.1", "10.0.7.2")
+    assert found.nodes_hash is not None
+    assert (found.config_hash, found.channel) == (None, False)

@@ -1,0 +1,142 @@
+"""Whatever a node prints, reading it and judging it never raises."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, composite
+
+from launcher.core.fleet import Access, Node, NodeName, RackName
+from launcher.probe import pci, tree
+from launcher.probe.answer import MARK, Ran, Unknown, read_answers
+from launcher.probe.collect import Facts, facts, probes, read
+from launcher.probe.judge import judge
+from launcher.probe.judge_slice import judge_slice
+from launcher.probe.report import Finding
+from launcher.probe.xid import MAX_XIDS, parse_xids
+from tests.unit.test_probe_corpus import CASES
+
+NODE = Node(
+    name=NodeName("n1"), rack=RackName("r1"), access=Access(address="10.0.0.1", python="/p"), accelerator="GB300"
+)
+PROBES = sorted(probes(NODE))
+PRINTED = [path.read_text() for path in CASES]
+ODD = [
+    "",
+    "\0",
+    "\ud800",
+    "N/A",
+    "9" * 5000,
+    "-1",
+    "1e999",
+    "[" * 3000,
+    '{"a":' * 3000,
+    "<a>" * 3000,
+    " :" * 50,
+    "\x1b[31m",
+]
+ODD += [
+    '{"bytes": NaN, "free": -1, "seconds": 1e400}',
+    '[1, null, {"pid": []}]',
+    '{"nodes": {"0": 1, "1": {"connections": []}}}',
+]
+
+
+@composite
+def texts(draw: DrawFn) -> str:
+    """Real output, cut and stirred, or none at all."""
+    kind = draw(st.integers(0, 3))
+    if kind == 0:
+        return draw(st.text(max_size=200))
+    if kind == 1:
+        return draw(st.sampled_from(ODD))
+    printed = draw(st.sampled_from(PRINTED))
+    start, end = sorted((draw(st.integers(0, len(printed))), draw(st.integers(0, len(printed)))))
+    odd = draw(st.sampled_from(ODD)) if kind == 3 else ""
+    return printed[:start] + odd + printed[end:]
+
+
+@composite
+def endings(draw: DrawFn) -> Ran:
+    return Ran(
+        rc=draw(st.sampled_from([0, 0, 0, 0, None, 1, 6, 127, -9])),
+        out=draw(texts()),
+        err=draw(texts()),
+        elapsed=draw(st.floats(allow_nan=False, allow_infinity=False)),
+        age=draw(st.floats(0, 100)),
+        timed_out=draw(st.booleans()),
+        dropped=draw(st.sampled_from([0, 0, 5])),
+        lines=draw(st.integers(0, 3)),
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(PROBES), endings()))
+def test_any_answers_can_be_judged(answers: dict[str, Ran]) -> None:
+    found = facts(answers, NODE, now=0.0)
+    findings = judge(found, NODE, ports=frozenset({1}))
+    others = judge_slice([(NODE, found), (replace(NODE, name=NodeName("n2")), found)])
+    assert all(isinstance(finding, Finding) and finding.words for finding in (*findings, *others))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=300),
+        st.binary(max_size=300).map(lambda data: MARK + data),
+        st.recursive(
+            st.one_of(st.none(), st.booleans(), st.floats(), st.integers(), st.text(max_size=20)),
+            lambda inner: st.one_of(
+                st.lists(inner, max_size=3),
+                st.dictionaries(st.sampled_from(["rc", "out", "age", "lines", "host", "date", "x"]), inner, max_size=5),
+            ),
+            max_leaves=12,
+        ).map(lambda value: MARK + json.dumps(value).encode()),
+    )
+)
+def test_any_bytes_from_a_node_can_be_read(output: bytes) -> None:
+    found = read(output, NODE, now=0.0)
+    assert isinstance(found, Facts | Unknown)
+    assert judge(found, NODE)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=300))
+def test_trees_and_addresses_of_any_text(text: str) -> None:
+    found = tree.from_xml(text)
+    assert found is None or list(found.walk())
+    assert list(tree.from_text(text).walk())
+    assert pci.canonical(text) is None or ":" in text
+
+
+def test_deep_and_wide_output_is_bounded() -> None:
+    deep = "".join(f"{' ' * at}key{at}\n" for at in range(3000))
+    assert len(list(tree.from_text(deep).walk())) <= 3001
+    assert tree.from_xml("<a>" * 50 + "</a>" * 50) is None
+    storm = "[1.0] NVRM: Xid (PCI:0000:04:00): 31, pid=1, name=x\n" * 50_000
+    assert len(parse_xids(storm)) == MAX_XIDS
+
+
+def test_what_a_login_script_prints_does_not_hide_the_answer() -> None:
+    answer = (
+        b'Welcome to r07!\nnvlaunch-facts is what we run\n\nnvlaunch-facts {"date": {"rc": 0, "out": "12.0"}}\nbye\n'
+    )
+    found = read_answers(answer)
+    assert found == {"date": Ran(rc=0, out="12.0")}
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (b"bash: line 1: python3: command not found\n", "python3: command not found"),
+        (b"", "nothing"),
+        (MARK + b'{"date": {"rc": 0, "out"', "cut off"),
+    ],
+    ids=["no-python", "nothing", "cut-off"],
+)
+def test_no_answer_says_what_there_was_instead(output: bytes, words: str) -> None:
+    found = read_answers(output)
+    assert isinstance(found, Unknown)
+    assert words in found.why

@@ -1,0 +1,450 @@
+"""The facts of a node and of a slice, judged."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from launcher.core.fleet import Access, GpuDriver, Node, NodeName, RackName
+from launcher.probe.answer import Unknown
+from launcher.probe.collect import Facts
+from launcher.probe.fabric import Fabric, FabricState
+from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Link, Peer
+from launcher.probe.judge import GPU_FACTS, judge
+from launcher.probe.judge_slice import judge_slice
+from launcher.probe.nvidia_smi import Driver, Gpu, GpuProcess, Recovery
+from launcher.probe.report import Answer, Fact, Finding
+from launcher.probe.resources import IbPort, OpenFiles, OwnName, Process, Space
+from launcher.probe.system import Host, Interpreter, Logout
+from launcher.probe.xid import parse_xids
+
+GIB = 1024**3
+UUID = "3f5a2c10-9d4e-4b7a-8c21-0e6f7a8b9c0d"
+DOMAIN = f"{UUID}.32766"
+HIDDEN = Unknown(why="it was not asked")
+HUNG = Unknown(why="`nvidia-smi` gave no answer in 20 s", hung=True)
+MISSING = Unknown(why="`nvidia-imex-ctl -q` is not there", missing=True)
+HEALTHY = Fabric(
+    state=FabricState.COMPLETED,
+    said="Completed",
+    status="Success",
+    cluster_uuid=UUID,
+    clique_id=32766,
+    summary="Healthy",
+)
+
+
+def gpu(at: int) -> Gpu:
+    return Gpu(
+        bus=f"00{at:02x}:01:00", name="NVIDIA GB300", memory=284208, used=0, recovery=Recovery.NONE, fabric=HEALTHY
+    )
+
+
+DRIVER = Driver(version="580.173.02", gpus=tuple(gpu(at) for at in (8, 9, 24, 25)))
+
+
+def space(path: str = "/", **changed: object) -> Space:
+    base = Space(
+        path=path,
+        at=path,
+        bytes=1000 * GIB,
+        free=500 * GIB,
+        inodes=10**8,
+        free_inodes=10**7,
+        writable=True,
+        read_only=False,
+    )
+    return replace(base, **changed)
+
+
+def peers(*rows: str) -> ImexDomain:
+    """A domain of three, r07-n01 to r07-n03, each with a row of marks."""
+    marks = [dict(enumerate(Link(mark) for mark in row.split())) for row in rows]
+    return ImexDomain(
+        state=DomainState.UP,
+        peers=tuple(
+            Peer(index=at, names=(f"10.0.7.{at + 1}",), ready=True, state="READY", links=links)
+            for at, links in enumerate(marks)
+        ),
+    )
+
+
+FACTS = Facts(
+    host=Host(
+        hostname="r07-n01",
+        machine="aarch64",
+        kernel="6.8.0-nvidia-64k",
+        boot_id="b",
+        uptime=9000.0,
+        user="ubuntu",
+        uid=1001,
+    ),
+    clock=0.1,
+    python=Interpreter(version=(3, 12, 3), executable="/opt/ray/bin/python", machine="aarch64", ray="2.60.0"),
+    spaces=(space(), space("/tmp"), space("~")),
+    shared_memory=space("/dev/shm"),
+    open_files=OpenFiles(soft=1024, hard=1048576),
+    own_name=OwnName(name="r07-n01", seconds=0.001, addresses=("10.0.7.1",)),
+    addresses=("10.0.7.1", "192.168.3.4"),
+    ports=frozenset({22, 9100}),
+    processes=(),
+    logout=Logout(kill_processes=False, remove_ipc=False, linger=False),
+    sudo=True,
+    driver=DRIVER,
+    imex_active=True,
+    imex_ready=True,
+    imex_domain=peers("C C C", "C C C", "C C C"),
+    imex_files=ImexFiles(
+        nodes=("10.0.7.1", "10.0.7.2", "10.0.7.3"),
+        nodes_hash="aa" * 32,
+        config_hash="bb" * 32,
+        channel=True,
+        usable=True,
+    ),
+    xids=(),
+    infiniband=(IbPort(device="mlx5_0", port="1", state="4: ACTIVE", rate="800 Gb/sec (4X XDR)"),),
+)
+NODE = Node(
+    name=NodeName("r07-n01"),
+    rack=RackName("r07"),
+    access=Access(address="10.0.7.1", python="/opt/ray/bin/python"),
+    domain=DOMAIN,
+    accelerator="GB300",
+)
+
+
+def found(fact: Fact, facts: Facts, node: Node = NODE) -> Finding:
+    return next(finding for finding in judge(facts, node, ports=frozenset({6400, 6401})) if finding.fact is fact)
+
+
+def test_a_healthy_node_is_good_in_everything_and_in_order() -> None:
+    findings = judge(FACTS, NODE)
+    assert [(finding.fact, finding.words) for finding in findings if finding.answer is not Answer.GOOD] == []
+    assert [finding.fact for finding in findings] == [fact for fact in Fact if fact is not Fact.REACHABLE]
+
+
+def test_nothing_seen_is_nothing_good_and_nothing_bad() -> None:
+    blind = replace(FACTS, **{**dict.fromkeys(FACTS.__slots__, HIDDEN), "spaces": (HIDDEN,)})
+    assert {finding.answer for finding in judge(blind, NODE)} == {Answer.CANNOT_TELL}
+
+
+def test_gpu_facts_do_not_apply_to_a_cpu_rack() -> None:
+    blind = replace(FACTS, driver=MISSING, imex_active=None, imex_ready=MISSING, xids=HIDDEN)
+    findings = judge(blind, replace(NODE, gpu_driver=GpuDriver.NONE, domain="r07"))
+    assert {f.fact for f in findings if f.answer is Answer.NOT_APPLICABLE} == set(GPU_FACTS)
+
+
+def test_an_answer_that_is_none_keeps_a_gang_away() -> None:
+    (only,) = judge(Unknown(why="the node answered with something else: bash: python3: not found"), NODE)
+    assert (only.answer, only.stops) == (Answer.CANNOT_TELL, True)
+    assert "python3: not found" in only.words
+
+
+def with_gpu(**changed: object) -> Callable[[Facts], Facts]:
+    """The first GPU of the node changed."""
+
+    def change(facts: Facts) -> Facts:
+        first = replace(DRIVER.gpus[0], **changed)
+        return replace(facts, driver=replace(DRIVER, gpus=(first, *DRIVER.gpus[1:])))
+
+    return change
+
+
+def with_all(**changed: object) -> Callable[[Facts], Facts]:
+    """All GPUs of the node changed."""
+    gpus = tuple(replace(one, **changed) for one in DRIVER.gpus)
+    return lambda facts: replace(facts, driver=replace(DRIVER, gpus=gpus))
+
+
+def process(pid: int = 7, **changed: object) -> Process:
+    base = Process(pid=pid, user="bob", name="ray::IDLE", ray=True, mark=None, keeper=None)
+    return replace(base, **changed)
+
+
+def log(*lines: str) -> Callable[[Facts], Facts]:
+    return lambda facts: replace(facts, xids=parse_xids("".join(f"[  100.0] NVRM: {line}\n" for line in lines)))
+
+
+def same(**changed: object) -> Callable[[Facts], Facts]:
+    return lambda facts: replace(facts, **changed)
+
+
+ZEROES = replace(HEALTHY, cluster_uuid="00000000-0000-0000-0000-000000000000", clique_id=0)
+JOINING = Fabric(state=FabricState.IN_PROGRESS, said="In Progress")
+SICK = replace(HEALTHY, summary="Unhealthy", troubles=("summary: Unhealthy",))
+FATAL = "Xid (PCI:0008:01:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000)"
+
+BAD, GOOD, BLIND, NONE = Answer.BAD, Answer.GOOD, Answer.CANNOT_TELL, Answer.NOT_APPLICABLE
+CASES = {
+    "python-of-another-architecture": (
+        Fact.HOST,
+        same(python=replace(FACTS.python, machine="x86_64")),
+        (BAD, True, "built for x86_64, the machine is aarch64"),
+    ),
+    "clock-a-little-off": (Fact.CLOCK, same(clock=-5.0), (BAD, False, "5.0 s behind")),
+    "clock-an-hour-ahead": (Fact.CLOCK, same(clock=3600.0), (BAD, True, "3600.0 s ahead")),
+    "python-too-old": (
+        Fact.PYTHON,
+        same(python=replace(FACTS.python, version=(3, 9, 18))),
+        (BAD, True, "is 3.9.18"),
+    ),
+    "python-missing": (Fact.PYTHON, same(python=MISSING), (BAD, True, "`python:` of the inventory")),
+    "ray-missing": (Fact.RAY, same(python=replace(FACTS.python, ray=None)), (BAD, True, "has no Ray")),
+    "ray-too-old": (
+        Fact.RAY,
+        same(python=replace(FACTS.python, ray="2.9.3")),
+        (BAD, True, "2.60 or later"),
+    ),
+    "ray-newer": (Fact.RAY, same(python=replace(FACTS.python, ray="3.0.0")), (GOOD, False, "3.0.0")),
+    "disk-nearly-full": (
+        Fact.DISK,
+        same(spaces=(space("/tmp", free=30 * GIB),)),
+        (BAD, True, "`/tmp` has 30 GiB free and is 97% full"),
+    ),
+    "disk-tiny": (Fact.DISK, same(spaces=(space("~", bytes=2 * GIB, free=GIB // 2),)), (BAD, True, "0.5 GiB free")),
+    "no-inodes": (Fact.DISK, same(spaces=(space("~", free_inodes=3),)), (BAD, True, "3 inodes left")),
+    "no-limit-of-inodes": (Fact.DISK, same(spaces=(space("~", inodes=0, free_inodes=0),)), (GOOD, False, "")),
+    "home-read-only": (Fact.DISK, same(spaces=(space("~", read_only=True),)), (BAD, True, "`~` is read-only")),
+    "root-not-writable": (Fact.DISK, same(spaces=(space("/", writable=False),)), (GOOD, False, "")),
+    "disk-hangs": (Fact.DISK, same(spaces=(space(), HUNG)), (BLIND, True, "no answer in 20 s")),
+    "little-shared-memory": (Fact.SHARED_MEMORY, same(shared_memory=space(free=GIB)), (BAD, False, "on disk")),
+    "few-open-files": (Fact.OPEN_FILES, same(open_files=OpenFiles(soft=1024, hard=4096)), (BAD, False, "limits.conf")),
+    "files-without-limit": (Fact.OPEN_FILES, same(open_files=OpenFiles(soft=-1, hard=-1)), (GOOD, False, "no limit")),
+    "own-name-unknown": (
+        Fact.OWN_NAME,
+        same(own_name=OwnName(name="", seconds=10.0, addresses=())),
+        (BAD, False, "`r07-n01` does not resolve (10 s)"),
+    ),
+    "own-name-slow": (
+        Fact.OWN_NAME,
+        same(own_name=OwnName(name="r07-n01", seconds=5.0, addresses=("10.0.7.1",))),
+        (BAD, False, "resolves in 5 s"),
+    ),
+    "port-taken": (Fact.PORTS, same(ports=frozenset({22, 6401})), (BAD, True, "6401 in use")),
+    "foreign-ray": (Fact.OTHER_RAY, same(processes=(process(),)), (BAD, True, "Ray of `bob` runs here (pid 7)")),
+    "own-ray-is-not-foreign": (Fact.OTHER_RAY, same(processes=(process(mark="x1:r07-n01:0"),)), (GOOD, False, "")),
+    "leftovers": (
+        Fact.LEFTOVERS,
+        same(processes=(process(mark="x1:r07-n01:0"), process(9, keeper="x2:r07-n01"))),
+        (BAD, True, "a process of run `x1` is left: `kill -9 7`"),
+    ),
+    "a-live-run-is-no-leftover": (
+        Fact.LEFTOVERS,
+        same(processes=(process(mark="x1:r07-n01:0:main/3:1"), process(9, ray=False, keeper="x1:r07-n01"))),
+        (GOOD, False, "x1:r07-n01"),
+    ),
+    "logout-kills": (
+        Fact.LOGOUT,
+        same(logout=Logout(kill_processes=True, remove_ipc=False, linger=False)),
+        (BAD, False, "enable-linger"),
+    ),
+    "logout-lingers": (
+        Fact.LOGOUT,
+        same(logout=Logout(kill_processes=True, remove_ipc=True, linger=True)),
+        (GOOD, False, ""),
+    ),
+    "logout-of-root": (
+        Fact.LOGOUT,
+        same(
+            host=replace(FACTS.host, uid=0),
+            logout=Logout(kill_processes=False, remove_ipc=True, linger=False),
+        ),
+        (GOOD, False, ""),
+    ),
+    "sudo-asks": (Fact.SUDO, same(sudo=False), (GOOD, False, "printed")),
+    "port-of-infiniband-down": (
+        Fact.INFINIBAND,
+        same(infiniband=(IbPort(device="mlx5_1", port="1", state="1: DOWN", rate="10 Gb/sec"),)),
+        (BAD, False, "mlx5_1"),
+    ),
+    "no-infiniband": (Fact.INFINIBAND, same(infiniband=()), (NONE, False, "")),
+    "driver-hangs": (Fact.DRIVER, same(driver=HUNG), (BLIND, True, "20 s")),
+    "driver-broken": (Fact.DRIVER, same(driver=Driver(fault="No devices were found")), (BAD, True, "No devices")),
+    "driver-missing": (Fact.DRIVER, same(driver=MISSING), (BLIND, True, "`gpu_driver: none`")),
+    "three-gpus": (Fact.GPUS, same(driver=replace(DRIVER, gpus=DRIVER.gpus[:3])), (BAD, True, "3 of 4")),
+    "gpu-lost": (Fact.GPUS, with_gpu(lost="GPU is lost"), (BAD, True, "3 of 4: GPU 0008:01:00: GPU is lost")),
+    "gpus-behind-a-fault": (
+        Fact.GPUS,
+        same(driver=Driver(fault="Unable to determine the device handle for GPU0000:17:00.0: Unknown Error")),
+        (BAD, True, "0 of 4: Unable to determine"),
+    ),
+    "another-accelerator": (Fact.GPUS, with_all(name="NVIDIA GB200"), (BAD, False, "the driver `NVIDIA GB200`")),
+    "orphan-holds-memory": (
+        Fact.GPU_MEMORY,
+        with_gpu(used=117760, processes=(GpuProcess(pid=42, name="engine", used=117700),)),
+        (BAD, True, "115.0 GiB (pid 42 engine)"),
+    ),
+    "memory-of-the-driver-itself": (Fact.GPU_MEMORY, with_gpu(used=700), (GOOD, False, "free")),
+    "memory-of-a-live-run": (
+        Fact.GPU_MEMORY,
+        lambda facts: with_gpu(used=99999)(replace(facts, processes=(process(keeper="x1:r07-n01"),))),
+        (GOOD, False, "in use by x1:r07-n01"),
+    ),
+    "recovery-due": (
+        Fact.RECOVERY,
+        with_gpu(recovery=Recovery.DUE, action="Drain and Reset"),
+        (BAD, True, "GPU 0008:01:00: Drain and Reset"),
+    ),
+    "recovery-of-an-old-driver": (Fact.RECOVERY, with_all(recovery=Recovery.UNKNOWN), (BLIND, False, "")),
+    "fabric-completed-but-unhealthy": (Fact.FABRIC, with_gpu(fabric=SICK), (BAD, True, "summary: Unhealthy")),
+    "fabric-joining-long-after-boot": (Fact.FABRIC, with_gpu(fabric=JOINING), (BAD, True, "In Progress on 1 of 4")),
+    "fabric-joining-after-boot": (
+        Fact.FABRIC,
+        lambda facts: with_gpu(fabric=JOINING)(replace(facts, host=replace(FACTS.host, uptime=40.0))),
+        (BLIND, True, "40 s after boot"),
+    ),
+    "fabric-in-an-unknown-state": (
+        Fact.FABRIC,
+        with_gpu(fabric=Fabric(state=FabricState.OTHER, said="Dreaming")),
+        (BLIND, True, "`Dreaming`"),
+    ),
+    "fabric-on-some-gpus-only": (Fact.FABRIC, with_gpu(fabric=Fabric()), (BAD, True, "others in none")),
+    "no-fabric": (Fact.FABRIC, with_all(fabric=Fabric()), (NONE, False, "")),
+    "domains-of-a-tray-differ": (
+        Fact.DOMAIN,
+        with_gpu(fabric=replace(HEALTHY, clique_id=32767)),
+        (BAD, True, "do not agree"),
+    ),
+    "domain-of-zeroes": (Fact.DOMAIN, with_all(fabric=ZEROES), (BAD, True, f"the inventory says `{DOMAIN}`")),
+    "domain-unproven-by-an-old-driver": (
+        Fact.DOMAIN,
+        with_all(fabric=replace(HEALTHY, cluster_uuid=None, clique_id=None)),
+        (BLIND, False, "is unproven"),
+    ),
+    "imex-not-installed": (Fact.IMEX, same(imex_active=None, imex_ready=MISSING), (BAD, False, "not installed")),
+    "imex-stopped": (Fact.IMEX, same(imex_active=False), (BAD, False, "systemctl start nvidia-imex")),
+    "imex-without-channel": (
+        Fact.IMEX,
+        same(imex_files=replace(FACTS.imex_files, channel=False, usable=False)),
+        (BAD, False, "channel0 is missing"),
+    ),
+    "imex-channel-forbidden": (
+        Fact.IMEX,
+        same(imex_files=replace(FACTS.imex_files, usable=False)),
+        (BAD, False, "cannot be opened by `ubuntu`"),
+    ),
+    "imex-waiting": (Fact.IMEX, same(imex_ready=False), (BAD, False, "not READY")),
+    "imex-domain-hangs": (
+        Fact.IMEX,
+        same(imex_domain=Unknown(why="`nvidia-imex-ctl -N` gave no answer in 10 s", hung=True)),
+        (BLIND, False, "is READY, but"),
+    ),
+    "imex-status-port-closed": (Fact.IMEX, same(imex_domain=peers("C C C", "I I I", "I I I")), (GOOD, False, "all 3")),
+    "imex-trouble-of-others": (Fact.IMEX, same(imex_domain=peers("C C C", "C C D", "C D C")), (GOOD, False, "all 3")),
+    "imex-peer-gone": (Fact.IMEX, same(imex_domain=peers("C C D", "C C D", "I I I")), (BAD, False, "10.0.7.3")),
+    "imex-own-list-differs": (
+        Fact.IMEX,
+        same(imex_domain=peers("C !M! !M!", "!M! C C", "!M! C C")),
+        (BAD, True, "nodes_config.cfg"),
+    ),
+    "imex-list-of-another-differs": (
+        Fact.IMEX,
+        same(imex_domain=peers("C C !M!", "C C !M!", "!M! !M! C")),
+        (BAD, False, "10.0.7.3"),
+    ),
+    "imex-not-in-the-list": (
+        Fact.IMEX,
+        same(imex_domain=ImexDomain(state=DomainState.UP, peers=())),
+        (BAD, False, "not in the node list"),
+    ),
+    "xids-hidden": (Fact.XIDS, same(xids=HIDDEN), (BLIND, False, "`systemd-journal`")),
+    "xids-of-programs": (
+        Fact.XIDS,
+        log("Xid (PCI:0008:01:00): 31, pid=4, name=train, MMU Fault", "Xid (PCI:0008:01:00): 45, pid=4, name=train"),
+        (GOOD, False, "GPU memory page fault"),
+    ),
+    "xid-of-the-node": (
+        Fact.XIDS,
+        lambda facts: with_gpu(recovery=Recovery.UNKNOWN)(log(FATAL)(facts)),
+        (BAD, True, "Xid 149, NVLink NETIR error, on GPU 0008:01:00 148 min ago: replace"),
+    ),
+    "xid-that-the-driver-has-done-with": (Fact.XIDS, log(FATAL), (BAD, False, "asks for nothing any more")),
+    "xid-on-a-gpu-that-is-gone": (
+        Fact.XIDS,
+        log("GPU 0007:01:00.0: GPU has fallen off the bus."),
+        (BAD, True, "on GPU 0007:01:00"),
+    ),
+    "rows-remapped": (
+        Fact.XIDS,
+        log("Xid (PCI:0008:01:00): 63, Row remapping pending"),
+        (BAD, False, "needs reset"),
+    ),
+    "old-nvlink-once": (Fact.XIDS, log("Xid (PCI:0008:01:00): 74, NVLink: fatal error"), (GOOD, False, "")),
+}
+
+
+@pytest.mark.parametrize(("fact", "change", "expected"), CASES.values(), ids=CASES)
+def test_one_fact_that_is_out_of_the_ordinary(
+    fact: Fact, change: Callable[[Facts], Facts], expected: tuple[Answer, bool, str]
+) -> None:
+    finding = found(fact, change(FACTS))
+    answer, stops, words = expected
+    assert (finding.answer, finding.stops) == (answer, stops), finding
+    assert words in finding.words
+
+
+def test_a_domain_against_the_inventory_shows_both() -> None:
+    finding = found(Fact.DOMAIN, FACTS, replace(NODE, domain="9a20aaaa-0000-4000-8000-000000000000.32766"))
+    assert (finding.answer, finding.stops) == (Answer.BAD, True)
+    assert finding.evidence == ("inventory: 9a20aaaa-0000-4000-8000-000000000000.32766", f"drivers: {DOMAIN}")
+
+
+@pytest.mark.parametrize("domain", [None, DOMAIN.upper()], ids=["unknown-so-far", "in-capitals"])
+def test_a_domain_that_the_inventory_does_not_contradict(domain: str | None) -> None:
+    finding = found(Fact.DOMAIN, FACTS, replace(NODE, domain=domain))
+    assert (finding.answer, finding.words) == (Answer.GOOD, DOMAIN)
+
+
+def test_a_run_that_brings_its_own_ray_does_not_ask_for_the_systems() -> None:
+    node = replace(NODE, access=Access(address="10.0.7.1"))
+    facts = replace(FACTS, python=replace(FACTS.python, version=(3, 9, 2), ray=None))
+    assert found(Fact.RAY, facts, node).answer is Answer.NOT_APPLICABLE
+    assert found(Fact.PYTHON, facts, node).answer is Answer.GOOD
+
+
+def members(*facts: Facts) -> list[tuple[Node, Facts]]:
+    return [(replace(NODE, name=NodeName(f"r07-n{at:02}")), one) for at, one in enumerate(facts, 1)]
+
+
+def test_equal_nodes_make_a_good_slice() -> None:
+    findings = judge_slice(members(FACTS, FACTS, FACTS))
+    assert {finding.fact for finding in findings} == {
+        Fact.HOST,
+        Fact.CLOCK,
+        Fact.PYTHON,
+        Fact.RAY,
+        Fact.DRIVER,
+        Fact.DOMAIN,
+        Fact.IMEX,
+    }
+    assert {finding.answer for finding in findings} == {Answer.GOOD}
+
+
+SLICES = {
+    "ray": (Fact.RAY, same(python=replace(FACTS.python, ray="2.61.0"))),
+    "python": (Fact.PYTHON, same(python=replace(FACTS.python, version=(3, 12, 4)))),
+    "driver": (Fact.DRIVER, same(driver=replace(DRIVER, version="580.65.06"))),
+    "architecture": (Fact.HOST, same(host=replace(FACTS.host, machine="x86_64"))),
+    "domain": (Fact.DOMAIN, with_all(fabric=replace(HEALTHY, clique_id=7))),
+    "imex-list": (Fact.IMEX, same(imex_files=replace(FACTS.imex_files, nodes_hash="cc" * 32))),
+}
+
+
+@pytest.mark.parametrize(("fact", "change"), SLICES.values(), ids=SLICES)
+def test_the_node_that_differs_is_named(fact: Fact, change: Callable[[Facts], Facts]) -> None:
+    findings = judge_slice(members(FACTS, FACTS, change(FACTS), FACTS))
+    bad = [finding for finding in findings if finding.answer is Answer.BAD]
+    assert [(finding.fact, finding.nodes, finding.stops) for finding in bad] == [(fact, ("r07-n03",), True)]
+    assert bad[0].evidence[0].startswith("r07-n[01-02,04]: ")
+
+
+def test_clocks_far_apart_name_both_ends() -> None:
+    clocks = [replace(FACTS, clock=clock) for clock in (0.2, -1800.0, 1800.0)]
+    finding = next(one for one in judge_slice(members(*clocks)) if one.fact is Fact.CLOCK)
+    assert (finding.answer, finding.nodes, finding.stops) == (Answer.BAD, ("r07-n02", "r07-n03"), True)
+    assert "3600.0 s apart" in finding.words
+
+
+def test_a_node_that_cannot_be_seen_is_not_called_equal() -> None:
+    finding = next(one for one in judge_slice(members(FACTS, replace(FACTS, driver=HUNG))) if one.fact is Fact.DRIVER)
+    assert (finding.answer, finding.nodes) == (Answer.CANNOT_TELL, ("r07-n02",))
