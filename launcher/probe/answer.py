@@ -16,11 +16,12 @@ MAX_WORDS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A fact that could not be seen, and why. `hung`: the program that was asked gave no answer in its time."""
+    """A fact that could not be seen, and why: the program asked gave no answer in time, is not there, or failed."""
 
     why: str
     hung: bool = False
     missing: bool = False
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ def failed(ran: Ran | None, what: str) -> Unknown | None:
     if ran.rc == 127:
         return Unknown(why=f"{what} is not there", missing=True)
     if ran.rc != 0:
-        return Unknown(why=f"{what} failed with {ran.rc}: {first_words(ran.err or ran.out)}")
+        return Unknown(why=f"{what} failed with {ran.rc}: {first_words(ran.err or ran.out)}", failed=True)
     return None
 
 

@@ -53,7 +53,7 @@ def leftovers(facts: Facts, _node: Node) -> Finding:
     left = [process for process in facts.processes if process.mark and _unit(process) not in alive]
     if left:
         runs = ", ".join(sorted({f"`{_unit(process).partition(':')[0]}`" for process in left}))
-        what = "a process of run {} is" if len(left) == 1 else f"{len(left)} processes of run {{}} are"
-        words = f"{what.format(runs)} left: `kill -9 {' '.join(str(one.pid) for one in left[:10])}`"
+        count = "a process" if len(left) == 1 else f"{len(left)} processes"
+        words = f"{count} of run {runs} left behind: `kill -9 {' '.join(str(one.pid) for one in left[:10])}`"
         return bad(Fact.LEFTOVERS, words, *_named(left))
     return good(Fact.LEFTOVERS, f"none; alive: {', '.join(alive)}" if alive else "none")

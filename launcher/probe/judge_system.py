@@ -75,7 +75,7 @@ def python(facts: Facts, node: Node) -> Finding:
 
 
 def _no_python(unknown: Unknown, node: Node) -> Finding:
-    if node.access.python is not None and unknown.missing:
+    if node.access.python is not None and (unknown.missing or unknown.failed):
         return bad(Fact.PYTHON, f"{unknown.why}: `python:` of the inventory names it")
     return cannot_tell(Fact.PYTHON, unknown.why, stops=node.access.python is not None)
 

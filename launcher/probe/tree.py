@@ -11,6 +11,8 @@ from xml.parsers import expat
 MAX_TEXT = 4 * 1024 * 1024
 MAX_DEPTH = 16
 MAX_NODES = 100_000
+MAX_WIDTH = 4096
+"""Characters of a value; the longest that a driver prints has some sixty."""
 
 
 @dataclass(slots=True)
@@ -69,41 +71,47 @@ def from_text(text: str) -> Tree:
     return root
 
 
-def from_xml(text: str) -> Tree | None:
-    """Answer the tree of `nvidia-smi -q -x`; None where it is cut off, is no XML, or plays tricks with entities."""
-    root = Tree()
-    stack = [root]
-    count = 0
+class _Builder:
+    """Builds a tree from the events of an XML parser; a ValueError ends what is too deep, too long, or a trick."""
 
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal count
-        count += 1
-        if len(stack) > MAX_DEPTH or count > MAX_NODES:
+    def __init__(self) -> None:
+        self.stack = [Tree()]
+        self.count = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        """Begin a tag; of its attributes only `id` is of interest, the bus address of a GPU."""
+        self.count += 1
+        if len(self.stack) > MAX_DEPTH or self.count > MAX_NODES:
             raise ValueError("too deep, or too much of it")
         tree = Tree(fold(name), name, attributes.get("id", ""))
-        stack[-1].below.append(tree)
-        stack.append(tree)
+        self.stack[-1].below.append(tree)
+        self.stack.append(tree)
 
-    def end(_name: str) -> None:
-        tree = stack.pop()
+    def end(self, _name: str) -> None:
+        """End the innermost tag."""
+        tree = self.stack.pop()
         tree.value = tree.value.strip()
 
-    def data(piece: str) -> None:
-        stack[-1].value += piece if len(stack[-1].value) < MAX_WIDTH else ""
+    def data(self, piece: str) -> None:
+        """Take text of the innermost tag."""
+        tree = self.stack[-1]
+        tree.value = (tree.value + piece)[:MAX_WIDTH]
 
-    def entity(*_: object) -> None:
-        raise ValueError("a driver declares no entities")
+    def entity(self, *_: object) -> None:
+        """Refuse a declared entity: a driver declares none, and they can blow up a text without end."""
+        raise ValueError("an entity is declared")
 
+
+def from_xml(text: str) -> Tree | None:
+    """Answer the tree of `nvidia-smi -q -x`; None where it is cut off, is no XML, or plays tricks with entities."""
+    builder = _Builder()
+    root = builder.stack[0]
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler, parser.EntityDeclHandler = data, entity
+    parser.StartElementHandler, parser.EndElementHandler = builder.start, builder.end
+    parser.CharacterDataHandler, parser.EntityDeclHandler = builder.data, builder.entity
     try:
         parser.Parse(text[:MAX_TEXT], True)
     except (expat.ExpatError, ValueError):
         return None
     return root
-
-
-MAX_WIDTH = 4096
-"""Characters of a value; the longest that a driver prints has some sixty."""

@@ -168,10 +168,13 @@ def _child(spec: "dict[str, object]", out: int, err: int) -> None:
         argv = spec.get("argv")
         if isinstance(argv, list):
             words = [str(word) for word in argv]
+            if words[0].startswith("~"):
+                words[0] = str(Path(words[0]).expanduser())
             try:
                 os.execvp(words[0], words)  # noqa: S606 -- there is no shell in it
             except OSError as error:
-                _leave(127, "", f"{words[0]}: {error.strerror}")
+                # As a shell has it: not there, or there and not to be run (forbidden, or of another architecture).
+                _leave(127 if isinstance(error, FileNotFoundError) else 126, "", f"{words[0]}: {error.strerror}")
         args = spec.get("args", ())
         _leave(0, json.dumps(BUILTINS[str(spec["builtin"])](*(args if isinstance(args, list) else ()))), "")
     except BaseException as error:  # noqa: BLE001 -- a forked child must never run on in its parent's code
@@ -191,7 +194,8 @@ def _leave(code: int, out: str, err: str) -> None:
 
 def collect(request: "dict[str, object]") -> "dict[str, object]":
     """Answer all probes of a request, run at the same time, each within its own limit."""
-    os.environ["PATH"] = _path(os.environ.get("PATH", ""))
+    path = os.environ.get("PATH", "").split(":")
+    os.environ["PATH"] = ":".join(path + [folder for folder in FOLDERS if folder not in path])
     os.environ["LC_ALL"] = "C"
     asked = request["probes"]
     assert isinstance(asked, dict)  # noqa: S101 -- our own request
@@ -222,11 +226,6 @@ def _drain(selector: selectors.BaseSelector) -> None:
                 selector.unregister(key.fd)
         if not ready:
             return
-
-
-def _path(path: str) -> str:
-    has = path.split(":")
-    return ":".join(has + [folder for folder in FOLDERS if folder not in has])
 
 
 def host() -> "dict[str, object]":

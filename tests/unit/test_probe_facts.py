@@ -17,7 +17,7 @@ import pytest
 
 import launcher
 from launcher.core.fleet import Access, GpuDriver, Node, NodeName, RackName
-from launcher.probe import imex, xid
+from launcher.probe import imex, system, xid
 from launcher.probe.answer import Ran, Unknown, read_answers
 from launcher.probe.collect import Facts, call, read
 from launcher.probe.judge import GPU_FACTS, judge
@@ -174,6 +174,15 @@ def test_a_builtin_that_fails_says_how_and_the_others_answer() -> None:
     assert "space() missing" in answers["wrong"].err
     assert answers["none"].rc == 127
     assert answers["right"].rc == 0
+
+
+def test_a_program_that_is_there_and_cannot_be_run_is_not_called_missing(tools: Path) -> None:
+    (tools / "python").write_bytes(b"\x7fELF of another machine")
+    (tools / "python").chmod(0o755)
+    found = system.read_python(ask({"python": {"argv": [str(tools / "python")]}})["python"], "python")
+    assert isinstance(found, Unknown)
+    assert (found.missing, found.failed) == (False, True)
+    assert "Exec format error" in found.why
 
 
 def test_room_is_that_of_the_folder_that_will_hold_a_path(tmp_path: Path) -> None:

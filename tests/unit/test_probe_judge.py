@@ -189,6 +189,12 @@ CASES = {
         (BAD, True, "is 3.9.18"),
     ),
     "python-missing": (Fact.PYTHON, same(python=MISSING), (BAD, True, "`python:` of the inventory")),
+    "python-broken": (
+        Fact.PYTHON,
+        same(python=Unknown(why="`/opt/ray/bin/python` failed with 126: Exec format error", failed=True)),
+        (BAD, True, "Exec format error"),
+    ),
+    "python-hangs": (Fact.PYTHON, same(python=HUNG), (BLIND, True, "no answer")),
     "ray-missing": (Fact.RAY, same(python=replace(FACTS.python, ray=None)), (BAD, True, "has no Ray")),
     "ray-too-old": (
         Fact.RAY,
@@ -226,7 +232,7 @@ CASES = {
     "leftovers": (
         Fact.LEFTOVERS,
         same(processes=(process(mark="x1:r07-n01:0"), process(9, keeper="x2:r07-n01"))),
-        (BAD, True, "a process of run `x1` is left: `kill -9 7`"),
+        (BAD, True, "a process of run `x1` left behind: `kill -9 7`"),
     ),
     "a-live-run-is-no-leftover": (
         Fact.LEFTOVERS,
