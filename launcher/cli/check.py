@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Task and inventory files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Task and inventory files.")],
     env: Env = None,
     env_file: EnvFile = None,
     secret: Secret = None,

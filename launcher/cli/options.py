@@ -30,10 +30,10 @@ def _run_names(incomplete: str) -> list[str]:
 
 RunWord = Annotated[str, typer.Argument(metavar="RUN", help="Name or id of a run.", autocompletion=_run_names)]
 RunWords = Annotated[
-    list[str] | None, typer.Argument(metavar="[RUN]...", help="Names or ids of runs.", autocompletion=_run_names)
+    list[str] | None, typer.Argument(metavar="RUN", help="Names or ids of runs.", autocompletion=_run_names)
 ]
 OneRunOrAll = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="Name or id of a run; all without it.", autocompletion=_run_names)
+    str | None, typer.Argument(metavar="RUN", help="Name or id of a run; all without it.", autocompletion=_run_names)
 ]
 TaskFile = Annotated[Path, typer.Argument(metavar="FILE", help="The task, as YAML.")]
 As = Annotated[Output, typer.Option("-o", "--output", help="How to write it.")]

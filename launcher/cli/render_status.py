@@ -51,7 +51,7 @@ def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
     ago = age(now - snapshot["observed_at"])
     yield clean(f"{snapshot['name']} ({snapshot['id']}) on `{snapshot['inventory']}`")
     yield clean(f"{snapshot['state']} for {age(now - snapshot['since'])}: {snapshot['headline']}")
-    yield f"epoch {snapshot['epoch']}, {snapshot['restarts']} restarts, seen {ago} ago"
+    yield f"epoch {snapshot['epoch']}, restarts {snapshot['restarts']}, seen {ago} ago"
     yield ""
     yield table(("SLICE", "RACK", "STATE", "RANKS", "NODES", "EXIT"), list(_slices(snapshot)))
 

@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
     app.command(cls=PlainCommand)(schema)
 
 
-def init(folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to.")] = Path()) -> None:
+def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path()) -> None:
     """Write starter files: task, inventory, schemas.
 
     What is there already stays as it is.

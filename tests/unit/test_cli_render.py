@@ -1,0 +1,151 @@
+"""What people read: safe for a terminal, folded, and whole."""
+
+import pytest
+
+from launcher.cli.conclude import conclude
+from launcher.cli.console import clean
+from launcher.cli.render import error_text, mistake_text
+from launcher.cli.render_status import age, run_text, runs_text
+from launcher.cli.table import table
+from launcher.core.run import Cause, Outcome, RunId, RunName, RunState, Wanted
+from launcher.core.seat import MemberName
+from launcher.errors import ExitCode, LaunchError, Mistake, ProvisionError, RemoteError
+from launcher.store.rows import RunRow
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, é, 日本", "plain, é, 日本"),
+        ("a\tb\nc", "a\tb\nc"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("over\rwritten", "over\\rwritten"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\u202eevil", "\\u202eevil"),
+    ],
+)
+def test_a_terminal_is_never_commanded(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+def test_a_table_leaves_out_what_nobody_has_and_pads_no_line_end() -> None:
+    assert table(("A", "B", "C"), [("1", "", "x"), ("22", "", "\x1b")]) == "A   C\n1   x\n22  \\x1b"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(-5, "0s"), (59, "59s"), (60, "1m00s"), (3661, "1h01m"), (90000, "1d01h")]
+)
+def test_ages_have_two_units(seconds: float, told: str) -> None:
+    assert age(seconds) == told
+
+
+def test_a_mistake_points_where_an_editor_can_jump() -> None:
+    assert mistake_text(Mistake(what="unknown key", where="t.yaml", line=7, column=9)) == "t.yaml:7:9: unknown key"
+    assert mistake_text(Mistake(what="no file", where="t.yaml")) == "t.yaml: no file"
+    assert mistake_text(Mistake(what="\x1b[31mred")) == "\\x1b[31mred"
+
+
+def test_nodes_that_said_the_same_are_told_once() -> None:
+    outcomes = (*((f"r07-n{at:02}", "ok") for at in range(1, 16)), ("r07-n16", "permission denied (publickey)"))
+    told = error_text(ProvisionError("1 of 16 nodes is not ready", outcomes=outcomes, hints=("a", "a")))
+    assert told.splitlines() == [
+        "error: 1 of 16 nodes is not ready",
+        "  r07-n[01-15]: ok",
+        "  r07-n16: permission denied (publickey)",
+        "hint: a",
+    ]
+
+
+def test_a_remote_error_shows_where_when_and_the_last_words() -> None:
+    error = RemoteError("no answer", node="r07-n04", stage="prepare", elapsed=12.4, tail=("bang\x07",))
+    assert error_text(error).splitlines() == ["error: r07-n04: no answer (prepare, after 12 s)", "  | bang\\x07"]
+
+
+def rank(number: int, state: str, code: int | None = None) -> dict[str, object]:
+    rack = f"r{1 + number // 2}"
+    place = {"group": "main", "slice": number // 2, "rank": number, "node": f"{rack}-n{1 + number % 2}", "rack": rack}
+    return {**place, "domain": rack, "state": state, "exit_code": code}
+
+
+SNAPSHOT = {
+    "name": "job",
+    "id": "job-abc234",
+    "state": "recovering",
+    "headline": "main/2 \x1b on r2-n1 failed",
+    "epoch": 2,
+    "restarts": 1,
+    "since": 100.0,
+    "observed_at": 159.0,
+    "inventory": "hall",
+    "ranks": [rank(0, "running"), rank(1, "running"), rank(2, "failed", 3), rank(3, "running")],
+    "spares": [{"slice": "main/0", "node": "r1-n3", "rack": "r1"}, {"slice": "main/0", "node": "r1-n4", "rack": "r1"}],
+}
+
+
+def test_ranks_that_stand_alike_share_a_row() -> None:
+    assert run_text(SNAPSHOT, 160.0).splitlines() == [
+        "job (job-abc234) on `hall`",
+        "recovering for 1m00s: main/2 \\x1b on r2-n1 failed",
+        "epoch 2, restarts 1, seen 1s ago",
+        "",
+        "SLICE   RACK  STATE    RANKS  NODES      EXIT",
+        "main/0  r1    running  0-1    r1-n[1-2]",
+        "main/1  r2    failed   2      r2-n1      3",
+        "main/1  r2    running  3      r2-n2",
+        "main/0  r1    spare           r1-n[3-4]",
+    ]
+
+
+def test_a_run_is_one_line_of_the_list() -> None:
+    assert runs_text([SNAPSHOT], 160.0).splitlines() == [
+        "NAME  STATE       RANKS  RACKS   RESTARTS  FOR    HEADLINE",
+        "job   recovering  3/4    r[1-2]  1         1m00s  main/2 \\x1b on r2-n1 failed",
+    ]
+
+
+def ended(cause: Cause | None, state: RunState = RunState.FAILED) -> RunRow:
+    outcome = cause and Outcome(cause=cause, words="why", member=MemberName("main/2"), tail=("boom\x1b",))
+    return RunRow(
+        id=RunId("job-abc234"),
+        name=RunName("job"),
+        state=state,
+        wanted=Wanted.RUNNING,
+        headline="why",
+        outcome=outcome,
+        snapshot="{}",
+        owner=None,
+        created=0.0,
+        ended=1.0,
+        fleet="hall",
+        source="task.yaml",
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (Cause.PROGRAM, ExitCode.JOB_FAILED),
+        (Cause.PROVISION, ExitCode.REMOTE),
+        (Cause.EXHAUSTED, ExitCode.EXHAUSTED),
+        (Cause.LEASE_HELD, ExitCode.LEASE_HELD),
+        (Cause.STOPPED, ExitCode.JOB_FAILED),
+        (None, ExitCode.JOB_FAILED),
+    ],
+)
+def test_each_way_to_end_has_its_exit_code(
+    cause: Cause | None, code: ExitCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(LaunchError) as raised:
+        conclude(ended(cause))
+    assert raised.value.code is code
+    assert ("  | boom\\x1b" in capsys.readouterr().err) is (cause is not None)
+
+
+def test_every_cause_is_concluded() -> None:
+    for cause in Cause:
+        if cause is Cause.SUCCESS:
+            conclude(ended(cause, RunState.SUCCEEDED))
+        else:
+            with pytest.raises(LaunchError):
+                conclude(ended(cause))
