@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from launcher.cli.console import clean
-from launcher.cli.table import table
+from launcher.cli.table import count, table
 from launcher.core.fleet import Inventory
 from launcher.core.nodeset import fold
 from launcher.core.placement import Placement
@@ -12,7 +12,7 @@ from launcher.core.placement import Placement
 def fleet_text(fleet: Inventory) -> str:
     """Answer which inventory is used."""
     racks = len({node.rack for node in fleet.nodes})
-    size = f"{racks} racks, {len(fleet.nodes)} nodes"
+    size = f"{count(racks, 'rack')}, {count(len(fleet.nodes), 'node')}"
     return clean(f"inventory `{fleet.name}` ({fleet.source}, {fleet.transport.value}): {size}")
 
 
@@ -45,8 +45,8 @@ def plan_json(name: str, fleet: Inventory, placement: Placement) -> dict[str, ob
 def _plan(name: str, placement: Placement) -> Iterator[str]:
     members = sum(len(part.nodes) for part in placement.slices)
     spares = sum(len(part.spares) for part in placement.slices)
-    kept = f", {spares} spare{'s' if spares > 1 else ''}" if spares else ""
-    yield clean(f"plan for `{name}`: {len(placement.slices)} slices, {members} nodes{kept}")
+    kept = f", {count(spares, 'spare')}" if spares else ""
+    yield clean(f"plan for `{name}`: {count(len(placement.slices), 'slice')}, {count(members, 'node')}{kept}")
     rows = [(part.key, part.rack or part.place, fold(part.nodes), fold(part.spares)) for part in placement.slices]
     yield table(("SLICE", "RACK", "NODES", "SPARES"), rows, indent="  ")
     for why in placement.why:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 
 from launcher.cli.console import Colour, clean, paint
-from launcher.cli.table import table
+from launcher.cli.table import count, table
 from launcher.core.nodeset import fold
 from launcher.core.placement import RackAnswer, Shortfall
 
@@ -18,10 +18,10 @@ def shortfall_lines(lack: Shortfall) -> Iterator[str]:
 
 
 def _asked(lack: Shortfall) -> str:
-    each = f"{lack.nodes_per_slice} nodes" + (f" and {_count(lack.spares, 'spare')}" if lack.spares else "")
-    asked = f"it asks for {_count(lack.slices, 'slice')} of {each}, each inside one {lack.within}"
+    each = count(lack.nodes_per_slice, "node") + (f" and {count(lack.spares, 'spare')}" if lack.spares else "")
+    asked = f"it asks for {count(lack.slices, 'slice')} of {each}, each inside one {lack.within}"
     fits = f"{lack.placed} found a place" if lack.placed else "none found a place"
-    return f"  {asked}: {fits}; the largest slice that fits now has {_count(lack.largest, 'node')}"
+    return f"  {asked}: {fits}; the largest slice that fits now has {count(lack.largest, 'node')}"
 
 
 def _rows(racks: tuple[RackAnswer, ...]) -> list[tuple[str, str, str, str]]:
@@ -32,18 +32,14 @@ def _rows(racks: tuple[RackAnswer, ...]) -> list[tuple[str, str, str, str]]:
 
 
 def _why(answer: RackAnswer) -> str:
-    parts = [f"{count} {why.value}{_by(answer, why.name)}" for why, count in answer.excluded.items()]
+    parts = [f"{number} {why.value}{_by(answer, why.name)}" for why, number in answer.excluded.items()]
     return ", ".join(parts)
 
 
 def _by(answer: RackAnswer, why: str) -> str:
     if why != "IN_USE" or not answer.users:
         return ""
-    return " by " + ", ".join(f"`{name}` ({count})" for name, count in answer.users.items())
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return " by " + ", ".join(f"`{name}` ({number})" for name, number in answer.users.items())
 
 
 def shortfall_json(lack: Shortfall) -> dict[str, object]:
@@ -61,7 +57,7 @@ def shortfall_json(lack: Shortfall) -> dict[str, object]:
                 "rack": answer.rack,
                 "total": answer.total,
                 "free": answer.free,
-                "excluded": {why.name.lower(): count for why, count in answer.excluded.items()},
+                "excluded": {why.name.lower(): number for why, number in answer.excluded.items()},
                 "users": dict(answer.users),
             }
             for answer in lack.racks
