@@ -104,16 +104,16 @@ class Store:
     def intend(
         self, run: RunId, record: Record, actions: Sequence[Action], headline: str, state: RunState, at: float
     ) -> None:
-        """Keep a decision before it is acted on: the record, what is about to be done, and a changed headline."""
+        """Keep a decision before it is acted on: the record, what is about to be done, and a changed headline or state."""
         now = (record, headline, state)
         if not actions and self._intended.get(run) == now:
             return
         with self._db.write() as db:
-            row = db.execute("SELECT headline, outcome FROM runs WHERE id = ?", (run,)).fetchone()
+            row = db.execute("SELECT headline, state, outcome FROM runs WHERE id = ?", (run,)).fetchone()
             outcome = dump(Outcome, record.outcome) if record.outcome else row["outcome"]
             values = (dump(Record, record), headline, state.value, outcome, run)
             db.execute("UPDATE runs SET record = ?, headline = ?, state = ?, outcome = ? WHERE id = ?", values)
-            if headline != row["headline"]:
+            if (headline, state.value) != (row["headline"], row["state"]):
                 journal.add(db, run, EventKind.HEADLINE, at, subject=state.value, words=headline)
             journal.add_intents(db, run, actions, at)
         self._intended[run] = now

@@ -210,7 +210,7 @@ def test_the_journal_tells_intents_receipts_and_changed_headlines_in_order(store
     record = Record(claimed=frozenset({claim.node}))
     store.intend(run.id, record, (claim,), "claiming", RunState.STARTING, 1.0)
     first = store.receipt(run.id, claim, Answer(result=Result.HELD, words="held by bob"), 2.0)
-    store.intend(run.id, record, (claim,), "claiming", RunState.STARTING, 3.0)
+    store.intend(run.id, record, (claim,), "claiming", RunState.RECOVERING, 3.0)
     start = Start(reason=REASON, gang=GangName("run"), epoch=1, restarts=0, seats=())
     second = store.receipt(run.id, start, Answer(result=Result.DONE), 4.0)
     told = [(event.seq, event.kind, event.subject, event.words) for event in store.events(run.id, after=1)]
@@ -218,8 +218,9 @@ def test_the_journal_tells_intents_receipts_and_changed_headlines_in_order(store
         (2, EventKind.HEADLINE, "starting", "claiming"),
         (3, EventKind.INTENT, "claim:r1-n00", "first start"),
         (4, EventKind.RECEIPT, "claim:r1-n00", "held: held by bob"),
-        (5, EventKind.INTENT, "claim:r1-n00", "first start"),
-        (6, EventKind.RECEIPT, "start:run@1", "done"),
+        (5, EventKind.HEADLINE, "recovering", "claiming"),
+        (6, EventKind.INTENT, "claim:r1-n00", "first start"),
+        (7, EventKind.RECEIPT, "start:run@1", "done"),
     ]
     assert store.receipts_after(run.id, 0) == (first, second)
     assert store.receipts_after(run.id, first.seq) == (second,)
