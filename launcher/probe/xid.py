@@ -5,8 +5,9 @@ never clean.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launcher.probe import pci, xid_table
 from launcher.probe.answer import Ran, Unknown, failed
@@ -114,7 +115,8 @@ def standing(xids: Sequence[Xid]) -> tuple[Xid, ...]:
     """
     last = {xid.bus: xid for xid in xids if xid.code == xid_table.RECOVERY_CHANGED}
     flaky = [xid for xid in xids if xid.code == xid_table.NVLINK4]
-    repeated = [xid for xid in flaky if sum(1 for other in flaky if other.bus == xid.bus) > 1]
+    erred = Counter(xid.bus for xid in flaky)
+    repeated = [replace(xid, action=XidAction.REPLACE) for xid in flaky if erred[xid.bus] > 1]
     grave = [xid for xid in xids if xid.action in (XidAction.REPLACE, XidAction.NEEDS_RESET)]
     counted = [xid for xid in grave if xid.code != xid_table.RECOVERY_CHANGED or last[xid.bus] is xid]
     order = list(XidAction)

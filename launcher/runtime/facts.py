@@ -317,26 +317,24 @@ def processes() -> "list[dict[str, object]]":
         with contextlib.suppress(OSError, ValueError, IndexError):
             if folder.name.isdecimal():
                 table[int(folder.name)] = Process(int(folder.name))
-    # This child, its siblings, and the program that started them.
-    ours = {os.getppid()} | {process.pid for process in table.values() if process.parent == os.getppid()}
     found = []
-    for pid in sorted(set(table) - ours):
-        process, mark = table[pid], _mark(pid, table)
-        if process.ray or process.keeper or mark:
+    for pid in sorted(table):
+        line = _line(pid, table)
+        process, mark = table[pid], next((one.mark for one in line if one.mark), None)
+        # Below our parent is what asks.
+        if (process.ray or process.keeper or mark) and all(one.pid != os.getppid() for one in line):
             shown = {"user": _user(process.uid), "name": process.name, "ray": process.ray}
             found.append(dict(shown, pid=pid, mark=mark, keeper=process.keeper))
     return found[:MOST_PROCESSES]
 
 
-def _mark(pid: int, table: "dict[int, Process]") -> "str | None":
-    """Answer the mark of a process or of the nearest ancestor that has one."""
-    seen = set()
-    while pid in table and pid not in seen:
-        seen.add(pid)
-        if table[pid].mark:
-            return table[pid].mark
+def _line(pid: int, table: "dict[int, Process]") -> "list[Process]":
+    """Answer a process and its ancestors, nearest first."""
+    found: list[Process] = []
+    while pid in table and table[pid] not in found:
+        found.append(table[pid])
         pid = table[pid].parent
-    return None
+    return found
 
 
 def _user(uid: int) -> str:

@@ -219,7 +219,7 @@ def test_what_an_old_run_left_is_found_by_its_mark_or_its_parents(marked: tuple[
 
 def test_who_asks_is_not_found_by_its_own_mark() -> None:
     env = {**os.environ, "NVLAUNCH_MARK": "x-asks:here:0"}
-    asked = json.dumps({"probes": {"who": {"builtin": "processes"}, "other": shell("sleep 0.2")}}).encode()
+    asked = json.dumps({"probes": {"who": {"builtin": "processes"}, "other": shell("sleep 1; true")}}).encode()
     done = subprocess.run([sys.executable, SCRIPT], input=asked, capture_output=True, timeout=60, env=env)
     answers = read_answers(done.stdout)
     assert not isinstance(answers, Unknown)

@@ -311,7 +311,7 @@ CASES = {
         with_gpu(fabric=replace(HEALTHY, clique_id=32767)),
         (BAD, True, "do not agree"),
     ),
-    "domain-of-zeroes": (Fact.DOMAIN, with_all(fabric=ZEROES), (BAD, True, f"the inventory says `{DOMAIN}`")),
+    "domain-of-zeroes": (Fact.DOMAIN, with_all(fabric=ZEROES), (BAD, True, "that NVLink ends at the tray")),
     "domain-unproven-by-an-old-driver": (
         Fact.DOMAIN,
         with_all(fabric=replace(HEALTHY, cluster_uuid=None, clique_id=None)),
@@ -374,6 +374,23 @@ CASES = {
         Fact.XIDS,
         log("Xid (PCI:0008:01:00): 63, Row remapping pending"),
         (BAD, False, "needs reset"),
+    ),
+    "recovery-that-was-asked-for-and-done": (
+        Fact.XIDS,
+        lambda facts: with_all(recovery=Recovery.UNKNOWN)(
+            log(
+                "Xid (PCI:0008:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+                "Xid (PCI:0008:01:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+            )(facts)
+        ),
+        (GOOD, False, "GPU recovery action changed"),
+    ),
+    "old-nvlink-twice": (
+        Fact.XIDS,
+        lambda facts: with_gpu(recovery=Recovery.UNKNOWN)(
+            log(*["Xid (PCI:0008:01:00): 74, NVLink: fatal error"] * 2)(facts)
+        ),
+        (BAD, True, "Xid 74, NVLink error, on GPU 0008:01:00 148 min ago: replace"),
     ),
     "old-nvlink-once": (Fact.XIDS, log("Xid (PCI:0008:01:00): 74, NVLink: fatal error"), (GOOD, False, "")),
 }
