@@ -5,6 +5,7 @@ A killed keeper is no obstacle: its marks are in the environment of all that it 
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def ask(spec: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
     if question["op"] != "sweep":
         return {"ok": False, "words": "no keeper of this run lives on the node"}
     fields = {name: question[name] for name in ("level", "generation", "member", "epoch") if name in question}
-    left = procs.sweep(procs.Scope(spec["run"], spec["place"], **fields))
+    left = procs.sweep(replace(procs.of_spec(spec), **fields))
     return {"ok": not left, "left": left}
 
 

@@ -20,7 +20,7 @@ from .children import Children
 from .service import Service
 
 PR_SET_CHILD_SUBREAPER = 36
-BEGIN_S = 10.0
+BEGIN_S = 30.0
 OK, FAILED, HELD = 0, 1, 6
 
 
@@ -92,6 +92,8 @@ def serve(folder: Path, writing: int) -> int:
     spec = files.read(folder / "keeper.json") or {}
     try:
         held = lease.take(spec["lease"], spec["holder"]) if spec["lease"] else None
+        if left := procs.sweep(procs.of_spec(spec), grace=0):  # of a keeper of this run that was killed
+            raise OSError(f"processes of an earlier keeper cannot be killed: {left}")
         block, _ = lease.take_block(spec["ports"], (files.read(folder / "ports.json") or {}).get("block"))
         files.write(folder / "ports.json", {"block": block})
         children = Children()

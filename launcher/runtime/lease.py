@@ -6,11 +6,15 @@ import fcntl
 import os
 import socket
 import stat
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 # The folder of the first path may be missing, read-only, or closed to us: then the next path is tried.
 NOT_HERE = (errno.ENOENT, errno.EACCES, errno.EROFS, errno.ENOTDIR)
+
+FREE_S = 5.0
 
 
 class HeldError(Exception):
@@ -35,18 +39,34 @@ def take(paths: Sequence[str], holder: str) -> int:
 
 
 def take_block(ports: dict[str, Any], before: int | None) -> tuple[int, int]:
-    """Take a block of ports nobody has: answers its first port, and the descriptor that holds it for us.
+    """Take a block of ports that nobody has: answers its first port, and the descriptor that holds it for us.
 
-    `before` is the block that this place had last: whoever knows it may still be right. OSError when none is free.
+    `before` is the block that this place had last. Its ports may be in use for another moment by what was just
+    killed; a head (`fixed`) waits for them, for its raylets know no other. OSError when there is no block.
     """
-    starts = sorted(ports["starts"], key=lambda start: start != before)
+    starts: list[int] = [before] if before is not None and ports["fixed"] else sorted(ports["starts"], key=lambda start: bool(start != before))
+    trouble = ""
     for start in starts:
-        with contextlib.suppress(HeldError):
-            handle = take([f"{path}.{start}" for path in ports["locks"]], f"ports {start} of {ports['holder']}")
-            if all(_free(port) for port in range(start, start + ports["size"])):
-                return start, handle
-            os.close(handle)
-    raise OSError(errno.EADDRINUSE, f"no block of {ports['size']} free ports begins at any of {starts}")
+        try:
+            handle = take([f"{path}.{start}" for path in ports["locks"]], f"ports of {ports['holder']}")
+        except HeldError as error:
+            trouble = trouble or f"the ports from {start} on are {error}"
+            continue
+        busy = _busy(range(start, start + ports["size"]), FREE_S if start == before else 0.0)
+        if not busy:
+            return start, handle
+        os.close(handle)
+        trouble = trouble or f"somebody listens on {', '.join(map(str, busy))}"
+    raise OSError(errno.EADDRINUSE, f"no block of {ports['size']} ports is free: {trouble}")
+
+
+def _busy(block: range, patience: float) -> list[int]:
+    deadline, pause = time.monotonic() + patience, threading.Event()
+    while busy := [port for port in block if not _free(port)]:
+        if time.monotonic() >= deadline:
+            break
+        pause.wait(0.1)
+    return busy
 
 
 def _free(port: int) -> bool:

@@ -3,9 +3,13 @@
 Everything that is started for a run carries `NVLAUNCH_MARK=<run>:<place>:<generation>[:<member>:<epoch>]` in its
 environment; `place` is the node, or `@head` for the Ray head. A mark is inherited, so it finds what a process table
 by parent loses: daemons, and children of a killed raylet.
+
+A process that gives itself a title (Ray's agents, some inference engines) overwrites its environment in /proc, mark and
+all. Such a one is known by its current folder, which is the run's own.
 """
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -31,7 +35,12 @@ class Process:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which marks a sweep covers: all of a place, raylet and ranks up to a generation, or a member's up to an epoch."""
+    """Which marks a sweep covers: all of a place, raylet and ranks up to a generation, or a member's up to an epoch.
+
+    `scratch` is the run's own folder for Ray: that of a generation runs in `scratch/g<generation>`.
+    `until` is when a rank began that is to be spared (clock ticks since boot): an orphan without a mark that is
+    younger may be its child.
+    """
 
     run: str
     place: str
@@ -39,6 +48,8 @@ class Scope:
     generation: int = 0
     member: str = ""
     epoch: int = 0
+    until: float = math.inf
+    scratch: str = ""
 
     def covers(self, mark: str) -> bool:
         """Answer whether a process with this mark is to go."""
@@ -68,14 +79,35 @@ def find(pid: int) -> Process | None:
 def variable(pid: int, name: str) -> str | None:
     """Answer a variable of a process's environment as it was started; None without it or where we may not look."""
     prefix = f"{name}=".encode()
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            content = file.read()
-    except OSError:
-        return None
-    for item in content.split(b"\0"):
+    for item in _environment(pid).split(b"\0"):
         if item.startswith(prefix):
             return item[len(prefix) :].decode(errors="replace")
+    return None
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def mark(pid: int, scope: Scope) -> str | None:
+    """Answer the mark of a process; for one that wrote a title over its environment, what its current folder says.
+
+    A title goes over the environment from its front. A shell that somebody opened in that folder has it whole.
+    """
+    found = variable(pid, MARK)
+    if found is not None or b"=" in _environment(pid).partition(b"\0")[0]:
+        return found
+    try:
+        at = os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return None
+    if scope.scratch and f"{at}/".startswith(f"{scope.scratch}/g"):
+        generation = at[len(scope.scratch) + 2 :].split("/")[0].split(" ")[0]
+        return f"{scope.run}:{scope.place}:{generation}"
     return None
 
 
@@ -92,11 +124,12 @@ def scan(scope: Scope, keeper: int | None = None, known: Iterable[int] = ()) -> 
     by a rank or by setup and has cleared its environment: only its adoption shows that it is ours.
     """
     table = everything()
-    marks = {pid: variable(pid, MARK) for pid in table}
-    roots = {pid for pid, mark in marks.items() if mark and scope.covers(mark)}
+    marks = {pid: mark(pid, scope) for pid in table}
+    roots = {pid for pid, found in marks.items() if found and scope.covers(found)}
     started = set(known)
     if keeper is not None:
-        roots |= {p.pid for p in table.values() if p.ppid == keeper and p.pid not in started and not marks[p.pid]}
+        adopted = (p for p in table.values() if p.ppid == keeper and p.pid not in started)
+        roots |= {p.pid for p in adopted if not marks[p.pid] and p.start < scope.until}
     return [table[pid] for pid in sorted(_with_descendants(roots, table) - {keeper, os.getpid()})]
 
 
@@ -179,4 +212,4 @@ def keepers(run: str, place: str) -> list[Process]:
 
 def of_spec(spec: dict[str, Any]) -> Scope:
     """Answer the scope of all that a keeper's spec speaks of."""
-    return Scope(run=spec["run"], place=spec["place"])
+    return Scope(run=spec["run"], place=spec["place"], scratch=spec["scratch"])

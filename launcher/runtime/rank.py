@@ -1,20 +1,24 @@
 """The parent of one rank's script: gives it its environment, waits for it, and writes down how it ended.
 
 It outlives the actor that started it, so that an exit is never lost; it does not outlive the keeper, because without
-the keeper nobody holds the node's lease.
+the keeper nobody holds the node's lease. It is a subreaper: whatever the script leaves behind stays its descendant.
 """
 
+import ctypes
 import os
 import select
 import signal
-import sys
+import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from . import files, procs, rpc
 
 BEGUN_TWICE = 3
+PR_SET_CHILD_SUBREAPER = 36
+REAP_MS = 5000
 
 
 def main(argv: list[str]) -> int:
@@ -31,11 +35,13 @@ def main(argv: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # A handler, not SIG_IGN: the script would inherit that. Our end is the script's end.
         signal.signal(number, lambda *_: None)
-    child = _start(folder, own, spec, given)
-    if not _wait(child, given["keeper"]):
-        procs.sweep(procs.Scope(keeper["run"], keeper["place"], "rank", 0, spec["member"], spec["epoch"]), grace=0)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    code = _wait(_start(folder, own, spec, given), given["keeper"])
+    if code is None:
+        scope = replace(procs.of_spec(keeper), level="rank", member=spec["member"], epoch=spec["epoch"])
+        procs.sweep(scope, grace=0)
         return 1
-    files.write(own / "exit.json", {"code": _code(child), "at": time.time()})
+    files.write(own / "exit.json", {"code": code, "at": time.time()})
     return 0
 
 
@@ -57,21 +63,32 @@ def _start(folder: Path, own: Path, spec: dict[str, Any], given: dict[str, Any])
     )
 
 
-def _wait(child: int, keeper: int) -> bool:
-    """Wait for the script; answers False when the keeper ended first."""
-    poll = select.poll()
-    script = os.pidfd_open(child)
-    poll.register(script, select.POLLIN)
+def _wait(script: int, keeper: int) -> int | None:
+    """Answer the script's exit code, as a shell would say it (128 + n for a signal n); None when the keeper ended."""
+    reading, writing = socket.socketpair()
+    reading.setblocking(False)
+    writing.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
     try:
-        poll.register(os.pidfd_open(keeper), select.POLLIN)
+        lease = os.pidfd_open(keeper)
     except ProcessLookupError:
-        return False
-    return script in [handle for handle, _ in poll.poll()]
+        return None
+    poll = select.poll()
+    poll.register(lease, select.POLLIN)
+    poll.register(reading, select.POLLIN)
+    while (code := _reap(script)) is None:
+        ready = [handle for handle, _ in poll.poll(REAP_MS)]
+        if lease in ready:
+            return None
+        if ready:
+            reading.recv(4096)
+    return code
 
 
-def _code(child: int) -> int:
-    """Answer the exit code of a script that has ended, as a shell would say it: 128 + n for a signal n."""
-    found = os.waitid(os.P_PID, child, os.WEXITED)
-    if found is None:
-        sys.exit("the script's end was taken by somebody else")
-    return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+def _reap(script: int) -> int | None:
+    """Reap what has ended, adopted orphans too; answers the exit code when the script was among them."""
+    while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
+        if found.si_pid == script:
+            return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+    return None

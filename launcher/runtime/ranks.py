@@ -1,5 +1,6 @@
 """What the ranks' folders on a node say: `ranks/<group>-<rank>/<epoch>/{spec.json,state.json,exit.json,log}`."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,13 @@ def alive(state: dict[str, Any]) -> bool:
     return process is not None and process.start == state["start"]
 
 
-def parents(folder: Path) -> set[int]:
-    """Answer the numbers of our own processes above the ranks' scripts: no signal of the user is for them."""
+def living(folder: Path) -> list[dict[str, Any]]:
+    """Answer the states of the ranks whose parent lives, of any epoch."""
     states = (files.read(path) for path in (folder / "ranks").glob("*/*/state.json"))
-    return {state["pid"] for state in states if state and alive(state)}
+    return [state for state in states if state and alive(state)]
+
+
+def others_began(folder: Path, member: str, epoch: int) -> float:
+    """Answer when the first living rank began that is of another member or a later epoch (clock ticks since boot)."""
+    others = (state for state in living(folder) if state["member"] != member or state["epoch"] > epoch)
+    return min((float(state["start"]) for state in others), default=math.inf)

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +97,9 @@ class Service:
             env[procs.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
             package = str(Path(__file__).resolve().parent)
             argv = [sys.executable, "-Es", package, "ray_start", str(question.get("client", "-")), *question["argv"]]
-            self._ray.start(argv, env, folder=self._scratch, generation=generation)
+            here = self._scratch / f"g{generation}"  # Ray's agents hide their mark: their folder gives them away
+            here.mkdir(exist_ok=True)
+            self._ray.start(argv, env, folder=here, generation=generation)
             if question.get("supervisor"):
                 self._supervised = (
                     [sys.executable, "-Es", package, "supervisor", str(self._scratch), question["supervisor"]],
@@ -114,35 +118,29 @@ class Service:
 
     def sweep(self, question: Json) -> Json:
         """Kill a scope; answers the processes that are left, none when two scans in a row were empty."""
-        scope = procs.Scope(
-            self._spec["run"],
-            self._spec["place"],
-            question["level"],
-            question.get("generation", 0),
-            question.get("member", ""),
-            question.get("epoch", 0),
+        level, member, epoch = question["level"], question.get("member", ""), question.get("epoch", 0)
+        until = ranks.others_began(self._folder, member, epoch) if level == "rank" else math.inf
+        generation = question.get("generation", 0)
+        scope = replace(
+            procs.of_spec(self._spec), level=level, generation=generation, member=member, epoch=epoch, until=until
         )
-        left = procs.sweep(scope, os.getpid(), self._known(), question.get("grace", procs.GRACE_S))
+        left = procs.sweep(scope, os.getpid(), self._children.pids, question.get("grace", procs.GRACE_S))
         return {"ok": not left, "left": left}
-
-    def _known(self) -> frozenset[int]:
-        return self._children.pids
 
     def signal(self, question: Json) -> Json:
         """Send a signal to every process of every rank here; answers to how many."""
-        ours = ranks.parents(self._folder)
+        ours = {state["pid"] for state in ranks.living(self._folder)}
         number = signal.Signals[f"SIG{question['signal'].removeprefix('SIG')}"]
         found = [p for p in self._ranks_processes() if p.pid not in ours]
         procs.send(found, number)
         return {"ok": True, "count": len(found)}
 
     def _ranks_processes(self) -> list[procs.Process]:
-        states = [files.read(path) for path in (self._folder / "ranks").glob("*/*/state.json")]
-        members = {(s["member"], s["epoch"]) for s in states if s}
+        members = {(state["member"], state["epoch"]) for state in ranks.living(self._folder)}
         found: dict[int, procs.Process] = {}
         for member, epoch in members:
-            scope = procs.Scope(self._spec["run"], self._spec["place"], "rank", member=member, epoch=epoch)
-            found.update({p.pid: p for p in procs.scan(scope, os.getpid(), self._known())})
+            scope = replace(procs.of_spec(self._spec), level="rank", member=member, epoch=epoch)
+            found.update({p.pid: p for p in procs.scan(scope, os.getpid(), self._children.pids)})
         return list(found.values())
 
     def environment(self, _: Json) -> Json:

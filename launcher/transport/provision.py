@@ -1,5 +1,6 @@
 """Making a node ready for a run: its keeper, its files, its setup."""
 
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 
@@ -17,7 +18,7 @@ SELF_STOP_S = 15.0
 """After how much silence of the head's machine a node ends its own ranks and Ray; see the design, Nodes and keeper."""
 
 PORT_LOCKS = ("/run/lock/nvlaunch-ports", "/tmp/.nvlaunch-ports")  # noqa: S108
-BEGIN_S = 25.0
+BEGIN_S = 35.0
 UNPACK_S = 600.0
 
 
@@ -56,10 +57,11 @@ class Provision:
             "socket": site.layout.socket,
             "lease": list(site.leases),
             "ports": {
-                "starts": list(site.blocks.starts),
+                "starts": _rotated(site.blocks.starts, site.layout.scratch),
                 "size": site.blocks.size,
                 "locks": list(PORT_LOCKS),
                 "holder": holder,
+                "fixed": site.unit is Unit.HEAD,
             },
             "heartbeat": HEARTBEAT if site.unit is Unit.HEAD else None,
             "self_stop": SELF_STOP_S,
@@ -93,6 +95,13 @@ class Provision:
             if run not in self._packed:
                 self._packed[run] = workdir.pack(Path(folder))
             return self._packed[run]
+
+
+def _rotated(starts: tuple[int, ...], name: str) -> list[int]:
+    """Answer the blocks from another first one for each unit: a head that comes back must find its own still free,
+    not just taken by a unit that began meanwhile."""
+    first = int(sha256(name.encode()).hexdigest(), 16) % len(starts)
+    return [*starts[first:], *starts[:first]]
 
 
 def _scripts(run: Run, member: Member) -> parcel.Files:
