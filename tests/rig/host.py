@@ -30,6 +30,11 @@ class Host(Faults):
         """The host key as an inventory pins it: `SHA256:...`."""
         return fingerprint(self.host_key)
 
+    @property
+    def cable(self) -> str:
+        """The router's interface to the host since its last boot."""
+        return wire(self._seat, self._boots)
+
     # power
 
     def prepare(self) -> None:
@@ -52,20 +57,21 @@ class Host(Faults):
             self.prepare()
             self._ground.note_keys()
         self.booted(self._ground.ask("boot", hosts={self.name: self.next_boot()})["pids"][self.name])
+        self._ground.note_power()
 
     def power_cut(self) -> None:
         """Take the power away: first nothing is heard of it any more, then all its processes are gone."""
-        self._ip(f"link del {wire(self._seat, self._boots)}")
+        if self.on:
+            self._ip(f"link del {self.cable}")
         self._ground.ask("halt", host=self.name)
         self._pid = self._born = None
+        self._ground.note_power()
 
     # network
 
     def link(self, up: bool) -> None:
         """Plug the cable in or out: out is silence seen from elsewhere, and no carrier seen from the host."""
-        self._ip(
-            *(link_up_lines(self._seat, self._boots) if up else [f"link set {wire(self._seat, self._boots)} down"])
-        )
+        self._ip(*(link_up_lines(self._seat, self._boots) if up else [f"link set {self.cable} down"]))
 
     def drop(self, on: bool) -> None:
         """Drop all packets from and to the host while its link stays up, or stop doing so."""

@@ -64,6 +64,8 @@ def _make_root(plan: Plan, world: Path, seat: Seat) -> None:
         target = root / path[1:]
         target.mkdir(parents=True, exist_ok=True)
         kernel.mount("overlay", target, "overlay", options=_overlay(path, base / "disk" / f"exposed{number}"))
+    (root / "shared").mkdir(exist_ok=True)
+    kernel.mount(str(world / "shared"), root / "shared", flags=kernel.MS_BIND)
     kernel.mount("proc", root / "proc", "proc")
     kernel.mount("tmpfs", root / "tmp", "tmpfs", options=f"mode=1777,size={plan.sizes.tmp},nr_inodes=1m")
     kernel.mount("tmpfs", root / "run", "tmpfs", options=f"mode=755,size={plan.sizes.run},nr_inodes=1m")
@@ -96,7 +98,7 @@ def _make_dev(dev: Path, shm: str) -> None:
 
 
 def _make_network(seat: Seat) -> None:
-    Path("/proc/sys/net/ipv6/conf/eth0/disable_ipv6").write_text("1")
+    kernel.silence_ipv6("eth0")
     lines = "\n".join(host_lines(seat))
     subprocess.run(["ip", "-batch", "-"], input=lines, text=True, check=True, env=_PATH, capture_output=True)
 

@@ -43,6 +43,9 @@ class Ground(Protocol):
     def note_keys(self) -> None:
         """Write the known_hosts file again."""
 
+    def note_power(self) -> None:
+        """Write down again which hosts are on."""
+
 
 class Inside:
     """A host by its PID 1, while that lives."""

@@ -58,6 +58,13 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def silence_ipv6(interface: str) -> None:
+    """Keep IPv6, which the rig has no use for, off an interface of this network namespace, where the kernel has it."""
+    setting = Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
+    if setting.exists():
+        setting.write_text("1\n")
+
+
 def name_process(name: str) -> None:
     """Set the name that `ps` shows for this process."""
     _check(_LIBC.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0), "prctl", "name")

@@ -59,6 +59,12 @@ def _lines(name: str) -> list[str]:
     return [line for line in lines if line.strip() and line.split(":")[0] not in USERS]
 
 
+def _unlocked(shadow: str) -> str:
+    """Answer a line of shadow with no password: sshd takes `!` for an account that is locked, also for keys."""
+    name, _, rest = shadow.split(":", 2)
+    return f"{name}:*:{rest}"
+
+
 def make_key(path: Path, comment: str) -> str:
     """Make an ed25519 key pair and answer the public line without its comment."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)], check=True)
@@ -81,7 +87,7 @@ def make_common(layer: Path, plan: Plan, authorized: str, nvidia: bool) -> None:
     users = [one for one in accounts().values() if one.name != "root"]
     passwd = [*_lines("passwd"), *(f"{u.name}:x:{u.uid}:{u.uid}::{u.home}:/bin/bash" for u in users)]
     group = [*_lines("group"), *(f"{u.name}:x:{u.uid}:" for u in users)]
-    shadow = [*_lines("shadow"), *(f"{u.name}:*:19000:0:99999:7:::" for u in users)]
+    shadow = [*map(_unlocked, _lines("shadow")), *(f"{u.name}:*:19000:0:99999:7:::" for u in users)]
     hosts = ["127.0.0.1 localhost", *(f"{seat.address} {seat.name}" for seat in plan.seats.values())]
     files = {"passwd": passwd, "group": group, "hosts": hosts, "resolv.conf": ["nameserver 127.0.0.1"]}
     for name, lines in files.items():

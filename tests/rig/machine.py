@@ -20,6 +20,7 @@ _PACKAGES = {
     "mount": ("mount", "umount"),
 }
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+_CAPABILITIES = (12, 21)  # CAP_NET_ADMIN, CAP_SYS_ADMIN
 _PRIVATE = ("/tmp", "/run", "/var/run", "/dev", "/proc", "/sys")
 
 
@@ -29,6 +30,9 @@ def require() -> None:
         raise RigError("the rig needs Linux: its hosts are namespaces")
     if os.geteuid() != 0:
         raise RigError("the rig needs root: it makes namespaces, mounts and interfaces; run the tests with `sudo`")
+    effective = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff"))
+    if not all(int(effective.split()[1], 16) >> bit & 1 for bit in _CAPABILITIES):
+        raise RigError("the rig needs a root that may do everything: in a container, run that with `--privileged`")
     missing = [name for name, tools in _PACKAGES.items() if not all(shutil.which(tool, path=_PATH) for tool in tools)]
     if missing:
         raise RigError(f"the rig needs packages that are not here: run `apt-get install {' '.join(missing)}`")

@@ -1,6 +1,6 @@
 """What a rig consists of, as plain data: it crosses from the test to the warden as JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,7 +9,8 @@ _UPLINK_MAC = "02:6e:76:00:00:02"
 GATEWAY = "169.254.1.1"
 FIRST_RANGE, LAST_RANGE = 64, 127  # 10.64.0.0/16 to 10.127.0.0/16: one a rig
 MAX_RACKS, MAX_NODES = 200, 250
-BASTION = "bastion"
+BASTION, HEAD = "bastion", "head"  # hosts outside the racks
+_OUTSIDE = {BASTION: 1, HEAD: 2}
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Sizes:
     disk: str = "4g"
     tmp: str = "2g"
     run: str = "64m"
-    shm: str = "2g"
+    shm: str = "50%"  # as the kernel gives it; Ray wants 30% of the memory
 
 
 @dataclass(frozen=True)
@@ -78,15 +79,15 @@ class Plan:
         return Plan(**{**data, **lists, "seats": seats, "sizes": Sizes(**data["sizes"])})
 
 
-def seats(racks: int, nodes: int, of: int, bastion: bool) -> dict[str, Seat]:
-    """Answer the hosts of `racks` x `nodes` in range `of`: rack 3, tray 7 is `r03-n07` with 10.RANGE.3.7."""
-    places = [(rack, node) for rack in range(1, racks + 1) for node in range(1, nodes + 1)]
+def seats(racks: int, nodes: int, of: int, outside: Sequence[str] = ()) -> dict[str, Seat]:
+    """Answer the hosts of `racks` x `nodes` in range `of`, and those outside: `r03-n07` has 10.RANGE.3.7."""
+    places = [(f"r{rack:02}", rack, node) for rack in range(1, racks + 1) for node in range(1, nodes + 1)]
+    names = [(f"{rack}-n{node:02}", rack, number, node) for rack, number, node in places]
+    names += [(name, "", 255, _OUTSIDE[name]) for name in outside]
     made = [
-        Seat(at, f"r{rack:02}-n{node:02}", f"r{rack:02}", node - 1, f"10.{of}.{rack}.{node}", _mac(of, rack, node))
-        for at, (rack, node) in enumerate(places)
+        Seat(at, name, rack, node - 1, f"10.{of}.{number}.{node}", _mac(of, number, node))
+        for at, (name, rack, number, node) in enumerate(names)
     ]
-    if bastion:
-        made.append(Seat(len(made), BASTION, "", 0, f"10.{of}.255.1", _mac(of, 255, 1)))
     return {seat.name: seat for seat in made}
 
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.rig import machine
+from tests.rig import kernel, machine
 from tests.rig.clean import BASE, end_warden, folder_name, sweep
 from tests.rig.errors import RigError
 from tests.rig.host import Host
 from tests.rig.identity import birth
 from tests.rig.layer import make_common, make_key, put, sshd_config
-from tests.rig.plan import BASTION, MAX_NODES, MAX_RACKS, Plan, Sizes, launcher_lines, seats
+from tests.rig.plan import BASTION, HEAD, MAX_NODES, MAX_RACKS, Plan, Sizes, launcher_lines, seats
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE = 90  # seconds for one answer of the warden
@@ -36,8 +36,9 @@ class Rig:
     """`racks` x `nodes` hosts, `r01-n01` and so on, each reachable by SSH as any user with the one key of the rig.
 
     `user` is whom the inventory names. `bastion` puts a host in front, through which alone the launching side reaches
-    the others. `python` is an interpreter that nodes are to see, with its environment. `nvidia` gives each host
-    stand-ins of NVIDIA's tools; without, it is a CPU rack. `sshd` are options of every node's sshd.
+    the others; `head` adds one outside the racks for Ray's head. `python` is an interpreter that nodes are to see, with
+    its environment. `nvidia` gives each host stand-ins of NVIDIA's tools; without, it is a CPU rack. `sshd` are options
+    of every node's sshd.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Rig:
         *,
         user: str = "ubuntu",
         bastion: bool = False,
+        head: bool = False,
         name: str = "rig",
         python: str | None = None,
         nvidia: bool = False,
@@ -66,7 +68,8 @@ class Rig:
         self.accelerator = accelerator
         self.name = name
         self.hosts: dict[str, Host] = {}
-        self._shape = (racks, nodes, bastion)
+        self._shape = (racks, nodes)
+        self._outside = [name for name, wanted in ((BASTION, bastion), (HEAD, head)) if wanted]
         self._sizes = sizes or Sizes()
         self._sshd = dict(sshd or {})
         self._cuts: set[tuple[str, str]] = set()
@@ -98,29 +101,29 @@ class Rig:
             authorized = make_key(self.key, f"nvlaunch {self.folder.name}")
             self._start_warden(claim)
         self.ask("", plan=self.plan.to_json())
+        kernel.silence_ipv6(self.plan.uplink)
         _ip(launcher_lines(self.plan))
-        Path(f"/proc/sys/net/ipv6/conf/{self.plan.uplink}/disable_ipv6").write_text("1")
         common = self._world / "common"
         make_common(common, self.plan, authorized, self.driver)
         put(common / "etc/ssh/sshd_config", sshd_config(self._sshd))
         made = [Host(self, seat, self.gpus, self.accelerator) for seat in self.plan.seats.values()]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(Host.prepare, made))
-        if BASTION in self.plan.seats:
-            put(self.disk(BASTION) / "up/etc/ssh/sshd_config", sshd_config({}))
+        for name in self._outside:
+            put(self.disk(name) / "up/etc/ssh/sshd_config", sshd_config({}))
         self._all = {host.name: host for host in made}
-        self.hosts = {host.name: host for host in made if host.name != BASTION}
+        self.hosts = {host.name: host for host in made if host.rack}
         self.note_keys()
         pids = self.ask("boot", hosts={host.name: host.next_boot() for host in made})["pids"]
         for host in made:
             host.booted(pids[host.name])
+        self.note_power()
         self._check_python()
 
     def _planned(self, number: int) -> Plan:
-        racks, nodes, bastion = self._shape
         owner = os.getpid()
         folder = BASE / folder_name(self.name, number, owner, birth(owner) or 0)
-        plan = Plan(str(folder), owner, number, seats(racks, nodes, number, bastion), self._sizes)
+        plan = Plan(str(folder), owner, number, seats(*self._shape, number, self._outside), self._sizes)
         shown = machine.exposed(self.python, plan.hidden) if self.python else ()
         return Plan(plan.folder, owner, number, plan.seats, plan.sizes, shown, plan.hidden)
 
@@ -210,6 +213,26 @@ class Rig:
         """The host in front."""
         return self._all[BASTION]
 
+    @property
+    def head(self) -> Host:
+        """The host outside the racks that is meant for Ray's head."""
+        return self._all[HEAD]
+
+    @property
+    def shared(self) -> Path:
+        """Where this machine sees /shared, the folder that all hosts have in common."""
+        return self._world / "shared"
+
+    @property
+    def fence_command(self) -> str:
+        """A command for an inventory that cuts the power of `{node}`, as through its BMC."""
+        return f"env PYTHONPATH={_ROOT} {sys.executable} -m tests.rig.bmc {self.folder} {{node}}"
+
+    def note_power(self) -> None:
+        """Write down PID 1 and cable of each host that is on, for its BMC."""
+        lines = [f"{host.name} {host.pid} {birth(host.pid)} {host.cable}\n" for host in self._all.values() if host.on]
+        put(self.folder / "power", "".join(lines))
+
     def racks(self) -> dict[str, list[Host]]:
         """Answer the hosts of each rack, in tray order."""
         return {rack: list(hosts) for rack, hosts in itertools.groupby(self.hosts.values(), lambda host: host.rack)}
@@ -261,7 +284,10 @@ class Rig:
             "gpu_driver": "nvidia" if self.driver else "none",
         }
         said = {key: value for key, value in {**own, **defaults}.items() if value is not None}
-        lines = [f"name: {self.name}", "transport: ssh", f"defaults: {json.dumps(said)}", "racks:"]
+        lines = [f"name: {self.name}", "transport: ssh", f"defaults: {json.dumps(said)}"]
+        if HEAD in self._all:
+            lines.append(f"head: {json.dumps({'address': self.head.address, 'host_key': self.head.fingerprint})}")
+        lines.append("racks:")
         for rack, hosts in self.racks().items():
             tray = hosts[0].hardware
             lines += [f"  {rack}:", *([f"    domain: {tray.cluster_uuid}.{tray.clique}"] if self.driver else [])]

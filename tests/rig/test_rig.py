@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig import LAUNCHER, Host, Rig, RigError
+from tests.rig import LAUNCHER, Host, Rig, RigError, machine
 from tests.rig.clean import BASE
 from tests.rig.identity import birth
 
@@ -344,6 +344,10 @@ def test_an_interpreter_is_seen_by_hosts_and_can_be_spoilt_there_alone() -> None
         asked = [sys.executable, "-c", "import sys; print(sys.version_info[:2])"]
         mine = subprocess.run(asked, capture_output=True, text=True).stdout
         assert one.run(asked, user="ubuntu").stdout == mine
+        asked_ray = [sys.executable, "-c", "import importlib.metadata as m; print(m.version('ray'))"]
+        if one.run(asked_ray, check=False).returncode == 0:
+            one.ray_version("2.55.1")
+            assert one.run(asked_ray, user="ubuntu").stdout == "2.55.1\n" != other.run(asked_ray, user="ubuntu").stdout
         one.python_version("3.9.18")
         assert one.run(asked, user="ubuntu").stdout == "(3, 9)\n"
         one.hide_python()
@@ -362,6 +366,34 @@ def test_an_interpreter_that_hosts_cannot_see_is_refused(tmp_path: Path) -> None
     hidden = tmp_path / "python"
     hidden.symlink_to(sys.executable)
     with pytest.raises(RigError, match="cannot be seen by hosts"), Rig(1, 1, python=str(hidden)):
+        pass
+
+
+def test_a_bmc_cuts_the_power_from_another_process() -> None:
+    with Rig(1, 2, head=True) as rig:
+        host, other = rig.hosts.values()
+        command = rig.fence_command.format(node=host.name).split()
+        for _ in range(2):  # off already is as good
+            subprocess.run(command, check=True, timeout=30, cwd="/")
+        assert not host.on
+        assert knock(host) == "silence"
+        assert (knock(other), knock(rig.head)) == ("SSH-2.0", "SSH-2.0")
+        host.power_cut()
+        host.boot()
+        assert knock(host) == "SSH-2.0"
+
+
+def test_all_hosts_have_one_folder_in_common(rig: Rig) -> None:
+    rig["r01-n01"].write("/shared/written", "once", user="ubuntu")
+    assert rig["r02-n01"].read("/shared/written") == (rig.shared / "written").read_text() == "once"
+
+
+def test_what_the_machine_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_PATH", "/nowhere")
+    with pytest.raises(RigError, match="apt-get install openssh-server iproute2 util-linux mount"), Rig(1, 1):
+        pass
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(RigError, match="needs root"), Rig(1, 1):
         pass
 
 

@@ -51,6 +51,8 @@ class Warden:
         self._world.mkdir()
         kernel.mount("tmpfs", self._world, "tmpfs", options="mode=755")
         (self._world / "common").mkdir()
+        (self._world / "shared").mkdir()
+        (self._world / "shared").chmod(0o1777)
         for seat in self._plan.seats.values():
             disk = self._disk(seat.name)
             disk.mkdir(parents=True)
@@ -59,7 +61,7 @@ class Warden:
             self._make_disk(disk)
         for name, value in (("ipv4/ip_forward", 1), ("ipv4/conf/all/rp_filter", 0), ("ipv4/conf/default/rp_filter", 0)):
             Path("/proc/sys/net", name).write_text(f"{value}\n")
-        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1\n")
+        kernel.silence_ipv6("default")
         _ip(router_lines(self._plan))
 
     def _disk(self, name: str) -> Path:
@@ -82,6 +84,7 @@ class Warden:
     def do_boot(self, hosts: dict[str, int]) -> dict[str, Any]:
         """Boot hosts, named with the number of the boot, all at once; answer the pid of each PID 1."""
         for name in hosts:
+            self._bury(name)
             if name in self._hosts:
                 raise RuntimeError(f"host `{name}` is on")
         try:
@@ -98,8 +101,7 @@ class Warden:
             for name in hosts:
                 self._expect(name, b"up")
         except BaseException:
-            for name in hosts:
-                self._halt(name)
+            self._halt(*hosts)
             raise
         return {"pids": {name: self._hosts[name].pid for name in hosts}}
 
@@ -139,11 +141,18 @@ class Warden:
         """Kill PID 1 of a host and wait until the kernel has killed the rest of it."""
         self._halt(host)
 
-    def _halt(self, name: str) -> None:
-        if host := self._hosts.pop(name, None):
+    def _halt(self, *names: str) -> None:
+        hosts = [self._hosts.pop(name) for name in names if name in self._hosts]
+        for host in hosts:
             os.kill(host.pid, signal.SIGKILL)  # our own child, not reaped yet: the number is still its
+        for host in hosts:
             os.waitpid(host.pid, 0)
             host.control.close()
+
+    def _bury(self, name: str) -> None:
+        """Forget a host whose PID 1 was killed by somebody else."""
+        if name in self._hosts and os.waitpid(self._hosts[name].pid, os.WNOHANG)[0]:
+            self._hosts.pop(name).control.close()
 
     def do_resize(self, host: str, size: str, inodes: int) -> None:
         """Change the limits of a host's disk."""
@@ -158,8 +167,7 @@ class Warden:
 
     def end(self) -> None:
         """Kill the hosts, take the cable to the launching side away, and remove the rig's folder."""
-        for name in list(self._hosts):
-            self._halt(name)
+        self._halt(*self._hosts)
         with contextlib.suppress(RuntimeError):
             _ip(["link del up0"])
         with contextlib.suppress(OSError):
