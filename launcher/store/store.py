@@ -104,7 +104,7 @@ class Store:
     def intend(
         self, run: RunId, record: Record, actions: Sequence[Action], headline: str, state: RunState, at: float
     ) -> None:
-        """Keep a decision before it is acted on: the record, what is about to be done, and a changed headline or state."""
+        """Keep a decision before it is acted on: record, what is about to be done, a changed headline or state."""
         now = (record, headline, state)
         if not actions and self._intended.get(run) == now:
             return
