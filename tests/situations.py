@@ -26,6 +26,7 @@ from launcher.core.run import Gang, Record, Run, RunId, RunName
 from launcher.core.seat import GangName, MemberName, Seat
 from launcher.core.task import Group, RecoveryPolicy, Task, TopologyRule
 
+PATIENT = RecoveryPolicy()
 RUN = GangName("run")
 UP = Step(phase=Phase.RUNNING)
 DONE = Step(phase=Phase.DONE, exit_code=0)
@@ -37,7 +38,12 @@ def name(rack: int, node: int) -> NodeName:
 
 
 def make_run(
-    *, slices: int = 2, nodes: int = 2, spares: int = 1, recovery: RecoveryPolicy = RecoveryPolicy(), grace: float = 60.0
+    *,
+    slices: int = 2,
+    nodes: int = 2,
+    spares: int = 1,
+    recovery: RecoveryPolicy = PATIENT,
+    grace: float = 60.0,
 ) -> Run:
     """A run of one group `main`: slice k in rack k+1, on n1.. in rank order, its spares after them."""
     parts = tuple(

@@ -139,6 +139,4 @@ def _exits(draft: Draft) -> None:
             continue
         for rank in view.keeper.ranks:
             if rank.member == member.name and rank.epoch == gang.epoch and not rank.running:
-                draft.exits[member.name] = Exit(
-                    epoch=rank.epoch, code=rank.exit_code, at=rank.at, tail=rank.tail
-                )
+                draft.exits[member.name] = Exit(epoch=rank.epoch, code=rank.exit_code, at=rank.at, tail=rank.tail)

@@ -58,6 +58,7 @@ class Claim:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return f"claim:{self.node}"
 
 
@@ -72,6 +73,7 @@ class Prepare:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return f"prepare:{self.node}"
 
 
@@ -84,6 +86,7 @@ class StartHead:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return "start_head"
 
 
@@ -97,6 +100,7 @@ class Join:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return f"join:{self.seat.node}#{self.seat.generation}"
 
 
@@ -110,6 +114,7 @@ class Reserve:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return f"reserve:{self.slice}"
 
 
@@ -123,6 +128,7 @@ class Unreserve:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return f"unreserve:{self.slice}"
 
 
@@ -136,6 +142,7 @@ class Verify:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return f"verify:{self.slice}"
 
 
@@ -152,6 +159,7 @@ class Start:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return f"start:{self.gang}@{self.epoch}"
 
 
@@ -166,6 +174,7 @@ class Signal:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return f"signal:{self.node}"
 
 
@@ -188,6 +197,7 @@ class Sweep:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return f"sweep:{self.node}:{self.level.value}:{self.member}@{self.epoch}#{self.generation}"
 
 
@@ -202,12 +212,11 @@ class Unclaim:
 
     @property
     def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
         return f"unclaim:{self.unit.value}:{self.node}"
 
 
-Action: TypeAlias = (
-    Claim | Prepare | StartHead | Join | Reserve | Unreserve | Verify | Start | Signal | Sweep | Unclaim
-)
+Action: TypeAlias = Claim | Prepare | StartHead | Join | Reserve | Unreserve | Verify | Start | Signal | Sweep | Unclaim
 
 
 class Result(Enum):
@@ -246,7 +255,9 @@ class Answer:
         """Answer what came of it, for people: the result, its words, and where Ray has each bundle."""
         domains = sorted({bundle.domain or "no domain" for bundle in self.bundles})
         seats = {
-            domain: ", ".join(b.seat or f"bundle {b.index}" for b in self.bundles if (b.domain or "no domain") == domain)
+            domain: ", ".join(
+                b.seat or f"bundle {b.index}" for b in self.bundles if (b.domain or "no domain") == domain
+            )
             for domain in domains
         }
         placed = "; ".join(f"Ray has {seats[domain]} in {domain}" for domain in domains)
@@ -261,5 +272,3 @@ class Receipt:
     at: float
     action: Action
     answer: Answer = field(default_factory=lambda: Answer(result=Result.DONE))
-
-

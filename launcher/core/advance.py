@@ -1,5 +1,6 @@
 """The ladder: each seat goes up one rung a tick, from an unclaimed node to a running rank, or sideways to a spare."""
 
+from launcher.core.absorb import node_attempts
 from launcher.core.actions import (
     Claim,
     Join,
@@ -16,7 +17,6 @@ from launcher.core.actions import (
     Verify,
     Why,
 )
-from launcher.core.absorb import node_attempts
 from launcher.core.condition import Condition
 from launcher.core.draft import TRIES, Draft
 from launcher.core.fleet import NodeName
@@ -157,11 +157,7 @@ def _bereft(draft: Draft, member: Member, seat: Seat, evidence: Evidence) -> Non
         draft.waiting_for = f"{member.name} waits for a node: {words}"
         return
     cause = Cause.EXHAUSTED if started else evidence.cause
-    draft.end(
-        Outcome(
-            cause=cause, words=words, member=member.name, node=seat.node, tail=evidence.tail
-        )
-    )
+    draft.end(Outcome(cause=cause, words=words, member=member.name, node=seat.node, tail=evidence.tail))
 
 
 def _let_go(draft: Draft) -> None:

@@ -34,17 +34,23 @@ class Known(Protocol):
     """What the rules need of the record: both a finished one and one in the making have it."""
 
     @property
-    def seats(self) -> Mapping[MemberName, Seat]: ...
+    def seats(self) -> Mapping[MemberName, Seat]:
+        """Answer who holds each seat."""
     @property
-    def gangs(self) -> Mapping[GangName, Gang]: ...
+    def gangs(self) -> Mapping[GangName, Gang]:
+        """Answer the counters of each gang."""
     @property
-    def exits(self) -> Mapping[MemberName, Exit]: ...
+    def exits(self) -> Mapping[MemberName, Exit]:
+        """Answer how ranks of the current epochs ended."""
     @property
-    def condemned(self) -> Mapping[NodeName, Evidence]: ...
+    def condemned(self) -> Mapping[NodeName, Evidence]:
+        """Answer the nodes that are not used any more."""
     @property
-    def claimed(self) -> "frozenset[NodeName] | set[NodeName]": ...
+    def claimed(self) -> "frozenset[NodeName] | set[NodeName]":
+        """Answer the nodes whose lease we have had."""
     @property
-    def sweeps(self) -> "tuple[Sweep, ...] | list[Sweep]": ...
+    def sweeps(self) -> "tuple[Sweep, ...] | list[Sweep]":
+        """Answer the fences without a receipt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +72,7 @@ def alive_in_ray(seen: Observation) -> frozenset[tuple[str, int]]:
     return frozenset((node.seat, node.generation) for node in head.nodes if node.alive) if head else frozenset()
 
 
-def classify(
-    run: Run, member: Member, seen: Observation, known: Known, alive: frozenset[tuple[str, int]]
-) -> Condition:
+def classify(run: Run, member: Member, seen: Observation, known: Known, alive: frozenset[tuple[str, int]]) -> Condition:
     """Answer the condition of a seat: that of the first rule that matches. `alive` is `alive_in_ray(seen)`."""
     seat = known.seats[member.name]
     view = seen.nodes.get(seat.node)
@@ -147,5 +151,5 @@ _RULES: tuple[tuple[Callable[[Evident], bool], Condition], ...] = (
     # A rank that runs proves more than Ray's table says.
     (lambda at: at.rank is not None and at.rank.running, Condition.SERVING),
     (lambda at: not at.in_ray, Condition.JOINING),
-    (lambda at: True, Condition.READY),
+    (lambda _: True, Condition.READY),
 )

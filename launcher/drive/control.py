@@ -71,7 +71,7 @@ def spawn(home: Path, run_id: RunId) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = folder / "controller.log"
     environ = {name: value for name, value in os.environ.items() if name not in run.task.secrets}
-    with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as out:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as out:
         child = subprocess.Popen(
             [sys.executable, "-m", "launcher.drive", str(home), run_id],
             stdin=subprocess.DEVNULL,

@@ -3,8 +3,13 @@
 from typing import Any
 
 import ray
-from ray.util.placement_group import PlacementGroup, get_placement_group, placement_group, placement_group_table
-from ray.util.placement_group import remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    get_placement_group,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from .holder import Holder

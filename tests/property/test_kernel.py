@@ -20,6 +20,7 @@ from launcher.core.run import Record, Run, RunState, Wanted
 from launcher.core.seat import GangName
 from launcher.core.task import Group
 from tests.property.worlds import Play, runs
+from tests.situations import make_run
 
 BOUNDED = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 UP = (Condition.SERVING, Condition.FINISHED)
@@ -36,9 +37,7 @@ class Crash:
     lose: bool
 
 
-crashes = st.lists(
-    st.builds(Crash, tick=st.integers(0, 60), until=st.integers(0, 6), lose=st.booleans()), max_size=5
-)
+crashes = st.lists(st.builds(Crash, tick=st.integers(0, 60), until=st.integers(0, 6), lose=st.booleans()), max_size=5)
 
 
 def play(run: Run, script: list[Crash], *, ticks: int = 1500, down_at: int | None = None) -> tuple[Play, Decision]:
@@ -168,7 +167,9 @@ def _node_of(action: object) -> NodeName | None:
 
 @BOUNDED
 @given(run=runs(), script=crashes)
-def test_no_decision_breaks_a_rule_whatever_fails_and_wherever_the_controller_dies(run: Run, script: list[Crash]) -> None:
+def test_no_decision_breaks_a_rule_whatever_fails_and_wherever_the_controller_dies(
+    run: Run, script: list[Crash]
+) -> None:
     play(run, script)
 
 
@@ -183,7 +184,9 @@ def test_a_run_on_nodes_that_can_be_seen_comes_to_an_end_or_waits_for_a_spare(ru
 
 @BOUNDED
 @given(run=runs(max_faults=8, kinds=(FaultKind.RAYLET_KILLED, FaultKind.KEEPER_KILLED)), script=crashes)
-def test_nodes_that_fail_one_after_the_other_never_share_a_spare_or_exceed_a_budget(run: Run, script: list[Crash]) -> None:
+def test_nodes_that_fail_one_after_the_other_never_share_a_spare_or_exceed_a_budget(
+    run: Run, script: list[Crash]
+) -> None:
     strict = replace(run, task=replace(run.task, groups=tuple(_impatient(group) for group in run.task.groups)))
     _, decision = play(strict, script)
     assert decision.state.final or decision.state is RunState.HOLDING, decision.headline
@@ -211,16 +214,18 @@ def test_down_at_any_point_leaves_nothing_anywhere(run: Run, script: list[Crash]
         decision = here.drive(lambda decision: decision.state.final)
     assert decision.state.final
     look = here.nodes.look(replace(run, wanted=Wanted.NOTHING))
-    assert all(not isinstance(view, Unseen) and view.keeper is None and not view.leftovers for view in look.nodes.values())
+    assert all(
+        not isinstance(view, Unseen) and view.keeper is None and not view.leftovers for view in look.nodes.values()
+    )
     assert all(not ranks_alive(here, name) for name in here.record.gangs)
 
 
 @pytest.mark.parametrize("lose", [True, False], ids=["receipt-lost", "receipt-kept"])
 @pytest.mark.parametrize("until", range(4))
 @pytest.mark.parametrize("tick", range(0, 24, 3))
-def test_one_crash_at_every_step_of_a_small_run_changes_nothing_about_its_end(tick: int, until: int, lose: bool) -> None:
-    from tests.situations import make_run
-
+def test_one_crash_at_every_step_of_a_small_run_changes_nothing_about_its_end(
+    tick: int, until: int, lose: bool
+) -> None:
     run = make_run(slices=1, spares=1)
     here, decision = play(run, [Crash(tick=tick, until=until, lose=lose)])
     assert decision.state is RunState.SUCCEEDED

@@ -119,7 +119,9 @@ def somebody_elses_ray() -> Iterator[None]:
     temp = f"/tmp/else-{os.getpid()}"
     command = [ray, "start", "--head", "--block", "--num-cpus=1", "--include-dashboard=false", f"--temp-dir={temp}"]
     env = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
-    head = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, start_new_session=True)
+    head = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, start_new_session=True
+    )
     yield
     alive = head.poll() is None
     os.killpg(head.pid, signal.SIGTERM)

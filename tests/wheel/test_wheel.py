@@ -35,7 +35,13 @@ class Installed:
     def run(self, *args: str) -> "subprocess.CompletedProcess[str]":
         command = [str(self.bin / "nvlaunch"), *args]
         return subprocess.run(
-            command, cwd=self.folder, env=self.env, text=True, capture_output=True, timeout=AMPLE_S, stdin=subprocess.DEVNULL
+            command,
+            cwd=self.folder,
+            env=self.env,
+            text=True,
+            capture_output=True,
+            timeout=AMPLE_S,
+            stdin=subprocess.DEVNULL,
         )
 
 
