@@ -171,7 +171,7 @@ def _child(spec: "dict[str, object]", out: int, err: int) -> None:
             if words[0].startswith("~"):
                 words[0] = str(Path(words[0]).expanduser())
             try:
-                os.execvp(words[0], words)  # noqa: S606 -- there is no shell in it
+                os.execvp(words[0], words)
             except OSError as error:
                 # As a shell has it: not there, or there and not to be run (forbidden, or of another architecture).
                 _leave(127 if isinstance(error, FileNotFoundError) else 126, "", f"{words[0]}: {error.strerror}")
@@ -198,7 +198,7 @@ def collect(request: "dict[str, object]") -> "dict[str, object]":
     os.environ["PATH"] = ":".join(path + [folder for folder in FOLDERS if folder not in path])
     os.environ["LC_ALL"] = "C"
     asked = request["probes"]
-    assert isinstance(asked, dict)  # noqa: S101 -- our own request
+    assert isinstance(asked, dict)
     probes = [Probe(name, spec) for name, spec in asked.items()]
     with selectors.DefaultSelector() as selector:
         for probe in probes:

@@ -4,6 +4,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ class Holder:
                 stderr=log,
                 start_new_session=True,  # Ray kills the group of a worker that ends: the exit file would be lost
             )
+        threading.Thread(target=parent.wait, daemon=True).start()  # or it would stay a zombie of this actor
         return "" if _begun(parent.pid, own) else f"rank `{label}` did not begin: see `{own}/parent.log`"
 
 

@@ -12,6 +12,7 @@ import os
 import select
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def _read(handle: int) -> dict[str, Any]:
 
 
 def _detach(folder: Path, spec: dict[str, Any], writing: int) -> None:
-    """Become the keeper: a session of its own, no terminal, no pipe of ours, a marked and otherwise bare environment."""
+    """Become the keeper: a session of its own, no terminal, no pipe of the starter's, a marked environment."""
     os.setsid()
     if os.fork() != 0:
         os._exit(0)
@@ -91,7 +92,8 @@ def serve(folder: Path, writing: int) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     spec = files.read(folder / "keeper.json") or {}
     try:
-        held = lease.take(spec["lease"], spec["holder"]) if spec["lease"] else None
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        held = lease.take(spec["lease"], f"{spec['holder']} since {since}") if spec["lease"] else None
         if left := procs.sweep(procs.of_spec(spec), grace=0):  # of a keeper of this run that was killed
             raise OSError(f"processes of an earlier keeper cannot be killed: {left}")
         block, _ = lease.take_block(spec["ports"], (files.read(folder / "ports.json") or {}).get("block"))

@@ -44,7 +44,11 @@ def take_block(ports: dict[str, Any], before: int | None) -> tuple[int, int]:
     `before` is the block that this place had last. Its ports may be in use for another moment by what was just
     killed; a head (`fixed`) waits for them, for its raylets know no other. OSError when there is no block.
     """
-    starts: list[int] = [before] if before is not None and ports["fixed"] else sorted(ports["starts"], key=lambda start: bool(start != before))
+    starts: list[int] = (
+        [before]
+        if before is not None and ports["fixed"]
+        else sorted(ports["starts"], key=lambda start: bool(start != before))
+    )
     trouble = ""
     for start in starts:
         try:
@@ -52,12 +56,12 @@ def take_block(ports: dict[str, Any], before: int | None) -> tuple[int, int]:
         except HeldError as error:
             trouble = trouble or f"the ports from {start} on are {error}"
             continue
-        busy = _busy(range(start, start + ports["size"]), FREE_S if start == before else 0.0)
+        busy = _busy(range(start, start + ports["pinned"]), FREE_S if start == before else 0.0)
         if not busy:
             return start, handle
         os.close(handle)
         trouble = trouble or f"somebody listens on {', '.join(map(str, busy))}"
-    raise OSError(errno.EADDRINUSE, f"no block of {ports['size']} ports is free: {trouble}")
+    raise OSError(errno.EADDRINUSE, f"no block of ports is free: {trouble}")
 
 
 def _busy(block: range, patience: float) -> list[int]:

@@ -53,7 +53,7 @@ class Scope:
 
     def covers(self, mark: str) -> bool:
         """Answer whether a process with this mark is to go."""
-        run, place, generation, *rank = (mark.split(":") + ["", ""])[:5]
+        run, place, generation, *rank = [*mark.split(":"), "", ""][:5]
         if (run, place) != (self.run, self.place):
             return False
         if self.level == "node":

@@ -29,7 +29,13 @@ def _report(folder: Path) -> dict[str, Any] | None:
     if end is None:
         return {**head, "running": False, "exit_code": None, "tail": logs.tail(folder / "log")}
     code = end["code"]
-    return {**head, "running": False, "exit_code": code, "at": end["at"], "tail": logs.tail(folder / "log") if code else []}
+    return {
+        **head,
+        "running": False,
+        "exit_code": code,
+        "at": end["at"],
+        "tail": logs.tail(folder / "log") if code else [],
+    }
 
 
 def alive(state: dict[str, Any]) -> bool:

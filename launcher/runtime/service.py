@@ -159,7 +159,11 @@ class Service:
 
     def tick(self) -> None:
         """Keep a supervisor beside a running head: start it, start it again, end it when the head has ended."""
-        if self._supervised is None or self._supervisor.running:
+        if self._supervised is None:
+            return
+        if self._supervisor.running:
+            if not self._ray.running:  # it would wait ten minutes for the old head, and the new one needs its own
+                self._supervisor.kill()
             return
         if self._ray.running and time.monotonic() >= self._supervisor_after:
             self._supervisor_after = time.monotonic() + SUPERVISOR_PAUSE_S
@@ -172,7 +176,9 @@ class Service:
 
     def stop_itself(self) -> None:
         """Kill ranks and Ray, because the head's machine is silent: others may already take this node for lost."""
-        logging.warning("the head's machine has answered nothing for %s s: ending ranks and Ray", self._spec["self_stop"])
+        logging.warning(
+            "the head's machine has answered nothing for %s s: ending ranks and Ray", self._spec["self_stop"]
+        )
         self.sweep({"level": "node", "grace": 0})
 
     def stop(self, _: Json) -> Json:

@@ -8,16 +8,17 @@ import os
 import resource
 import signal
 import sys
+from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> NoReturn:
     """Raise the limit of open files, die with the parent, change the folder, and become the program."""
     parent, folder, program = int(argv[0]), argv[1], argv[2:]
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before the line above
-        return 1
+        sys.exit(1)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     os.chdir(folder)
@@ -25,4 +26,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

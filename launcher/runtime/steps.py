@@ -1,5 +1,7 @@
 """A program that the keeper watches: whether it runs, or how it ended."""
 
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,11 @@ class Step:
         pid = self._children.spawn(argv, env, folder=folder or self._folder, log=self._log, ended=ended)
         if self._pid == -1:
             self._pid = pid
+
+    def kill(self) -> None:
+        """End the program at once, if it runs."""
+        if self._pid is not None and self._pid > 0:
+            os.kill(self._pid, signal.SIGKILL)  # a child of ours that is not reaped: the number is still its own
 
     def skip(self) -> None:
         """Take it for done: there is nothing to run."""

@@ -14,7 +14,9 @@ LAST = 9000
 # Ports that people's own services have: a block with one of them is left out.
 BUSY = (8000, 8080, 8265, 8443, 8888)
 NARROW = 40
-WIDE = 1280
+WIDE = 1180
+PINNED = 10
+"""The first ports of a block, which must be free: each is one listener's. Ray steps over taken ones in a range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Blocks:
 
     def ports(self, start: int) -> Ports:
         """Answer the ports of the block that begins at `start`: ten for Ray, a sixth of the rest for rendezvous."""
-        first_master = start + self.size - (self.size - 10) // 6
+        first_master = start + self.size - (self.size - PINNED) // 6
         return Ports(
             gcs=start,
             heartbeat=start + HEARTBEAT,
@@ -61,7 +63,7 @@ class Blocks:
             runtime_env_agent=start + 7,
             agent_http=start + 8,
             agent_grpc=start + 9,
-            workers=(start + 10, first_master - 1),
+            workers=(start + PINNED, first_master - 1),
             master=(first_master, start + self.size - 1),
         )
 
@@ -78,10 +80,10 @@ def narrow(first: int = FIRST) -> Blocks:
 
 
 def wide() -> Blocks:
-    """Answer the block of a raylet on a machine of its own."""
-    return Blocks(starts=(FIRST,), size=WIDE)
+    """Answer the blocks of a raylet on a machine of its own: nearly the same one ten times, past what is in the way."""
+    return Blocks(starts=tuple(range(FIRST, FIRST + 100, PINNED)), size=WIDE)
 
 
 def heads() -> Blocks:
     """Answer the blocks of heads on a machine that may have a raylet besides."""
-    return narrow(FIRST + WIDE)
+    return narrow(FIRST + 100 + WIDE)

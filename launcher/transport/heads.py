@@ -59,9 +59,7 @@ class Heads:
         return done(site.ask(question, timeout=ASK_S))
 
     def _at(self, site: Site) -> ray.At:
-        return ray.At(
-            address=site.access.address, ports=self.ports(site), temp_dir=site.layout.ray, shared=site.shared
-        )
+        return ray.At(address=site.access.address, ports=self.ports(site), temp_dir=site.layout.ray, shared=site.shared)
 
     def reserve(self, run: Run, key: str) -> Answer:
         """Ask for the placement group of a slice: one bundle a seat, pinned to it."""

@@ -28,7 +28,9 @@ class LocalShell:
                 start_new_session=True,
             )
         except OSError as error:
-            raise RemoteError(f"cannot start `{argv[0]}`: {error.strerror}", node=at.address, stage="command") from error
+            raise RemoteError(
+                f"cannot start `{argv[0]}`: {error.strerror}", node=at.address, stage="command"
+            ) from error
         with process:
             try:
                 stdout, stderr = process.communicate(stdin, timeout=timeout)
@@ -41,21 +43,23 @@ class LocalShell:
 
     def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
         """Write files below a folder (0700), each by rename; RemoteError where that is impossible."""
-        root = Path(folder)
+        del timeout  # a local disk has none
         try:
-            root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name, (content, mode) in files.items():
-                target = root / name
-                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                # Two at once must not write into one file before either renames it.
-                partial = target.with_name(f".{target.name}.{os.getpid()}.{time.monotonic_ns()}")
-                with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-                    os.fchmod(file.fileno(), mode)
-                    file.write(content)
-                partial.replace(target)
+                _write(Path(folder) / name, content, mode)
         except OSError as error:
             words = f"cannot write to `{folder}`: {error.strerror}"
             raise RemoteError(words, node=at.address, stage="put") from error
 
     def close(self) -> None:
         """Nothing is kept open."""
+
+
+def _write(target: Path, content: bytes, mode: int) -> None:
+    for folder in (target.parent.parent, target.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Two at once must not write into one file before either renames it.
+    partial = target.with_name(f".{target.name}.{os.getpid()}.{time.monotonic_ns()}")
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+    partial.replace(target)

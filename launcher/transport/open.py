@@ -14,5 +14,8 @@ from launcher.transport.ssh import SshShell
 
 def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
     """Answer the way to the machines of an inventory; `owner` is who people see as the holder of a lease."""
-    shell: Shell = LocalShell() if fleet.transport is Transport.LOCAL else SshShell(Path.home() / ".ssh" / "known_hosts")
-    return ShellNodes(Sites(home, fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}")
+    local = fleet.transport is Transport.LOCAL
+    shell: Shell = LocalShell() if local else SshShell(Path.home() / ".ssh" / "known_hosts")
+    return ShellNodes(
+        Sites(home.absolute(), fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}"
+    )

@@ -8,7 +8,7 @@ from launcher.core.actions import Answer, Prepare, Result, Unit
 from launcher.core.run import Member, Run, RunId
 from launcher.setup import environ
 from launcher.setup.layout import Layout
-from launcher.setup.ports import HEARTBEAT
+from launcher.setup.ports import HEARTBEAT, PINNED
 from launcher.transport import parcel, workdir
 from launcher.transport.answers import done
 from launcher.transport.site import Json, Site
@@ -58,7 +58,7 @@ class Provision:
             "lease": list(site.leases),
             "ports": {
                 "starts": _rotated(site.blocks.starts, site.layout.scratch),
-                "size": site.blocks.size,
+                "pinned": PINNED,
                 "locks": list(PORT_LOCKS),
                 "holder": holder,
                 "fixed": site.unit is Unit.HEAD,

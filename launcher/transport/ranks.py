@@ -35,9 +35,7 @@ def _master_port(sites: Sites, heads: Heads, run: Run, action: Start, group: str
 def _rank(sites: Sites, run: Run, action: Start, member: Member, master_port: int) -> Json:
     seat = next(seat for seat in action.seats if seat.member == member.name)
     site = sites.seat(run, seat.node)
-    own = environ.rank(
-        run, member, action.seats, epoch=action.epoch, restarts=action.restarts, master_port=master_port
-    )
+    own = environ.rank(run, member, action.seats, epoch=action.epoch, restarts=action.restarts, master_port=master_port)
     return {
         "seat": member.label,
         "label": member.label,

@@ -31,8 +31,9 @@ class Sites:
     def head(self, run: Run) -> Site:
         """Answer the unit of the run's head."""
         where = run.head
-        access = run.fleet.head if where is None else run.node(where).access
-        assert access is not None
+        access = run.node(where).access if where is not None else run.fleet.head
+        if access is None:
+            raise LookupError(f"run `{run.id}` has no place for its head")
         blocks = ports.narrow() if self._local else ports.heads()
         return self._site(run, where or access.address, Unit.HEAD, access, blocks, ())
 

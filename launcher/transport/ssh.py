@@ -48,17 +48,11 @@ class SshShell:
         # sshd leaves a command alone when its channel closes: only the machine itself can end it in time.
         command = f"exec timeout -k 1 {timeout:.0f} {shlex.join(argv)}"
         try:
-            channel = self._open(at).open_session(timeout=CONNECT_S)
-            with channel:
-                channel.settimeout(timeout + 5)
-                channel.exec_command(command)
-                sender = threading.Thread(target=_send, args=(channel, stdin), daemon=True)
-                sender.start()
-                errors = _collect_errors(channel)
-                stdout = channel.makefile("rb").read()
-                return Completed(status=channel.recv_exit_status(), stdout=stdout, stderr=errors())
+            with self._open(at).open_session(timeout=min(CONNECT_S, timeout)) as channel:
+                return _exchange(channel, command, stdin, timeout)
         except (paramiko.SSHException, OSError, EOFError) as error:
-            self._forget(at)
+            if not isinstance(error, TimeoutError):  # one slow command is no reason to cut off the others
+                self._forget(at)
             elapsed = time.monotonic() - begun
             words = f"`{at.address}`: {str(error) or type(error).__name__}"
             raise RemoteError(words, node=at.address, stage="connect", elapsed=elapsed) from error
@@ -124,23 +118,23 @@ class SshShell:
             client.close()
 
 
+def _exchange(channel: paramiko.Channel, command: str, stdin: bytes, timeout: float) -> Completed:
+    """Run a command in a channel. All three streams at once: one that nobody reads would block the others."""
+    channel.settimeout(timeout + 5)
+    channel.exec_command(command)
+    errors: list[bytes] = []
+    sender = threading.Thread(target=_send, args=(channel, stdin), daemon=True)
+    reader = threading.Thread(target=lambda: errors.append(channel.makefile_stderr("rb").read()), daemon=True)
+    sender.start()
+    reader.start()
+    stdout = channel.makefile("rb").read()
+    reader.join()
+    return Completed(status=channel.recv_exit_status(), stdout=stdout, stderr=b"".join(errors))
+
+
 def _send(channel: paramiko.Channel, data: bytes) -> None:
     try:
         channel.sendall(data)
         channel.shutdown_write()
     except OSError:
         return  # it ended without reading: its exit status says more
-
-
-class _collect_errors:
-    def __init__(self, channel: paramiko.Channel) -> None:
-        self._data = b""
-        self._thread = threading.Thread(target=self._read, args=(channel,), daemon=True)
-        self._thread.start()
-
-    def _read(self, channel: paramiko.Channel) -> None:
-        self._data = channel.makefile_stderr("rb").read()
-
-    def __call__(self) -> bytes:
-        self._thread.join()
-        return self._data

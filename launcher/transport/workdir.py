@@ -1,6 +1,7 @@
 """The user's workdir as one tar stream: what git would take, modes and links kept."""
 
 import io
+import os
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -26,25 +27,29 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    try:
-        listed = subprocess.run(
-            ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            capture_output=True,
-            check=False,
-        )
-        in_git = listed.returncode == 0
-    except FileNotFoundError:
-        in_git = False
-    if in_git:
-        # A file that was deleted, but not from git's index, is listed too; a submodule is listed as its folder.
-        names = (raw.decode(errors="surrogateescape") for raw in listed.stdout.split(b"\0") if raw)
-        for name in names:
-            path = folder / name
-            if path.is_symlink() or path.is_file():
-                yield name
-            elif path.is_dir():
-                yield from (f"{name.rstrip('/')}/{inner}" for inner in _names(path))
-        return
+    """Answer what belongs to the folder, relative to it."""
     if not folder.is_dir():
         raise LaunchError(f"workdir `{folder}` is gone")
-    yield from (str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_socket())
+    listed = _listed_by_git(folder)
+    if listed is None:
+        yield from (str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_socket())
+        return
+    for name in listed:
+        path = folder / name
+        # A file that was deleted, but not from git's index, is listed too; a submodule is listed as its folder.
+        if path.is_symlink() or path.is_file():
+            yield name
+        elif path.is_dir():
+            yield from (f"{name.rstrip('/')}/{inner}" for inner in _names(path))
+
+
+def _listed_by_git(folder: Path) -> list[str] | None:
+    """Answer what git does not ignore; None outside of a git tree and without git."""
+    argv = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(argv, capture_output=True)
+    except FileNotFoundError:
+        return None
+    if listed.returncode != 0:
+        return None
+    return [os.fsdecode(raw) for raw in listed.stdout.split(b"\0") if raw]
