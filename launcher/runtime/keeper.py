@@ -18,7 +18,7 @@ from typing import Any
 
 from . import environment, files, heartbeat, lease, logs, procs, rpc
 from .children import Children
-from .service import Service
+from .service import Service, clear_scratch
 
 PR_SET_CHILD_SUBREAPER = 36
 BEGIN_S = 30.0
@@ -105,6 +105,7 @@ def serve(folder: Path, writing: int) -> int:
             heartbeat.listen(block + spec["heartbeat"])
         rpc.serve(Path(spec["socket"]), service.reply)
     except lease.HeldError as error:
+        clear_scratch(spec)
         _tell(writing, {"ok": False, "held": str(error)})
         return HELD
     except OSError as error:

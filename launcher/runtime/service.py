@@ -203,8 +203,15 @@ def _secrets_folder(scratch: Path) -> Path:
 
 def clear(folder: Path, spec: Json) -> None:
     """Remove what only a living run needs: sockets, secrets, and all of Ray's. Logs and exits stay."""
+    clear_scratch(spec)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder / "gcs")
+    (folder / "token").unlink(missing_ok=True)
+
+
+def clear_scratch(spec: Json) -> None:
+    """Remove the run's folders outside of its own."""
     scratch = Path(spec["scratch"])
-    for useless in (Path("/dev/shm") / scratch.name, scratch, folder / "gcs"):  # noqa: S108
+    for useless in (Path("/dev/shm") / scratch.name, scratch):  # noqa: S108
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(useless)
-    (folder / "token").unlink(missing_ok=True)
