@@ -62,12 +62,13 @@ def _end(store: "Store", rows: "list[RunRow]") -> None:
     from launcher.cli.follow import follow, leaving, start_driving
     from launcher.errors import ProvisionError
 
+    news = {row.id: store.last_event(row.id) for row in rows}
     for row in rows:
         store.want_nothing(row.id)
     with leaving(*(row.name for row in rows)):
         for row in rows:
             start_driving(home(), store.find(row.id))
-        left = [row for row in (follow(store, home(), row.id) for row in rows) if not _told(row)]
+        left = [row for row in (follow(store, home(), row.id, after=news[row.id]) for row in rows) if not _told(row)]
     if left:
         names = ", ".join(f"`{row.name}`" for row in left)
         hint = "their controllers go on trying; `nvlaunch status` shows which nodes are out of reach"

@@ -65,11 +65,11 @@ class Progress:
 class Follower:
     """Reads the journal of one run, and tells what is new."""
 
-    def __init__(self, store: Store, run: RunId, progress: Progress) -> None:
+    def __init__(self, store: Store, run: RunId, progress: Progress, after: int = 0) -> None:
         self._store = store
         self._run = run
         self._progress = progress
-        self._seen = 0
+        self._seen = after
 
     def look(self) -> RunRow:
         """Tell the news; answer the run as it stood before they were read, so that an end never hides its words."""
@@ -93,15 +93,15 @@ def leaving(*names: str) -> Iterator[None]:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
-def follow(store: Store, home: Path, run: RunId) -> RunRow:
+def follow(store: Store, home: Path, run: RunId, *, after: int = 0) -> RunRow:
     """Answer a run when it is over, or when all that is left of it has been out of reach for a while.
 
-    A controller that died is replaced.
+    Tells what the journal says from behind entry `after` on. A controller that died is replaced.
     """
     lives = LIVES
     pending_since: float | None = None
     with Progress() as progress:
-        follower = Follower(store, run, progress)
+        follower = Follower(store, run, progress, after)
         while True:
             row = follower.look()
             if row.ended is not None:

@@ -35,11 +35,11 @@ def _run(snapshot: Snapshot, now: float) -> tuple[str, ...]:
     from launcher.core.nodeset import fold
 
     ranks = snapshot["ranks"]
-    running = sum(rank["state"] == "running" for rank in ranks)
+    up = sum(rank["state"] in ("running", "finished") for rank in ranks)
     return (
         snapshot["name"],
         snapshot["state"],
-        f"{running}/{len(ranks)}",
+        f"{up}/{len(ranks)}",
         fold({rank["rack"] for rank in ranks}),
         str(snapshot["restarts"] or ""),
         age(now - snapshot["since"]),

@@ -2,6 +2,7 @@
 
 import typer
 
+from launcher.cli.console import clean, say
 from launcher.cli.options import RunWord, home
 from launcher.cli.plain import PlainCommand
 
@@ -29,5 +30,6 @@ def watch(run: RunWord) -> None:
     if row.ended is None:
         with leaving(row.name):
             start_driving(home(), row)
-            row = follow(store, home(), row.id)
+            say(f"{row.state.value.replace('_', ' ')}: {clean(row.headline)}")
+            row = follow(store, home(), row.id, after=store.last_event(row.id))
     conclude(row)

@@ -6,6 +6,10 @@ from launcher.core.condition import Condition
 from launcher.core.draft import Draft
 from launcher.core.nodeset import fold
 from launcher.core.run import RunState
+from launcher.core.seat import MemberName
+
+# How long a node may be out of sight before people are told (s): a keeper that is starting does not answer yet.
+BLINK = 5.0
 
 _UP = (Condition.SERVING, Condition.FINISHED)
 # What to say of seats that are on their way, from the rung that holds everybody up.
@@ -41,14 +45,18 @@ def progress(draft: Draft, state: RunState) -> str:
     conditions = draft.settle()
     counts = Counter(conditions.values())
     total = len(draft.members)
-    unseen = [str(draft.seats[name].node) for name in conditions if conditions[name] is Condition.UNSEEN]
+    unseen = [str(draft.seats[name].node) for name in conditions if _long_unseen(draft, name, conditions[name])]
     blind = f"; cannot see {fold(unseen)}" if unseen else ""
     if state is RunState.RUNNING:
         done = counts[Condition.FINISHED]
         return f"{total - done} of {total} ranks running" + (f", {done} done" if done else "") + blind
-    parts = [f"{counts[condition]} {words}" for condition, words in _RUNGS if counts[condition]]
+    parts = [f"{counts[condition]} {words}" for condition, words in _RUNGS if counts[condition]] or ["starting"]
     up = sum(counts[condition] for condition in _UP)
     if up:
         parts.append(f"{up} running")
     broken = next((gang.broken.words for gang in draft.gangs.values() if gang.broken), None)
     return (f"{broken}: " if broken else "") + f"{total} nodes: " + ", ".join(parts) + blind
+
+
+def _long_unseen(draft: Draft, name: MemberName, condition: Condition) -> bool:
+    return condition is Condition.UNSEEN and draft.lasted(f"unseen:{draft.seats[name].node}") >= BLINK

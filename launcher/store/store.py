@@ -177,6 +177,11 @@ class Store:
         query = "SELECT * FROM journal WHERE run = ? AND seq > ? ORDER BY seq"
         return tuple(journal.read_event(row) for row in self._db.read(query, run, after))
 
+    def last_event(self, run: RunId) -> int:
+        """Answer the number of the newest entry in the journal of a run; 0 where it has none."""
+        query = "SELECT coalesce(max(seq), 0) AS seq FROM journal WHERE run = ?"
+        return next(int(row["seq"]) for row in self._db.read(query, run))
+
     def world(self, fleet: str) -> str | None:
         """Answer the stored world of an imaginary fleet."""
         for row in self._db.read("SELECT world FROM worlds WHERE fleet = ?", fleet):
