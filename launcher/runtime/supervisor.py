@@ -17,6 +17,7 @@ Json = dict[str, Any]
 PERIOD_S = 0.5
 STALE_S = 5.0
 CONNECT_S = 60.0
+FRESH_S = 10.0
 
 
 class Tables:
@@ -65,7 +66,10 @@ class Supervisor:
         self._starting = threading.Lock()
 
     def reply(self, question: Json) -> Json:
-        """Answer one question: status, verify, reserve, unreserve or start."""
+        """Answer one question: status, verify, reserve, unreserve or start.
+
+        What changes a group answers when the tables show it: the next look must not see the group that was there.
+        """
         match question["op"]:
             case "status":
                 return self._tables.latest()
@@ -73,10 +77,10 @@ class Supervisor:
                 return self._tables.fresh(question["timeout"])
             case "reserve":
                 cluster.reserve(question["slice"], question["bundles"], question["seats"], question["within"])
-                return {"ok": True}
+                return self._tables.fresh(FRESH_S)
             case "unreserve":
                 cluster.unreserve(question["slice"])
-                return {"ok": True}
+                return self._tables.fresh(FRESH_S)
             case "start":
                 with self._starting:
                     wrong = cluster.start(question["ranks"], question["timeout"])

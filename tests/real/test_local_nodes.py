@@ -27,6 +27,7 @@ from launcher.core.actions import (
     StartHead,
     Sweep,
     Unclaim,
+    Unreserve,
     Verify,
 )
 from launcher.core.observation import GroupState, HeadSeen, Phase, Seen, Unseen
@@ -94,6 +95,15 @@ def test_each_slice_is_in_its_rack_and_each_bundle_on_its_seat(stand: Stand) -> 
         answer = ok(stand.nodes.verify(stand.run, Verify(reason=REASON, slice=part.key)))
         found = [(bundle.seat, bundle.domain) for bundle in answer.bundles]
         assert found == [(stand.label(seat), part.domain) for seat in stand.seats if seat.node in part.nodes]
+
+
+def test_a_slice_that_was_given_up_is_gone_at_once_and_can_be_reserved_again(stand: Stand) -> None:
+    key = stand.run.placement.slices[1].key
+    ok(stand.nodes.unreserve(stand.run, Unreserve(reason=REASON, slice=key)))
+    left = [group for group in head(stand.nodes.look(stand.run)).groups if group.state is not GroupState.REMOVED]
+    assert [group.slice for group in left] == [stand.run.placement.slices[0].key]
+    ok(stand.nodes.reserve(stand.run, Reserve(reason=REASON, slice=key)))
+    _until_created(stand)
 
 
 def test_ranks_end_with_their_codes_and_the_failed_one_shows_why(stand: Stand) -> None:
