@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.rig.identity import lives
 
-BASE = Path("/run/nvrig")
+BASE = Path("/run/nvlaunch-rig")
 _PATIENCE = 20  # seconds for a warden to take its hosts down
 _FORCED = 5
 

@@ -95,12 +95,23 @@ class Rig:
         with claim:
             self.plan = self._planned(number)
             self.folder = Path(self.plan.folder)
-            self.folder.mkdir(parents=True, mode=0o700)
+            while not self.folder.exists():  # another rig that closes may remove the empty folder above just now
+                with contextlib.suppress(FileNotFoundError):
+                    self.folder.mkdir(parents=True, mode=0o700)
             self._closing.callback(self._remove_folder)
             self.key = self.folder / "key"
             authorized = make_key(self.key, f"nvlaunch {self.folder.name}")
             self._start_warden(claim)
         self.ask("", plan=self.plan.to_json())
+        self._furnish(authorized)
+        pids = self.ask("boot", hosts={host.name: host.next_boot() for host in self._all.values()})["pids"]
+        for host in self._all.values():
+            host.booted(pids[host.name])
+        self.note_power()
+        self._check_python()
+
+    def _furnish(self, authorized: str) -> None:
+        """Give the launching side its address, and the hosts their disks."""
         kernel.silence_ipv6(self.plan.uplink)
         _ip(launcher_lines(self.plan))
         common = self._world / "common"
@@ -114,11 +125,6 @@ class Rig:
         self._all = {host.name: host for host in made}
         self.hosts = {host.name: host for host in made if host.rack}
         self.note_keys()
-        pids = self.ask("boot", hosts={host.name: host.next_boot() for host in made})["pids"]
-        for host in made:
-            host.booted(pids[host.name])
-        self.note_power()
-        self._check_python()
 
     def _planned(self, number: int) -> Plan:
         owner = os.getpid()

@@ -1,0 +1,74 @@
+"""What tests see of hosts from the launching side and from the machine: knocks at ports, what is left of rigs."""
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.rig.host import Host
+
+
+def until(holds: Callable[[], bool], patience: float = 10) -> None:
+    """Poll until something holds."""
+    end = time.monotonic() + patience
+    while not holds():
+        assert time.monotonic() < end, "in vain"
+        time.sleep(0.02)
+
+
+def knock(host: Host, port: int = 22, patience: float = 0.7) -> str:
+    """Answer what becomes of a connection from the launching side."""
+    try:
+        with socket.create_connection((host.address, port), patience) as caller:
+            caller.settimeout(patience)
+            return caller.recv(7).decode() or "closed"
+    except ConnectionRefusedError:
+        return "refused"
+    except ConnectionResetError:
+        return "reset"
+    except TimeoutError:
+        return "silence" if not _connects(host, port, patience) else "accepts, says nothing"
+
+
+def _connects(host: Host, port: int, patience: float) -> bool:
+    with socket.socket() as caller:
+        caller.settimeout(patience)
+        return caller.connect_ex((host.address, port)) == 0
+
+
+def traces(folder: Path, link: int) -> list[str]:
+    """Answer what this machine still has of a rig, by its folder and the number of its interface here."""
+    numbers = {int(path.read_text()) for path in Path("/sys/class/net").glob("*/ifindex")}
+    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(folder) in line]
+    return [
+        *([f"folder {folder}"] if folder.exists() else []),
+        *([f"interface {link}"] if link in numbers else []),
+        *(f"mount {line}" for line in mounts),
+        *(f"process {pid}" for pid in _named(str(folder).encode())),
+    ]
+
+
+def _named(word: bytes) -> list[int]:
+    """Answer the processes with this word in their command line: the warden, and each PID 1."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if word in (entry / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:  # gone meanwhile
+                pass
+    return found
+
+
+def in_namespace(kind: str, link: Path) -> list[int]:
+    """Answer the processes of this machine in a namespace."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "ns" / kind).readlink() == link:
+                    found.append(int(entry.name))
+            except OSError:  # gone meanwhile, or the machine's own PID 1
+                pass
+    return found
