@@ -36,18 +36,23 @@ class Known(Protocol):
     @property
     def seats(self) -> Mapping[MemberName, Seat]:
         """Answer who holds each seat."""
+
     @property
     def gangs(self) -> Mapping[GangName, Gang]:
         """Answer the counters of each gang."""
+
     @property
     def exits(self) -> Mapping[MemberName, Exit]:
         """Answer how ranks of the current epochs ended."""
+
     @property
     def condemned(self) -> Mapping[NodeName, Evidence]:
         """Answer the nodes that are not used any more."""
+
     @property
     def claimed(self) -> "frozenset[NodeName] | set[NodeName]":
         """Answer the nodes whose lease we have had."""
+
     @property
     def sweeps(self) -> "tuple[Sweep, ...] | list[Sweep]":
         """Answer the fences without a receipt."""
