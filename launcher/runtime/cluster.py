@@ -64,7 +64,9 @@ def _group(row: Json, labels: dict[str, Json]) -> Json:
         generation = int(at[GENERATION]) if GENERATION in at else None
         bundles.append({"index": index, "seat": at.get(SEAT), "domain": at.get(DOMAIN), "generation": generation})
     hint = row.get("stats", {}).get("scheduling_state", "")
-    return {"slice": row["name"], "state": row["state"], "hint": hint, "bundles": bundles}
+    # PREPARED, for some milliseconds: every node has set its bundle aside, none has been told to keep it.
+    state = "PENDING" if row["state"] == "PREPARED" else row["state"]
+    return {"slice": row["name"], "state": state, "hint": hint, "bundles": bundles}
 
 
 def reserve(key: str, bundles: list[dict[str, float]], seats: list[str], within: dict[str, str]) -> None:

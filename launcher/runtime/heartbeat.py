@@ -63,5 +63,9 @@ def listen(port: int) -> None:
 
 
 def _accept(server: socket.socket) -> None:
+    pause = threading.Event()
     while True:
-        server.accept()[0].close()
+        try:
+            server.accept()[0].close()
+        except OSError:  # no descriptor left just now; the kernel's own answer is enough for a heartbeat meanwhile
+            pause.wait(0.1)

@@ -59,7 +59,7 @@ def _start(folder: Path, own: Path, spec: dict[str, Any], given: dict[str, Any])
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setpgroup=0,
-        setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
     )
 
 

@@ -32,10 +32,16 @@ def serve(path: Path, reply: Callable[[dict[str, Any]], dict[str, Any]]) -> None
     server.bind(str(path))
     os.chmod(path, 0o600)
     server.listen(64)
+    pause = threading.Event()
 
     def accept() -> None:
         while True:
-            connection = server.accept()[0]
+            try:
+                connection = server.accept()[0]
+            except OSError as error:  # no descriptor or memory left just now: the next one may be there
+                logging.warning("cannot accept: %s", error)
+                pause.wait(0.1)
+                continue
             threading.Thread(target=_serve_one, args=(connection, reply), daemon=True).start()
 
     threading.Thread(target=accept, name="accept", daemon=True).start()

@@ -21,6 +21,8 @@ def main(argv: list[str]) -> NoReturn:
         sys.exit(1)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores these two, and `yes | head` would never end
     os.chdir(folder)
     os.execvp(program[0], program)
 

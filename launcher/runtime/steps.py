@@ -1,5 +1,6 @@
 """A program that the keeper watches: whether it runs, or how it ended."""
 
+import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -46,12 +47,19 @@ class Step:
         self._code, self._generation = None, generation
 
         def ended(code: int) -> None:
-            if self._done:
-                files.write(self._done, {"code": code})
             self._pid, self._code = None, code
+            if self._done:
+                try:
+                    files.write(self._done, {"code": code})
+                except OSError:  # a full disk must not end the keeper; it remembers, the next one runs it again
+                    logging.exception("cannot write `%s`", self._done)
 
         self._pid = -1  # it may end before `spawn` has answered
-        pid = self._children.spawn(argv, env, folder=folder or self._folder, log=self._log, ended=ended)
+        try:
+            pid = self._children.spawn(argv, env, folder=folder or self._folder, log=self._log, ended=ended)
+        except OSError:
+            self._pid = None
+            raise
         if self._pid == -1:
             self._pid = pid
 

@@ -25,7 +25,8 @@ class Heads:
         """Answer the ports that the keeper of a unit took; RemoteError where it has no keeper."""
         told = site.ask({"op": "hello"}, timeout=ASK_S)
         if "block" not in told:
-            raise RemoteError(f"no keeper of this run lives on `{site.name}`", node=site.name, stage="ports")
+            words = f"the {site.unit.value} on `{site.name}` has no keeper"
+            raise RemoteError(words, node=site.name, stage="ports")
         return site.blocks.ports(told["block"])
 
     def start(self, run: Run) -> Answer:

@@ -17,7 +17,7 @@ from launcher.ports import Nodes
 from launcher.transport.open import open_nodes
 
 REASON = Reason(why=Why.START, words="a test asks for it")
-AMPLE_S = 90.0
+AMPLE_S = 60.0
 
 
 def inventory(home: Path, *, racks: int, nodes: int) -> Inventory:

@@ -38,13 +38,14 @@ from launcher.ports import LogName
 from tests.real import local
 from tests.real.local import REASON, Stand, head, keeper, ok, rank, runs
 
-SECRET = "a-value-that-must-not-be-found"
+SECRET = f"a-value-that-must-not-be-found-{os.getpid()}"
 
 # Epoch 1 ends at once, rank 1 with a failure. Later ones last, deaf to TERM, with a grandchild that hides: it has no
 # parent, no environment, and a session of its own.
 HIDDEN = f"sleep {1_000_000 + os.getpid()}"
 SCRIPT = f"""
 env | sort
+yes | head -n 1 > /dev/null; echo "yes ended with ${{PIPESTATUS[0]}}"
 echo "secret has ${{#TOKEN}} characters"
 if [ "$NVLAUNCH_EPOCH" = 1 ]; then
   [ "$NODE_RANK" = 1 ] && {{ echo "this is $(printf "\\377") why" >&2; exit 3; }}
@@ -53,6 +54,11 @@ fi
 (setsid env -i {HIDDEN} &)
 trap 'echo heard TERM' TERM
 while :; do sleep 0.2; done
+"""
+
+SETUP = """
+env | sort
+yes | head -n 1 > /dev/null; echo "yes ended with ${PIPESTATUS[0]}"
 """
 
 
@@ -73,21 +79,23 @@ def foreign() -> Iterator[subprocess.Popen[bytes]]:
 @pytest.fixture(scope="module")
 def stand(home: Path, foreign: object) -> Iterator[Stand]:
     """The run, its slices reserved, no rank started."""
-    group = Group(name="main", topology=TopologyRule(), gpus=4, run=SCRIPT, setup="echo set up", envs={"STEPS": "7"})
+    group = Group(name="main", topology=TopologyRule(), gpus=4, run=SCRIPT, setup=SETUP, envs={"STEPS": "7"})
     fleet = local.inventory(home, racks=2, nodes=2)
     run = local.place(fleet, f"story-{os.getpid()}", group, secrets=("TOKEN",))
     secrets = home / "runs" / run.id / "secrets.json"
     secrets.parent.mkdir(parents=True)
     secrets.write_text(f'{{"TOKEN": "{SECRET}"}}')
     stand = Stand(home, run)
-    stand.bring_up()
-    for part in run.placement.slices:
-        ok(stand.nodes.reserve(run, Reserve(reason=REASON, slice=part.key)))
-    _until_created(stand)
-    yield stand
-    for answer in stand.take_down():
-        ok(answer)
-    stand.nodes.close()
+    try:
+        stand.bring_up()
+        for part in run.placement.slices:
+            ok(stand.nodes.reserve(run, Reserve(reason=REASON, slice=part.key)))
+        _until_created(stand)
+        yield stand
+    finally:
+        for answer in stand.take_down():
+            ok(answer)
+        stand.nodes.close()
 
 
 def test_each_slice_is_in_its_rack_and_each_bundle_on_its_seat(stand: Stand) -> None:
@@ -118,6 +126,7 @@ def test_ranks_end_with_their_codes_and_the_failed_one_shows_why(stand: Stand) -
 
 def test_a_rank_sees_its_variables_and_nothing_of_rays(stand: Stand) -> None:
     lines = _log(stand, stand.seats[2], 1)
+    assert "yes ended with 141" in lines
     variables = dict(line.partition("=")[::2] for line in lines if "=" in line)
     assert variables["NVLAUNCH_NODE_RANK"] == variables["SKYPILOT_NODE_RANK"] == variables["NODE_RANK"] == "2"
     assert variables["NVLAUNCH_SLICE"] == "1"
@@ -131,11 +140,22 @@ def test_a_rank_sees_its_variables_and_nothing_of_rays(stand: Stand) -> None:
     assert sys.prefix == sys.base_prefix or str(Path(sys.executable).parent) not in variables["PATH"].split(":")
 
 
+def test_setup_runs_once_a_node_in_the_workdir_with_its_variables(stand: Stand) -> None:
+    for seat in stand.seats:
+        part = stand.nodes.read_log(stand.run, seat.node, LogName(), 0)
+        lines = part.data.decode().splitlines()
+        rank = stand.label(seat).partition("-")[2]
+        assert lines.count(f"SKYPILOT_SETUP_NODE_RANK={rank}") == 1
+        assert f"PWD={stand.home / 'nodes' / seat.node / stand.run.id / 'workdir'}" in lines
+        assert not [line for line in lines if line.startswith(("CUDA_VISIBLE_DEVICES=", "RAY_"))]
+        assert "yes ended with 141" in lines, "a broken pipe ends a program of the user's as in any shell"
+
+
 def test_a_secret_reaches_the_ranks_and_is_found_nowhere_else(stand: Stand) -> None:
     assert f"secret has {len(SECRET)} characters" in _log(stand, stand.seats[0], 1)
     # Setup and ranks print or hold it only if the user's own program does: this one prints its environment.
     holders = [path for path in stand.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
-    assert {path.name for path in holders} == {"secrets.json", "log"}
+    assert {path.name for path in holders} == {"secrets.json", "log", "provision.log"}
     memory = [path for path in Path("/dev/shm").glob("nvl-*/secrets.json") if SECRET in path.read_text()]
     assert len(memory) == len(stand.seats)
     assert {path.stat().st_mode & 0o777 for path in memory} == {0o600}
