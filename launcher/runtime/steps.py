@@ -47,12 +47,12 @@ class Step:
         self._code, self._generation = None, generation
 
         def ended(code: int) -> None:
-            self._pid, self._code = None, code
             if self._done:
                 try:
                     files.write(self._done, {"code": code})
                 except OSError:  # a full disk must not end the keeper; it remembers, the next one runs it again
                     logging.exception("cannot write `%s`", self._done)
+            self._pid, self._code = None, code
 
         self._pid = -1  # it may end before `spawn` has answered
         try:
