@@ -48,11 +48,11 @@ contracts: $(READY)
 
 unit: $(READY)
 	@echo "== unit, property, corpus"
-	@$(BIN)/python -m pytest tests/unit tests/property tests/corpus
+	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/corpus
 
 fake: $(READY)
 	@echo "== fake: the real driver over an imaginary fleet"
-	@$(BIN)/python -m pytest tests/fake
+	@$(BIN)/python -m pytest -n 2 tests/fake
 
 real: $(READY)
 	@echo "== real: Ray on local racks"
