@@ -18,10 +18,12 @@ from launcher.core.actions import (
     Unreserve,
     Verify,
 )
-from launcher.core.fleet import Access, NodeName
+from launcher.core.fleet import Access, Node, NodeName
 from launcher.core.observation import Sighting
 from launcher.core.run import Run
 from launcher.core.seat import MemberName
+from launcher.probe.answer import Unknown
+from launcher.probe.collect import Facts
 
 
 class Clock(Protocol):
@@ -81,6 +83,26 @@ class Nodes(Protocol):
 
     def close(self) -> None:
         """Let go of connections; the nodes go on."""
+
+
+class Listener(Protocol):
+    """Who is told how far a question to many nodes has come; always by the thread that asks."""
+
+    def asking(self, nodes: Sequence[NodeName]) -> None:
+        """Take note that these nodes are asked from now on."""
+
+    def heard(self, node: NodeName) -> None:
+        """Take note that a node has answered, or never will."""
+
+
+class Prober(Protocol):
+    """The facts of machines, before anything of a run is there. Changes nothing on them."""
+
+    def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
+        """Answer what is known of each node, all asked at once, each within its own time; never raises for one."""
+
+    def close(self) -> None:
+        """Let go of connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
 """A refusal to prose: what was asked, what each rack has, and what would make it fit."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from launcher.cli.console import Colour, clean, paint
 from launcher.cli.table import count, table
+from launcher.core.fleet import NodeName
 from launcher.core.nodeset import fold
 from launcher.core.placement import RackAnswer, Shortfall
 
@@ -13,6 +14,8 @@ def shortfall_lines(lack: Shortfall) -> Iterator[str]:
     """Answer the lines; racks that answered the same stand in one row."""
     yield clean(_asked(lack))
     yield table(("RACK", "NODES", "FREE", "NOT FREE"), _rows(lack.racks), indent="  ")
+    for words, names in _same(lack.sick).items():
+        yield clean(f"  {fold(names)}: {words}")
     for change in lack.changes:
         yield f"{paint('hint', Colour.POINTER, sys.stderr)}: {clean(f'this would make it fit: {change}')}"
 
@@ -29,6 +32,13 @@ def _rows(racks: tuple[RackAnswer, ...]) -> list[tuple[str, str, str, str]]:
     for answer in racks:
         same.setdefault((str(answer.total), str(answer.free), _why(answer)), []).append(answer.rack)
     return [(fold(names), *said) for said, names in same.items()]
+
+
+def _same(sick: Mapping[NodeName, str]) -> Mapping[str, list[NodeName]]:
+    same: dict[str, list[NodeName]] = {}
+    for name, words in sick.items():
+        same.setdefault(words, []).append(name)
+    return same
 
 
 def _why(answer: RackAnswer) -> str:
@@ -62,5 +72,6 @@ def shortfall_json(lack: Shortfall) -> dict[str, object]:
             }
             for answer in lack.racks
         ],
+        "sick": dict(lack.sick),
         "changes": list(lack.changes),
     }

@@ -74,7 +74,7 @@ class Shortfall:
     """Why a task cannot be placed now, place by place, and what would make it fit, nearest first.
 
     `largest` is the most nodes (spares counted) that one place could give a slice of `group` now; `placed` says how
-    many slices of it found a place before the first that did not.
+    many slices of it found a place before the first that did not; `sick` says what is wrong with each sick node.
     """
 
     group: str
@@ -86,6 +86,7 @@ class Shortfall:
     largest: int
     racks: tuple[RackAnswer, ...]
     changes: tuple[str, ...]
+    sick: Mapping[NodeName, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,14 @@ def explain(miss: Miss, task: Task, inventory: Inventory, taken: Mapping[NodeNam
         largest=_largest(miss, inventory, sieve),
         racks=_answers(inventory, sieve),
         changes=changes(miss, task, inventory, taken),
+        sick=_sick(inventory, sieve),
     )
+
+
+def _sick(inventory: Inventory, sieve: Sieve) -> Mapping[NodeName, str]:
+    """Answer what is wrong with each node that is kept out for it."""
+    found = [node.name for node in inventory.nodes if sieve.reason(node) is Exclusion.SICK]
+    return {name: sieve.taken[name].sick or "" for name in found}
 
 
 def _largest(miss: Miss, inventory: Inventory, sieve: Sieve) -> int:

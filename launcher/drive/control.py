@@ -7,15 +7,16 @@ import sys
 import time
 from pathlib import Path
 
-from launcher.core.fleet import Inventory, Transport
+from launcher.core.fleet import Inventory, SimSettings, Transport
 from launcher.core.run import RunId, RunState
 from launcher.drive.clock import SystemClock
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
 from launcher.errors import LaunchError
-from launcher.ports import Clock, Nodes
+from launcher.ports import Clock, Nodes, Prober
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
+from launcher.sim.prober import SimProber
 from launcher.store.owner import Owner
 from launcher.store.store import Store
 
@@ -31,6 +32,15 @@ def open_nodes(home: Path, fleet: Inventory) -> Nodes:
     from launcher.transport.open import open_nodes as really
 
     return really(home, fleet)
+
+
+def open_prober(fleet: Inventory) -> Prober:
+    """Answer the way to the facts of the nodes of a fleet."""
+    if fleet.transport is Transport.SIM:
+        return SimProber(fleet.sim or SimSettings())
+    from launcher.transport.open import open_prober as really
+
+    return really(fleet)
 
 
 def control(home: Path, run_id: RunId) -> RunState:

@@ -16,9 +16,13 @@ MAX_WORDS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A fact that could not be seen, and why: the program asked gave no answer in time, is not there, or failed."""
+    """A fact that could not be seen, and why: the program asked gave no answer in time, is not there, or failed.
+
+    `unreachable` is said of a whole node: nobody there could be asked.
+    """
 
     why: str
+    unreachable: bool = False
     hung: bool = False
     missing: bool = False
     failed: bool = False

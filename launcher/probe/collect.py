@@ -28,6 +28,16 @@ QUICK = 5.0
 SLOWEST = nvidia_smi.TIMEOUT + 2.0
 """Seconds in which a node has answered all, hung programs included; a caller adds its own for the way there."""
 
+NO_PYTHON = 97
+"""The exit status of the question where no interpreter can run it."""
+
+# The shell of a login may be any: one line, without what csh would expand.
+_FIND = (
+    'code=$1; shift; for p in "$@"; do case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
+    '"$p" -ISc "import sys; sys.exit(sys.version_info < (3, 6))" </dev/null 2>/dev/null && exec "$p" -ISc "$code"; '
+    f"done; exit {NO_PYTHON}"
+)
+
 _LOADER = (
     "import sys; size = int(sys.stdin.buffer.readline()); "
     "exec(compile(sys.stdin.buffer.read(size), 'facts.py', 'exec'), {'__name__': '__main__'})"
@@ -74,11 +84,18 @@ class Call:
 def call(script: bytes, node: Node, *, paths: Sequence[str] = ()) -> Call:
     """Answer how to ask a node everything in one round trip; `script` is the content of `runtime/facts.py`.
 
-    `paths` are folders of the run to look at besides the usual ones. The script runs on whatever Python there is.
+    `paths` are folders of the run to look at besides the usual ones. The script runs on whatever Python there is; the
+    exit status is NO_PYTHON where there is none.
     """
     request = json.dumps({"probes": probes(node, paths=paths)}).encode()
     stdin = str(len(script)).encode() + b"\n" + script + request
-    return Call(argv=(SYSTEM_PYTHON, "-c", _LOADER), stdin=stdin, timeout=SLOWEST)
+    return Call(argv=("sh", "-c", _FIND, "sh", _LOADER, *_pythons(node)), stdin=stdin, timeout=SLOWEST)
+
+
+def _pythons(node: Node) -> tuple[str, ...]:
+    """Answer what to run the script on, the system's own first: the given one may lie on a disk that hangs."""
+    given = node.access.python
+    return (SYSTEM_PYTHON, "python", *((given,) if given not in (None, SYSTEM_PYTHON, "python") else ()))
 
 
 def probes(node: Node, *, paths: Sequence[str] = ()) -> Mapping[str, Mapping[str, object]]:
@@ -119,6 +136,12 @@ def _command(argv: Sequence[str], timeout: float) -> Mapping[str, object]:
 
 def _builtin(name: str, *args: str, timeout: float = QUICK) -> Mapping[str, object]:
     return {"builtin": name, "args": list(args), "timeout": timeout}
+
+
+def no_python(node: Node) -> Unknown:
+    """Answer what is known of a node where no interpreter can run the question."""
+    tried = ", ".join(f"`{python}`" for python in _pythons(node))
+    return Unknown(why=f"no Python 3.6 or later is found there (tried {tried})", missing=True)
 
 
 def read(output: bytes, node: Node, *, now: float, paths: Sequence[str] = ()) -> Facts | Unknown:

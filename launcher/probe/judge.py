@@ -4,7 +4,7 @@ from launcher.core.fleet import GpuDriver, Node
 from launcher.probe import judge_company, judge_gpu, judge_imex, judge_system
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
-from launcher.probe.report import Fact, Finding, cannot_tell, not_applicable
+from launcher.probe.report import Fact, Finding, bad, cannot_tell, not_applicable
 
 _SYSTEM = (
     judge_system.host,
@@ -46,7 +46,7 @@ GPU_FACTS = (
 def judge(facts: Facts | Unknown, node: Node, *, ports: frozenset[int] = frozenset()) -> tuple[Finding, ...]:
     """Answer a finding for each fact of a node, in the order of `Fact`. `ports` are those that a run would pin."""
     if isinstance(facts, Unknown):
-        return (cannot_tell(Fact.HOST, facts.why, stops=True),)
+        return (_of_nobody(facts),)
     found = [ask(facts, node) for ask in _SYSTEM] + [judge_company.ports(facts, ports)]
     if node.gpu_driver is GpuDriver.NONE:
         found += [not_applicable(fact, "a CPU rack") for fact in GPU_FACTS]
@@ -54,3 +54,12 @@ def judge(facts: Facts | Unknown, node: Node, *, ports: frozenset[int] = frozens
         found += [ask(facts, node) for ask in _GPU]
     order = list(Fact)
     return tuple(sorted(found, key=lambda finding: order.index(finding.fact)))
+
+
+def _of_nobody(unknown: Unknown) -> Finding:
+    """Judge a node that gave no facts. That it cannot be reached is a fact; what becomes of it is not known."""
+    if unknown.unreachable:
+        return bad(Fact.REACHABLE, unknown.why)
+    if unknown.missing:
+        return bad(Fact.PYTHON, unknown.why)
+    return cannot_tell(Fact.HOST, unknown.why, stops=True)

@@ -54,7 +54,7 @@ def _imex(facts: Facts) -> str | None:
 
 
 def _equal(fact: Fact, what: str, members: Sequence[Member], value: Callable[[Facts], str | None]) -> Finding | None:
-    """Judge one value over the slice; None where nobody has one. Who differs from the most is named."""
+    """Judge one value over the slice; None where nobody has one. Who differs from more than half is named."""
     values = {node.name: value(facts) for node, facts in members}
     counted = Counter(found for found in values.values() if found is not None)
     if not counted:
@@ -62,7 +62,8 @@ def _equal(fact: Fact, what: str, members: Sequence[Member], value: Callable[[Fa
     common = min(counted, key=lambda found: (-counted[found], found))
     if len(counted) > 1:
         shown = tuple(f"{_nodes(values, found)}: {found}" for found in sorted(counted, key=lambda f: (-counted[f], f)))
-        others = tuple(name for name, found in values.items() if found not in (None, common))
+        most = 2 * counted[common] > counted.total()
+        others = tuple(name for name, found in values.items() if most and found not in (None, common))
         return bad(fact, f"not one {what}: {'; '.join(shown[:4])}", *shown, nodes=others)
     hidden = tuple(name for name, found in values.items() if found is None)
     if hidden:
@@ -84,4 +85,8 @@ def _spread(members: Sequence[Member]) -> Finding | None:
     if spread <= MAX_SKEW:
         return good(Fact.CLOCK, f"clocks within {spread:.1f} s")
     words = f"clocks are {spread:.1f} s apart, from `{behind}` to `{ahead}`: let chrony or ntpd set them"
-    return bad(Fact.CLOCK, words, nodes=(behind, ahead), stops=spread > MAX_SKEW_TO_START)
+    stops = spread > MAX_SKEW_TO_START
+    # Of two, neither is the one that is wrong.
+    middle, limit = known[len(known) // 2][0], (MAX_SKEW_TO_START if stops else MAX_SKEW) / 2
+    off = tuple(name for clock, name in known if len(known) > 2 and abs(clock - middle) > limit)
+    return bad(Fact.CLOCK, words, nodes=off, stops=stops)

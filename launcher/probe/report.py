@@ -47,7 +47,8 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One fact judged. `stops`: a gang should rather start elsewhere. `nodes`: whom a finding about a slice names."""
+    """One fact judged. `stops`: a gang should rather start elsewhere. `nodes`: whom a finding about a slice names,
+    nobody where no more than half agree."""
 
     fact: Fact
     answer: Answer

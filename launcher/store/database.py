@@ -10,7 +10,6 @@ from pathlib import Path
 
 from launcher.errors import LaunchError, Mistake, SpecError
 
-VERSION = 1
 BUSY_S = 30.0
 FILE = "state.db"
 
@@ -29,6 +28,16 @@ CREATE TABLE journal (run TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL,
     subject TEXT NOT NULL, words TEXT NOT NULL, reason TEXT NOT NULL, receipt TEXT, PRIMARY KEY (run, seq));
 CREATE TABLE worlds (fleet TEXT PRIMARY KEY, world TEXT NOT NULL);
 """
+
+_DOMAINS = """
+CREATE TABLE domains (fleet TEXT NOT NULL, node TEXT NOT NULL, domain TEXT NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (fleet, node));
+"""
+
+_STEPS = (_TABLES, _DOMAINS)
+"""What makes each format of the file of the one before; a format that was released never changes."""
+
+VERSION = len(_STEPS)
 
 
 class Database:
@@ -68,9 +77,9 @@ class Database:
             self._db.close()
 
     def _check_version(self, home: Path) -> None:
-        if self._version() == 0:
+        if self._version() < VERSION:
             with _locked(home / "state.lock"):
-                self._create()
+                self._upgrade()
         if (found := self._version()) > VERSION:
             what = f"`{self._path}` was written by a newer nvlaunch (format {found}, this one knows {VERSION})"
             raise SpecError((Mistake(what=what, hint="upgrade nvlaunch, or set `NVLAUNCH_HOME` to another folder"),))
@@ -78,11 +87,12 @@ class Database:
     def _version(self) -> int:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])
 
-    def _create(self) -> None:
-        if self._version() != 0:
-            return
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
+    def _upgrade(self) -> None:
+        found = self._version()
+        if found == 0:
+            self._db.execute("PRAGMA journal_mode = WAL")
+        for version, step in enumerate(_STEPS[found:], start=found + 1):
+            self._db.executescript(f"BEGIN IMMEDIATE; {step} PRAGMA user_version = {version}; COMMIT;")
 
 
 def _make_private(home: Path, path: Path) -> None:

@@ -5,17 +5,26 @@ import socket
 from pathlib import Path
 
 from launcher.core.fleet import Inventory, Transport
-from launcher.ports import Nodes, Shell
+from launcher.ports import Nodes, Prober, Shell
 from launcher.transport.local import LocalShell
 from launcher.transport.nodes import ShellNodes
+from launcher.transport.prober import ShellProber
 from launcher.transport.sites import Sites
 from launcher.transport.ssh import SshShell
 
 
 def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
     """Answer the way to the machines of an inventory; `owner` is who people see as the holder of a lease."""
-    local = fleet.transport is Transport.LOCAL
-    shell: Shell = LocalShell() if local else SshShell(Path.home() / ".ssh" / "known_hosts")
+    shell = _shell(fleet)
     return ShellNodes(
         Sites(home.absolute(), fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}"
     )
+
+
+def open_prober(fleet: Inventory) -> Prober:
+    """Answer the way to the facts of the machines of an inventory."""
+    return ShellProber(_shell(fleet), shared=fleet.transport is Transport.LOCAL)
+
+
+def _shell(fleet: Inventory) -> Shell:
+    return LocalShell() if fleet.transport is Transport.LOCAL else SshShell(Path.home() / ".ssh" / "known_hosts")

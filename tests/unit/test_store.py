@@ -20,6 +20,7 @@ from launcher.core.seat import GangName, MemberName, Seat
 from launcher.core.status import RankState, RankStatus, RunStatus
 from launcher.core.task import Group, Task, TopologyRule
 from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError, SpecError
+from launcher.store.domains import Domains
 from launcher.store.journal import EventKind
 from launcher.store.owner import Owner
 from launcher.store.store import Store
@@ -112,6 +113,25 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(SpecError, match="newer nvlaunch"):
         Store(tmp_path)
+
+
+def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run = launch(store)
+    store.close()
+    with sqlite3.connect(tmp_path / "state.db") as db:
+        db.execute("DROP TABLE domains")
+        db.execute("PRAGMA user_version = 1")
+    assert Domains(tmp_path).of("hall") == {}
+    assert Store(tmp_path).find(run.id).name == run.name
+
+
+def test_domains_are_remembered_by_inventory_and_the_last_word_counts(tmp_path: Path) -> None:
+    known = Domains(tmp_path)
+    known.keep("hall", {NodeName("r1-n1"): "a.1", NodeName("r1-n2"): "a.1"}, at=1.0)
+    known.keep("hall", {NodeName("r1-n2"): "b.1"}, at=2.0)
+    known.keep("annex", {NodeName("r1-n1"): "c.1"}, at=3.0)
+    assert Domains(tmp_path).of("hall") == {"r1-n1": "a.1", "r1-n2": "b.1"}
 
 
 def test_a_home_that_is_a_file_is_the_users_mistake(tmp_path: Path) -> None:

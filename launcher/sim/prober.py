@@ -1,0 +1,87 @@
+"""`Prober` without machines: the nodes of an imaginary fleet are well, but for those that are silent from the start."""
+
+from collections.abc import Mapping, Sequence
+from uuid import NAMESPACE_OID, uuid5
+
+from launcher.core.fleet import FaultKind, Node, NodeName, SimSettings
+from launcher.ports import Listener
+from launcher.probe.answer import Unknown
+from launcher.probe.collect import Facts
+from launcher.probe.fabric import Fabric, FabricState
+from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Link, Peer
+from launcher.probe.nvidia_smi import Driver, Gpu, Recovery
+from launcher.probe.resources import OpenFiles, OwnName, Space
+from launcher.probe.system import Host, Interpreter, Logout
+from launcher.sim.faults import silences
+
+_TIB = 1024**4
+_CLIQUE = 32766
+
+
+class SimProber:
+    """Makes facts up. Faults count from the first action of a run: before it, those `at: 0` are there already."""
+
+    def __init__(self, settings: SimSettings) -> None:
+        self._settings = settings
+
+    def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
+        """Answer what is known of each node."""
+        listener.asking([node.name for node in nodes])
+        answers: dict[NodeName, Facts | Unknown] = {}
+        for node in nodes:
+            silent = Unknown(why="no answer in 10 s", unreachable=True)
+            answers[node.name] = silent if self._silent(node) else _facts(node)
+            listener.heard(node.name)
+        return answers
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _silent(self, node: Node) -> bool:
+        own = [fault for fault in self._settings.faults if fault.node == node.name]
+        return any(begins <= 0 for begins, _ in silences(own, FaultKind.POWER_CUT, FaultKind.LINK_DOWN))
+
+
+def _facts(node: Node) -> Facts:
+    address = node.access.address
+    return Facts(
+        host=Host(
+            hostname=node.name, machine="aarch64", kernel="6.8.0", boot_id=node.name, uptime=1e6, user="sim", uid=0
+        ),
+        clock=0.0,
+        python=Interpreter(version=(3, 12, 0), executable="python3", machine="aarch64", ray="2.60.0"),
+        spaces=tuple(_space(path) for path in ("/", "/tmp", "~")),  # noqa: S108 -- imaginary
+        shared_memory=_space("/dev/shm"),  # noqa: S108 -- imaginary
+        open_files=OpenFiles(soft=-1, hard=-1),
+        own_name=OwnName(name=node.name, seconds=0.0, addresses=(address,)),
+        addresses=(address,),
+        ports=frozenset(),
+        processes=(),
+        logout=Logout(kill_processes=False, remove_ipc=False, linger=False),
+        sudo=True,
+        driver=Driver(version="580.95.05", gpus=tuple(_gpu(node, at) for at in range(node.gpus))),
+        imex_active=True,
+        imex_ready=True,
+        imex_domain=ImexDomain(
+            state=DomainState.UP,
+            peers=(Peer(index=0, names=(address,), ready=True, state="READY", links={0: Link.CONNECTED}),),
+        ),
+        imex_files=ImexFiles(nodes=None, nodes_hash=None, config_hash=None, channel=True, usable=True),
+        xids=(),
+        infiniband=(),
+    )
+
+
+def _space(path: str) -> Space:
+    return Space(path=path, at=path, bytes=_TIB, free=_TIB, inodes=0, free_inodes=0, writable=True, read_only=False)
+
+
+def _gpu(node: Node, at: int) -> Gpu:
+    fabric = Fabric(
+        state=FabricState.COMPLETED,
+        said="Completed",
+        cluster_uuid=str(uuid5(NAMESPACE_OID, node.domain or node.rack)),
+        clique_id=_CLIQUE,
+    )
+    name = f"NVIDIA {node.accelerator}" if node.accelerator else None
+    return Gpu(bus=f"{at:04x}:01:00", name=name, used=0, recovery=Recovery.NONE, fabric=fabric)
