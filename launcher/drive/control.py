@@ -34,13 +34,13 @@ def open_nodes(home: Path, fleet: Inventory) -> Nodes:
     return really(home, fleet)
 
 
-def open_prober(fleet: Inventory) -> Prober:
+def open_prober(home: Path, fleet: Inventory) -> Prober:
     """Answer the way to the facts of the nodes of a fleet."""
     if fleet.transport is Transport.SIM:
         return SimProber(fleet.sim or SimSettings())
     from launcher.transport.open import open_prober as really
 
-    return really(fleet)
+    return really(home, fleet)
 
 
 def control(home: Path, run_id: RunId) -> RunState:

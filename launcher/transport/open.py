@@ -15,16 +15,16 @@ from launcher.transport.ssh import SshShell
 
 def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
     """Answer the way to the machines of an inventory; `owner` is who people see as the holder of a lease."""
-    shell = _shell(fleet)
+    shell = _shell(home, fleet)
     return ShellNodes(
         Sites(home.absolute(), fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}"
     )
 
 
-def open_prober(fleet: Inventory) -> Prober:
+def open_prober(home: Path, fleet: Inventory) -> Prober:
     """Answer the way to the facts of the machines of an inventory."""
-    return ShellProber(_shell(fleet), shared=fleet.transport is Transport.LOCAL)
+    return ShellProber(_shell(home, fleet), shared=fleet.transport is Transport.LOCAL)
 
 
-def _shell(fleet: Inventory) -> Shell:
-    return LocalShell() if fleet.transport is Transport.LOCAL else SshShell(Path.home() / ".ssh" / "known_hosts")
+def _shell(home: Path, fleet: Inventory) -> Shell:
+    return LocalShell() if fleet.transport is Transport.LOCAL else SshShell(home.absolute())

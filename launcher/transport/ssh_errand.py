@@ -1,0 +1,60 @@
+"""One operation on one machine: its deadline, and its errors with node, stage and time."""
+
+import time
+from typing import NoReturn
+
+from launcher.errors import RemoteError
+
+
+class HostKeyError(RemoteError):
+    """A host key that is not the one expected; fingerprints as OpenSSH shows them, `expected` empty for none known."""
+
+    expected: tuple[str, ...] = ()
+    presented: str = ""
+
+
+class DroppedError(RemoteError):
+    """A machine that turned us away for now (MaxStartups, MaxSessions): worth trying again."""
+
+
+class LostError(RemoteError):
+    """A connection that was gone before the command was sent: nothing was begun, a new one may do."""
+
+
+class Errand:
+    """What is asked of a machine, within `timeout` seconds from now."""
+
+    def __init__(self, node: str, timeout: float) -> None:
+        self.node = node
+        self.timeout = timeout
+        self._begun = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Answer the seconds since it began."""
+        return time.monotonic() - self._begun
+
+    @property
+    def left(self) -> float:
+        """Answer the seconds that are left, never less than none."""
+        return max(0.0, self.timeout - self.elapsed)
+
+    def error(
+        self,
+        stage: str,
+        words: str,
+        *hints: str,
+        tail: tuple[str, ...] = (),
+        kind: type[RemoteError] = RemoteError,
+    ) -> RemoteError:
+        """Answer an error of this operation. The node is a field of it, so that equal errors can be told together."""
+        return kind(words, node=self.node, stage=stage, elapsed=self.elapsed, tail=tail, hints=hints)
+
+    def fail(self, stage: str, words: str, *hints: str, tail: tuple[str, ...] = ()) -> NoReturn:
+        """Raise an error of this operation."""
+        raise self.error(stage, words, *hints, tail=tail)
+
+
+def tail(output: bytes, lines: int = 20) -> tuple[str, ...]:
+    """Answer the last lines of what a program said."""
+    return tuple(output.decode(errors="replace").strip().splitlines()[-lines:])

@@ -1,0 +1,101 @@
+"""One command in one session: its streams, its end, and what is said where it has none."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+import paramiko
+
+from launcher.ports import Completed
+from launcher.transport import ssh_command
+from launcher.transport.ssh_errand import Errand, tail
+from launcher.transport.ssh_links import Link
+from launcher.transport.ssh_way import Bell
+
+GRACE_S = 3.0
+"""Seconds beyond a command's time in which the machine may tell its end; it is mute where they pass."""
+
+_AT_ONCE = 1 << 18  # bytes of stdin that fit into sshd's window (2 MiB): no thread is needed to send them
+_PART = 1 << 20
+_PACKET = 32_000  # what one packet of SSH holds: more would be copied again and again
+
+Stdin = Sequence[bytes | memoryview]
+
+
+def exchange(link: Link, channel: paramiko.Channel, argv: Sequence[str], stdin: Stdin, errand: Errand) -> Completed:
+    """Answer the end of a command; RemoteError where it did not end in time or the connection was lost."""
+    limit = errand.left
+    begun = errand.elapsed
+    bell = Bell()
+    channel.in_buffer.set_event(bell)
+    channel.in_stderr_buffer.set_event(bell)
+    try:
+        channel.exec_command(ssh_command.line(argv, limit))
+        _feed(channel, stdin, limit + GRACE_S)
+        stdout, stderr = _drain(channel, bell, errand)
+        channel.status_event.wait(errand.left + GRACE_S)
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise _lost(errand, begun, b"", str(error)) from error
+    status = channel.exit_status
+    own = ssh_command.output(stdout)
+    took = errand.elapsed - begun
+    if status == ssh_command.KILLED and took >= limit:
+        errand.fail("command", f"`{argv[0]}` did not end within {errand.timeout:.0f} s", tail=tail(stderr))
+    if status == -1 and not link.alive:
+        raise _lost(errand, begun, stderr, "")
+    if own is None:
+        _not_begun(stdout, stderr, status, errand)
+    if status in (126, 127) and stderr.startswith(b"timeout: failed to run command"):
+        reason = tail(stderr)[0].rsplit(": ", 1)[-1]
+        errand.fail("command", f"cannot start `{argv[0]}`: {reason}")
+    return Completed(status=ssh_command.KILLED if status == -1 else status, stdout=own, stderr=stderr)
+
+
+def _feed(channel: paramiko.Channel, stdin: Stdin, limit: float) -> None:
+    """Send stdin, in a thread of its own if it is large: a command may write before it has read it all."""
+    channel.settimeout(limit)
+    if sum(len(part) for part in stdin) <= _AT_ONCE:
+        _send(channel, (b"".join(stdin),))
+        return
+    threading.Thread(target=_send, args=(channel, stdin), daemon=True, name="stdin").start()
+
+
+def _send(channel: paramiko.Channel, stdin: Iterable[bytes | memoryview]) -> None:
+    try:
+        for part in stdin:
+            view = memoryview(part)
+            while view:
+                view = view[channel.send(bytes(view[:_PACKET])) :]
+        channel.shutdown_write()
+    except (OSError, EOFError, paramiko.SSHException):
+        return  # it ended without reading: its exit status says more
+
+
+def _drain(channel: paramiko.Channel, bell: Bell, errand: Errand) -> tuple[bytes, bytes]:
+    stdout, stderr = bytearray(), bytearray()
+    while True:
+        over = channel.closed or channel.eof_received
+        while channel.recv_ready():
+            stdout += channel.recv(_PART)
+        while channel.recv_stderr_ready():
+            stderr += channel.recv_stderr(_PART)
+        if over:
+            return bytes(stdout), bytes(stderr)
+        if not bell.wait(errand.left + GRACE_S) and errand.left == 0:
+            return bytes(stdout), bytes(stderr)
+
+
+def _lost(errand: Errand, begun: float, stderr: bytes, why: str) -> Exception:
+    took = errand.elapsed - begun
+    said = f": {why}" if why else ""
+    words = f"the connection was lost {took:.0f} s into the command{said}"
+    if errand.left == 0:
+        words = f"nothing was heard of the command within {errand.timeout:.0f} s, and the connection was given up"
+    return errand.error("command", words, "it may have run: look before it is done again", tail=tail(stderr))
+
+
+def _not_begun(stdout: bytes, stderr: bytes, status: int, errand: Errand) -> NoReturn:
+    """Raise RemoteError for a login that runs no commands: `nologin`, a forced command, an expired account."""
+    said = tail(stdout + b"\n" + stderr)
+    words = f"the login shell runs no commands: {said[-1] if said else f'it ended with {status}'}"
+    errand.fail("command", words, "let the user have a login shell that runs `/bin/sh -c`", tail=said)
