@@ -39,11 +39,25 @@ def paint(text: str, colour: Colour, stream: TextIO) -> str:
     return typer.style(text, fg=colour.value) if coloured(stream) else text
 
 
+def open_closed_streams() -> None:
+    """Open on nothing what is closed of stdin, stdout and stderr, as a caller may leave them (`>&-`).
+
+    Python has no stream for these; and a file opened later would get such a number, and what is said with it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, number)
+            if nothing != number:
+                os.close(nothing)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+
+
 def say(text: str = "") -> None:
-    """Tell people; a reader that went away is no reason to stop."""
+    """Tell people; a reader that went away, or a full disk under a log, is no reason to stop."""
     try:
         print(text, file=sys.stderr, flush=True)
-    except BrokenPipeError:
+    except OSError:
         _silence(sys.stderr)
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from launcher import __version__
-from launcher.cli import check, down, events, logs, racks, start, status, up, watch
-from launcher.cli.console import say
+from launcher.cli import check, doctor, down, events, logs, racks, start, status, up, watch
+from launcher.cli.console import open_closed_streams, say, show
 from launcher.cli.plain import PlainGroup
 from launcher.errors import ExitCode, LaunchError
 
@@ -22,13 +22,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _family in (up, status, logs, events, watch, down, racks, check, start):
+for _family in (up, status, logs, events, watch, down, racks, doctor, check, start):
     _family.register(app)
 
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"nvlaunch {__version__}")
+        show(f"nvlaunch {__version__}")
         raise typer.Exit
 
 
@@ -48,11 +48,12 @@ def _root(
       nvlaunch up task.yaml
     """
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        show(context.get_help())
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; answer its exit code."""
+    open_closed_streams()
     try:
         return int(app(args=words, prog_name="nvlaunch", standalone_mode=False) or ExitCode.SUCCESS)
     except LaunchError as error:

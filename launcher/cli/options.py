@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from launcher.cli.console import refuse
+
 
 class Output(Enum):
     """How data is written."""
@@ -16,9 +18,13 @@ class Output(Enum):
 
 
 def home() -> Path:
-    """Answer the folder that runs are kept in."""
+    """Answer the folder that runs are kept in; SpecError where it is named by a user that has no home."""
     given = os.environ.get("NVLAUNCH_HOME")
-    return Path(given).expanduser().absolute() if given else Path.home() / ".nvlaunch"
+    try:
+        return Path(given).expanduser().absolute() if given else Path.home().absolute() / ".nvlaunch"
+    except RuntimeError:  # pathlib's word for it: `~name` of no such user, or no `$HOME` and no line in passwd(5)
+        what = f"cannot tell where `{given}` is" if given else "this user has no home folder to keep runs in"
+        refuse(what, hint="set `NVLAUNCH_HOME` to a folder that you can write to")
 
 
 def _run_names(incomplete: str) -> list[str]:

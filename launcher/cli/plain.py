@@ -12,6 +12,8 @@ from typing import Any, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from launcher.cli.console import show
+
 
 class PlainCommand(TyperCommand):
     """A command that converts its words by itself."""
@@ -21,6 +23,10 @@ class PlainCommand(TyperCommand):
         _make_plain(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """Answer `--help`, written like all other data."""
+        return _told_by_us(super().get_help_option(ctx))
+
 
 class PlainGroup(TyperGroup):
     """The same for the options before the command."""
@@ -29,6 +35,23 @@ class PlainGroup(TyperGroup):
         """Answer the words that are left."""
         _make_plain(self.get_params(ctx))
         return super().parse_args(ctx, args)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Answer `--help`, written like all other data."""
+        return _told_by_us(super().get_help_option(ctx))
+
+
+def _told_by_us(option: Any) -> Any:
+    """Typer's own writing takes a full disk for a bug, and a reader that has had enough for a failure."""
+    if option is not None:
+        option.callback = _show_help
+    return option
+
+
+def _show_help(ctx: Any, _: Any, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        show(ctx.get_help())
+        ctx.exit()
 
 
 def _make_plain(params: Iterable[Any]) -> None:

@@ -93,6 +93,5 @@ def _hint(what: str) -> str:
 def _our_words(message: str) -> str:
     """Answer a message of typer in our own form: lower case, backticks, one sentence without a full stop."""
     message = re.sub(r"option: (\S+)", r"option `\1`", message)
-    if message.startswith(("No such", "Missing", "Invalid")):
-        message = message[0].lower() + message[1:]
-    return message.rstrip(".")
+    message = message.removeprefix("Got ")
+    return (message[:1].lower() + message[1:]).rstrip(".")

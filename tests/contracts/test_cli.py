@@ -16,7 +16,7 @@ from launcher.errors import ExitCode, LaunchError
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = typer.main.get_command(app).commands
-READING = ("plan", "status", "events", "racks", "validate")
+READING = ("plan", "status", "events", "racks", "doctor", "validate")
 # Bytes of programs, and JSON by nature.
 RAW = ("logs", "schema")
 ACTING = ("up", "watch", "down", "init")
@@ -123,10 +123,11 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, stream: str) -> Non
     assert not done.stderr
 
 
-def test_a_full_disk_under_stdout_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("racks",), ("racks", "--help"), ("--help",), ("--version",), ()])
+def test_a_full_disk_under_stdout_is_told(tmp_path: Path, words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "launcher.cli", "racks"],
+            [sys.executable, "-m", "launcher.cli", *words],
             env={**os.environ, "PYTHONPATH": str(ROOT), "NVLAUNCH_HOME": str(tmp_path)},
             stdout=full,
             stderr=subprocess.PIPE,
@@ -135,3 +136,53 @@ def test_a_full_disk_under_stdout_is_told(tmp_path: Path) -> None:
         )
     assert done.returncode == ExitCode.REMOTE
     assert "error: cannot write to stdout: no space left on device" in done.stderr
+
+
+def shell(line: str, home: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a line of a shell in which `nvlaunch` is this one; only a shell leaves streams closed."""
+    return subprocess.run(
+        ["bash", "-c", f'nvlaunch() {{ "{sys.executable}" -m launcher.cli "$@"; }}; {line}'],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NVLAUNCH_HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_full_disk_under_the_narration_changes_no_exit_code(tmp_path: Path) -> None:
+    assert shell("nvlaunch status nothing 2> /dev/full", tmp_path).returncode == ExitCode.USAGE
+
+
+def test_help_that_nobody_reads_to_its_end_is_no_error(tmp_path: Path) -> None:
+    done = shell("set -o pipefail; nvlaunch up --help | true", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_error(tmp_path: Path, closed: str) -> None:
+    done = shell(f"nvlaunch racks {closed}", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_narration_never_takes_the_place_of_data(tmp_path: Path) -> None:
+    assert shell("nvlaunch status 2>&-", tmp_path).stdout == ""
+
+
+def test_a_closed_stdin_is_no_terminal_to_ask_on(tmp_path: Path) -> None:
+    done = shell(f"nvlaunch up '{ROOT / 'examples' / 'demo.yaml'}' <&-", tmp_path)
+    assert done.returncode == ExitCode.USAGE
+    assert "there is no terminal to ask on" in done.stderr
+
+
+def test_a_home_of_nobody_is_told_with_what_to_set(tmp_path: Path) -> None:
+    done = run("status", home=Path("~no-such-user-here/runs"))
+    assert done.returncode == ExitCode.USAGE
+    assert "hint: set `NVLAUNCH_HOME`" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("racks", "surplus"), ("logs",), ("racks", "--nothing"), ("events", "-o")])
+def test_what_typer_says_reads_like_our_errors(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = run(*words, home=tmp_path)
+    assert done.returncode == ExitCode.USAGE
+    assert re.match(r"error: [a-z`][^\n]*[^.\n]\n", done.stderr)
