@@ -1,5 +1,7 @@
 """Facts that came back: receipts, exits and sights change the record before anything is decided."""
 
+from dataclasses import replace
+
 from typing_extensions import assert_never
 
 from launcher.core.actions import (
@@ -21,7 +23,7 @@ from launcher.core.actions import (
 )
 from launcher.core.draft import TRIES, Draft
 from launcher.core.fleet import NodeName
-from launcher.core.observation import Seen, Unseen
+from launcher.core.observation import Phase, Step, Unseen
 from launcher.core.placement import Slice
 from launcher.core.run import Cause, Evidence, Exit, Outcome
 
@@ -69,13 +71,16 @@ def _succeeded(draft: Draft, action: Action, answer: Answer) -> None:
 
 
 def _failed(draft: Draft, action: Action, answer: Answer) -> None:
+    if _overtaken(draft, action):
+        draft.retries.pop(action.key, None)
+        return
     count = draft.back_off(action.key)
     words = f"{answer.stage or action.kind}: {answer.words}"
     match action:
         case Claim() | Prepare():
-            _blame(draft, action.node, words, answer)
+            blame(draft, action.node, Evidence(cause=Cause.PROVISION, words=words, tail=answer.tail))
         case Join():
-            _blame(draft, action.seat.node, words, answer)
+            blame(draft, action.seat.node, Evidence(cause=Cause.PROVISION, words=words, tail=answer.tail))
         case StartHead() | Reserve() | Unreserve() | Verify() | Start():
             if count >= TRIES:
                 draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=answer.tail))
@@ -85,13 +90,31 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
             assert_never(action)
 
 
-def _blame(draft: Draft, node: NodeName, words: str, answer: Answer) -> None:
+def _overtaken(draft: Draft, action: Action) -> bool:
+    """Answer whether a failure is no news: what was asked for is there all the same, or is not asked for any more."""
+    match action:
+        case Claim():
+            return draft.keeper(action.node) is not None
+        case Prepare():
+            keeper = draft.keeper(action.node)
+            return keeper is not None and keeper.setup.phase in (Phase.RUNNING, Phase.DONE)
+        case Join():
+            if draft.seats[action.seat.member] != action.seat:
+                return True
+            ray = keeper.ray if (keeper := draft.keeper(action.seat.node)) else Step()
+            return ray.phase is Phase.RUNNING and ray.generation == action.seat.generation
+        case _:
+            return False
+
+
+def blame(draft: Draft, node: NodeName, evidence: Evidence) -> None:
+    """Count an attempt of a node as used, and condemn the node on this evidence when it has no more."""
     draft.attempts[node] = draft.attempts.get(node, 0) + 1
-    if draft.attempts[node] > node_attempts(draft, node):
-        draft.condemn(node, Evidence(cause=Cause.PROVISION, words=words, tail=answer.tail))
+    if draft.attempts[node] > _node_attempts(draft, node):
+        draft.condemn(node, evidence)
 
 
-def node_attempts(draft: Draft, node: NodeName) -> int:
+def _node_attempts(draft: Draft, node: NodeName) -> int:
     """Answer how often a node may be started again, by the policy of the group that it serves or is kept for."""
     part = next(part for part in draft.run.placement.slices if node in part.nodes or node in part.spares)
     return draft.run.group(part.group).recovery.node_attempts
@@ -102,10 +125,18 @@ def _verified(draft: Draft, key: str, answer: Answer) -> None:
     if placed_right(draft, part, answer):
         draft.verified[key] = draft.generations(part)
         draft.retries.pop(f"verify:{key}", None)
+        draft.retries.pop(astray(key), None)
     else:
-        # Ray's table may lag behind a raylet that was replaced: ask again, a few times.
+        # Ray's table may lag behind a raylet that was replaced: ask again, a few times. An answer is no failure to
+        # answer: those are counted from 0 again.
         draft.verified.pop(key, None)
-        draft.back_off(f"verify:{key}")
+        draft.back_off(astray(key))
+        draft.retries[f"verify:{key}"] = replace(draft.retries[astray(key)], count=0)
+
+
+def astray(key: str) -> str:
+    """Answer under which key the wrong answers about a slice are counted, apart from the calls that failed."""
+    return f"astray:{key}"
 
 
 def placed_right(draft: Draft, part: Slice, answer: Answer) -> bool:
@@ -129,14 +160,19 @@ def _sights(draft: Draft) -> None:
         draft.since.pop(f"unseen:{name}", None)
         if view.keeper is not None and name in draft.asked:
             draft.claimed.add(name)
+    if isinstance(draft.seen.head, Unseen):
+        draft.lasted("headless")
+    else:
+        draft.since.pop("headless", None)
+        draft.head_asked = draft.head_asked or draft.seen.head.head is not None
 
 
 def _exits(draft: Draft) -> None:
     for member in draft.members:
         gang = draft.gangs[draft.run.gang(member)]
-        view = draft.seen.nodes.get(draft.seats[member.name].node)
-        if gang.broken or member.name in draft.exits or not isinstance(view, Seen) or view.keeper is None:
+        keeper = draft.keeper(draft.seats[member.name].node)
+        if gang.broken or member.name in draft.exits or keeper is None:
             continue
-        for rank in view.keeper.ranks:
+        for rank in keeper.ranks:
             if rank.member == member.name and rank.epoch == gang.epoch and not rank.running:
                 draft.exits[member.name] = Exit(epoch=rank.epoch, code=rank.exit_code, at=rank.at, tail=rank.tail)

@@ -1,6 +1,6 @@
 """The ladder: each seat goes up one rung a tick, from an unclaimed node to a running rank, or sideways to a spare."""
 
-from launcher.core.absorb import node_attempts
+from launcher.core.absorb import astray, blame
 from launcher.core.actions import (
     Claim,
     Join,
@@ -20,13 +20,13 @@ from launcher.core.actions import (
 from launcher.core.condition import Condition
 from launcher.core.draft import TRIES, Draft
 from launcher.core.fleet import NodeName
-from launcher.core.observation import GroupReport, GroupState, Head, HeadSeen, Phase, Seen
+from launcher.core.observation import GroupReport, GroupState, Head, HeadSeen, Phase, Seen, Unseen
 from launcher.core.placement import Slice
 from launcher.core.run import Cause, Evidence, Gang, Member, Outcome
 from launcher.core.seat import GangName, Seat
 from launcher.core.task import OnNoSpare
 
-# How long a node that was never claimed may be out of reach before the launch goes on without it (s).
+# How long a machine that was never ours may be out of reach before the launch goes on, or ends, without it (s).
 CONNECT_GRACE = 30.0
 # How long a live raylet may be missing in Ray's table before it counts as lost (s): `ray start` itself gives up
 # after 30 s, and Ray needs up to 18 s to notice that a silent one is gone.
@@ -41,8 +41,10 @@ _BEGIN = Reason(why=Why.START, words="the run begins")
 def advance(draft: Draft) -> None:
     """Move everything one step towards a run in which every rank runs."""
     _give_up_on_silence(draft)
+    _judge_spares(draft)
     for member in draft.members:
         _replace(draft, member)
+    _fence_strays(draft)
     draft.settle()
     for sweep in draft.sweeps:
         draft.do(sweep)
@@ -69,6 +71,28 @@ def _give_up_on_silence(draft: Draft) -> None:
             draft.condemn(name, Evidence(cause=Cause.PROVISION, words=words))
 
 
+def _judge_spares(draft: Draft) -> None:
+    """A spare whose keeper is gone has lost its lease: claim it again, as often as a node may be tried."""
+    others = {seat.node for seat in draft.seats.values()} | draft.condemned.keys()
+    for name in draft.run.placement.nodes:
+        view = draft.seen.nodes.get(name)
+        if name in draft.claimed and name not in others and isinstance(view, Seen) and view.keeper is None:
+            draft.claimed.discard(name)
+            blame(draft, name, Evidence(cause=Cause.EXHAUSTED, words="its keeper is gone"))
+
+
+def _fence_strays(draft: Draft) -> None:
+    """A rank that is over and runs came up behind its fence, from a `Start` that was given up or whose controller
+    died: fence it again."""
+    for member in draft.members:
+        gang, keeper = draft.gangs[draft.run.gang(member)], draft.keeper(draft.seats[member.name].node)
+        for rank in keeper.ranks if keeper else ():
+            over = rank.epoch < gang.epoch or gang.broken
+            if rank.member == member.name and rank.running and over:
+                reason = gang.broken or Reason(why=Why.RESTART, words=f"epoch {rank.epoch} of {member.name} is over")
+                draft.fence_rank(member, rank.epoch, reason)
+
+
 def _replace(draft: Draft, member: Member) -> None:
     """Judge a seat's node, and give the seat to a spare of its slice when the node is condemned."""
     seat = draft.seats[member.name]
@@ -84,7 +108,8 @@ def _replace(draft: Draft, member: Member) -> None:
 def _judge_node(draft: Draft, member: Member, seat: Seat) -> None:
     view, condition = draft.seen.nodes.get(seat.node), draft.condition(member)
     joining = f"joining:{member.name}#{seat.generation}"
-    if condition is Condition.JOINING:
+    # While Ray cannot be asked, that it does not know a raylet says nothing.
+    if condition is Condition.JOINING and _ready_head(draft):
         draft.wake(draft.seen.at - draft.lasted(joining) + JOIN_GRACE)
         if draft.lasted(joining) >= JOIN_GRACE:
             _lose(draft, member, seat, f"its raylet did not appear in Ray within {JOIN_GRACE:.0f} s", ())
@@ -108,15 +133,12 @@ def _lose(draft: Draft, member: Member, seat: Seat, words: str, tail: tuple[str,
     gang = draft.run.gang(member)
     reason = Reason(why=Why.REJOIN, words=f"{seat.node}: {words}")
     draft.break_gang(gang, reason)
-    draft.attempts[seat.node] = draft.attempts.get(seat.node, 0) + 1
-    spent = draft.attempts[seat.node]
     _fence_node(draft, member, seat, reason)
     draft.claimed.discard(seat.node)
-    if spent > node_attempts(draft, seat.node):
-        started = draft.gangs[gang].epoch > 0
-        cause = Cause.EXHAUSTED if started else Cause.PROVISION
-        draft.condemn(seat.node, Evidence(cause=cause, words=f"{words} ({spent} times)", tail=tail))
-    else:
+    cause = Cause.EXHAUSTED if draft.gangs[gang].epoch > 0 else Cause.PROVISION
+    times = draft.attempts.get(seat.node, 0) + 1
+    blame(draft, seat.node, Evidence(cause=cause, words=f"{words} ({times} times)", tail=tail))
+    if seat.node not in draft.condemned:
         draft.seats[member.name] = Seat(member=member.name, node=seat.node, generation=seat.generation + 1)
 
 
@@ -137,7 +159,9 @@ def _swap(draft: Draft, member: Member, seat: Seat) -> None:
     part = draft.run.slice_of(member)
     evidence = draft.condemned[seat.node]
     held = {other.node for other in draft.seats.values()}
-    spare = next((name for name in part.spares if name not in held and name not in draft.condemned), None)
+    spares = [name for name in part.spares if name not in held and name not in draft.condemned]
+    # One that cannot be seen now may never be again, and a seat is not taken from it: it is the last choice.
+    spare = min(spares, key=lambda name: not isinstance(draft.seen.nodes.get(name), Seen), default=None)
     if spare is None:
         _bereft(draft, member, seat, evidence)
         return
@@ -165,12 +189,13 @@ def _let_go(draft: Draft) -> None:
     fenced = {sweep.node for sweep in draft.sweeps}
     for name in draft.condemned:
         view = draft.seen.nodes.get(name)
-        if name in draft.asked and name not in fenced and isinstance(view, Seen):
-            if view.keeper is None and not view.leftovers:
-                draft.asked.discard(name)
-            else:
-                reason = Reason(why=Why.SWAP, words=f"{name} is condemned: {draft.condemned[name].words}")
-                draft.do(Unclaim(reason=reason, node=name))
+        if name in fenced or not isinstance(view, Seen):
+            continue
+        if view.keeper is not None or view.leftovers:
+            reason = Reason(why=Why.SWAP, words=f"{name} is condemned: {draft.condemned[name].words}")
+            draft.do(Unclaim(reason=reason, node=name))
+        elif f"claim:{name}" not in draft.seen.in_flight:
+            draft.asked.discard(name)
 
 
 def _claim_all(draft: Draft) -> bool:
@@ -196,7 +221,10 @@ def _was_up(draft: Draft, name: NodeName) -> bool:
 
 
 def _head(draft: Draft) -> None:
-    if not isinstance(draft.seen.head, HeadSeen):
+    if isinstance(draft.seen.head, Unseen):
+        if not draft.head_asked and draft.lasted("headless") >= CONNECT_GRACE:
+            words = f"connect: the head is out of reach for {CONNECT_GRACE:.0f} s: {draft.seen.head.words}"
+            draft.end(Outcome(cause=Cause.PROVISION, words=words))
         return
     head = draft.seen.head.head
     if head is None and draft.seen.head.leftovers:
@@ -205,6 +233,7 @@ def _head(draft: Draft) -> None:
         words = f"head: Ray's head ended with {head.ray.exit_code}, {head.ray.generation} times"
         draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=head.ray.tail))
     elif head is None or head.ray.phase in (Phase.ABSENT, Phase.FAILED):
+        draft.head_asked = True
         draft.do(StartHead(reason=_BEGIN))
 
 
@@ -231,11 +260,12 @@ def _why(draft: Draft, member: Member) -> Reason:
 
 def _reserve(draft: Draft, part: Slice) -> None:
     head = _ready_head(draft)
-    up = (Condition.READY, Condition.SERVING)
+    up = (Condition.READY, Condition.SERVING, Condition.FINISHED)
     if head is None or any(draft.condition(member) not in up for member in draft.of_slice(part)):
         return
     report = next((group for group in head.groups if group.slice == part.key), None)
     if report is None or report.state is GroupState.REMOVED:
+        draft.verified.pop(part.key, None)  # what Ray answered was about another group
         draft.do(Reserve(reason=_BEGIN, slice=part.key))
     elif report.state is GroupState.CREATED and draft.verified.get(part.key) != draft.generations(part):
         _verify(draft, part, report)
@@ -244,9 +274,9 @@ def _reserve(draft: Draft, part: Slice) -> None:
 def _verify(draft: Draft, part: Slice, report: GroupReport) -> None:
     """Ask Ray afresh before any rank starts; a slice that is seen outside its domain is taken back."""
     strayed = [b for b in report.bundles if part.domain is not None and b.domain not in (None, part.domain)]
-    retry = draft.retries.get(f"verify:{part.key}")
-    if strayed or (retry and retry.count >= TRIES):
-        draft.retries.pop(f"verify:{part.key}", None)
+    wrong = draft.retries.get(astray(part.key))
+    if strayed or (wrong and wrong.count >= TRIES):
+        draft.retries.pop(astray(part.key), None)
         found = ", ".join(sorted({b.domain or "no domain" for b in report.bundles}))
         words = f"Ray has {part.key} in {found}, not on its seats in {part.place}"
         draft.do(Unreserve(reason=Reason(why=Why.STRAYED, words=words), slice=part.key))

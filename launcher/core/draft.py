@@ -3,7 +3,8 @@
 from launcher.core.actions import Action, Level, Reason, Sweep
 from launcher.core.condition import Condition, alive_in_ray, classify
 from launcher.core.fleet import NodeName
-from launcher.core.observation import Observation
+from launcher.core.observation import Keeper, Observation, Seen
+from launcher.core.overlap import must_wait
 from launcher.core.placement import Slice
 from launcher.core.run import Evidence, Exit, Gang, Member, Outcome, Record, Retry, Run
 from launcher.core.seat import GangName, MemberName, Seat
@@ -32,6 +33,7 @@ class Draft:
         self.verified: dict[str, tuple[int, ...]] = dict(record.verified)
         self.since: dict[str, float] = dict(record.since)
         self.signalled: set[NodeName] = set(record.signalled)
+        self.head_asked = record.head_asked
         self.outcome: Outcome | None = record.outcome
         self.receipts_seen = record.receipts_seen
         self.actions: list[Action] = []
@@ -51,14 +53,20 @@ class Draft:
         return self._settled
 
     def do(self, action: Action) -> None:
-        """Add an action, unless it is under way or has to wait after a failure."""
+        """Add an action, unless it is under way, or has to wait after a failure or for another to end."""
         retry = self.retries.get(action.key)
         if action.key in self.seen.in_flight or any(action.key == other.key for other in self.actions):
             return
         if retry and retry.at > self.seen.at:
             self.wake(retry.at)
             return
-        self.actions.append(action)
+        if not must_wait(action, self.seen.in_flight):
+            self.actions.append(action)
+
+    def keeper(self, node: NodeName) -> Keeper | None:
+        """Answer what the keeper of a node says; None where none is seen."""
+        view = self.seen.nodes.get(node)
+        return view.keeper if isinstance(view, Seen) else None
 
     def wake(self, at: float) -> None:
         """Look again at that time (s), or earlier."""
@@ -79,6 +87,11 @@ class Draft:
         if sweep.key not in {other.key for other in self.sweeps}:
             self.sweeps.append(sweep)
 
+    def fence_rank(self, member: Member, epoch: int, reason: Reason) -> None:
+        """Decide to sweep the ranks of a seat up to an epoch from its holder."""
+        node, gang = self.seats[member.name].node, self.run.gang(member)
+        self.fence(Sweep(reason=reason, node=node, level=Level.RANK, member=member.name, gang=gang, epoch=epoch))
+
     def condemn(self, node: NodeName, evidence: Evidence) -> None:
         """Never start on a node again in this run; the first evidence stands."""
         self.condemned.setdefault(node, evidence)
@@ -94,10 +107,7 @@ class Draft:
         self.gangs[name] = Gang(epoch=gang.epoch, restarts=gang.restarts + spend, broken=reason)
         for member in self.of_gang(name):
             self.exits.pop(member.name, None)
-            node = self.seats[member.name].node
-            self.fence(
-                Sweep(reason=reason, node=node, level=Level.RANK, member=member.name, gang=name, epoch=gang.epoch)
-            )
+            self.fence_rank(member, gang.epoch, reason)
 
     def end(self, outcome: Outcome) -> None:
         """Decide how the run ends; the first decision stands."""
@@ -131,6 +141,7 @@ class Draft:
             verified=self.verified,
             since=self.since,
             signalled=frozenset(self.signalled),
+            head_asked=self.head_asked,
             outcome=self.outcome,
         )
 

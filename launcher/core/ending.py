@@ -3,7 +3,7 @@
 from launcher.core.actions import Reason, Signal, Unclaim, Unit, Why
 from launcher.core.draft import Draft
 from launcher.core.fleet import NodeName
-from launcher.core.observation import HeadSeen, Keeper, NodeView, Seen, Unseen
+from launcher.core.observation import HeadSeen, HeadView, Keeper, NodeView, Seen, Unseen
 from launcher.core.run import Cause
 
 _WHY = {Cause.SUCCESS: Why.FINISHED, Cause.STOPPED: Why.STOP}
@@ -39,26 +39,25 @@ def _in_grace(draft: Draft, reason: Reason) -> bool:
 
 def pending(draft: Draft) -> tuple[str, ...]:
     """Answer what is not proven to be free of the run: nodes, and `head`."""
-    names = [
-        str(name)
-        for name, view in _views(draft)
-        if (isinstance(view, Unseen) and name in draft.asked)
-        or (isinstance(view, Seen) and (view.keeper is not None or view.leftovers > 0))
-    ]
-    head = draft.seen.head
-    if isinstance(head, Unseen):
-        if draft.run.head is None or draft.run.head in draft.asked:
-            names.append("head")
-    elif head.head is not None or head.leftovers:
-        names.append("head")
-    return tuple(names)
+    return tuple(name for name, _ in _left(draft))
 
 
 def silent(draft: Draft) -> bool:
-    """Answer whether all that is left is out of reach."""
-    left = pending(draft)
-    views = [view for name, view in _views(draft) if str(name) in left]
-    return bool(views) and all(isinstance(view, Unseen) for view in views)
+    """Answer whether something is left, and all of it is out of reach."""
+    left = _left(draft)
+    return bool(left) and all(isinstance(view, Unseen) for _, view in left)
+
+
+def _left(draft: Draft) -> list[tuple[str, NodeView | HeadView]]:
+    left: list[tuple[str, NodeView | HeadView]] = [
+        (name, view)
+        for name, view in _views(draft)
+        if (name in draft.asked if isinstance(view, Unseen) else view.keeper is not None or view.leftovers)
+    ]
+    head = draft.seen.head
+    if draft.head_asked if isinstance(head, Unseen) else head.head is not None or head.leftovers:
+        left.append(("head", head))
+    return left
 
 
 def _views(draft: Draft) -> list[tuple[NodeName, NodeView]]:

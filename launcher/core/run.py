@@ -185,7 +185,8 @@ class Evidence:
 class Record:
     """Only what cannot be observed again: claims, counters, and facts whose evidence may vanish.
 
-    `asked` are nodes whose lease we may have, `claimed` those whose lease we have had. `sweeps` are fences that were
+    `asked` are nodes whose lease we may have, `claimed` those whose lease we have had; `head_asked` says that a head
+    may live. `sweeps` are fences that were
     decided and have no `killed` receipt yet. `verified` holds, for each slice that Ray was seen to place right, the
     generations of its seats. `since` times what may not last for ever (s).
     """
@@ -203,6 +204,7 @@ class Record:
     verified: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     since: Mapping[str, float] = field(default_factory=dict)
     signalled: frozenset[NodeName] = frozenset()
+    head_asked: bool = False
     outcome: Outcome | None = None
 
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from launcher.core.actions import Claim, Join, Prepare, Reason, Result, Start, Sweep, Unclaim, Why
-from launcher.core.observation import HeadSeen, Phase, RankReport, Seen, Step, Unseen
+from launcher.core.fleet import Access
+from launcher.core.observation import Head, HeadSeen, Phase, RankReport, Seen, Step, Unseen
 from launcher.core.run import Cause, RunState, Wanted, rebased
 from launcher.core.seat import MemberName
-from launcher.core.task import OnNoSpare, RecoveryPolicy
+from launcher.core.task import OnNoSpare, RecoveryPolicy, RestartWith
 from tests.situations import DONE, UP, Situation, kinds, make_run, name
 
 NO_RESTART = RecoveryPolicy(max_restarts=0)
@@ -194,8 +195,9 @@ def lose_raylet(here: Situation) -> Sweep:
     actions = here.decide().actions
     fence = next(a for a in actions if isinstance(a, Sweep) and a.level.value == "generation")
     for action in actions:
-        if action is not fence:
+        if isinstance(action, Sweep) and action is not fence:
             here.receive(action, Result.KILLED)
+            here.keeper(action.node, ranks=())
     return fence
 
 
@@ -461,3 +463,193 @@ def test_unseen_steps_are_told_apart_from_absent_ones() -> None:
     here.views[name(1, 2)] = Unseen(words="timed out")
     assert all("r1-n2" not in key for key in kinds(here.decide()))
     here.keeper(name(1, 2), setup=Step(phase=Phase.DONE), ray=UP)
+
+
+def test_a_fence_waits_for_the_start_that_it_fences() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    here.in_flight = frozenset({"start:run@1"})
+    here.end_rank(0, 1)
+    assert kinds(here.decide()) == [], "a rank that begins after the sweep would outlive it"
+    here.in_flight = frozenset()
+    assert kinds(here.decide()) == ["sweep:r1-n1:rank:main/0@1#0", "sweep:r1-n2:rank:main/1@1#0"]
+
+
+def test_a_fence_waits_for_the_raylet_that_is_being_started() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    here.decide()
+    here.in_flight = frozenset({"join:r1-n2#0"})
+    here.views[name(1, 2)] = Seen()
+    assert not any("sweep:r1-n2" in key for key in kinds(here.decide()))
+    here.in_flight = frozenset()
+    assert "sweep:r1-n2:generation:main/1@0#0" in kinds(here.decide())
+
+
+def test_a_rank_that_comes_up_behind_its_fence_is_fenced_again() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    here.end_rank(0, 1)
+    for action in here.decide().actions:
+        here.receive(action, Result.KILLED)
+    here.keeper(name(1, 1), ranks=())
+    late = here.decide()
+    assert kinds(late) == ["sweep:r1-n2:rank:main/1@1#0"]
+    here.receive(late.actions[0], Result.KILLED)
+    here.keeper(name(1, 2), ranks=())
+    assert kinds(here.decide()) == ["start:run@2"]
+
+
+def test_a_lease_is_not_taken_while_it_is_let_go_of() -> None:
+    here = Situation(make_run(slices=1))
+    here.in_flight = frozenset({"unclaim:seat:r1-n1"})
+    assert kinds(here.decide()) == ["claim:r1-n2", "claim:r1-n3"]
+
+
+@pytest.mark.parametrize("rung", ["claim", "prepare", "join"])
+def test_a_failure_that_was_overtaken_is_not_held_against_its_node(rung: str) -> None:
+    here = Situation(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=0)))
+    tried = [action for action in here.decide().actions if action.key == "claim:r1-n2"]
+    here.claimed()
+    tried += [action for action in here.decide().actions if action.key == "prepare:r1-n2"]
+    here.ready()
+    assert isinstance(here.head, HeadSeen)
+    up, here.head = here.head, HeadSeen(head=replace(here.head.head or Head(), nodes=()))
+    here.keeper(name(1, 2), ray=Step())
+    tried += [action for action in here.decide().actions if action.key == "join:r1-n2#0"]
+    here.head = up
+    here.keeper(name(1, 2), ray=UP)
+    here.receive(next(action for action in tried if action.kind == rung), Result.FAILED, words="timed out")
+    here.decide()
+    assert (dict(here.record.attempts), dict(here.record.condemned)) == ({}, {})
+
+
+def test_a_raylet_of_an_earlier_generation_that_failed_to_start_says_nothing_of_the_next() -> None:
+    here = Situation(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=1)))
+    here.serving()
+    seat = here.record.seats[MemberName("main/1")]
+    late = Join(reason=Reason(why=Why.START, words="the run begins"), seat=seat)
+    here.receive(lose_raylet(here), Result.KILLED)
+    here.decide()
+    here.receive(late, Result.FAILED, words="timed out")
+    here.decide()
+    assert here.record.attempts == {"r1-n2": 1}
+
+
+def test_nobody_is_lost_to_ray_while_its_head_cannot_be_asked() -> None:
+    for head in (Unseen(words="timed out"), HeadSeen(), HeadSeen(head=Head(ray=UP))):
+        here = Situation(make_run(slices=1))
+        here.ready()
+        here.head = head
+        here.decide()
+        assert not [a for a in here.decide(after=200.0).actions if isinstance(a, Sweep)]
+        assert not here.record.attempts
+
+
+def test_answers_that_are_wrong_and_answers_that_fail_are_counted_apart() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    (verify,) = here.decide().actions
+    for _ in range(4):
+        here.receive(verify, bundles=here.bundles("main/0")[:1])
+        here.decide(after=60.0)
+    here.receive(verify, Result.FAILED, words="no answer")
+    here.decide(after=60.0)
+    assert here.record.outcome is None
+
+
+def test_a_group_that_had_to_be_asked_for_again_is_verified_again() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    up = here.head
+    assert isinstance(up, HeadSeen)
+    assert up.head is not None
+    here.end_rank(0, 1)
+    for action in here.decide().actions:
+        here.receive(action, Result.KILLED)
+    for node in (name(1, 1), name(1, 2)):
+        here.keeper(node, ranks=())
+    here.head = HeadSeen(head=replace(up.head, groups=()))
+    assert "start:run@2" not in kinds(here.decide())
+    here.head = up
+    assert kinds(here.decide()) == ["verify:main/0"]
+
+
+def test_a_rank_that_is_done_holds_up_no_other_of_its_slice() -> None:
+    policy = RecoveryPolicy(restart_with=RestartWith.MEMBER)
+    here = Situation(make_run(slices=1, recovery=policy))
+    here.ready()
+    here.verify(here.decide().actions)
+    here.decide()
+    here.run_ranks(1)
+    here.end_rank(0, 0)
+    here.decide()
+    here.receive(lose_raylet(here), Result.KILLED)
+    here.decide()
+    here.show_ready(here.record.seats)
+    here.keeper(name(1, 2), ranks=())
+    again = here.decide()
+    assert kinds(again) == ["verify:main/0"]
+    here.verify(again.actions)
+    assert kinds(here.decide()) == ["start:main/1@2"]
+
+
+def test_a_spare_that_can_be_seen_is_taken_before_one_that_cannot() -> None:
+    here = Situation(make_run(slices=1, nodes=1, spares=2, recovery=RecoveryPolicy(node_attempts=0)))
+    here.serving()
+    here.views[name(1, 2)] = Unseen(words="timed out")
+    here.keeper(name(1, 1), ray=Step(phase=Phase.FAILED, exit_code=1))
+    here.decide()
+    assert here.record.seats[MemberName("main/0")].node == "r1-n3"
+
+
+def test_a_spare_whose_keeper_is_gone_is_claimed_again_and_given_up_in_the_end() -> None:
+    here = Situation(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=1)))
+    here.serving()
+    here.views[name(1, 3)] = Seen()
+    again = here.decide()
+    assert kinds(again) == ["claim:r1-n3"]
+    here.receive(again.actions[0])
+    here.decide()
+    assert "r1-n3" in here.record.condemned
+    assert here.record.seats[MemberName("main/1")].node == "r1-n2"
+
+
+def test_a_condemned_node_is_not_forgotten_while_its_claim_is_under_way() -> None:
+    here = Situation(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=0)))
+    (claim,) = (action for action in here.decide().actions if action.key == "claim:r1-n2")
+    here.receive(claim, Result.FAILED, words="timed out")
+    here.in_flight = frozenset({"claim:r1-n2"})
+    (fence,) = here.decide().actions[:1]
+    here.receive(fence, Result.KILLED)
+    here.decide()
+    assert "r1-n2" in here.record.asked
+    here.in_flight = frozenset()
+    here.decide()
+    assert "r1-n2" not in here.record.asked
+    here.keeper(name(1, 2))
+    assert "unclaim:seat:r1-n2" in kinds(here.decide()), "a lease that we have after all is let go of"
+
+
+def test_a_head_out_of_reach_alone_is_what_a_release_waits_for() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    here.run = replace(here.run, wanted=Wanted.NOTHING)
+    here.views = dict.fromkeys(here.views, Seen())
+    here.head = Unseen(words="timed out")
+    assert here.decide().state is RunState.RELEASE_PENDING
+
+
+def test_a_head_that_was_never_reached_ends_the_launch_and_holds_up_no_release() -> None:
+    here = Situation(make_run(slices=1))
+    here.run = replace(here.run, fleet=replace(here.run.fleet, head=Access(address="10.9.9.9")))
+    here.head = Unseen(words="no route to host")
+    here.claimed()
+    here.decide()
+    decision = here.decide(after=31.0)
+    assert here.record.outcome is not None
+    assert here.record.outcome.words == "connect: the head is out of reach for 30 s: no route to host"
+    for node in here.views:
+        here.views[node] = Seen()
+    decision = here.decide()
+    assert decision.state is RunState.FAILED
