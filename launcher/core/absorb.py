@@ -109,6 +109,8 @@ def _overtaken(draft: Draft, action: Action) -> bool:
 
 def blame(draft: Draft, node: NodeName, evidence: Evidence) -> None:
     """Count an attempt of a node as used, and condemn the node on this evidence when it has no more."""
+    if node in draft.condemned:
+        return
     draft.attempts[node] = draft.attempts.get(node, 0) + 1
     if draft.attempts[node] > _node_attempts(draft, node):
         draft.condemn(node, evidence)

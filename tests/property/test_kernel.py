@@ -5,6 +5,7 @@ also on nodes that cannot be seen.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -19,7 +20,7 @@ from launcher.core.reconcile import PATIENT, Decision, reconcile
 from launcher.core.run import Record, Run, RunState, Wanted
 from launcher.core.seat import GangName
 from launcher.core.task import Group
-from tests.property.worlds import Play, runs
+from tests.property.worlds import AT_ONCE, Pace, Play, runs
 from tests.situations import make_run
 
 BOUNDED = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
@@ -40,9 +41,19 @@ class Crash:
 crashes = st.lists(st.builds(Crash, tick=st.integers(0, 60), until=st.integers(0, 6), lose=st.booleans()), max_size=5)
 
 
-def play(run: Run, script: list[Crash], *, ticks: int = 1500, down_at: int | None = None) -> tuple[Play, Decision]:
+paces = st.lists(st.builds(Pace, effect=st.integers(0, 12), receipt=st.integers(0, 12)), min_size=1, max_size=12)
+
+
+def play(
+    run: Run,
+    script: list[Crash],
+    *,
+    ticks: int = 1500,
+    down_at: int | None = None,
+    taking: Sequence[Pace] = (AT_ONCE,),
+) -> tuple[Play, Decision]:
     """Drive a run until it is over or nothing more happens, holding each tick to the rules."""
-    here, plan = Play(run), {crash.tick: crash for crash in script}
+    here, plan = Play(run, taking), {crash.tick: crash for crash in script}
     decision = None
     for at in range(ticks):
         if at == down_at:
@@ -190,6 +201,26 @@ def test_nodes_that_fail_one_after_the_other_never_share_a_spare_or_exceed_a_bud
     strict = replace(run, task=replace(run.task, groups=tuple(_impatient(group) for group in run.task.groups)))
     _, decision = play(strict, script)
     assert decision.state.final or decision.state is RunState.HOLDING, decision.headline
+
+
+@BOUNDED
+@given(run=runs(kinds=PASSING), script=crashes, taking=paces)
+def test_however_long_actions_take_no_rule_is_broken_and_the_run_comes_to_an_end_or_waits(
+    run: Run, script: list[Crash], taking: list[Pace]
+) -> None:
+    _, decision = play(run, script, taking=taking)
+    assert decision.state.final or decision.state is RunState.HOLDING, decision.headline
+
+
+@BOUNDED
+@given(run=runs(max_faults=0), taking=paces)
+def test_however_long_actions_take_a_run_without_faults_blames_no_node_and_succeeds_at_once(
+    run: Run, taking: list[Pace]
+) -> None:
+    here, decision = play(run, [], taking=taking)
+    assert decision.state is RunState.SUCCEEDED
+    assert {gang.epoch for gang in here.record.gangs.values()} == {1}
+    assert not here.record.attempts
 
 
 def _impatient(group: Group) -> Group:

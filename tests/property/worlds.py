@@ -1,11 +1,12 @@
 """Small imaginary fleets for property tests: strategies for a placed run with faults, and a play of it in memory."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle
 
 from hypothesis import strategies as st
 
-from launcher.core.actions import Action, Receipt
+from launcher.core.actions import Action, Answer, Receipt
 from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
 from launcher.core.observation import Observation
 from launcher.core.placement import Placement, Slice
@@ -86,14 +87,38 @@ def sims(draw: st.DrawFn, nodes: tuple[NodeName, ...], *, max_faults: int, kinds
     return SimSettings(seed=draw(st.integers(0, 9)), start_s=3.0, run_s=60.0, faults=tuple(faults))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How many ticks an action takes until it has its effect, and from then on until its receipt is there."""
+
+    effect: int = 0
+    receipt: int = 0
+
+
+AT_ONCE = Pace()
+
+
+@dataclass(slots=True, kw_only=True)
+class UnderWay:
+    """An action that was begun, the ticks that are left of its pace, and its answer once it had its effect."""
+
+    action: Action
+    keep: bool
+    effect: int
+    receipt: int
+    answer: Answer | None = None
+
+
 class Play:
     """A run driven over an imaginary fleet by the kernel, one tick at a time, in memory and without waiting.
 
-    `record` and `journal` are what a controller would have kept: `crash()` loses all that is not in them.
+    `record` and `journal` are what a controller would have kept: `crash()` loses all that is not in them. The actions
+    take the paces given, in turn.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, paces: Sequence[Pace] = (AT_ONCE,)) -> None:
         self.run = run
+        self.paces = cycle(paces)
         self.rows = MemoryRows()
         self.record = Record()
         self.journal: list[Receipt] = []
@@ -103,11 +128,13 @@ class Play:
         """Go on as a new controller does, with what was kept."""
         self.nodes = SimNodes(self.rows)
         self.clock = SimClock(self.rows, self.run)
+        self.under_way: list[UnderWay] = []
 
     def observe(self) -> Observation:
         """Answer what the kernel may know now."""
         receipts = [receipt for receipt in self.journal if receipt.seq > self.record.receipts_seen]
-        return observe(self.run, self.nodes, self.clock, in_flight=frozenset(), receipts=receipts)
+        in_flight = frozenset(one.action.key for one in self.under_way)
+        return observe(self.run, self.nodes, self.clock, in_flight=in_flight, receipts=receipts)
 
     def tick(self, *, until: int | None = None, lose: bool = False) -> Decision:
         """Go round once. `until` stops before that many actions are carried out, as a killed controller would;
@@ -116,15 +143,24 @@ class Play:
         self.record = decision.record
         done = decision.actions[:until]
         for at, action in enumerate(done):
-            self.act(action, keep=not (lose and at == len(done) - 1))
+            pace, keep = next(self.paces), not (lose and at == len(done) - 1)
+            begun = UnderWay(action=action, keep=keep, effect=pace.effect, receipt=pace.receipt)
+            self.under_way.append(begun)
+        for one in self.under_way:
+            self._go_on(one)
+        self.under_way = [one for one in self.under_way if one.receipt >= 0]
         return decision
 
-    def act(self, action: Action, *, keep: bool = True) -> None:
-        """Carry out one action and keep its receipt."""
-        answer = execute(self.run, self.nodes, action)
-        if keep:
+    def _go_on(self, one: UnderWay) -> None:
+        one.effect -= 1
+        if one.effect >= 0:
+            return
+        if one.answer is None:
+            one.answer = execute(self.run, self.nodes, one.action)
+        one.receipt -= 1
+        if one.receipt < 0 and one.keep:
             seq = len(self.journal) + 1
-            self.journal.append(Receipt(seq=seq, at=self.clock.now(), action=action, answer=answer))
+            self.journal.append(Receipt(seq=seq, at=self.clock.now(), action=one.action, answer=one.answer))
 
     def drive(self, stop: Callable[[Decision], bool], *, ticks: int = 4000) -> Decision:
         """Go round until `stop`, or for so many ticks, waiting as each decision asks; answer the last decision."""
