@@ -91,8 +91,8 @@ class Listener(Protocol):
     def asking(self, nodes: Sequence[NodeName]) -> None:
         """Take note that these nodes are asked from now on."""
 
-    def heard(self, node: NodeName) -> None:
-        """Take note that a node has answered, or never will."""
+    def heard(self, node: NodeName, *, answered: bool) -> None:
+        """Take note that a node has answered, or will not."""
 
 
 class Prober(Protocol):

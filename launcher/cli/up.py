@@ -15,6 +15,7 @@ from launcher.errors import LaunchError, NoCapacityError
 
 if TYPE_CHECKING:
     from launcher.cli.intake import Request
+    from launcher.cli.ready import Ready
     from launcher.core.placement import Placement
     from launcher.core.run import Run, RunId
     from launcher.store.store import Store
@@ -48,6 +49,7 @@ def up(
     Example:
       nvlaunch up task.yaml -i fleet.yaml --env STEPS=1000 --secret HF_TOKEN
     """
+    from launcher.cli.ready import preflight
     from launcher.core.run import RunName
     from launcher.store.store import Store
 
@@ -55,18 +57,14 @@ def up(
         refuse("`--detach` and `--foreground` exclude each other", hint="leave one of them out")
     request = _read(file, name, inventory, env, env_file, secret)
     store = Store(home())
-    if not dry_run:
-        store.check_name(RunName(request.task.name))
-    placement = _place(request, store)
     if dry_run:
-        _show_plan(request, placement, Output.TEXT)
+        _show_plan(request, _place(request, store), Output.TEXT)
         return
-    _say_plan(request, placement)
-    agree(f"start `{request.task.name}`?", yes=yes)
-    run = _launch(store, request)
-    if run.placement != placement:
-        say("other runs came first; it is placed so:")
-        _say_plan(request, run.placement)
+    store.check_name(RunName(request.task.name))
+    with preflight(request) as ready:
+        _say_plan(request, ready.place(store.taken(request.fleet)))
+        agree(f"start `{request.task.name}`?", yes=yes)
+        run = _launch(store, request, ready)
     if foreground:
         _drive_here(store, run.id)
     else:
@@ -84,7 +82,7 @@ def plan(
 ) -> None:
     """Show where a task would run now.
 
-    Or why it would not, and what would make it fit. Changes nothing.
+    Or why it would not, and what would make it fit. Changes nothing and asks no node.
 
     \b
     Example:
@@ -119,36 +117,48 @@ def _read(
 
 
 def _place(request: "Request", store: "Store") -> "Placement":
+    from launcher.cli.ready import as_remembered
     from launcher.core.place import place
     from launcher.core.placement import Shortfall
 
-    answer = place(request.task, request.fleet, store.taken(request.fleet))
+    answer = place(request.task, as_remembered(request.fleet), store.taken(request.fleet))
     if isinstance(answer, Shortfall):
         raise NoCapacityError(answer)
     return answer
 
 
-def _launch(store: "Store", request: "Request") -> "Run":
+def _launch(store: "Store", request: "Request", ready: "Ready") -> "Run":
     """Answer the run, kept with its claims and its secrets; where those cannot be kept, nothing is."""
     from launcher.cli.intake import keep_secrets
-    from launcher.core.place import place
-    from launcher.core.run import RunName, RunState
+    from launcher.core.run import RunState
     from launcher.store.store import secrets_file
 
-    run = store.launch(
-        name=RunName(request.task.name),
-        task=request.task,
-        fleet=request.fleet,
-        decide=lambda taken: place(request.task, request.fleet, taken),
-        source=request.source,
-        at=time.time(),
-    )
+    run = _claim(store, request, ready)
     try:
         keep_secrets(secrets_file(home(), run.id), request.secrets)
     except LaunchError:
         store.finish(run.id, RunState.FAILED, time.time())
         raise
     return run
+
+
+def _claim(store: "Store", request: "Request", ready: "Ready") -> "Run":
+    from launcher.cli.ready import MovedError
+    from launcher.core.run import RunName
+
+    while True:
+        try:
+            return store.launch(
+                name=RunName(request.task.name),
+                task=request.task,
+                fleet=ready.fleet,
+                decide=ready.decide,
+                source=request.source,
+                at=time.time(),
+            )
+        except MovedError:
+            say("other runs came first; it is placed so:")
+            _say_plan(request, ready.place(store.taken(request.fleet)))
 
 
 def _drive_apart(store: "Store", run: "Run", *, detach: bool) -> None:

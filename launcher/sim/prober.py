@@ -29,9 +29,9 @@ class SimProber:
         listener.asking([node.name for node in nodes])
         answers: dict[NodeName, Facts | Unknown] = {}
         for node in nodes:
-            silent = Unknown(why="no answer in 10 s", unreachable=True)
-            answers[node.name] = silent if self._silent(node) else _facts(node)
-            listener.heard(node.name)
+            silent = self._silent(node)
+            answers[node.name] = Unknown(why="no answer in 10 s", unreachable=True) if silent else _facts(node)
+            listener.heard(node.name, answered=not silent)
         return answers
 
     def close(self) -> None:

@@ -36,9 +36,10 @@ class ShellProber:
         try:
             asked = {pool.submit(self._ask, part[0]): part for part in self._machines(nodes)}
             for done in as_completed(asked):
+                found = done.result()
                 for node in asked[done]:
-                    answers[node.name] = done.result()
-                    listener.heard(node.name)
+                    answers[node.name] = found
+                    listener.heard(node.name, answered=not isinstance(found, Unknown))
         finally:
             # After Ctrl-C nobody waits for machines that hang: their threads end when the shell is closed.
             pool.shutdown(wait=False, cancel_futures=True)

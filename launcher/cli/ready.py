@@ -1,0 +1,89 @@
+"""The first stage of `up`: the nodes of a placement are asked, and what was found out is told."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from launcher.cli.asking import Asking
+from launcher.cli.console import clean, say, warn
+from launcher.cli.intake import Request
+from launcher.cli.options import home
+from launcher.cli.render_doctor import rows
+from launcher.core.fleet import Inventory, NodeName
+from launcher.core.nodeset import fold
+from launcher.core.placement import Placement, Shortfall, Taken
+from launcher.drive.control import open_prober
+from launcher.drive.preflight import Preflight, unknown_domains, with_domains
+from launcher.errors import NoCapacityError
+from launcher.probe.report import Answer
+from launcher.store.domains import Domains
+
+
+class MovedError(Exception):
+    """The task would go elsewhere than where it was checked: other runs came first."""
+
+
+class Ready:
+    """A task, and the nodes that were found fit for it."""
+
+    def __init__(self, request: Request, flight: Preflight, domains: Domains) -> None:
+        self._request = request
+        self._flight = flight
+        self._domains = domains
+        self._checked: Placement | None = None
+
+    @property
+    def fleet(self) -> Inventory:
+        """Answer the inventory with the domains that the nodes reported."""
+        return self._flight.fleet
+
+    def place(self, taken: Mapping[NodeName, Taken]) -> Placement:
+        """Answer a placement of nodes that are well, and tell what else was found; NoCapacityError for none."""
+        try:
+            answer = self._flight.place(taken)
+        finally:
+            self._domains.keep(self._request.fleet.name, self._flight.reported, time.time())
+        if isinstance(answer, Shortfall):
+            raise NoCapacityError(answer)
+        self._checked = answer
+        self._tell(answer)
+        return answer
+
+    def decide(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+        """Answer the same placement while it holds; asks nobody. MovedError where it does not."""
+        answer = self._flight.again(taken)
+        if isinstance(answer, Placement) and answer != self._checked:
+            raise MovedError
+        return answer
+
+    def _tell(self, placement: Placement) -> None:
+        passed: dict[str, list[NodeName]] = {}
+        for name, words in self._flight.sick.items():
+            passed.setdefault(words, []).append(name)
+        for words, names in passed.items():
+            say(clean(f"passed over {fold(names)}: {words}"))
+        for row in rows(self._flight.of(placement)):
+            if row.finding.answer is Answer.BAD:
+                warn(clean(f"{row.whose}: {row.facts}: {row.finding.words}"))
+
+
+@contextmanager
+def preflight(request: Request) -> Iterator[Ready]:
+    """Answer what places a task on nodes that were asked; they can be asked as long as the block lasts."""
+    fleet, domains = request.fleet, Domains(home())
+    prober = open_prober(home(), fleet)
+    try:
+        with Asking(fleet) as asking:
+            flight = Preflight(request.task, fleet, prober, asking, domains.of(fleet.name))
+            yield Ready(request, flight, domains)
+    finally:
+        prober.close()
+        domains.close()
+
+
+def as_remembered(fleet: Inventory) -> Inventory:
+    """Answer the inventory with the domains that its nodes once reported; asks nobody, and says so where it matters."""
+    found = with_domains(fleet, Domains(home()).of(fleet.name))
+    if missing := unknown_domains(found):
+        warn(f"the NVLink domain of {fold(missing)} is not known yet: `nvlaunch doctor` or `up` asks the nodes")
+    return found
