@@ -19,7 +19,9 @@ _PLAIN = re.compile(rb"[^A-Za-z0-9 _./=,:+@-]")
 # `timeout` puts the command into a process group and kills all of that: sshd would leave it running when we hang up.
 # Its signal would end sshd's report of the status as well, were it not for the sh around it: it says 128 + n. What that
 # sh says of a signal ("Killed") goes nowhere, the command's own stderr (3) is as it was.
-_SCRIPT = "printf '\\036nvlaunch\\036'; exec 3>&2 2>/dev/null; timeout -s KILL {limit:.3f} {words} 2>&3 3>&-; exit $?"
+_SCRIPT = (
+    "printf '\\036nvlaunch\\036'; exec 3>&2 2>/dev/null; (exec timeout -s KILL {limit:.3f} {words} 2>&3 3>&-); exit $?"
+)
 
 
 def line(argv: Sequence[str], limit: float) -> str:

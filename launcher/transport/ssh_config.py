@@ -122,10 +122,11 @@ class Resolver:
             pin=at.host_key,
         )
         tokens = self._tokens(at, settings)
+        named = [at.identity_file] if at.identity_file else told.get("identityfile", ())
         files = [*told.get("userknownhostsfile", ()), *told.get("globalknownhostsfile", ())]
         return replace(
             settings,
-            identities=tuple(self._path(path, tokens) for path in told.get("identityfile", ()) if path != "none"),
+            identities=tuple(self._path(path, tokens) for path in named if path != "none"),
             certificates=tuple(self._path(path, tokens) for path in told.get("certificatefile", ()) if path != "none"),
             known_hosts=tuple(self._path(path, tokens) for text in files for path in _words(text) if path != "none"),
         )
@@ -159,7 +160,7 @@ class Resolver:
 
     def _ask(self, at: Access, errand: Errand) -> dict[str, list[str]]:
         """Answer what OpenSSH says of a host, or what paramiko reads from the user's file where there is no ssh."""
-        options = [("-l", at.user), ("-p", at.port), ("-i", at.identity_file)]
+        options = [("-l", at.user), ("-p", at.port)]
         given = [word for key, value in options if value is not None for word in (key, str(value))]
         argv = ["ssh", "-G", "-F", self._wrapped(), *given, "--", at.address]
         try:
@@ -205,8 +206,6 @@ class Resolver:
             errand.fail("resolve", f"`{self._home}/.ssh/config` cannot be read: {error}", "install OpenSSH's `ssh`")
         told = {key: value if isinstance(value, list) else [value] for key, value in found.items()}
         told.setdefault("identityfile", [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")])
-        if at.identity_file:
-            told["identityfile"] = [at.identity_file, *told["identityfile"]]
         told.setdefault("userknownhostsfile", ["~/.ssh/known_hosts ~/.ssh/known_hosts2"])
         told.setdefault("globalknownhostsfile", ["/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"])
         return told

@@ -112,8 +112,9 @@ def _addresses(settings: Settings, errand: Errand, patience: float) -> list[_Add
     except queue.Empty:
         found = TimeoutError(f"the resolver does not answer within {patience:.0f} s")
     if isinstance(found, OSError):
-        words = f"`{settings.hostname}` cannot be resolved: {(found.strerror or str(found)).lower()}"
-        errand.fail("resolve", words, "give the node an `address` that this machine can resolve, or its number")
+        words = f"its name cannot be resolved: {(found.strerror or str(found)).lower()}"
+        hint = f"this machine must know `{settings.hostname}`, or give the node its number as `address`"
+        errand.fail("resolve", words, hint)
     return found
 
 
