@@ -41,7 +41,11 @@ class Crash:
 crashes = st.lists(st.builds(Crash, tick=st.integers(0, 60), until=st.integers(0, 6), lose=st.booleans()), max_size=5)
 
 
-paces = st.lists(st.builds(Pace, effect=st.integers(0, 12), receipt=st.integers(0, 12)), min_size=1, max_size=12)
+paces = st.lists(
+    st.builds(Pace, effect=st.integers(0, 12), receipt=st.integers(0, 12), timed_out=st.booleans()),
+    min_size=1,
+    max_size=12,
+)
 
 
 def play(

@@ -6,7 +6,7 @@ from itertools import cycle
 
 from hypothesis import strategies as st
 
-from launcher.core.actions import Action, Answer, Receipt
+from launcher.core.actions import Action, Answer, Claim, Join, Prepare, Receipt, Result
 from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
 from launcher.core.observation import Observation
 from launcher.core.placement import Placement, Slice
@@ -89,10 +89,14 @@ def sims(draw: st.DrawFn, nodes: tuple[NodeName, ...], *, max_faults: int, kinds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How many ticks an action takes until it has its effect, and from then on until its receipt is there."""
+    """How many ticks an action takes until it has its effect, and from then on until its receipt is there.
+
+    `timed_out`: the receipt of a rung says FAILED, whatever the effect.
+    """
 
     effect: int = 0
     receipt: int = 0
+    timed_out: bool = False
 
 
 AT_ONCE = Pace()
@@ -106,6 +110,7 @@ class UnderWay:
     keep: bool
     effect: int
     receipt: int
+    timed_out: bool
     answer: Answer | None = None
 
 
@@ -144,7 +149,8 @@ class Play:
         done = decision.actions[:until]
         for at, action in enumerate(done):
             pace, keep = next(self.paces), not (lose and at == len(done) - 1)
-            begun = UnderWay(action=action, keep=keep, effect=pace.effect, receipt=pace.receipt)
+            late = pace.timed_out and isinstance(action, Claim | Prepare | Join)
+            begun = UnderWay(action=action, keep=keep, effect=pace.effect, receipt=pace.receipt, timed_out=late)
             self.under_way.append(begun)
         for one in self.under_way:
             self._go_on(one)
@@ -156,7 +162,8 @@ class Play:
         if one.effect >= 0:
             return
         if one.answer is None:
-            one.answer = execute(self.run, self.nodes, one.action)
+            answer = execute(self.run, self.nodes, one.action)
+            one.answer = replace(answer, result=Result.FAILED, words="timed out") if one.timed_out else answer
         one.receipt -= 1
         if one.receipt < 0 and one.keep:
             seq = len(self.journal) + 1
