@@ -70,7 +70,7 @@ def _check(file: Path, given: "Given") -> _Answer:
 
     kind = "task"
     try:
-        if _INVENTORY.search(read_text(file)):
+        if _INVENTORY.search(read_text(file, what="task or inventory file")):
             kind = "inventory"
             read_inventory(file)
             return _Answer(file=file, kind=kind)

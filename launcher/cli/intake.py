@@ -1,8 +1,8 @@
 """What a command line asks for: a task, the machines for it, and the values of its secrets."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,10 +72,12 @@ def _from_files(files: Sequence[Path], mistakes: list[Mistake]) -> dict[str, str
 
     def variables(file: Path) -> dict[str, str]:
         try:
-            return read_env_file(file)
+            found = read_env_file(file)
         except SpecError as error:
             mistakes.extend(error.mistakes)
             return {}
+        mistakes.extend(_misfits(found, str(file)))
+        return found
 
     return {name: value for file in files for name, value in variables(file).items()}
 
@@ -89,9 +91,24 @@ def _from_words(words: Sequence[str], mistakes: list[Mistake]) -> dict[str, str]
         elif name in os.environ:
             found[name] = os.environ[name]
         else:
-            hint = f"set it there, or write `--env {name}=VALUE`"
-            mistakes.append(Mistake(what=f"`{name}` is not in the environment", where="--env", hint=hint))
+            mistakes.append(_not_there(name, "--env", f"write `--env {name or 'NAME'}=VALUE`"))
+    mistakes.extend(_misfits(found, "--env"))
     return found
+
+
+def _not_there(name: str, option: str, otherwise: str) -> Mistake:
+    if not name:
+        return Mistake(what="a name is missing", where=option, hint=otherwise)
+    return Mistake(what=f"`{name}` is not in the environment", where=option, hint=f"set it there, or {otherwise}")
+
+
+def _misfits(found: Mapping[str, str], option: str) -> Iterator[Mistake]:
+    """What no rank could be given; the values are not shown, for some are secret."""
+    from launcher.spec.values import MISFIT_HINT, misfit
+
+    for name, value in found.items():
+        if why := misfit(value):
+            yield Mistake(what=f"the value of `{name}` {why}", where=option, hint=MISFIT_HINT)
 
 
 def _secrets(words: Sequence[str], mistakes: list[Mistake]) -> dict[str, str]:
@@ -107,17 +124,20 @@ def _secrets(words: Sequence[str], mistakes: list[Mistake]) -> dict[str, str]:
         elif name in os.environ:
             found[name] = os.environ[name]
         else:
-            hint = f"set it there, or write `--secret {name}=@FILE`"
-            mistakes.append(Mistake(what=f"`{name}` is not in the environment", where="--secret", hint=hint))
+            mistakes.append(_not_there(name, "--secret", f"write `--secret {name or 'NAME'}=@FILE`"))
+    mistakes.extend(_misfits(found, "--secret"))
     return found
 
 
 def _from_file(name: str, file: Path, found: dict[str, str], mistakes: list[Mistake]) -> None:
+    from launcher.spec.source import read_bytes
+
     try:
-        found[name] = file.read_text(encoding="utf-8").rstrip("\n")
-    except (OSError, ValueError) as error:
-        why = (getattr(error, "strerror", None) or "it is not UTF-8 text").lower()
-        mistakes.append(Mistake(what=f"cannot read `{file}` for `{name}`: {why}", where="--secret"))
+        found[name] = read_bytes(file, what="secret").decode("utf-8").rstrip("\n")
+    except SpecError as error:
+        mistakes.extend(replace(one, what=f"{one.what} (for `--secret {name}`)") for one in error.mistakes)
+    except UnicodeDecodeError:
+        mistakes.append(Mistake(what=f"not UTF-8 text (for `--secret {name}`)", where=str(file)))
 
 
 def keep_secrets(file: Path, secrets: Mapping[str, str]) -> None:

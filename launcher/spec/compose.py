@@ -1,5 +1,7 @@
 """Events of the YAML library to nodes, bounded in depth and aliases."""
 
+import re
+
 import yaml
 from yaml.events import (
     CollectionStartEvent,
@@ -27,6 +29,7 @@ _KINDS = {
     f"{_TAG}bool": Kind.TRUTH,
     f"{_TAG}null": Kind.NOTHING,
 }
+_UNHOLDABLE = re.compile("[\0\ud800-\udfff]")
 _COLLECTION_TAGS = {f"{_TAG}map", f"{_TAG}seq"}
 
 
@@ -116,14 +119,28 @@ class Composer:
     def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
         plain = not event.style  # None to one parser, empty to the other
         tag = event.tag
+        text = self._text(event.value, mark)
         if tag in (None, "!"):
-            tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
+            tag = self._loader.resolve(yaml.ScalarNode, text, event.implicit)  # type: ignore[no-untyped-call]
             # Base 60 and dates are numbers and objects to YAML 1.1, and text to whoever wrote them.
-            kind = Kind.TEXT if ":" in event.value else _KINDS.get(tag, Kind.TEXT)
-            return Scalar(mark, event.value, kind, quoted=not plain)
+            kind = Kind.TEXT if ":" in text else _KINDS.get(tag, Kind.TEXT)
+            return Scalar(mark, text, kind, quoted=not plain)
         if tag != f"{_TAG}str":
             self._bad_tag(tag, mark)
-        return Scalar(mark, event.value, Kind.TEXT, quoted=True)
+        return Scalar(mark, text, Kind.TEXT, quoted=True)
+
+    def _text(self, value: str, mark: Mark) -> str:
+        r"""Answer what escapes in double quotes make, `\ud83d\ude00` being one character, as JSON writes it.
+
+        They can also make what no file, argument or variable can hold: a NUL, or half of such a pair.
+        """
+        if _UNHOLDABLE.search(value) is None:
+            return value
+        text = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\0", "\ufffd")
+        if text.count("\ufffd") > value.count("\ufffd"):
+            what = "an escape in this text makes a NUL or half a character, which no program can be given"
+            self._mistake(mark, what, "remove it; binary data belongs in a file")
+        return text
 
     def _bad_tag(self, tag: str, mark: Mark) -> None:
         shown = tag.replace(_TAG, "!!")

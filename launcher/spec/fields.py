@@ -115,7 +115,7 @@ class Section:
             hint = f"did you mean `{near[0]}`?"
         else:
             short = len(names) <= 12
-            listed = f"known are {', '.join(names)}" if short else "`nvlaunch schema` lists the keys that there are"
+            listed = f"known are {', '.join(names)}" if short else "`nvlaunch schema task` lists the keys"
             hint = otherwise or listed
         out.mistake(mark, f"unknown key `{key}`", hint)
         return near[0] if near else ""

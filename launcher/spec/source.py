@@ -21,9 +21,7 @@ def refuse(where: str, what: str, *, mark: Mark | None = None, hint: str | None 
 def read_text(path: Path, *, what: str = "file") -> str:
     """Answer the text of a file without its byte order mark; SpecError when it cannot be text that was meant."""
     where = str(path)
-    data = _read_bytes(path, where)
-    if len(data) > MAX_BYTES:
-        raise refuse(where, f"the file is larger than {MAX_BYTES // 1_000_000} MB: this is not a {what}")
+    data = read_bytes(path, what=what)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -44,10 +42,12 @@ def mark_at(text: str, index: int) -> Mark:
     return Mark(text.count("\n", 0, index) + 1, index - line_start + 1)
 
 
-def _read_bytes(path: Path, where: str) -> bytes:
+def read_bytes(path: Path, *, what: str) -> bytes:
+    """Answer what a file holds, of 5 MB at most; SpecError when it cannot be read."""
+    where = str(path)
     try:
         with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise refuse(where, "no such file", hint=_near(path)) from error
     except IsADirectoryError as error:
@@ -55,6 +55,9 @@ def _read_bytes(path: Path, where: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "the name holds a NUL"
         raise refuse(where, f"cannot be read: {reason.lower()}") from error
+    if len(data) > MAX_BYTES:
+        raise refuse(where, f"the file is larger than {MAX_BYTES // 1_000_000} MB: this is not a {what}")
+    return data
 
 
 def _near(path: Path) -> str | None:

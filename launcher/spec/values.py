@@ -10,6 +10,21 @@ from launcher.spec.patterns import env_name
 from launcher.spec.reading import Spot
 from launcher.spec.shapes import MapOf, Schema, WrongError, wrong
 
+# Linux hands no longer string to a program (MAX_ARG_STRLEN, execve(2)); the rest is room for the name.
+MAX_VALUE = 131_072 - 1_072
+MISFIT_HINT = "put it in a file, and give the path"
+
+
+def misfit(value: str) -> str | None:
+    """Answer why a value cannot be that of an environment variable, as the end of a sentence; None where it can."""
+    if "\0" in value:
+        return "holds a NUL"
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        return "is not UTF-8 text"
+    return f"has {size:,} bytes, and a variable may have {MAX_VALUE:,}" if size > MAX_VALUE else None
+
 
 class Ask(Enum):
     """A variable that the file leaves to whoever starts the task."""
@@ -34,6 +49,8 @@ class Variable:
         if node.kind is Kind.NOTHING:
             return Ask.ASK
         text = python_text(node)
+        if why := misfit(text):
+            raise WrongError(node.mark, f"the value of `{at.name}` {why}", MISFIT_HINT)
         if text.lower() != node.text.lower() and not self.secret:
             hint = f'quote it to keep it as it is written: "{node.text}"'
             at.out.warn(node.mark, f"`{at.name}: {node.text}` becomes `{text}`, as YAML reads it", hint)

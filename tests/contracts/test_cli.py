@@ -186,3 +186,11 @@ def test_what_typer_says_reads_like_our_errors(tmp_path: Path, words: tuple[str,
     done = run(*words, home=tmp_path)
     assert done.returncode == ExitCode.USAGE
     assert re.match(r"error: [a-z`][^\n]*[^.\n]\n", done.stderr)
+
+
+def test_a_value_that_is_no_text_is_refused_and_not_shown(tmp_path: Path) -> None:
+    task, fleet = ROOT / "examples" / "vla-8x64.yaml", ROOT / "examples" / "fleet-9xnvl72.yaml"
+    done = shell(f"A=$'hunter\\xff' nvlaunch plan '{task}' -i '{fleet}' --secret A", tmp_path)
+    assert done.returncode == ExitCode.USAGE
+    assert "error: --secret: the value of `A` is not UTF-8 text" in done.stderr
+    assert "hunter" not in done.stderr

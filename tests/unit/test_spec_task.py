@@ -51,6 +51,23 @@ def test_a_null_that_a_group_fills_needs_no_option_there(tmp_path: Path) -> None
     assert said.startswith("DIR/my task.v2.yaml:1:8: the variable `A` has no value")
 
 
+@pytest.mark.parametrize("escape", [r"\0", r"\ud800", r"\udc00\ud800"])
+def test_what_no_program_can_be_given_is_refused_wherever_it_stands(tmp_path: Path, escape: str) -> None:
+    said = complaints(tmp_path, f'envs: {{A: "x{escape}"}}\nrun: "echo {escape}"')
+    assert [one.split(": ", 1)[0] for one in said] == ["DIR/my task.v2.yaml:1:11", "DIR/my task.v2.yaml:2:6"]
+
+
+def test_a_character_in_two_escapes_is_one_as_in_json(tmp_path: Path) -> None:
+    task = parse(tmp_path, r'{"run": "echo", "envs": {"A": "\ud83d\ude00"}}').task
+    assert dict(task.groups[0].envs) == {"A": "\N{GRINNING FACE}"}
+
+
+def test_a_variable_longer_than_linux_passes_on_is_refused(tmp_path: Path) -> None:
+    assert parse(tmp_path, f"envs: {{A: {'x' * 130_000}}}\nrun: x").task.groups[0].envs["A"] == "x" * 130_000
+    (said,) = complaints(tmp_path, f"envs: {{A: {'x' * 130_001}}}\nrun: x")
+    assert said.startswith("DIR/my task.v2.yaml:1:11: the value of `envs.A` has 130,001 bytes")
+
+
 def test_bad_options_are_named_as_options(tmp_path: Path) -> None:
     said = complaints(tmp_path, "run: x", Given(envs={"1A": "x", "B": "y"}, secrets=frozenset({"B", "C-D"})))
     assert [one.split(":")[0] for one in said] == ["--env", "--secret", "--secret"]
