@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from enum import Enum
+from typing import Protocol, TypeAlias
 
 from launcher.core.actions import (
     Answer,
@@ -24,6 +25,9 @@ from launcher.core.run import Run
 from launcher.core.seat import MemberName
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
+
+Take: TypeAlias = Callable[[bytes], None]
+"""Takes the pieces of a stream, in order."""
 
 
 class Clock(Protocol):
@@ -81,6 +85,25 @@ class Nodes(Protocol):
     def read_log(self, run: Run, node: NodeName, log: "LogName", offset: int) -> "LogPart":
         """Answer what stands in a log from a byte offset on (negative: counted from the end), 1 MiB at most."""
 
+    def exec_command(self, run: Run, node: NodeName, command: "Command", hear: "Hear") -> int:
+        """Run a command beside a rank until it ends, and pass on what it writes; answer its exit status.
+
+        It has the rank's variables and folder, but no secrets and no stdin; what it leaves running ends with it.
+        RemoteError where it cannot be begun, is over its time, or is lost: nothing of it is left then.
+        """
+
+    def stop_command(self, run: Run, node: NodeName, command: "Command") -> None:
+        """End a command and all that it started; RemoteError where the node cannot be asked."""
+
+    def fetch(self, run: Run, node: NodeName, path: str, take: Take) -> tuple[str, ...]:
+        """Send a file or folder of a node to `take`, as a tar stream; answer what was left out, and why.
+
+        `path` is relative to the ranks' folder, absolute, or begins with `~/`. RemoteError where there is no such file.
+        """
+
+    def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:
+        """Answer the program, with its arguments, that opens a terminal there; LaunchError where there is none."""
+
     def close(self) -> None:
         """Let go of connections; the nodes go on."""
 
@@ -122,9 +145,33 @@ class LogPart:
     epoch: int
 
 
+class Stream(Enum):
+    """What a program writes to."""
+
+    OUT = "o"
+    ERR = "e"
+
+
+Hear: TypeAlias = Callable[[Stream, bytes], None]
+"""Takes what a command writes, piece by piece, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command for a node of a run. `token` names it, unique in the run; `member` is the rank that it stands beside.
+
+    `timeout` is in seconds; None: it may last as long as the run.
+    """
+
+    token: str
+    argv: tuple[str, ...]
+    member: MemberName | None = None
+    timeout: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a remote command ended: exit status, stdout and stderr."""
+    """How a remote command ended: exit status (128 + n for a signal), stdout and stderr."""
 
     status: int
     stdout: bytes
@@ -134,11 +181,19 @@ class Completed:
 class Shell(Protocol):
     """Commands and files on one machine. Raises RemoteError where the machine cannot be reached in time."""
 
-    def run(self, at: Access, argv: Sequence[str], *, stdin: bytes = b"", timeout: float) -> Completed:
-        """Run a command to its end, within `timeout` seconds; nothing of it is left on a time-out."""
+    def run(
+        self, at: Access, argv: Sequence[str], *, stdin: bytes = b"", timeout: float, take: Take | None = None
+    ) -> Completed:
+        """Run a command to its end, within `timeout` seconds; nothing of it is left on a time-out.
+
+        With `take`, stdout goes there as it comes and is not kept. A LaunchError that it raises ends the command.
+        """
 
     def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
         """Write files (relative path -> content, mode) below a folder that is made 0700, each by rename."""
+
+    def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
+        """Answer the program, with its arguments, that runs a command there at the terminal of whoever becomes it."""
 
     def close(self) -> None:
         """Let go of connections."""

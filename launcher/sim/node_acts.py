@@ -40,8 +40,8 @@ def claim(fleet: Fleet, run: Run, action: Claim, now: float) -> Answer:
 def prepare(fleet: Fleet, run: Run, action: Prepare, now: float) -> Answer:
     """Begin the setup of a claimed node; nothing where the member's runs there or went well."""
     life = fleet.life(action.node)
-    if refusal := _refusal(life, run, action.node, action.kind, now):
-        return refusal
+    if refused := refusal(life, run, action.node, action.kind, now):
+        return refused
     setup, row = life.setup, life.host.setup
     good = setup is not None and (now < setup.ends or setup.code == 0)
     if not good or row is None or row.member != action.member:
@@ -53,8 +53,8 @@ def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
     """Begin the raylet of a seat; nothing where one of its generation, or a newer one, was begun."""
     node, generation = action.seat.node, action.seat.generation
     life = fleet.life(node)
-    if refusal := _refusal(life, run, node, action.kind, now):
-        return refusal
+    if refused := refusal(life, run, node, action.kind, now):
+        return refused
     if any(one.raylet.generation >= generation for one in life.raylets):
         return DONE
     if any(one.alive(now) for one in life.raylets):
@@ -71,8 +71,8 @@ def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
 def signal(fleet: Fleet, run: Run, action: Signal, now: float) -> Answer:
     """Send a stop signal to the ranks on a node that have had none; each ends of it a second later."""
     life = fleet.life(action.node)
-    if refusal := _refusal(life, run, action.node, action.kind, now):
-        return refusal
+    if refused := refusal(life, run, action.node, action.kind, now):
+        return refused
     number = Signals[f"SIG{action.signal.removeprefix('SIG')}"].value
     alive = {one.rank for one in life.ranks if one.alive(now) and one.rank.signalled is None}
     if alive:
@@ -134,7 +134,8 @@ def _swept(life: Life, action: Sweep, now: float) -> Host:
             return life.host.swept(now, (), mine)
 
 
-def _refusal(life: Life, run: Run, node: NodeName, stage: str, now: float) -> Answer | None:
+def refusal(life: Life, run: Run, node: NodeName, stage: str, now: float) -> Answer | None:
+    """Answer why nothing can be done there that needs the run's keeper; None where it lives and is seen."""
     if not life.reachable(now):
         return silent(node, stage)
     if life.host.run != run.id or not life.keeper(now):

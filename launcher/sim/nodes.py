@@ -23,8 +23,10 @@ from launcher.core.actions import (
 from launcher.core.fleet import NodeName, SimSettings
 from launcher.core.observation import Sighting
 from launcher.core.run import Run, RunId
-from launcher.ports import Clock, LogName, LogPart
-from launcher.sim import logs, node_acts, ray_acts
+from launcher.core.seat import MemberName
+from launcher.errors import LaunchError
+from launcher.ports import Clock, Command, Hear, LogName, LogPart, Take
+from launcher.sim import commands, logs, node_acts, ray_acts
 from launcher.sim.clock import SimClock
 from launcher.sim.fleet import Fleet
 from launcher.sim.world import Rows
@@ -112,6 +114,26 @@ class SimNodes:
         begin = max(0, len(data) + offset) if offset < 0 else offset
         part = data[begin : begin + LOG_LIMIT]
         return LogPart(data=part, next_offset=begin + len(part), epoch=epoch)
+
+    def exec_command(self, run: Run, node: NodeName, command: Command, hear: Hear) -> int:
+        """Pretend to run a command beside a rank; answer its exit status."""
+        with self._turn:
+            fleet, clock = self._open(run)
+            return commands.execute(fleet, run, node, command, hear, clock.now())
+
+    def stop_command(self, run: Run, node: NodeName, command: Command) -> None:
+        """Nothing: a command is over when it has begun."""
+
+    def fetch(self, run: Run, node: NodeName, path: str, take: Take) -> tuple[str, ...]:
+        """Send a made-up file to `take`, as a tar stream."""
+        with self._turn:
+            fleet, clock = self._open(run)
+            return commands.fetch(fleet, node, path, take, clock.now())
+
+    def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:
+        """Raise LaunchError: there is no machine."""
+        del run, member
+        raise LaunchError(f"`{node}` is imaginary, and nobody can log in there")
 
     def close(self) -> None:
         """Forget what was read; the rows stay."""

@@ -1,21 +1,28 @@
 """The shell of a machine that is this one: subprocesses and files."""
 
 import os
+import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from launcher.core.fleet import Access
-from launcher.errors import RemoteError
-from launcher.ports import Completed
+from launcher.errors import LaunchError, RemoteError
+from launcher.ports import Completed, Take
+
+_PART = 1 << 16
 
 
 class LocalShell:
     """Runs commands in sessions of their own, so that a time-out ends all that they started."""
 
-    def run(self, at: Access, argv: Sequence[str], *, stdin: bytes = b"", timeout: float) -> Completed:
+    def run(
+        self, at: Access, argv: Sequence[str], *, stdin: bytes = b"", timeout: float, take: Take | None = None
+    ) -> Completed:
         """Run a command to its end; RemoteError after `timeout` seconds or where it cannot be started."""
         begun = time.monotonic()
         try:
@@ -33,13 +40,18 @@ class LocalShell:
             ) from error
         with process:
             try:
-                stdout, stderr = process.communicate(stdin, timeout=timeout)
+                stdout, stderr = _streams(process, stdin, timeout, take)
+            except LaunchError:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
             except subprocess.TimeoutExpired as error:
                 os.killpg(process.pid, signal.SIGKILL)
                 elapsed = time.monotonic() - begun
                 words = f"`{argv[0]}` did not end within {timeout:.0f} s"
                 raise RemoteError(words, node=at.address, stage="command", elapsed=elapsed) from error
-        return Completed(status=process.returncode, stdout=stdout, stderr=stderr)
+        # A signal reads 128 + n, as from every shell.
+        status = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        return Completed(status=status, stdout=stdout, stderr=stderr)
 
     def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
         """Write files below a folder (0700), each by rename; RemoteError where that is impossible."""
@@ -51,8 +63,52 @@ class LocalShell:
             words = f"cannot write to `{folder}`: {error.strerror}"
             raise RemoteError(words, node=at.address, stage="put") from error
 
+    def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
+        """Answer the command itself: it is this machine's terminal."""
+        del at
+        return tuple(argv)
+
     def close(self) -> None:
         """Nothing is kept open."""
+
+
+def _streams(
+    process: "subprocess.Popen[bytes]", stdin: bytes, timeout: float, take: Take | None
+) -> tuple[bytes, bytes]:
+    """Answer what a process writes to its end, without the stdout that was taken; TimeoutExpired as `communicate`."""
+    if take is None:
+        return process.communicate(stdin, timeout=timeout)
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    feeder = threading.Thread(target=_feed, args=(process.stdin, stdin), daemon=True, name="stdin")
+    feeder.start()
+    deadline, stderr = time.monotonic() + timeout, bytearray()
+    with selectors.DefaultSelector() as selector:
+        for source in (process.stdout, process.stderr):
+            selector.register(source, selectors.EVENT_READ)
+        while selector.get_map():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired(process.args, timeout)
+            for key, _ in selector.select(left):
+                part = os.read(key.fd, _PART)
+                if not part:
+                    selector.unregister(key.fileobj)
+                elif key.fileobj is process.stdout:
+                    take(part)
+                else:
+                    stderr += part
+    process.wait(max(0.1, deadline - time.monotonic()))
+    return b"", bytes(stderr)
+
+
+def _feed(pipe: IO[bytes], data: bytes) -> None:
+    try:
+        with pipe:
+            pipe.write(data)
+    except BrokenPipeError:
+        return  # it ended without reading: its exit status says more
 
 
 def _write(target: Path, content: bytes, mode: int) -> None:

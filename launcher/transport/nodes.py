@@ -25,9 +25,10 @@ from launcher.core.actions import (
 from launcher.core.fleet import Access, NodeName
 from launcher.core.observation import Sighting
 from launcher.core.run import Run
+from launcher.core.seat import MemberName
 from launcher.errors import LaunchError, RemoteError
-from launcher.ports import LogName, LogPart, Shell
-from launcher.transport import decode, provision, ranks
+from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
+from launcher.transport import commands, decode, provision, ranks
 from launcher.transport.answers import done, killed
 from launcher.transport.heads import Heads
 from launcher.transport.site import Json, Site, ask_all
@@ -145,6 +146,22 @@ class ShellNodes:
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
         """Answer what stands in a log from a byte offset on; RemoteError where the node cannot be asked."""
         return ranks.read_log(self._sites.seat(run, node), log, offset)
+
+    def exec_command(self, run: Run, node: NodeName, command: Command, hear: Hear) -> int:
+        """Run a command beside a rank until it ends; answer its exit status."""
+        return commands.execute(self._sites.seat(run, node), run, run.node(node), command, hear)
+
+    def stop_command(self, run: Run, node: NodeName, command: Command) -> None:
+        """End a command and all that it started."""
+        commands.stop(self._sites.seat(run, node), command)
+
+    def fetch(self, run: Run, node: NodeName, path: str, take: Take) -> tuple[str, ...]:
+        """Send a file or folder of a node to `take`, as a tar stream; answer what was left out, and why."""
+        return commands.fetch(self._sites.seat(run, node), path, take)
+
+    def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:
+        """Answer the program that opens a terminal on a node."""
+        return commands.visit(self._sites.seat(run, node), member)
 
     def close(self) -> None:
         """Let go of connections; the nodes go on."""

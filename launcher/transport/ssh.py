@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launcher.core.fleet import Access
-from launcher.ports import Completed
-from launcher.transport import ssh_command
+from launcher.ports import Completed, Take
+from launcher.transport import ssh_command, ssh_terminal
 from launcher.transport.ssh_config import Resolver
 from launcher.transport.ssh_dial import Dialler
 from launcher.transport.ssh_errand import Errand, LostError, tail
 from launcher.transport.ssh_exchange import GRACE_S, Stdin, exchange
-from launcher.transport.ssh_hosts import HostKeys
+from launcher.transport.ssh_hosts import HostKeys, Key
 from launcher.transport.ssh_links import Links
 
 KNOWN_HOSTS = "known_hosts"
+TERMINAL_S = 30.0
 
 
 class SshShell:
@@ -21,11 +22,14 @@ class SshShell:
 
     def __init__(self, home: Path) -> None:
         self._resolver = Resolver()
-        self._links = Links(self._resolver.resolve, Dialler(HostKeys(home / KNOWN_HOSTS)).dial)
+        self._keys = HostKeys(home / KNOWN_HOSTS)
+        self._links = Links(self._resolver.resolve, Dialler(self._keys).dial)
 
-    def run(self, at: Access, argv: Sequence[str], *, stdin: bytes = b"", timeout: float) -> Completed:
+    def run(
+        self, at: Access, argv: Sequence[str], *, stdin: bytes = b"", timeout: float, take: Take | None = None
+    ) -> Completed:
         """Run a command to its end; RemoteError where the machine is not reached or the time is over."""
-        return self._run(at, argv, (stdin,), Errand(at.address, timeout))
+        return self._run(at, argv, (stdin,), Errand(at.address, timeout), take)
 
     def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
         """Write files below a folder (0700), all of them or none, each by rename; RemoteError where not possible."""
@@ -41,18 +45,33 @@ class SshShell:
             words = f"cannot write to `{folder}`: {said[-1] if said else f'status {ended.status}'}"
             errand.fail("put", words, tail=said)
 
+    def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
+        """Answer the `ssh` that runs a command at a terminal; RemoteError where the machine is not reached.
+
+        It is reached first, so that its host key, and those on the way, are verified and known to `ssh` as well.
+        """
+        errand = Errand(at.address, TERMINAL_S)
+        settings = self._resolver.resolve(at, errand)
+        link = self._links.link(at, errand)
+        if settings.pin is not None:
+            shown = link.transport.get_remote_server_key()
+            self._keys.replace(settings.known_as, Key(shown.get_name(), shown.asbytes()))
+        return ssh_terminal.argv(settings, self._keys.own, argv)
+
     def close(self) -> None:
         """Close every connection; what runs on the machines goes on."""
         self._links.close()
         self._resolver.close()
 
-    def _run(self, at: Access, argv: Sequence[str], stdin: Stdin, errand: Errand) -> Completed:
+    def _run(
+        self, at: Access, argv: Sequence[str], stdin: Stdin, errand: Errand, take: Take | None = None
+    ) -> Completed:
         try:
-            return self._once(at, argv, stdin, errand)
+            return self._once(at, argv, stdin, errand, take)
         except LostError:
-            return self._once(at, argv, stdin, errand)  # it had died unnoticed, and nothing was begun on it
+            return self._once(at, argv, stdin, errand, take)  # it had died unnoticed, and nothing was begun on it
 
-    def _once(self, at: Access, argv: Sequence[str], stdin: Stdin, errand: Errand) -> Completed:
+    def _once(self, at: Access, argv: Sequence[str], stdin: Stdin, errand: Errand, take: Take | None) -> Completed:
         link = self._links.link(at, errand)
         with link.cut_after(errand.left + GRACE_S), link.session(errand) as channel:
-            return exchange(link, channel, argv, stdin, errand)
+            return exchange(link, channel, argv, stdin, errand, take)

@@ -26,8 +26,16 @@ _SCRIPT = (
 
 def line(argv: Sequence[str], limit: float) -> str:
     """Answer the line that runs `argv` for `limit` seconds at most, and then kills all that it started."""
-    script = os.fsencode(_SCRIPT.format(limit=max(limit, 0.001), words=shlex.join(argv)))
-    plain = _PLAIN.sub(lambda found: b"\\0%03o" % found[0][0], script).decode("ascii")
+    return _sh(_SCRIPT.format(limit=max(limit, 0.001), words=shlex.join(argv)))
+
+
+def terminal(argv: Sequence[str]) -> str:
+    """Answer the line that becomes `argv`, which has the terminal and all the time it wants."""
+    return _sh(f"exec {shlex.join(argv)}")
+
+
+def _sh(script: str) -> str:
+    plain = _PLAIN.sub(lambda found: b"\\0%03o" % found[0][0], os.fsencode(script)).decode("ascii")
     return f"""exec /bin/sh -c 'eval "$(printf %b "{plain}")"'"""
 
 

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import paramiko
 
-from launcher.ports import Completed
+from launcher.ports import Completed, Take
 from launcher.transport import ssh_command
 from launcher.transport.ssh_errand import Errand, tail
 from launcher.transport.ssh_links import Link
@@ -22,7 +22,34 @@ _PACKET = 32_000  # what one packet of SSH holds: more would be copied again and
 Stdin = Sequence[bytes | memoryview]
 
 
-def exchange(link: Link, channel: paramiko.Channel, argv: Sequence[str], stdin: Stdin, errand: Errand) -> Completed:
+class _Stdout:
+    """What a command itself writes, from behind the mark on: kept, or given to who takes it as it comes."""
+
+    def __init__(self, take: Take | None) -> None:
+        self.kept = bytearray()
+        self._take = take
+        self._begun = False
+
+    def add(self, part: bytes) -> None:
+        if self._take is not None and self._begun:
+            self._take(part)
+            return
+        self.kept += part
+        own = ssh_command.output(bytes(self.kept)) if self._take is not None else None
+        if self._take is not None and own is not None:
+            self._begun = True
+            del self.kept[len(self.kept) - len(own) :]
+            self._take(own)
+
+
+def exchange(
+    link: Link,
+    channel: paramiko.Channel,
+    argv: Sequence[str],
+    stdin: Stdin,
+    errand: Errand,
+    take: Take | None = None,
+) -> Completed:
     """Answer the end of a command; RemoteError where it did not end in time or the connection was lost."""
     limit = errand.left
     begun = errand.elapsed
@@ -32,7 +59,7 @@ def exchange(link: Link, channel: paramiko.Channel, argv: Sequence[str], stdin: 
     try:
         channel.exec_command(ssh_command.line(argv, limit))
         _feed(channel, stdin, limit + GRACE_S)
-        stdout, stderr = _drain(channel, bell, errand)
+        stdout, stderr = _drain(channel, bell, errand, _Stdout(take))
         channel.status_event.wait(errand.left + GRACE_S)
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise _lost(errand, begun, b"", str(error)) from error
@@ -71,18 +98,18 @@ def _send(channel: paramiko.Channel, stdin: Iterable[bytes | memoryview]) -> Non
         return  # it ended without reading: its exit status says more
 
 
-def _drain(channel: paramiko.Channel, bell: Bell, errand: Errand) -> tuple[bytes, bytes]:
-    stdout, stderr = bytearray(), bytearray()
+def _drain(channel: paramiko.Channel, bell: Bell, errand: Errand, stdout: _Stdout) -> tuple[bytes, bytes]:
+    stderr = bytearray()
     while True:
         over = channel.closed or channel.eof_received
         while channel.recv_ready():
-            stdout += channel.recv(_PART)
+            stdout.add(channel.recv(_PART))
         while channel.recv_stderr_ready():
             stderr += channel.recv_stderr(_PART)
         if over:
-            return bytes(stdout), bytes(stderr)
+            return bytes(stdout.kept), bytes(stderr)
         if not bell.wait(errand.left + GRACE_S) and errand.left == 0:
-            return bytes(stdout), bytes(stderr)
+            return bytes(stdout.kept), bytes(stderr)
 
 
 def _lost(errand: Errand, begun: float, stderr: bytes, why: str) -> Exception:

@@ -7,9 +7,13 @@ A test module makes a class of it and gives it the fixture `harness`:
         def harness(self, tmp_path): ...
 """
 
+import io
+import tarfile
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Protocol
+
+import pytest
 
 from launcher.core.actions import (
     Answer,
@@ -33,7 +37,8 @@ from launcher.core.fleet import NodeName
 from launcher.core.observation import GroupState, Head, HeadSeen, Keeper, Phase, RankReport, Seen, Sighting
 from launcher.core.run import Run
 from launcher.core.seat import GangName, MemberName, Seat
-from launcher.ports import LogName, Nodes
+from launcher.errors import RemoteError
+from launcher.ports import Command, LogName, Nodes, Stream
 
 REASON = Reason(why=Why.START, words="the suite asks for it")
 GANG = GangName("run")
@@ -121,6 +126,35 @@ class NodesSuite:
         node = run.placement.nodes[0]
         assert sweep(harness, run, node, Level.NODE).result is Result.KILLED
         assert unclaim(harness, run, node).result is Result.KILLED
+
+    def test_a_command_runs_where_a_rank_will_and_needs_its_keeper(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        node, member = run.placement.nodes[0], next(run.members()).name
+        command = Command(token="look", argv=("env",), member=member, timeout=20.0)
+        heard: dict[Stream, bytes] = {Stream.OUT: b"", Stream.ERR: b""}
+
+        def hear(stream: Stream, part: bytes) -> None:
+            heard[stream] += part
+
+        with pytest.raises(RemoteError):
+            harness.nodes.exec_command(run, node, command, hear)
+        claim(harness, run, node)
+        prepare(harness, run, node, 0)
+        assert harness.nodes.exec_command(run, node, command, hear) == 0
+        assert f"NVLAUNCH_RUN={run.name}" in heard[Stream.OUT].decode().splitlines()
+        assert heard[Stream.ERR] == b""
+        harness.nodes.stop_command(run, node, command)
+
+    def test_a_file_comes_back(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        node = run.placement.nodes[0]
+        claim(harness, run, node)
+        parts: list[bytes] = []
+        assert harness.nodes.fetch(run, node, "/etc/passwd", parts.append) == ()
+        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
+            (entry,) = archive.getmembers()
+            assert (entry.name, entry.isreg()) == ("passwd", True)
+            assert entry.size > 0
 
     def test_a_run_from_its_claims_to_the_last_process(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS)
