@@ -182,15 +182,17 @@ class Resolver:
         return told
 
     def _wrapped(self) -> str:
-        """Answer a configuration that reads the user's and the machine's, as ssh does, and then sets our default.
+        """Answer a configuration that reads the user's and the machine's, as ssh does, and then sets our defaults.
 
         `ssh -G` alone says `ask` where nobody said anything, and also where the user said so.
         """
         with self._guard:
             if self._wrapper is None:
-                text = f'Include "{self._home}/.ssh/config"\nInclude /etc/ssh/ssh_config\n'
+                own = self._home / ".ssh"
+                text = f'Include "{own}/config"\nInclude /etc/ssh/ssh_config\nMatch all\n'
+                text += f'  UserKnownHostsFile "{own}/known_hosts" "{own}/known_hosts2"\n'
                 with tempfile.NamedTemporaryFile("w", prefix="nvlaunch-", suffix=".ssh", delete=False) as file:
-                    file.write(f"{text}Match all\n  StrictHostKeyChecking accept-new\n")
+                    file.write(f"{text}  StrictHostKeyChecking accept-new\n")
                 self._wrapper = file.name
             return self._wrapper
 

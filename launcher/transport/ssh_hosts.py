@@ -111,18 +111,25 @@ class HostKeys:
         found = [entry for path in paths for entry in self._about(path, settings.known_as)]
         return Known(*(tuple(entry for entry in found if entry.marker is marker) for marker in _KINDS))
 
+    def knows(self, settings: Settings, key: Key) -> bool:
+        """Answer whether a machine may have this key, by what is known now."""
+        known = self.known(settings)
+        if any(entry.key == key for entry in known.revoked):
+            return False
+        if settings.pin is not None:
+            return settings.pin.rstrip("=") == key.fingerprint
+        return any(entry.key == key for entry in known.keys)
+
     def judge(self, settings: Settings, key: Key, errand: Errand) -> None:
         """Return where the machine may have this key, learning it where nothing is known; HostKeyError where not."""
+        if self.knows(settings, key):
+            return
         known = self.known(settings)
         shown = key.fingerprint
         if any(entry.key == key for entry in known.revoked):
             raise _error(errand, key, f"host key {shown} is revoked in `{known.revoked[0].path}`", ())
         if settings.pin is not None:
-            if settings.pin.rstrip("=") != shown:
-                raise _changed(settings, key, errand, f"the inventory pins {settings.pin}", (settings.pin,))
-            return
-        if any(entry.key == key for entry in known.keys):
-            return
+            raise _changed(settings, key, errand, f"the inventory pins {settings.pin}", (settings.pin,))
         if known.keys:
             old = tuple(dict.fromkeys(entry.key.fingerprint for entry in known.keys))
             where = ", ".join(f"`{path}`" for path in dict.fromkeys(entry.path for entry in known.keys))

@@ -180,12 +180,13 @@ class Links:
 
     def link(self, at: Access, errand: Errand) -> Link:
         """Answer the connection to a machine, made if there is none; RemoteError says what is in the way."""
-        return self._to(self._resolve(at, errand), errand)
+        return self.to(self._resolve(at, errand), errand)
 
-    def _to(self, settings: Settings, errand: Errand) -> Link:
+    def to(self, settings: Settings, errand: Errand) -> Link:
+        """Answer the connection to a machine whose settings are known, as a jump host's are."""
         with self._guard:
             machine = self._machines.setdefault(settings, _Machine())
-        link = machine.get(lambda: self._dial(settings, self._to, errand), errand)
+        link = machine.get(lambda: self._dial(settings, self.to, errand), errand)
         if self._closed:
             link.cut()
             errand.fail("connect", "the launcher is closing its connections")

@@ -19,7 +19,7 @@ COMMANDS = typer.main.get_command(app).commands
 READING = ("plan", "status", "events", "racks", "doctor", "validate")
 # Bytes of programs, and JSON by nature.
 RAW = ("logs", "schema")
-ACTING = ("up", "watch", "down", "init")
+ACTING = ("up", "watch", "down", "init", "hosts")
 
 
 def run(*words: str, home: Path, **env: str) -> "subprocess.CompletedProcess[str]":

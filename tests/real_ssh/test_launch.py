@@ -40,7 +40,7 @@ def desk(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 def ours(host: Host, run: str) -> list[str]:
     """What lives of a run on a host, by the marker in its environment or the run's name among its arguments."""
-    return [process.command for process in host.processes(run)]
+    return [" ".join(process.argv) for process in host.processes(run) if process.state != "Z"]
 
 
 def settled(host: Host, run: str) -> list[str]:
@@ -52,7 +52,9 @@ def settled(host: Host, run: str) -> list[str]:
 
 
 def test_two_slices_of_four_on_three_racks_from_plan_to_the_last_process(rig: Rig, desk: Desk) -> None:
-    before = {host.name: host.files("/home", "/root", "/tmp", "/run", "/dev/shm", "/var") for host in rig.hosts.values()}
+    before = {
+        host.name: host.files("/home", "/root", "/tmp", "/run", "/dev/shm", "/var") for host in rig.hosts.values()
+    }
     up = desk.begin("up", str(desk.task("main", TASK.format(name="main"))), "-y", "-i", str(desk.inventory))
     seen = desk.until("main", lambda seen: seen["state"] in ("running", "failed"))
     assert seen["state"] == "running", desk.run("events", "main").stdout
