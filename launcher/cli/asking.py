@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from typing_extensions import Self
 
 from launcher.cli.console import coloured, say
-from launcher.cli.table import count
 from launcher.core.fleet import Inventory, NodeName, Transport
 from launcher.core.nodeset import fold
+from launcher.core.nouns import count
 
 if TYPE_CHECKING:
     from rich.status import Status

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from launcher.cli.console import clean
-from launcher.cli.table import count, table
+from launcher.cli.table import table
 from launcher.core.nodeset import fold
+from launcher.core.nouns import count
 from launcher.drive.doctor import Checkup
 from launcher.drive.examine import Examined
 from launcher.probe.report import Answer, Finding

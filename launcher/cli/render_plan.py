@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from launcher.cli.console import clean
-from launcher.cli.table import count, table
+from launcher.cli.table import table
 from launcher.core.fleet import Inventory
 from launcher.core.nodeset import fold
+from launcher.core.nouns import count
 from launcher.core.placement import Placement
 
 

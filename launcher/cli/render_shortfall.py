@@ -4,9 +4,10 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from launcher.cli.console import Colour, clean, paint
-from launcher.cli.table import count, table
+from launcher.cli.table import table
 from launcher.core.fleet import NodeName
 from launcher.core.nodeset import fold
+from launcher.core.nouns import count
 from launcher.core.placement import RackAnswer, Shortfall
 
 

@@ -1,4 +1,4 @@
-"""Rows to columns, and numbers with their nouns: text that reads the same on a terminal, in a pipe and in a log."""
+"""Rows to columns: text that reads the same on a terminal, in a pipe and in a log."""
 
 from collections.abc import Sequence
 
@@ -16,8 +16,3 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str =
     kept = [at for at in range(len(header)) if any(row[at] for row in cells[1:])]
     widths = {at: max(len(row[at]) for row in cells) for at in kept}
     return "\n".join(indent + GAP.join(row[at].ljust(widths[at]) for at in kept).rstrip() for row in cells)
-
-
-def count(number: int, noun: str) -> str:
-    """Answer a number with its noun: `1 node`, `2 nodes`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

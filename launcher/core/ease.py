@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, Inventory
+from launcher.core.nouns import count
 from launcher.core.task import Group, TopologyRule
 
 _Fits = Callable[[Group], bool]
@@ -17,7 +18,7 @@ def eased(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
         yield f"any accelerator instead of `{group.accelerator}`"
     fewer = max((node.gpus for node in inventory.nodes if node.gpus < group.gpus), default=0)
     if fewer and fits(replace(group, gpus=fewer)):
-        yield f"{fewer} GPUs on each node instead of {group.gpus}"
+        yield f"{count(fewer, 'GPU')} on each node instead of {group.gpus}"
 
 
 def _counts(group: Group, fits: _Fits) -> Iterator[str]:
@@ -27,10 +28,10 @@ def _counts(group: Group, fits: _Fits) -> Iterator[str]:
         yield f"`spares: {spares}`"
     size = _most(1, rule.nodes_per_slice - 1, lambda n: fits(_with(group, replace(rule, nodes_per_slice=n))))
     if size is not None:
-        yield f"slices of at most {size} node{'s' if size > 1 else ''}"
+        yield f"slices of at most {count(size, 'node')}"
     slices = _most(1, rule.slices - 1, lambda n: fits(_with(group, replace(rule, slices=n))))
     if slices is not None:
-        yield f"at most {slices} slice{'s' if slices > 1 else ''}"
+        yield f"at most {count(slices, 'slice')}"
 
 
 def _rules(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:

@@ -20,7 +20,7 @@ from launcher.core.fleet import (
     SimSettings,
     Transport,
 )
-from launcher.errors import SpecError
+from launcher.errors import Mistake, SpecError
 from launcher.spec.document import read_document
 from launcher.spec.inventory_fields import INVENTORY, LEASE_PATH, RACK
 from launcher.spec.local import built_in
@@ -38,6 +38,9 @@ def find_inventory(given: str | None, env: Mapping[str, str], home: Path) -> Inv
 
     The word `built-in` names the last. `source` of the answer says which it is. SpecError when it cannot be read.
     """
+    if given == "":
+        hint = f"name a file, or `{BUILT_IN}` for the built-in local racks"
+        raise SpecError((Mistake(what="the name of the inventory is empty", where="-i", hint=hint),))
     for chosen, said in ((given, "-i"), (env.get(VARIABLE), f"${VARIABLE}")):
         if chosen == BUILT_IN:
             return built_in()

@@ -18,6 +18,11 @@ def dump(kind: type[T], value: T) -> str:
     """
     plain = _adapter(kind).dump_python(value, mode="json")  # type: ignore[arg-type]  # a class is hashable
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    return storable(text)
+
+
+def storable(text: str) -> str:
+    """Answer a text that UTF-8 can hold: a file name or a word of a command line may have bytes that are none."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

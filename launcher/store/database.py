@@ -118,6 +118,11 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
+_HINT = "is the disk full, the folder read-only or on a network file system without locks?"
+# SQLITE_CORRUPT and SQLITE_NOTADB are plain DatabaseErrors to Python.
+_DAMAGED = "the file is damaged: put a copy of it back, or move it away to begin without any run"
+
+
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
     """A file that cannot be read or written is the user's to mend; a broken query stays a bug."""
@@ -126,5 +131,5 @@ def _told(path: Path) -> Iterator[None]:
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
         raise
     except sqlite3.DatabaseError as error:
-        hint = "is the disk full, the folder read-only or on a network file system without locks?"
+        hint = _HINT if isinstance(error, sqlite3.OperationalError) else _DAMAGED
         raise LaunchError(f"cannot use `{path}`: {error}", hints=(hint,)) from error

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from launcher.core.run import Record, Run, RunId, RunName, RunState
 from launcher.core.status import RankState, RankStatus, RunStatus, SpareStatus
-from launcher.store.codec import dump
+from launcher.store.codec import dump, storable
 
 NEW_RUN = """
 INSERT INTO runs (id, name, state, wanted, fleet, source, created, headline, run, record, snapshot)
@@ -30,7 +30,7 @@ def row_of(run: Run, source: str, at: float) -> Mapping[str, object]:
         "state": RunState.STARTING.value,
         "wanted": run.wanted.value,
         "fleet": run.fleet.name,
-        "source": source,
+        "source": storable(source),
         "created": at,
         "headline": _HEADLINE,
         "run": dump(Run, run),

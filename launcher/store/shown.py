@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.errors import Mistake, SpecError
+from launcher.store.codec import storable
 from launcher.store.database import Database
 from launcher.store.owner import Owner
 
@@ -43,7 +44,8 @@ class Shelf:
 
     def find(self, word: str) -> Shown:
         """Answer the run of an id, or the newest of a name; SpecError, with what may have been meant."""
-        for row in self._db.read(f"{_SHOWN} {MATCH}", word, word, word):
+        text = storable(word)
+        for row in self._db.read(f"{_SHOWN} {MATCH}", text, text, text):
             return _shown(row)
         raise unknown_run(word, names(self._db))
 

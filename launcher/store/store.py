@@ -8,13 +8,14 @@ from pathlib import Path
 
 from launcher.core.actions import Action, Answer, Receipt
 from launcher.core.fleet import Inventory, NodeName
+from launcher.core.nouns import count
 from launcher.core.placement import Placement, Shortfall, Taken
 from launcher.core.run import Outcome, Record, Run, RunId, RunName, RunState, Wanted
 from launcher.core.status import RunStatus
 from launcher.core.task import Task
 from launcher.errors import LeaseHeldError, Mistake, NoCapacityError, SpecError
 from launcher.store import journal
-from launcher.store.codec import dump, load
+from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
 from launcher.store.journal import Event, EventKind
 from launcher.store.newborn import NEW_RUN, fresh_id, row_of
@@ -71,7 +72,7 @@ class Store:
             db.execute(NEW_RUN, row_of(run, source, at))
             claims = [(fleet.name, node.name, run.id) for node in nodes]
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", claims)
-            words = f"{len(answer.slices)} slices on {len(nodes)} nodes of `{fleet.name}`"
+            words = f"{count(len(answer.slices), 'slice')} on {count(len(nodes), 'node')} of `{fleet.name}`"
             journal.add(db, run.id, EventKind.LAUNCHED, at, subject=name, words=words)
         return run
 
@@ -168,7 +169,8 @@ class Store:
 
     def find(self, word: str) -> RunRow:
         """Answer the run of an id, or the newest of a name; SpecError, with what may have been meant."""
-        for row in self._db.read(f"{RUN_ROWS} {MATCH}", word, word, word):
+        text = storable(word)
+        for row in self._db.read(f"{RUN_ROWS} {MATCH}", text, text, text):
             return read_run_row(row)
         raise unknown_run(word, names(self._db))
 

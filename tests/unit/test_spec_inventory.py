@@ -30,6 +30,11 @@ def test_given_then_environment_then_home_then_built_in(tmp_path: Path) -> None:
     assert find_inventory("built-in", env, tmp_path) == built_in()
 
 
+def test_an_empty_word_never_means_the_built_in_racks(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="the name of the inventory is empty"):
+        find_inventory("", {}, tmp_path)
+
+
 def test_missing_file_says_who_named_it(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as refusal:
         find_inventory(None, {"NVLAUNCH_INVENTORY": str(tmp_path / "x.yaml")}, tmp_path)

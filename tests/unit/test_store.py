@@ -23,6 +23,7 @@ from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError, SpecEr
 from launcher.store.domains import Domains
 from launcher.store.journal import EventKind
 from launcher.store.owner import Owner
+from launcher.store.shown import Shelf
 from launcher.store.store import Store
 
 REASON = Reason(why=Why.START, words="first start")
@@ -66,14 +67,14 @@ def take(fleet: Inventory, count: int):
     return decide
 
 
-def launch(store: Store, name: str = "job", *, nodes: int = 2, fleet_nodes: int = 4) -> Run:
+def launch(store: Store, name: str = "job", *, nodes: int = 2, fleet_nodes: int = 4, source: str = "task.yaml") -> Run:
     fleet = a_fleet(fleet_nodes)
     return store.launch(
         name=RunName(name),
         task=a_task(nodes),
         fleet=fleet,
         decide=take(fleet, nodes),
-        source="task.yaml",
+        source=source,
         at=100.0,
     )
 
@@ -142,8 +143,23 @@ def test_a_home_that_is_a_file_is_the_users_mistake(tmp_path: Path) -> None:
 
 def test_junk_in_place_of_the_database_is_told(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"junk" * 1000)
-    with pytest.raises(LaunchError, match="not a database"):
+    with pytest.raises(LaunchError, match="not a database") as told:
         Store(tmp_path)
+    assert told.value.hints[0].startswith("the file is damaged")
+
+
+def test_words_and_file_names_may_be_no_text(store: Store) -> None:
+    with pytest.raises(SpecError, match="no run is named"):
+        store.find("\udcff")
+    with pytest.raises(SpecError, match="no run is named"):
+        Shelf(store.home).find("\udcff")
+    run = launch(store, source="/tasks/\udcff.yaml")
+    assert store.find(run.id).source == "/tasks/?.yaml"
+
+
+def test_one_slice_on_one_node_is_told_in_the_singular(store: Store) -> None:
+    (launched,) = store.events(launch(store, nodes=1).id)
+    assert launched.words == "1 slice on 1 node of `hall`"
 
 
 def test_launch_keeps_the_run_with_its_own_nodes_only(store: Store) -> None:
