@@ -56,6 +56,14 @@ class Settings:
     pin: str | None = None
 
 
+class _Told:
+    """What is configured for a host, once it was asked."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lines: dict[str, list[str]] | None = None
+
+
 class Resolver:
     """Answers settings; OpenSSH is asked once for each machine."""
 
@@ -63,6 +71,7 @@ class Resolver:
         self._home = home or Path.home()
         self._asking = threading.BoundedSemaphore(_ASKING)
         self._known: dict[Access, Settings] = {}
+        self._told: dict[tuple[str, str | None, int | None], _Told] = {}
         self._guard = threading.Lock()
         self._wrapper: str | None = None
 
@@ -84,7 +93,7 @@ class Resolver:
         if depth > _HOPS:
             errand.fail("resolve", f"the jump hosts of `{at.address}` go round in circles", "look at `ProxyJump`")
         refuse(at, errand)
-        told = self._ask(at, errand)
+        told = self._tell(at, errand)
         settings = self._settings(at, told)
         jump = at.proxy_jump or _one(told, "proxyjump")
         if jump is None or jump == "none":
@@ -157,6 +166,15 @@ class Resolver:
         if named is None or named == "SSH_AUTH_SOCK":
             return os.environ.get("SSH_AUTH_SOCK")
         return None if named == "none" else self._path(named, {})
+
+    def _tell(self, at: Access, errand: Errand) -> dict[str, list[str]]:
+        """Answer what is configured for a host, asked once: many that wait for a jump host's get the same answer."""
+        with self._guard:
+            told = self._told.setdefault((at.address, at.user, at.port), _Told())
+        with told.lock:
+            if told.lines is None:
+                told.lines = self._ask(at, errand)
+            return told.lines
 
     def _ask(self, at: Access, errand: Errand) -> dict[str, list[str]]:
         """Answer what OpenSSH says of a host, or what paramiko reads from the user's file where there is no ssh."""

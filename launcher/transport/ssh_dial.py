@@ -8,10 +8,10 @@ import paramiko
 from launcher.errors import RemoteError
 from launcher.transport.ssh_auth import Keys, log_in
 from launcher.transport.ssh_config import Settings
-from launcher.transport.ssh_errand import DroppedError, Errand, HostKeyError
+from launcher.transport.ssh_errand import Errand, HostKeyError
 from launcher.transport.ssh_hosts import HostKeys, Key
 from launcher.transport.ssh_links import Link, Turns, patiently
-from launcher.transport.ssh_way import Way, direct, proxied, through
+from launcher.transport.ssh_way import Way, direct, dropped, proxied, through
 
 # paramiko writes what goes wrong to a log, and Python's last resort for a log that nobody reads is the terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -129,9 +129,7 @@ class Dialler:
                 errand.fail("connect", f"the key exchange did not end within {patience:.0f} s", hint)
             if isinstance(error, paramiko.SSHException) and "banner" not in str(error):
                 errand.fail("connect", f"no common way to speak: {str(error).lower()}", "is its sshd very old?")
-            words = f"sshd hung up in the greeting: {str(error).lower() or type(error).__name__}"
-            hint = "its sshd drops connections when many come at once: `MaxStartups` in sshd_config"
-            raise errand.error("connect", words, hint, tail=way.last_words(), kind=DroppedError) from error
+            raise dropped(errand, str(error).lower() or "it hung up", said=way.last_words()) from error
         return transport
 
 

@@ -42,9 +42,15 @@ class Way:
             words = f"connected, but nobody speaks there within {patience:.0f} s"
             errand.fail("connect", words, "is sshd hung, or is it another service's port?", tail=self.last_words())
         except OSError as error:
-            raise _dropped(errand, (error.strerror or str(error)).lower(), self.last_words()) from error
+            raise self._dropped(errand, (error.strerror or str(error)).lower()) from error
         if not spoken:
-            raise _dropped(errand, "closed before a word", self.last_words())
+            raise self._dropped(errand, "closed before a word")
+
+    def _dropped(self, errand: Errand, why: str) -> DroppedError:
+        if self._proxy is None:
+            return dropped(errand, why)
+        hint = "run the ProxyCommand of the SSH configuration by hand: it must carry what sshd says"
+        return dropped(errand, "the ProxyCommand ended", hint, self.last_words())
 
     def last_words(self) -> tuple[str, ...]:
         """Answer what a ProxyCommand said on stderr."""
@@ -164,12 +170,22 @@ def through(transport: paramiko.Transport, settings: Settings, errand: Errand) -
         if transport.is_active():
             words = f"jump host `{jump}` gets no answer on port {settings.port} within {patience:.0f} s"
             errand.fail("connect", words, _OFF)
-        raise _dropped(errand, f"jump host `{jump}` hung up", ()) from error
+        raise dropped(errand, f"jump host `{jump}` hung up") from error
 
 
-def _dropped(errand: Errand, why: str, said: tuple[str, ...]) -> Exception:
-    hint = "its sshd drops connections when many come at once: `MaxStartups` in sshd_config"
-    return errand.error("connect", f"sshd did not greet: {why}", hint, tail=said, kind=DroppedError)
+_BUSY = "its sshd drops connections when many come at once: `MaxStartups` in sshd_config"
+
+
+def dropped(errand: Errand, why: str, hint: str = _BUSY, said: tuple[str, ...] = ()) -> DroppedError:
+    """Answer the error of an sshd that hung up before it was known; it may do better the next time."""
+    return DroppedError(
+        f"sshd did not greet: {why}",
+        node=errand.node,
+        stage="connect",
+        elapsed=errand.elapsed,
+        tail=said,
+        hints=(hint,),
+    )
 
 
 def _speaks(pipe: Pipe, patience: float) -> bool:
