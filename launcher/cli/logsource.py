@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from launcher.cli.console import clean, pause, refuse, say, show_bytes
+from launcher.cli.seats import holder, members
 from launcher.core.fleet import NodeName
-from launcher.core.run import Member, Record, Run
+from launcher.core.run import Record, Run
 from launcher.errors import LaunchError, ProvisionError
 from launcher.ports import LogName, LogPart, Nodes
 
@@ -38,36 +39,12 @@ def sources(run: Run, record: Record, *, rank: str | None, node: str | None, pro
             refuse("`--rank` and `--provision` exclude each other", hint="`--node` chooses one node")
         names = [name for name in run.placement.nodes if node in (None, name)]
         return tuple(Source(label=name, node=name, name=LogName()) for name in names)
-    members = _members(run, rank)
-    found = [(member, _holder(run, record, member)) for member in members]
+    found = [(member, holder(run, record, member)) for member in members(run, rank)]
     return tuple(
-        Source(label=member.name, node=holder, name=LogName(member=member.name))
-        for member, holder in found
-        if node in (None, holder)
+        Source(label=member.name, node=held, name=LogName(member=member.name))
+        for member, held in found
+        if node in (None, held)
     )
-
-
-def _holder(run: Run, record: Record, member: Member) -> NodeName:
-    seat = record.seats.get(member.name)
-    return seat.node if seat else run.slice_of(member).nodes[member.slice_rank]
-
-
-def _members(run: Run, word: str | None) -> list[Member]:
-    members = list(run.members())
-    if word is None:
-        return members
-    found = [member for member in members if word in (member.name, str(member.rank))]
-    if not found:
-        refuse(f"`{run.name}` has no rank `{word}`", hint=f"its ranks are {_range(members)}")
-    if len(found) > 1:
-        names = ", ".join(f"`{member.name}`" for member in found)
-        refuse(f"rank `{word}` is in several groups", hint=f"write one of {names}")
-    return found
-
-
-def _range(members: Sequence[Member]) -> str:
-    last = {member.group: member.rank for member in members}
-    return ", ".join(f"`{group}/0` to `{group}/{rank}`" for group, rank in last.items())
 
 
 class Reader:

@@ -8,7 +8,22 @@ from typing import Annotated
 import typer
 
 from launcher import __version__
-from launcher.cli import check, doctor, down, events, hosts, logs, racks, start, status, up, watch
+from launcher.cli import (
+    check,
+    doctor,
+    down,
+    events,
+    exec_,
+    hosts,
+    logs,
+    racks,
+    ssh,
+    start,
+    status,
+    sync_down,
+    up,
+    watch,
+)
 from launcher.cli.console import open_closed_streams, say, show
 from launcher.cli.plain import PlainGroup
 from launcher.errors import ExitCode, LaunchError
@@ -22,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _family in (up, status, logs, events, watch, down, racks, doctor, check, start, hosts):
+for _family in (up, status, logs, exec_, ssh, sync_down, events, watch, down, racks, doctor, check, start, hosts):
     _family.register(app)
 
 

@@ -59,3 +59,11 @@ Secret = Annotated[
     list[str] | None,
     typer.Option("--secret", metavar="NAME[=@FILE]", help="A secret, from the environment or a file."),
 ]
+OneRank = Annotated[
+    str | None, typer.Option("--rank", metavar="N", help="This rank; `GROUP/N` where there are groups.")
+]
+OneSlice = Annotated[
+    str | None, typer.Option("--slice", metavar="S", help="The ranks of this slice; `GROUP/S` where there are groups.")
+]
+OnNode = Annotated[str | None, typer.Option("--node", metavar="NODE", help="This node, also a spare.")]
+AllRanks = Annotated[bool, typer.Option("--all", help="Every rank.")]

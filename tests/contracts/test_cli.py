@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = typer.main.get_command(app).commands
 READING = ("plan", "status", "events", "racks", "doctor", "validate")
 # Bytes of programs, and JSON by nature.
-RAW = ("logs", "schema")
-ACTING = ("up", "watch", "down", "init", "hosts")
+RAW = ("logs", "schema", "exec")
+ACTING = ("up", "watch", "down", "init", "ssh", "sync-down", "hosts")
 
 
 def run(*words: str, home: Path, **env: str) -> "subprocess.CompletedProcess[str]":

@@ -1,0 +1,149 @@
+"""A tar stream from a node that nobody vouches for, as files below one folder, and never outside of it."""
+
+import os
+import secrets
+import shutil
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from launcher.errors import LaunchError
+
+PART = 1 << 20
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has arrived so far, and what was not taken, each with the reason."""
+
+    files: int = 0
+    size: int = 0
+    refused: list[str] = field(default_factory=list)
+
+
+class Arrival:
+    """Files that arrive in one folder, each of them whole or not at all; `force` lets them replace what is there."""
+
+    def __init__(self, folder: Path, tally: Tally, *, force: bool) -> None:
+        self._folder = folder
+        self._tally = tally
+        self._force = force
+
+    def unpack(self, stream: BinaryIO) -> None:
+        """Take a stream to its end; LaunchError where it is no archive or cannot be written."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for entry in archive:
+                    self._take(archive, entry)
+            while stream.read(PART):
+                pass  # the sender is not left waiting
+        except tarfile.TarError as error:
+            raise LaunchError(f"what came is no archive: {str(error).lower()}") from error
+        except OSError as error:
+            raise LaunchError(f"cannot write to `{self._folder}`: {(error.strerror or str(error)).lower()}") from error
+
+    def _take(self, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
+        parts = PurePosixPath(entry.name).parts
+        why = _hostile(entry.name) or self._blocked(parts)
+        if why is None:
+            target = self._folder.joinpath(*parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            why = self._put(archive, entry, target, parts)
+        if why is not None:
+            self._tally.refused.append(f"`{entry.name}`: {why}")
+
+    def _blocked(self, parts: tuple[str, ...]) -> str | None:
+        """Answer whether a folder on the way is none: nothing is ever written through a link."""
+        at = self._folder
+        for part in parts[:-1]:
+            at = at / part
+            if at.is_symlink() or (at.exists() and not at.is_dir()):
+                return f"`{at}` is no folder"
+        return None
+
+    def _put(
+        self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, parts: tuple[str, ...]
+    ) -> str | None:
+        """Answer why an entry was not taken."""
+        if entry.isdir():
+            if target.is_symlink() or (target.exists() and not target.is_dir()):
+                return "something else has that name here"
+            target.mkdir(exist_ok=True)
+            return None
+        if target.is_dir() and not target.is_symlink():
+            return "a folder has that name here"
+        if not self._force and os.path.lexists(target):
+            return "it is here already"
+        if entry.isreg():
+            return self._file(archive, entry, target)
+        if entry.issym():
+            return _outside(entry.linkname, len(parts) - 1) or self._link(entry, target)
+        return "it is neither file nor folder nor symbolic link"
+
+    def _file(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: Path) -> str | None:
+        draft = _draft(target)
+        source = archive.extractfile(entry)
+        assert source is not None  # it is a regular file
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                shutil.copyfileobj(source, file, PART)
+                os.fchmod(file.fileno(), entry.mode & 0o777 | 0o400)
+            os.utime(draft, (entry.mtime, entry.mtime))
+            why = self._settle(draft, target)
+        finally:
+            draft.unlink(missing_ok=True)
+        if why is None:
+            self._tally.files += 1
+            self._tally.size += entry.size
+        return why
+
+    def _link(self, entry: tarfile.TarInfo, target: Path) -> str | None:
+        draft = _draft(target)
+        draft.symlink_to(entry.linkname)
+        try:
+            why = self._settle(draft, target)
+        finally:
+            draft.unlink(missing_ok=True)
+        self._tally.files += why is None
+        return why
+
+    def _settle(self, draft: Path, target: Path) -> str | None:
+        """Give what is whole its name. Without `force` a name that was taken meanwhile stays its owner's."""
+        if self._force:
+            draft.replace(target)
+            return None
+        try:
+            os.link(draft, target, follow_symlinks=False)
+        except FileExistsError:
+            return "it is here already"
+        except OSError:  # a file system without hard links
+            if os.path.lexists(target):
+                return "it is here already"
+            draft.replace(target)
+        return None
+
+
+def _draft(target: Path) -> Path:
+    return target.with_name(f".nvlaunch-{secrets.token_hex(6)}")
+
+
+def _hostile(name: str) -> str | None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+        return "it would lie outside of the folder"
+    return None
+
+
+def _outside(target: str, depth: int) -> str | None:
+    """Answer whether a link may lead out of the folder; `depth` is how many folders it lies in.
+
+    `..` may stand only in front, where it is known what it leads to: behind the name of another link it is not.
+    """
+    parts = PurePosixPath(target).parts
+    up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+    if PurePosixPath(target).is_absolute() or up > depth or ".." in parts[up:] or not target:
+        return f"it is a link out of the folder, to `{target}`"
+    return None
