@@ -1,16 +1,14 @@
-"""The ladder: each seat goes up one rung a tick, from an unclaimed node to a running rank, or sideways to a spare."""
+"""The ladder: each seat goes up one rung a tick, from an unclaimed node to a running rank."""
 
-from launcher.core.absorb import astray, blame
+from launcher.core.absorb import astray
 from launcher.core.actions import (
     Claim,
     Join,
-    Level,
     Prepare,
     Reason,
     Reserve,
     Start,
     StartHead,
-    Sweep,
     Unclaim,
     Unit,
     Unreserve,
@@ -20,17 +18,11 @@ from launcher.core.actions import (
 from launcher.core.condition import Condition
 from launcher.core.draft import TRIES, Draft
 from launcher.core.fleet import NodeName
-from launcher.core.observation import GroupReport, GroupState, Head, HeadSeen, Phase, Seen, Unseen
+from launcher.core.observation import GroupReport, GroupState, Phase, Seen, Unseen
 from launcher.core.placement import Slice
-from launcher.core.run import Cause, Evidence, Gang, Member, Outcome
-from launcher.core.seat import GangName, Seat
-from launcher.core.task import OnNoSpare
-
-# How long a machine that was never ours may be out of reach before the launch goes on, or ends, without it (s).
-CONNECT_GRACE = 30.0
-# How long a live raylet may be missing in Ray's table before it counts as lost (s): `ray start` itself gives up
-# after 30 s, and Ray needs up to 18 s to notice that a silent one is gone.
-JOIN_GRACE = 90.0
+from launcher.core.recover import CONNECT_GRACE, recover
+from launcher.core.run import Cause, Gang, Member, Outcome
+from launcher.core.seat import GangName
 
 # How often the head of a run is started before the run is given up; its storage survives each start.
 HEAD_STARTS = 5
@@ -40,15 +32,7 @@ _BEGIN = Reason(why=Why.START, words="the run begins")
 
 def advance(draft: Draft) -> None:
     """Move everything one step towards a run in which every rank runs."""
-    _give_up_on_silence(draft)
-    _judge_spares(draft)
-    for member in draft.members:
-        _replace(draft, member)
-    _fence_strays(draft)
-    draft.settle()
-    for sweep in draft.sweeps:
-        draft.do(sweep)
-    _let_go(draft)
+    recover(draft)
     if draft.outcome is None and _claim_all(draft):
         _head(draft)
         for member in draft.members:
@@ -57,145 +41,6 @@ def advance(draft: Draft) -> None:
             _reserve(draft, part)
         for name in draft.gangs:
             _start(draft, name)
-
-
-def _give_up_on_silence(draft: Draft) -> None:
-    """A node that was never ours and cannot be reached is left alone after a while; one that was ours never is."""
-    for name in draft.run.placement.nodes:
-        if name in draft.condemned or name in draft.asked or f"unseen:{name}" not in draft.since:
-            continue
-        draft.wake(draft.since[f"unseen:{name}"] + CONNECT_GRACE)
-        if draft.lasted(f"unseen:{name}") >= CONNECT_GRACE:
-            view = draft.seen.nodes[name]
-            words = f"connect: out of reach for {CONNECT_GRACE:.0f} s: {getattr(view, 'words', '')}"
-            draft.condemn(name, Evidence(cause=Cause.PROVISION, words=words))
-
-
-def _judge_spares(draft: Draft) -> None:
-    """A spare whose keeper is gone has lost its lease: claim it again, as often as a node may be tried."""
-    others = {seat.node for seat in draft.seats.values()} | draft.condemned.keys()
-    for name in draft.run.placement.nodes:
-        view = draft.seen.nodes.get(name)
-        if name in draft.claimed and name not in others and isinstance(view, Seen) and view.keeper is None:
-            draft.claimed.discard(name)
-            blame(draft, name, Evidence(cause=Cause.EXHAUSTED, words="its keeper is gone"))
-
-
-def _fence_strays(draft: Draft) -> None:
-    """A rank that is over and runs came up behind its fence, from a `Start` that was given up or whose controller
-    died: fence it again."""
-    for member in draft.members:
-        gang, keeper = draft.gangs[draft.run.gang(member)], draft.keeper(draft.seats[member.name].node)
-        for rank in keeper.ranks if keeper else ():
-            over = rank.epoch < gang.epoch or gang.broken
-            if rank.member == member.name and rank.running and over:
-                reason = gang.broken or Reason(why=Why.RESTART, words=f"epoch {rank.epoch} of {member.name} is over")
-                draft.fence_rank(member, rank.epoch, reason)
-
-
-def _replace(draft: Draft, member: Member) -> None:
-    """Judge a seat's node, and give the seat to a spare of its slice when the node is condemned."""
-    seat = draft.seats[member.name]
-    if seat.node not in draft.condemned:
-        _judge_node(draft, member, seat)
-    if seat.node in draft.condemned and draft.condition(member) not in (
-        Condition.FINISHED,
-        Condition.FAILED,
-    ):
-        _swap(draft, member, seat)
-
-
-def _judge_node(draft: Draft, member: Member, seat: Seat) -> None:
-    view, condition = draft.seen.nodes.get(seat.node), draft.condition(member)
-    joining = f"joining:{member.name}#{seat.generation}"
-    # While Ray cannot be asked, that it does not know a raylet says nothing.
-    if condition is Condition.JOINING and _ready_head(draft):
-        draft.wake(draft.seen.at - draft.lasted(joining) + JOIN_GRACE)
-        if draft.lasted(joining) >= JOIN_GRACE:
-            _lose(draft, member, seat, f"its raylet did not appear in Ray within {JOIN_GRACE:.0f} s", ())
-        return
-    draft.since.pop(joining, None)
-    if condition is not Condition.LOST or not isinstance(view, Seen):
-        return
-    if view.keeper is None:
-        _lose(draft, member, seat, "its keeper is gone", ())
-    elif view.keeper.setup.phase is Phase.FAILED:
-        # The same script on the same node fails again: only another node can tell whose fault it is.
-        words = f"setup: exited with {view.keeper.setup.exit_code}"
-        draft.condemn(seat.node, Evidence(cause=Cause.PROVISION, words=words, tail=view.keeper.setup.tail))
-    else:
-        ray = view.keeper.ray
-        _lose(draft, member, seat, f"its raylet ended with {ray.exit_code}", ray.tail)
-
-
-def _lose(draft: Draft, member: Member, seat: Seat, words: str, tail: tuple[str, ...]) -> None:
-    """A node failed under its seat: fence it, then start again on it, or condemn it when its attempts are used up."""
-    gang = draft.run.gang(member)
-    reason = Reason(why=Why.REJOIN, words=f"{seat.node}: {words}")
-    draft.break_gang(gang, reason)
-    _fence_node(draft, member, seat, reason)
-    draft.claimed.discard(seat.node)
-    cause = Cause.EXHAUSTED if draft.gangs[gang].epoch > 0 else Cause.PROVISION
-    times = draft.attempts.get(seat.node, 0) + 1
-    blame(draft, seat.node, Evidence(cause=cause, words=f"{words} ({times} times)", tail=tail))
-    if seat.node not in draft.condemned:
-        draft.seats[member.name] = Seat(member=member.name, node=seat.node, generation=seat.generation + 1)
-
-
-def _fence_node(draft: Draft, member: Member, seat: Seat, reason: Reason) -> None:
-    draft.fence(
-        Sweep(
-            reason=reason,
-            node=seat.node,
-            level=Level.GENERATION,
-            member=member.name,
-            gang=draft.run.gang(member),
-            generation=seat.generation,
-        )
-    )
-
-
-def _swap(draft: Draft, member: Member, seat: Seat) -> None:
-    part = draft.run.slice_of(member)
-    evidence = draft.condemned[seat.node]
-    held = {other.node for other in draft.seats.values()}
-    spares = [name for name in part.spares if name not in held and name not in draft.condemned]
-    # One that cannot be seen now may never be again, and a seat is not taken from it: it is the last choice.
-    spare = min(spares, key=lambda name: not isinstance(draft.seen.nodes.get(name), Seen), default=None)
-    if spare is None:
-        _bereft(draft, member, seat, evidence)
-        return
-    reason = Reason(why=Why.SWAP, words=f"{seat.node}: {evidence.words}; {spare} takes its seat")
-    draft.break_gang(draft.run.gang(member), reason)
-    if seat.node in draft.asked:
-        _fence_node(draft, member, seat, reason)
-    draft.seats[member.name] = Seat(member=member.name, node=spare, generation=seat.generation + 1)
-
-
-def _bereft(draft: Draft, member: Member, seat: Seat, evidence: Evidence) -> None:
-    started = draft.gangs[draft.run.gang(member)].epoch > 0
-    words = f"{seat.node}: {evidence.words}, and no spare is left in {draft.run.slice_of(member).place}"
-    policy = draft.run.group(member.group).recovery.on_no_spare
-    if started and policy is not OnNoSpare.FAIL:
-        draft.break_gang(draft.run.gang(member), Reason(why=Why.SWAP, words=words))
-        draft.waiting_for = f"{member.name} waits for a node: {words}"
-        return
-    cause = Cause.EXHAUSTED if started else evidence.cause
-    draft.end(Outcome(cause=cause, words=words, member=member.name, node=seat.node, tail=evidence.tail))
-
-
-def _let_go(draft: Draft) -> None:
-    """A condemned node is swept clean and its lease given back, once its fences are through."""
-    fenced = {sweep.node for sweep in draft.sweeps}
-    for name in draft.condemned:
-        view = draft.seen.nodes.get(name)
-        if name in fenced or not isinstance(view, Seen):
-            continue
-        if view.keeper is not None or view.leftovers:
-            reason = Reason(why=Why.SWAP, words=f"{name} is condemned: {draft.condemned[name].words}")
-            draft.do(Unclaim(reason=reason, node=name))
-        elif f"claim:{name}" not in draft.seen.in_flight:
-            draft.asked.discard(name)
 
 
 def _claim_all(draft: Draft) -> bool:
@@ -237,18 +82,12 @@ def _head(draft: Draft) -> None:
         draft.do(StartHead(reason=_BEGIN))
 
 
-def _ready_head(draft: Draft) -> Head | None:
-    """Answer the head when it can be asked and told things; None while it cannot."""
-    head = draft.seen.head.head if isinstance(draft.seen.head, HeadSeen) else None
-    return head if head is not None and head.ray.phase is Phase.RUNNING and head.ready else None
-
-
 def _rung(draft: Draft, member: Member) -> None:
     seat = draft.seats[member.name]
-    match draft.condition(member):
+    match draft.needed(member):
         case Condition.CLAIMED:
             draft.do(Prepare(reason=_why(draft, member), node=seat.node, member=member.name))
-        case Condition.PREPARED if _ready_head(draft):
+        case Condition.PREPARED if draft.head():
             draft.do(Join(reason=_why(draft, member), seat=seat))
         case _:
             pass  # done, under way, or for others to decide
@@ -259,9 +98,9 @@ def _why(draft: Draft, member: Member) -> Reason:
 
 
 def _reserve(draft: Draft, part: Slice) -> None:
-    head = _ready_head(draft)
+    head = draft.head()
     up = (Condition.READY, Condition.SERVING, Condition.FINISHED)
-    if head is None or any(draft.condition(member) not in up for member in draft.of_slice(part)):
+    if head is None or any(draft.needed(member) not in up for member in draft.of_slice(part)):
         return
     report = next((group for group in head.groups if group.slice == part.key), None)
     if report is None or report.state is GroupState.REMOVED:
@@ -290,7 +129,7 @@ def _start(draft: Draft, name: GangName) -> None:
     conditions = [draft.condition(member) for member in members]
     slices = {member.slice_key for member in members}
     parts = [part for part in draft.run.placement.slices if part.key in slices]
-    if _ready_head(draft) is None or any(sweep.gang == name for sweep in draft.sweeps):
+    if draft.head() is None or any(sweep.gang == name for sweep in draft.sweeps):
         return
     if any(draft.verified.get(part.key) != draft.generations(part) for part in parts):
         return

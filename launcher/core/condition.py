@@ -77,13 +77,13 @@ def alive_in_ray(seen: Observation) -> frozenset[tuple[str, int]]:
     return frozenset((node.seat, node.generation) for node in head.nodes if node.alive) if head else frozenset()
 
 
-def classify(run: Run, member: Member, seen: Observation, known: Known, alive: frozenset[tuple[str, int]]) -> Condition:
-    """Answer the condition of a seat: that of the first rule that matches. `alive` is `alive_in_ray(seen)`."""
+def evident(run: Run, member: Member, seen: Observation, known: Known, alive: frozenset[tuple[str, int]]) -> Evident:
+    """Answer what the rules look at for a seat. `alive` is `alive_in_ray(seen)`."""
     seat = known.seats[member.name]
     view = seen.nodes.get(seat.node)
     keeper = view.keeper if isinstance(view, Seen) else None
     epoch = known.gangs[run.gang(member)].epoch
-    at = Evident(
+    return Evident(
         seat=seat,
         member=member,
         seen=seen,
@@ -92,6 +92,15 @@ def classify(run: Run, member: Member, seen: Observation, known: Known, alive: f
         rank=_rank(keeper, member, epoch),
         in_ray=(member.label, seat.generation) in alive,
     )
+
+
+def classify(at: Evident) -> Condition:
+    """Answer the condition of a seat: that of the first rule that matches."""
+    return next((condition for matches, condition in _ENDS if matches(at)), None) or footing(at)
+
+
+def footing(at: Evident) -> Condition:
+    """Answer what a seat's node and raylet are in, however its rank has ended."""
     return next(condition for matches, condition in _RULES if matches(at))
 
 
@@ -132,11 +141,13 @@ def _setup(phase: Phase) -> Callable[[Evident], bool]:
     return lambda at: at.keeper is not None and at.keeper.setup.phase is phase
 
 
-# The order matters: the first row that matches wins.
-_RULES: tuple[tuple[Callable[[Evident], bool], Condition], ...] = (
+# The order matters: the first row that matches wins, of these two and then of the others.
+_ENDS: tuple[tuple[Callable[[Evident], bool], Condition], ...] = (
     # An exit that was seen stays true, whatever becomes of the node: done is not failure.
     (_exited(ok=True), Condition.FINISHED),
     (_exited(ok=False), Condition.FAILED),
+)
+_RULES: tuple[tuple[Callable[[Evident], bool], Condition], ...] = (
     # Evidence against the node itself: never start on it again.
     (lambda at: at.seat.node in at.known.condemned, Condition.CONDEMNED),
     # We cannot look, and that alone is never a reason to act.

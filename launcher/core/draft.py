@@ -1,9 +1,9 @@
 """A decision in the making: the record as it changes within one tick, the actions so far, and the next look."""
 
 from launcher.core.actions import Action, Level, Reason, Sweep
-from launcher.core.condition import Condition, alive_in_ray, classify
+from launcher.core.condition import Condition, alive_in_ray, classify, evident, footing
 from launcher.core.fleet import NodeName
-from launcher.core.observation import Keeper, Observation, Seen
+from launcher.core.observation import Head, HeadSeen, Keeper, Observation, Phase, Seen
 from launcher.core.overlap import must_wait
 from launcher.core.placement import Slice
 from launcher.core.run import Evidence, Exit, Gang, Member, Outcome, Record, Retry, Run
@@ -45,7 +45,18 @@ class Draft:
     def condition(self, member: Member) -> Condition:
         """Answer the condition of a seat as the record now stands, or as it stood when it was settled."""
         settled = self._settled.get(member.name)
-        return settled or classify(self.run, member, self.seen, self, self._alive)
+        return settled or classify(evident(self.run, member, self.seen, self, self._alive))
+
+    def needed(self, member: Member) -> Condition:
+        """Answer the condition of a seat; of one whose rank has finished, that of its node and raylet while another
+        of its slice has to start, which it cannot before every bundle of their group is there."""
+        condition = self.condition(member)
+        if condition is not Condition.FINISHED:
+            return condition
+        gangs = {self.run.gang(other) for other in self.members if other.slice_key == member.slice_key}
+        if all(self.gangs[name].epoch > 0 and not self.gangs[name].broken for name in gangs):
+            return condition
+        return footing(evident(self.run, member, self.seen, self, self._alive))
 
     def settle(self) -> dict[MemberName, Condition]:
         """Answer every condition, and hold on to them: who holds what does not change any more in this tick."""
@@ -67,6 +78,11 @@ class Draft:
         """Answer what the keeper of a node says; None where none is seen."""
         view = self.seen.nodes.get(node)
         return view.keeper if isinstance(view, Seen) else None
+
+    def head(self) -> Head | None:
+        """Answer the head when it can be asked and told things; None while it cannot."""
+        head = self.seen.head.head if isinstance(self.seen.head, HeadSeen) else None
+        return head if head is not None and head.ray.phase is Phase.RUNNING and head.ready else None
 
     def wake(self, at: float) -> None:
         """Look again at that time (s), or earlier."""
@@ -108,6 +124,11 @@ class Draft:
         for member in self.of_gang(name):
             self.exits.pop(member.name, None)
             self.fence_rank(member, gang.epoch, reason)
+
+    def break_gang_of(self, member: Member, reason: Reason) -> None:
+        """Decide that the epoch of a member ends with its node; a rank that has finished needs its node no more."""
+        if member.name not in self.exits:
+            self.break_gang(self.run.gang(member), reason)
 
     def end(self, outcome: Outcome) -> None:
         """Decide how the run ends; the first decision stands."""

@@ -5,6 +5,7 @@ from collections import Counter
 from launcher.core.condition import Condition
 from launcher.core.draft import Draft
 from launcher.core.nodeset import fold
+from launcher.core.nouns import count
 from launcher.core.run import RunState
 from launcher.core.seat import MemberName
 
@@ -30,11 +31,11 @@ def standing(draft: Draft) -> RunState:
     conditions = draft.settle().values()
     if draft.waiting_for:
         return RunState.HOLDING
-    if all(condition in (*_UP, Condition.UNSEEN) for condition in conditions) and any(
-        condition in _UP for condition in conditions
-    ):
+    gangs = draft.gangs.values()
+    whole = all(condition in (*_UP, Condition.UNSEEN) for condition in conditions)
+    if whole and any(condition in _UP for condition in conditions) and not any(gang.broken for gang in gangs):
         return RunState.RUNNING
-    again = any(gang.broken or gang.epoch > 1 for gang in draft.gangs.values())
+    again = any(gang.broken or gang.epoch > 1 for gang in gangs)
     return RunState.RECOVERING if again else RunState.STARTING
 
 
@@ -49,13 +50,13 @@ def progress(draft: Draft, state: RunState) -> str:
     blind = f"; cannot see {fold(unseen)}" if unseen else ""
     if state is RunState.RUNNING:
         done = counts[Condition.FINISHED]
-        return f"{total - done} of {total} ranks running" + (f", {done} done" if done else "") + blind
+        return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + blind
     parts = [f"{counts[condition]} {words}" for condition, words in _RUNGS if counts[condition]] or ["starting"]
     up = sum(counts[condition] for condition in _UP)
     if up:
         parts.append(f"{up} running")
     broken = next((gang.broken.words for gang in draft.gangs.values() if gang.broken), None)
-    return (f"{broken}: " if broken else "") + f"{total} nodes: " + ", ".join(parts) + blind
+    return (f"{broken}: " if broken else "") + f"{count(total, 'node')}: " + ", ".join(parts) + blind
 
 
 def _long_unseen(draft: Draft, name: MemberName, condition: Condition) -> bool:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from launcher.core.actions import Claim, Join, Prepare, Signal, Start, Sweep, Unclaim
 from launcher.core.condition import Condition
 from launcher.core.fleet import FaultKind, NodeName
-from launcher.core.observation import Observation, Unseen
+from launcher.core.observation import Observation, Seen, Unseen
 from launcher.core.reconcile import PATIENT, Decision, reconcile
 from launcher.core.run import Record, Run, RunState, Wanted
 from launcher.core.seat import GangName
@@ -128,8 +128,9 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
         blind = isinstance(seen.nodes.get(node) if node else None, Unseen)
         assert not blind or isinstance(action, Sweep), f"{action.key} on a node that cannot be seen"
     if decision.state is RunState.RUNNING and all(at in UP for at in decision.conditions.values()):
-        condemned = set(decision.record.condemned)
-        restless = [a for a in decision.actions if _node_of(a) not in condemned and a.kind != "start_head"]
+        orphaned = {node for node, view in seen.nodes.items() if isinstance(view, Seen) and view.leftovers}
+        others = {*decision.record.condemned, *orphaned}
+        restless = [a for a in decision.actions if _node_of(a) not in others and a.kind != "start_head"]
         assert not [a for a in restless if a.kind not in ("verify", "claim", "reserve")], "a steady run is not silent"
 
 

@@ -653,3 +653,25 @@ def test_a_head_that_was_never_reached_ends_the_launch_and_holds_up_no_release()
         here.views[node] = Seen()
     decision = here.decide()
     assert decision.state is RunState.FAILED
+
+
+def test_a_finished_rank_whose_raylet_is_gone_gets_it_back_where_another_of_its_slice_has_to_start() -> None:
+    policy = RecoveryPolicy(restart_with=RestartWith.MEMBER)
+    here = Situation(make_run(slices=1, recovery=policy))
+    here.ready()
+    here.verify(here.decide().actions)
+    here.decide()
+    here.run_ranks(1)
+    here.end_rank(0, 0)
+    here.keeper(name(1, 1), ray=Step(phase=Phase.FAILED, exit_code=1))
+    assert here.decide().actions == (), "done is not failure"
+    here.end_rank(1, 3)
+    fences = here.decide().actions
+    assert [action.key for action in fences] == ["sweep:r1-n2:rank:main/1@1#0", "sweep:r1-n1:generation:main/0@0#0"]
+    for action in fences:
+        here.receive(action, Result.KILLED)
+    here.keeper(name(1, 2), ranks=())
+    assert kinds(here.decide()) == ["join:r1-n1#1"]
+    here.show_ready(here.record.seats)
+    here.verify(here.decide().actions)
+    assert kinds(here.decide()) == ["start:main/1@2"]
