@@ -1,14 +1,11 @@
 """`logs`: what ranks and the provisioning of nodes wrote, byte for byte."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from launcher.cli.options import Follow, RunWord, home
 from launcher.cli.plain import PlainCommand
-
-if TYPE_CHECKING:
-    pass
 
 # Lines shown from the end of the only log asked for, and of each of several.
 ONE, MANY = 1000, 20

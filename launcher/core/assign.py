@@ -8,6 +8,7 @@ from itertools import chain, islice, permutations
 from launcher.core.choose import Pick, choose
 from launcher.core.eligible import Sieve
 from launcher.core.fleet import ANY_LEVEL, Inventory, NodeName
+from launcher.core.nouns import count
 from launcher.core.placement import Placement, Slice, Taken
 from launcher.core.task import Group, Task
 
@@ -92,7 +93,7 @@ def _why(group: Group, index: int, pick: Pick) -> str:
     name = f"`{group.name}/{index}`"
     if rule.within == ANY_LEVEL:
         racks = len({node.rack for node in pick.nodes})
-        return f"{name} on {_count(racks, 'rack')}: broken racks before whole ones, as few as hold it"
+        return f"{name} on {count(racks, 'rack')}: broken racks before whole ones, as few as hold it"
     left = pick.room - len(pick.nodes)
     where = f"{name} in `{pick.place}`: {pick.room} free, {left} left over"
     if not pick.rivals:
@@ -102,7 +103,3 @@ def _why(group: Group, index: int, pick: Pick) -> str:
     if rule.prefer is not None:
         return f"{where}, the fullest of {pick.rivals + 1} with room that is near the others at `{rule.prefer}`"
     return f"{where}, the fullest of {pick.rivals + 1} places with room"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
