@@ -71,7 +71,7 @@ def _end(store: "Store", rows: "list[RunRow]") -> None:
         left = [row for row in (follow(store, home(), row.id, after=news[row.id]) for row in rows) if not _told(row)]
     if left:
         names = ", ".join(f"`{row.name}`" for row in left)
-        hint = "their controllers go on trying; `nvlaunch status` shows which nodes are out of reach"
+        hint = f"their controllers go on trying; `nvlaunch status {left[0].name}` shows which nodes are out of reach"
         outcomes = tuple((row.name, row.headline) for row in left)
         raise ProvisionError(f"not all nodes are released: {names}", outcomes=outcomes, hints=(hint,))
 
