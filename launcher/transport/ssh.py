@@ -9,7 +9,7 @@ from launcher.transport import ssh_command, ssh_terminal
 from launcher.transport.ssh_config import Resolver
 from launcher.transport.ssh_dial import Dialler
 from launcher.transport.ssh_errand import Errand, LostError, tail
-from launcher.transport.ssh_exchange import GRACE_S, Stdin, exchange
+from launcher.transport.ssh_exchange import Stdin, exchange
 from launcher.transport.ssh_hosts import HostKeys, Key
 from launcher.transport.ssh_links import Links
 
@@ -73,5 +73,5 @@ class SshShell:
 
     def _once(self, at: Access, argv: Sequence[str], stdin: Stdin, errand: Errand, take: Take | None) -> Completed:
         link = self._links.link(at, errand)
-        with link.cut_after(errand.left + GRACE_S), link.session(errand) as channel:
+        with link.session(errand) as channel:
             return exchange(link, channel, argv, stdin, errand, take)

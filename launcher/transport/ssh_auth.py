@@ -60,6 +60,7 @@ def log_in(transport: paramiko.Transport, settings: Settings, keys: Keys, errand
     try:
         for name, key in _offers(settings, keys, agent, told):
             told.append(name)
+            transport.auth_timeout = max(0.001, errand.left)
             try:
                 more = transport.auth_publickey(settings.user, key)
             except paramiko.BadAuthenticationType as error:
@@ -69,6 +70,9 @@ def log_in(transport: paramiko.Transport, settings: Settings, keys: Keys, errand
                     "let sshd accept `publickey`: nobody is there to type a password",
                 )
             except paramiko.AuthenticationException:
+                if errand.left == 0:
+                    words = f"the login of `{settings.user}` was not answered within {errand.timeout:.0f} s"
+                    errand.fail("auth", words, "what does sshd wait for: a home on a dead file server, a directory?")
                 if transport.is_active():
                     continue
                 _refused(settings, [*told, "then it hung up"], errand)

@@ -42,7 +42,6 @@ class Dialler:
         """Answer a connection that has been let in; RemoteError says which step failed."""
         transport, way = self._greet(settings, link_to, errand, self._hosts.judge)
         try:
-            transport.auth_timeout = max(0.001, errand.left)
             with self._turns.turn(settings.via, errand):
                 log_in(transport, settings, self._keys, errand)
             # Behind a jump host the kernel's own keepalives end at that host.

@@ -9,13 +9,10 @@ import paramiko
 from launcher.ports import Completed, Take
 from launcher.transport import ssh_command
 from launcher.transport.ssh_errand import Errand, tail
-from launcher.transport.ssh_links import Link
+from launcher.transport.ssh_links import GRACE_S, Link
 from launcher.transport.ssh_way import Bell
 
-GRACE_S = 3.0
-"""Seconds beyond a command's time in which the machine may tell its end; it is mute where they pass."""
-
-_AT_ONCE = 1 << 18  # bytes of stdin that fit into sshd's window (2 MiB): no thread is needed to send them
+_AT_ONCE = 1 << 16  # bytes of stdin that fit into sshd's window (2 MiB): no thread is needed to send them
 _PART = 1 << 20
 _PACKET = 32_000  # what one packet of SSH holds: more would be copied again and again
 
@@ -68,7 +65,7 @@ def exchange(
     took = errand.elapsed - begun
     if status == ssh_command.KILLED and took >= limit:
         errand.fail("command", f"`{argv[0]}` did not end within {errand.timeout:.0f} s", tail=tail(stderr))
-    if status == -1 and not link.alive:
+    if status == -1 and (errand.left == 0 or not link.transport.is_active()):
         raise _lost(errand, begun, stderr, "")
     if own is None:
         _not_begun(stdout, stderr, status, errand)

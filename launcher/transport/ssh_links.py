@@ -21,6 +21,9 @@ CONNECTING_BY_JUMP = 8
 SESSIONS = 8
 """Sessions of a connection; sshd's own default limit is 10 (MaxSessions)."""
 
+GRACE_S = 3.0
+"""Seconds beyond a command's time in which the machine may tell its end; where they pass, it is mute."""
+
 _OPEN_S = 10.0
 _TRIES = 8
 
@@ -68,21 +71,35 @@ class Link:
         self._free = threading.Condition()
         self._open = 0
         self._limit = SESSIONS
+        self._retired = False
 
     @property
     def alive(self) -> bool:
         """Answer whether it may still be used, as far as known."""
-        return self.transport.is_active()
+        return not self._retired and self.transport.is_active()
 
     @contextlib.contextmanager
     def session(self, errand: Errand) -> Iterator[paramiko.Channel]:
-        """Give a session; LostError where the connection is gone and nothing was begun."""
+        """Give a session until the errand's time is over; LostError where nothing was begun as the connection is gone.
+
+        paramiko's own calls know no limit, and a dead peer is mute: a session whose time is over is closed from here.
+        """
         channel = patiently(errand)(self._session, errand)
+        watch = threading.Timer(errand.left + GRACE_S, self._give_up, (channel,))
+        watch.daemon = True
+        watch.start()
         try:
             yield channel
         finally:
+            watch.cancel()
             channel.close()
             self._release()
+
+    def _give_up(self, channel: paramiko.Channel) -> None:
+        """Close a session that is mute. New ones get a new connection; those that are open may still be heard of."""
+        self._retired = True
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            channel.close()
 
     def _session(self, errand: Errand) -> paramiko.Channel:
         with self._free:
@@ -111,18 +128,19 @@ class Link:
     def _release(self) -> None:
         with self._free:
             self._open -= 1
+            last = self._retired and self._open == 0
             self._free.notify()
+        if last:
+            self.cut()
 
-    @contextlib.contextmanager
-    def cut_after(self, seconds: float) -> Iterator[None]:
-        """Cut the connection unless the block ends in time: paramiko's own calls know no limit, a dead peer is mute."""
-        watch = threading.Timer(seconds, self.cut)
-        watch.daemon = True
-        watch.start()
-        try:
-            yield
-        finally:
-            watch.cancel()
+    def retire(self) -> None:
+        """Take no more sessions, and close with the last of them."""
+        with self._free:
+            self._retired = True
+            idle = self._open == 0
+            self._free.notify_all()
+        if idle:
+            self.cut()
 
     def cut(self) -> None:
         """Close it at once; what runs on the machine goes on."""
@@ -153,7 +171,7 @@ class _Machine:
             if self._failure is not None and self._failure[0] > came:
                 raise self._failure[1]
             if self.link is not None:
-                self.link.cut()
+                self.link.retire()
             try:
                 self.link = make()
             except RemoteError as error:

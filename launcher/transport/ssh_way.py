@@ -19,9 +19,9 @@ from launcher.transport.ssh_errand import DroppedError, Errand, tail
 Pipe = socket.socket | paramiko.Channel
 _Address = tuple[Any, Any, int, str, Any]
 
-_IDLE_S, _PROBES_S, _PROBES = 15, 10, 3
-_UNHEARD_S = 30
-"""When the kernel gives a connection up: nothing was heard for 45 s, or what we sent was not acknowledged for 30."""
+_IDLE_S, _PROBES_S, _PROBES = 20, 10, 4
+_UNHEARD_S = 60
+"""When the kernel gives a connection up: nothing was heard for a minute. Shorter cuts are bridged."""
 
 _OFF = "is the machine on, is the address right, and does nothing in between drop packets?"
 

@@ -1,0 +1,39 @@
+"""The one line that sshd is given for a command."""
+
+import re
+import shlex
+
+import pytest
+
+from launcher.transport import ssh_command
+
+
+def script(line: str) -> str:
+    """Answer what /bin/sh is given, as `printf %b` makes it of the line."""
+    found = re.fullmatch(r"""exec /bin/sh -c 'eval "\$\(printf %b "([A-Za-z0-9 _./=,:+@\\-]*)"\)"'""", line)
+    assert found, line
+    raw = re.sub(rb"\\0([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), found[1].encode())
+    return raw.decode("utf-8", "surrogateescape")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("true",),
+        ("sh", "-c", "echo 'a b' \"$HOME\" `id` !x \\\\ \n* 0123"),
+        ("printf", "", " ", "-n", "7", "\x01\x7f", "grüße", "\udcff", "%s\\0101"),
+    ],
+)
+def test_a_login_shell_sees_no_character_that_shells_read_differently(argv: tuple[str, ...]) -> None:
+    words = shlex.split(script(ssh_command.line(argv, 2.5)).split("(exec ", 1)[1].rsplit(" 2>&3", 1)[0])
+    assert words == ["timeout", "-s", "KILL", "2.500", *argv]
+
+
+def test_no_time_left_is_no_endless_time() -> None:
+    assert "timeout -s KILL 0.001 true" in script(ssh_command.line(["true"], 0.0))
+
+
+def test_what_came_before_the_mark_is_not_the_commands() -> None:
+    assert ssh_command.output(b"welcome\n" + ssh_command.MARK + b"own" + ssh_command.MARK) == b"own" + ssh_command.MARK
+    assert ssh_command.output(ssh_command.MARK) == b""
+    assert ssh_command.output(b"This account is not available.\n") is None

@@ -1,0 +1,89 @@
+"""Lines of known_hosts files, and what follows from them."""
+
+import multiprocessing
+from base64 import b64encode
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.transport.ssh_config import Settings
+from launcher.transport.ssh_errand import Errand, HostKeyError
+from launcher.transport.ssh_hosts import HostKeys, Key
+
+OLD, NEW = Key("ssh-ed25519", b"old"), Key("ssh-ed25519", b"new")
+RSA = Key("ssh-rsa", b"rsa")
+AT = Settings(address="n1", hostname="n1", port=22, user="me", known_as="n1")
+
+
+def judge(hosts: HostKeys, key: Key, settings: Settings = AT) -> None:
+    hosts.judge(settings, key, Errand("n1", 5))
+
+
+@pytest.mark.parametrize(
+    ("names", "covered"),
+    [
+        ("n1", True),
+        ("N1", True),
+        ("a,n1,b", True),
+        ("n*", True),
+        ("n?", True),
+        ("n1,!n1", False),
+        ("!n1,*", False),
+        ("n10", False),
+        ("[n1]:22", False),
+        ("n[1]", False),
+        ("|1|rubbish", False),
+    ],
+)
+def test_names(tmp_path: Path, names: str, covered: bool) -> None:
+    (tmp_path / "kh").write_text(f"{names} {OLD.kind} {b64encode(OLD.blob).decode()}\n")
+    assert bool(HostKeys(tmp_path / "own").known(replace(AT, known_hosts=(str(tmp_path / "kh"),))).keys) is covered
+
+
+def test_the_type_that_is_known_is_asked_for(tmp_path: Path) -> None:
+    hosts = HostKeys(tmp_path / "own")
+    hosts.replace("n1", RSA)
+    assert hosts.known(AT).algorithms == ("rsa-sha2-512", "rsa-sha2-256")
+    with pytest.raises(HostKeyError, match="has changed"):
+        judge(hosts, NEW)
+
+
+def test_a_key_is_learnt_once_and_replaced_by_word(tmp_path: Path) -> None:
+    hosts = HostKeys(tmp_path / "home" / "own")
+    judge(hosts, OLD)
+    judge(hosts, OLD)
+    assert hosts.own.read_text() == OLD.line("n1")
+    with pytest.raises(HostKeyError) as caught:
+        judge(hosts, NEW)
+    assert (caught.value.expected, caught.value.presented) == ((OLD.fingerprint,), NEW.fingerprint)
+    hosts.replace("other", OLD)
+    hosts.replace("n1", NEW)
+    judge(hosts, NEW)
+    assert sorted(hosts.own.read_text().splitlines(keepends=True)) == sorted((OLD.line("other"), NEW.line("n1")))
+
+
+def test_a_pin_is_compared_with_or_without_its_padding(tmp_path: Path) -> None:
+    hosts = HostKeys(tmp_path / "own")
+    judge(hosts, OLD, replace(AT, pin=OLD.fingerprint + "="))
+    with pytest.raises(HostKeyError, match="the inventory pins"):
+        judge(hosts, NEW, replace(AT, pin=OLD.fingerprint))
+    assert not hosts.own.exists()
+
+
+def _learn(own: Path, first: int) -> None:
+    hosts = HostKeys(own)
+    for number in range(first, first + 25):
+        hosts.judge(replace(AT, known_as=f"n{number}"), OLD, Errand("n", 5))
+
+
+def test_processes_that_learn_at_once_lose_nothing(tmp_path: Path) -> None:
+    own = tmp_path / "home" / "own"
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_learn, args=(own, first)) for first in (0, 25, 50, 50)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    assert sorted(own.read_text().splitlines(keepends=True)) == sorted(OLD.line(f"n{number}") for number in range(75))
