@@ -6,14 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import md5
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-AMPLE_S = 120.0
+from tests.desk import AMPLE_S, Desk
 
 INVENTORY = """
 name: up-racks
@@ -42,71 +41,15 @@ SECRET = b"hush-4711"
 WAIT = 'until [ -e "$GATE" ]; do sleep 0.1; done'
 
 
-class Desk:
-    """Where a person sits: a home, an inventory, and the command."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.home = folder / "home"
-        self.inventory = folder / "racks.yaml"
-        self.inventory.write_text(INVENTORY.format(home=folder))
-        self.env = {**os.environ, "NVLAUNCH_HOME": str(self.home), "SECRET_WORD": SECRET.decode(), "NO_COLOR": "1"}
-
-    def task(self, name: str, *, body: str = WAIT, restarts: int = 0) -> Path:
-        """A task file of two slices of two nodes, and the gate that its ranks wait for."""
-        path = self.folder / f"{name}.yaml"
-        path.write_text(TASK.format(name=name, body=body, restarts=restarts))
-        return path
-
-    def gate(self, name: str) -> Path:
-        return self.folder / f"{name}.gate"
-
-    def up_args(self, task: Path, *more: str) -> list[str]:
-        gate = f"GATE={self.gate(task.stem)}"
-        return ["up", str(task), "-y", "-i", str(self.inventory), "--env", gate, *more]
-
-    def begin(self, *args: str) -> "subprocess.Popen[str]":
-        """Start the command and leave it running."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "launcher.cli", *args],
-            env=self.env,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def run(self, *args: str) -> "subprocess.CompletedProcess[str]":
-        """Run the command to its end."""
-        with self.begin(*args) as process:
-            out, err = process.communicate(timeout=AMPLE_S)
-            return subprocess.CompletedProcess(args, process.returncode, out, err)
-
-    def status(self, name: str) -> dict[str, Any]:
-        shown = self.run("status", name, "-o", "json")
-        assert shown.returncode == 0, shown.stderr
-        return dict(json.loads(shown.stdout)[0])
-
-    def until(self, name: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The status of a run as soon as it is as it should be."""
-        deadline = time.monotonic() + AMPLE_S
-        while self.run("status", name).returncode == 2 or not holds(self.status(name)):
-            assert time.monotonic() < deadline, self.run("events", name).stdout
-            time.sleep(0.1)
-        return self.status(name)
-
-    def controller(self, name: str) -> int:
-        """The process that drives a run."""
-        from launcher.store.store import Store
-
-        owner = Store(self.home).find(name).owner
-        assert owner is not None
-        return owner.pid
+def task(desk: Desk, name: str, *, body: str = WAIT, restarts: int = 0) -> Path:
+    """A task of two slices of two nodes whose ranks do `body`."""
+    return desk.task(name, TASK.format(name=name, body=body, restarts=restarts))
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    made = Desk(tmp_path_factory.mktemp("desk"))
+    folder = tmp_path_factory.mktemp("desk")
+    made = Desk(folder, INVENTORY.format(home=folder), SECRET_WORD=SECRET.decode())
     yield made
     made.run("down", "--all", "-y")
     assert left_over(made.home) == {}
@@ -158,8 +101,8 @@ def processes(home: Path) -> dict[int, str]:
 
 
 def test_two_slices_run_each_in_one_rack_and_end_well(desk: Desk) -> None:
-    task = desk.task("main-job")
-    up = desk.begin(*desk.up_args(task))
+    file = task(desk, "main-job")
+    up = desk.begin(*desk.up_args(file))
     seen = desk.until("main-job", lambda seen: seen["state"] == "running")
     assert [(rank["rank"], rank["slice"], rank["rack"], rank["node"], rank["state"]) for rank in seen["ranks"]] == [
         (0, 0, "r1", "a1", "running"),
@@ -187,7 +130,7 @@ def test_two_slices_run_each_in_one_rack_and_end_well(desk: Desk) -> None:
 
 def test_a_rank_that_exits_3_restarts_its_gang_and_then_fails_the_run_by_name(desk: Desk) -> None:
     body = 'if [ "$NODE_RANK" = 2 ]; then echo the reason why; exit 3; fi; sleep 300'
-    up = desk.run(*desk.up_args(desk.task("fails", body=body, restarts=1)))
+    up = desk.run(*desk.up_args(task(desk, "fails", body=body, restarts=1)))
     assert up.returncode == 1
     assert "main/2 on b1 exited with 3: restart 1 of 1" in up.stderr
     assert "the reason why" in up.stderr
@@ -201,11 +144,11 @@ def test_a_rank_that_exits_3_restarts_its_gang_and_then_fails_the_run_by_name(de
 @pytest.mark.parametrize("moment", ["claim", "setup", "join", "running"])
 def test_down_after_kill_9_of_the_controller_leaves_no_process(desk: Desk, moment: str) -> None:
     name = f"killed-{moment}"
-    task = desk.task(name)
+    file = task(desk, name)
     if moment == "setup":
-        task.write_text(task.read_text().replace("setup: echo", "setup: sleep 300 & sleep 300; echo"))
+        file.write_text(file.read_text().replace("setup: echo", "setup: sleep 300 & sleep 300; echo"))
     words = {"claim": "to claim", "setup": "in setup", "join": "joining Ray", "running": "4 of 4 ranks running"}[moment]
-    assert desk.run(*desk.up_args(task, "-d")).returncode == 0
+    assert desk.run(*desk.up_args(file, "-d")).returncode == 0
     desk.until(name, lambda seen: words in seen["headline"] or seen["state"] == "running")
     os.kill(desk.controller(name), signal.SIGKILL)
     down = desk.run("down", name, "-y")
@@ -215,7 +158,7 @@ def test_down_after_kill_9_of_the_controller_leaves_no_process(desk: Desk, momen
 
 
 def test_ctrl_c_ends_the_following_and_not_the_run(desk: Desk) -> None:
-    up = desk.begin(*desk.up_args(desk.task("followed")))
+    up = desk.begin(*desk.up_args(task(desk, "followed")))
     desk.until("followed", lambda seen: seen["state"] == "running")
     up.send_signal(signal.SIGINT)
     _, err = up.communicate(timeout=AMPLE_S)
@@ -232,9 +175,9 @@ def test_ctrl_c_ends_the_following_and_not_the_run(desk: Desk) -> None:
 
 def test_a_secret_reaches_the_ranks_and_is_found_nowhere_else(desk: Desk) -> None:
     body = f"[ $(printf %s $SECRET_WORD | md5sum | cut -c-8) = {md5(SECRET).hexdigest()[:8]} ] || exit 9; {WAIT}"
-    task = desk.task("secretive", body=body)
-    task.write_text(task.read_text().replace("  env | sort\n", "") + "secrets: {SECRET_WORD: null}\n")
-    up = desk.begin(*desk.up_args(task, "--secret", "SECRET_WORD"))
+    file = task(desk, "secretive", body=body)
+    file.write_text(file.read_text().replace("  env | sort\n", "") + "secrets: {SECRET_WORD: null}\n")
+    up = desk.begin(*desk.up_args(file, "--secret", "SECRET_WORD"))
     desk.until("secretive", lambda seen: seen["state"] == "running")
     holders = {
         pid: command
@@ -256,6 +199,6 @@ def test_a_secret_reaches_the_ranks_and_is_found_nowhere_else(desk: Desk) -> Non
 
 
 def test_the_loop_in_the_foreground_ends_with_the_outcome(desk: Desk) -> None:
-    up = desk.run(*desk.up_args(desk.task("ahead", body="exit 0"), "--foreground"))
+    up = desk.run(*desk.up_args(task(desk, "ahead", body="exit 0"), "--foreground"))
     assert up.returncode == 0, up.stderr
     assert left_over(desk.home) == {}

@@ -60,6 +60,8 @@ def _make_root(plan: Plan, world: Path, seat: Seat) -> None:
     for path in plan.hidden:
         (root / path[1:]).mkdir(exist_ok=True)
         kernel.mount(str(base / "disk" / "own" / path[1:]), root / path[1:], flags=kernel.MS_BIND)
+    kernel.mount("tmpfs", root / "tmp", "tmpfs", options=f"mode=1777,size={plan.sizes.tmp},nr_inodes=1m")
+    kernel.mount("tmpfs", root / "run", "tmpfs", options=f"mode=755,size={plan.sizes.run},nr_inodes=1m")
     for number, path in enumerate(plan.exposed):
         target = root / path[1:]
         target.mkdir(parents=True, exist_ok=True)
@@ -67,8 +69,6 @@ def _make_root(plan: Plan, world: Path, seat: Seat) -> None:
     (root / "shared").mkdir(exist_ok=True)
     kernel.mount(str(world / "shared"), root / "shared", flags=kernel.MS_BIND)
     kernel.mount("proc", root / "proc", "proc")
-    kernel.mount("tmpfs", root / "tmp", "tmpfs", options=f"mode=1777,size={plan.sizes.tmp},nr_inodes=1m")
-    kernel.mount("tmpfs", root / "run", "tmpfs", options=f"mode=755,size={plan.sizes.run},nr_inodes=1m")
     _make_dev(root / "dev", plan.sizes.shm)
     kernel.change_root(root)
     os.umask(0)

@@ -21,7 +21,8 @@ _PACKAGES = {
 }
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _CAPABILITIES = (12, 21)  # CAP_NET_ADMIN, CAP_SYS_ADMIN
-_PRIVATE = ("/tmp", "/run", "/var/run", "/dev", "/proc", "/sys")
+_PRIVATE = ("/tmp", "/run")  # each host has its own; an interpreter there is shown in it
+_KERNELS = ("/var/run", "/dev", "/proc", "/sys")
 
 
 def require() -> None:
@@ -72,8 +73,8 @@ def _routes() -> Iterator[ipaddress.IPv4Network]:
 def exposed(python: str, hidden: tuple[str, ...]) -> tuple[str, ...]:
     """Answer the folders that hosts need for this interpreter and would not see through an overlay of /.
 
-    That is so for folders on a file system of their own and for those in home folders, which hosts do not share.
-    Raises RigError where they lie in what each host has for itself.
+    That is so for folders on a file system of their own, for those in home folders, which hosts do not share, and for
+    those in `/tmp` and `/run`. Raises RigError where they lie in what the kernel makes.
     """
     said = subprocess.run(
         [python, "-I", "-c", "import sys; print(sys.prefix); print(sys.base_prefix)"], capture_output=True, text=True
@@ -82,11 +83,12 @@ def exposed(python: str, hidden: tuple[str, ...]) -> tuple[str, ...]:
         raise RigError(f"`{python}` does not run here: {said.stderr.strip() or said.returncode}")
     prefixes = sorted({str(Path(line).resolve()) for line in said.stdout.split()})
     for prefix in (*prefixes, str(Path(python).absolute())):
-        if any(_inside(prefix, private) for private in _PRIVATE):
+        if any(_inside(prefix, one) for one in _KERNELS):
             raise RigError(
                 f"`{python}` cannot be seen by hosts: `{prefix}` is in a folder that each host has for itself"
             )
-    needed = [prefix for prefix in prefixes if _is_mounted_apart(prefix) or any(_inside(prefix, one) for one in hidden)]
+    unseen = (*hidden, *_PRIVATE)
+    needed = [prefix for prefix in prefixes if _is_mounted_apart(prefix) or any(_inside(prefix, one) for one in unseen)]
     return tuple(prefix for prefix in needed if not any(_inside(prefix, other) and prefix != other for other in needed))
 
 

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -90,11 +91,12 @@ def test_an_interpreter_is_seen_by_hosts_and_can_be_spoilt_there_alone() -> None
         )
 
 
-def test_an_interpreter_that_hosts_cannot_see_is_refused(tmp_path: Path) -> None:
-    hidden = tmp_path / "python"
-    hidden.symlink_to(sys.executable)
-    with pytest.raises(RigError, match="cannot be seen by hosts"), Rig(1, 1, python=str(hidden)):
-        pass
+def test_an_interpreter_that_hosts_cannot_see_is_refused() -> None:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        hidden = Path(folder, "python")
+        hidden.symlink_to(sys.executable)
+        with pytest.raises(RigError, match="cannot be seen by hosts"), Rig(1, 1, python=str(hidden)):
+            pass
 
 
 def test_all_hosts_have_one_folder_in_common(rig: Rig) -> None:

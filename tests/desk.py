@@ -1,0 +1,77 @@
+"""Where a person sits in tests of the command: a home, an inventory, and the command itself, each in a process."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from launcher.store.store import Store
+
+AMPLE_S = 150.0
+
+
+class Desk:
+    """Where a person sits: a home, an inventory, and the command."""
+
+    def __init__(self, folder: Path, inventory: str, **env: str) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.inventory = folder / "racks.yaml"
+        self.inventory.write_text(inventory)
+        self.env = {**os.environ, "NVLAUNCH_HOME": str(self.home), "NO_COLOR": "1", **env}
+
+    def task(self, name: str, text: str) -> Path:
+        """A task file."""
+        path = self.folder / f"{name}.yaml"
+        path.write_text(text)
+        return path
+
+    def gate(self, name: str) -> Path:
+        """The file that ranks wait for, where launcher and nodes share a disk."""
+        return self.folder / f"{name}.gate"
+
+    def up_args(self, task: Path, *more: str) -> list[str]:
+        """How to start a task."""
+        gate = f"GATE={self.gate(task.stem)}"
+        return ["up", str(task), "-y", "-i", str(self.inventory), "--env", gate, *more]
+
+    def begin(self, *args: str) -> "subprocess.Popen[str]":
+        """Start the command and leave it running."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "launcher.cli", *args],
+            env=self.env,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run(self, *args: str) -> "subprocess.CompletedProcess[str]":
+        """Run the command to its end."""
+        with self.begin(*args) as process:
+            out, err = process.communicate(timeout=AMPLE_S)
+            return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What is said of a run."""
+        shown = self.run("status", name, "-o", "json")
+        assert shown.returncode == 0, shown.stderr
+        return dict(json.loads(shown.stdout)[0])
+
+    def until(self, name: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The status of a run as soon as it is as it should be."""
+        deadline = time.monotonic() + AMPLE_S
+        while self.run("status", name).returncode == 2 or not holds(self.status(name)):
+            assert time.monotonic() < deadline, self.run("events", name).stdout
+            time.sleep(0.1)
+        return self.status(name)
+
+    def controller(self, name: str) -> int:
+        """The process that drives a run."""
+        owner = Store(self.home).find(name).owner
+        assert owner is not None
+        return owner.pid
