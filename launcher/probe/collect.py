@@ -5,7 +5,7 @@ the node, and nothing stays there.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from launcher.core.fleet import GpuDriver, Node
@@ -27,6 +27,9 @@ QUICK = 5.0
 
 SLOWEST = nvidia_smi.TIMEOUT + 2.0
 """Seconds in which a node has answered all, hung programs included; a caller adds its own for the way there."""
+
+IMEX = ("host", "addresses", "sudo", "imex_unit", "imex_state", "imex_domain", "imex_files")
+"""The probes that tell of IMEX alone."""
 
 NO_PYTHON = 97
 """The exit status of the question where no interpreter can run it."""
@@ -81,13 +84,14 @@ class Call:
     timeout: float
 
 
-def call(script: bytes, node: Node, *, paths: Sequence[str] = ()) -> Call:
+def call(script: bytes, node: Node, *, paths: Sequence[str] = (), only: Collection[str] | None = None) -> Call:
     """Answer how to ask a node everything in one round trip; `script` is the content of `runtime/facts.py`.
 
-    `paths` are folders of the run to look at besides the usual ones. The script runs on whatever Python there is; the
+    `paths` are folders of the run to look at besides the usual ones; `only` names the probes that are wanted. The script runs on whatever Python there is; the
     exit status is NO_PYTHON where there is none.
     """
-    request = json.dumps({"probes": probes(node, paths=paths)}).encode()
+    wanted = {name: probe for name, probe in probes(node, paths=paths).items() if only is None or name in only}
+    request = json.dumps({"probes": wanted}).encode()
     stdin = str(len(script)).encode() + b"\n" + script + request
     return Call(argv=("sh", "-c", _FIND, "sh", _LOADER, *_pythons(node)), stdin=stdin, timeout=SLOWEST)
 
@@ -144,18 +148,25 @@ def no_python(node: Node) -> Unknown:
     return Unknown(why=f"no Python 3.6 or later is found there (tried {tried})", missing=True)
 
 
-def read(output: bytes, node: Node, *, now: float, paths: Sequence[str] = ()) -> Facts | Unknown:
-    """Answer the facts in what a node printed; `now` is our wall-clock time when it had arrived (s)."""
+def read(
+    output: bytes, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()
+) -> Facts | Unknown:
+    """Answer the facts in what a node printed; `now` is our wall-clock time when it had arrived, `asked` when we began
+    to ask (s)."""
     answers = read_answers(output)
-    return answers if isinstance(answers, Unknown) else facts(answers, node, now=now, paths=paths)
+    return answers if isinstance(answers, Unknown) else facts(answers, node, now=now, asked=asked, paths=paths)
 
 
-def facts(answers: Answers, node: Node, *, now: float, paths: Sequence[str] = ()) -> Facts:
+def facts(
+    answers: Answers, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()
+) -> Facts:
     """Answer the facts that the probes of a node show."""
     ask = answers.get
+    busy = max((ran.elapsed + ran.age for ran in answers.values()), default=0.0)
+    slack = 0.0 if asked is None else max(0.0, now - asked - busy)
     return Facts(
         host=system.read_host(ask("host")),
-        clock=system.read_clock(ask("date"), now),
+        clock=system.read_clock(ask("date"), now, slack),
         python=system.read_python(ask("python"), node.access.python or SYSTEM_PYTHON),
         spaces=tuple(resources.read_space(ask(f"space {path}"), path) for path in (*PATHS, *paths)),
         shared_memory=resources.read_space(ask(f"space {SHARED_MEMORY}"), SHARED_MEMORY),

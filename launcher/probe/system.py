@@ -78,8 +78,12 @@ def read_host(ran: Ran | None) -> Host | Unknown:
     )
 
 
-def read_clock(ran: Ran | None, now: float) -> float | Unknown:
-    """Answer how far the node's clock is ahead of ours (s); `now` is our time when the node's answer arrived."""
+def read_clock(ran: Ran | None, now: float, slack: float = 0.0) -> float | Unknown:
+    """Answer how far the node's clock is ahead of ours (s); `now` is our time when the node's answer arrived.
+
+    `slack` is how much of the time before was spent on the way (s): the answer may have left so much earlier. Of all
+    that the clock may then be ahead, what is nearest to right is taken.
+    """
     why = failed(ran, "`date`")
     if ran is None or why:
         return why or Unknown(why="`date` was not asked")
@@ -87,7 +91,8 @@ def read_clock(ran: Ran | None, now: float) -> float | Unknown:
     match = re.fullmatch(r"([0-9]{1,12})(?:\.([0-9]{1,9})?[%N]*)?", ran.out.strip())
     if match is None:
         return Unknown(why=f"`date` says: {first_words(ran.out)}")
-    return float(f"{match[1]}.{match[2] or 5}") + ran.age - now
+    least = float(f"{match[1]}.{match[2] or 5}") + ran.age - now
+    return least if least > 0 else min(0.0, least + slack)
 
 
 def read_python(ran: Ran | None, command: str) -> Interpreter | Unknown:

@@ -59,6 +59,7 @@ class ShellProber:
 
     def _ask(self, node: Node) -> Facts | Unknown:
         call = collect.call(self._script, node)
+        asked = time.time()
         try:
             ended = self._shell.run(node.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
         except RemoteError as error:
@@ -66,4 +67,4 @@ class ShellProber:
         if ended.status == collect.NO_PYTHON and MARK not in ended.stdout:
             return collect.no_python(node)
         said = ended.stdout if MARK in ended.stdout else ended.stdout + ended.stderr
-        return collect.read(said, node, now=time.time())
+        return collect.read(said, node, now=time.time(), asked=asked)

@@ -51,9 +51,12 @@ def make_well(host: Host, rack: list[str]) -> None:
 def spoilt(rig: Rig) -> Iterator[Host]:
     """A host to be spoilt; as new for the next test."""
     host = rig[SPOILT]
+    well = host.hardware
     yield host
     if host.on:
+        host.free_disk("/home/ubuntu")
         host.power_cut()
+    host.hardware = well
     host.boot(reimaged=True)
     make_well(host, [one.address for one in rig.racks()["r01"]])
 
@@ -305,9 +308,7 @@ def test_domains_that_are_left_out_are_learnt_and_remembered(launcher: Launcher,
     (launcher.home / "task.yaml").write_text(TASK % 3)
     refused = launcher.run("plan", str(launcher.home / "task.yaml"))
     assert refused.code == 3
-    assert "the NVLink domain of r01-n[01-03],r02-n[01-03] is not known yet" in refused.err.replace(
-        "r[01-02]-n[01-03]", "r01-n[01-03],r02-n[01-03]"
-    )
+    assert "the NVLink domain of r[01-02]-n[01-03] is not known yet" in refused.err
     assert "main/0  r01   r01-n[01-03]" in launcher.up(3).err
     planned = launcher.run("plan", str(launcher.home / "task.yaml"), "-o", "json")
     assert planned.code == 0

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ import pytest
 import launcher
 from launcher.core.fleet import Access, GpuDriver, Node, NodeName, RackName
 from launcher.probe import imex, system, xid
-from launcher.probe.answer import Ran, Unknown, read_answers
-from launcher.probe.collect import Facts, call, read
+from launcher.probe.answer import MARK, Ran, Unknown, read_answers
+from launcher.probe.collect import NO_PYTHON, Facts, call, facts, read
 from launcher.probe.judge import GPU_FACTS, judge
 from launcher.probe.nvidia_smi import Driver
 from launcher.probe.report import Answer, Fact
@@ -251,3 +252,30 @@ def test_the_node_list_of_imex_and_its_hash(tmp_path: Path) -> None:
     assert found.nodes == ("10.0.7.1", "10.0.7.2")
     assert found.nodes_hash is not None
     assert (found.config_hash, found.channel) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "status"), [(sys.executable, 0), ("/nosuch/python", NO_PYTHON)], ids=["given", "none"]
+)
+def test_where_the_system_has_no_python_the_given_one_is_asked(given: str, status: int, tmp_path: Path) -> None:
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    asked = call(SCRIPT.read_bytes(), replace(node(GpuDriver.NONE), access=Access(address="here", python=given)))
+    path = {"PATH": str(tmp_path)}
+    done = subprocess.run(asked.argv, input=asked.stdin, capture_output=True, timeout=asked.timeout, env=path)
+    assert done.returncode == status, done.stderr
+    assert (MARK in done.stdout) is (status == 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "expected"),
+    [
+        ("1001.0", 1000.0, 0.0),  # it may all have been on the way
+        ("998.0", 1000.0, -2.5),  # that long before we asked
+        ("1007.0", 1000.0, 3.0),  # that long after we had the answer
+        ("1002.0", None, -2.0),
+    ],
+)
+def test_the_time_on_the_way_is_no_fault_of_a_clock(said: str, asked: float | None, expected: float) -> None:
+    ran = Ran(rc=0, out=said, elapsed=0.5, age=0.5)
+    found = facts({"date": ran}, node(), now=1004.5, asked=asked)
+    assert found.clock == pytest.approx(expected)
