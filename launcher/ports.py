@@ -29,6 +29,9 @@ from launcher.probe.collect import Facts
 Take: TypeAlias = Callable[[bytes], None]
 """Takes the pieces of a stream, in order."""
 
+Stdin: TypeAlias = bytes | memoryview
+"""What a command reads; a view of a file, where that is too large to be kept in memory."""
+
 
 class Clock(Protocol):
     """Time for the loop."""
@@ -182,7 +185,7 @@ class Shell(Protocol):
     """Commands and files on one machine. Raises RemoteError where the machine cannot be reached in time."""
 
     def run(
-        self, at: Access, argv: Sequence[str], *, stdin: bytes = b"", timeout: float, take: Take | None = None
+        self, at: Access, argv: Sequence[str], *, stdin: Stdin = b"", timeout: float, take: Take | None = None
     ) -> Completed:
         """Run a command to its end, within `timeout` seconds; nothing of it is left on a time-out.
 

@@ -42,6 +42,7 @@ def read_request(file: Path, inventory: str | None, words: Words) -> Request:
     """Answer what is asked for, and say which inventory is used; SpecError with every mistake of the task."""
     from launcher.spec.inventory import find_inventory
     from launcher.spec.levels import check_levels
+    from launcher.spec.mounts import check_mounts
     from launcher.spec.task import read_task
 
     given, secrets = read_words(words)
@@ -51,6 +52,7 @@ def read_request(file: Path, inventory: str | None, words: Words) -> Request:
     fleet = find_inventory(inventory, os.environ, home())
     say(fleet_text(fleet))
     check_levels(parsed.task, fleet, where=parsed.where, places=parsed.places)
+    check_mounts(parsed.task, fleet, where=parsed.where, places=parsed.places)
     kept = {**parsed.secrets, **secrets}
     return Request(task=parsed.task, fleet=fleet, source=str(file.absolute()), secrets=kept)
 

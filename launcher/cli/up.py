@@ -49,6 +49,7 @@ def up(
     Example:
       nvlaunch up task.yaml -i fleet.yaml --env STEPS=1000 --secret HF_TOKEN
     """
+    from launcher.cli.parcel import tell_files
     from launcher.cli.ready import preflight
     from launcher.core.run import RunName
     from launcher.store.store import Store
@@ -63,6 +64,7 @@ def up(
     store.check_name(RunName(request.task.name))
     with preflight(request) as ready:
         _say_plan(request, ready.place(store.taken(request.fleet)))
+        tell_files(request.task, request.fleet)
         agree(f"start `{request.task.name}`?", yes=yes)
         run = _launch(store, request, ready)
     if foreground:
@@ -128,14 +130,16 @@ def _place(request: "Request", store: "Store") -> "Placement":
 
 
 def _launch(store: "Store", request: "Request", ready: "Ready") -> "Run":
-    """Answer the run, kept with its claims and its secrets; where those cannot be kept, nothing is."""
+    """Answer the run, kept with its claims, secrets and files; where those cannot be kept, nothing is."""
     from launcher.cli.intake import keep_secrets
+    from launcher.cli.parcel import keep_files
     from launcher.core.run import RunState
     from launcher.store.store import secrets_file
 
     run = _claim(store, request, ready)
     try:
         keep_secrets(secrets_file(home(), run.id), request.secrets)
+        keep_files(run)
     except LaunchError:
         store.finish(run.id, RunState.FAILED, time.time())
         raise

@@ -30,7 +30,11 @@ class GpuDriver(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How to log in to a machine; None means: what the transport finds by itself."""
+    """How to log in to a machine; None means: what the transport finds by itself.
+
+    Without `python`, an environment is made there, from `wheels` where that names a folder: of the launching machine
+    where it has one of that path, else of the machine itself.
+    """
 
     address: str
     user: str | None = None
@@ -47,6 +51,7 @@ class Node:
 
     `accelerator` None: not stated, so real GPUs are of no kind that a task may ask for, and pretended ones of any.
     """
+    wheels: str | None = None
 
     name: NodeName
     rack: RackName

@@ -1,6 +1,7 @@
 """Where a run stands, in one word for scripts and one sentence for people."""
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from launcher.core.condition import Condition
 from launcher.core.draft import Draft
@@ -51,12 +52,21 @@ def progress(draft: Draft, state: RunState) -> str:
     if state is RunState.RUNNING:
         done = counts[Condition.FINISHED]
         return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + blind
-    parts = [f"{counts[condition]} {words}" for condition, words in _RUNGS if counts[condition]] or ["starting"]
+    parts = list(_stages(draft, conditions)) or ["starting"]
     up = sum(counts[condition] for condition in _UP)
     if up:
         parts.append(f"{up} running")
     broken = next((gang.broken.words for gang in draft.gangs.values() if gang.broken), None)
     return (f"{broken}: " if broken else "") + f"{count(total, 'node')}: " + ", ".join(parts) + blind
+
+
+def _stages(draft: Draft, conditions: Mapping[MemberName, Condition]) -> Iterator[str]:
+    """Answer how many seats are on each rung; what a setup says of itself is told instead of its name."""
+    for rung, words in _RUNGS:
+        nodes = [draft.seats[name].node for name, condition in conditions.items() if condition is rung]
+        keepers = [draft.keeper(node) if rung is Condition.PREPARING else None for node in nodes]
+        said = Counter((keeper.setup.words if keeper else "") or words for keeper in keepers)
+        yield from (f"{number} {stage}" for stage, number in said.items())
 
 
 def _long_unseen(draft: Draft, name: MemberName, condition: Condition) -> bool:

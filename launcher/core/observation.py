@@ -21,12 +21,16 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A process that a keeper watches. For `ray`, RUNNING is a live `ray start --block` and FAILED one that ended."""
+    """A process that a keeper watches. For `ray`, RUNNING is a live `ray start --block` and FAILED one that ended.
+
+    `words` say what it is about, where that is not what its name says.
+    """
 
     phase: Phase = Phase.ABSENT
     exit_code: int | None = None
     tail: tuple[str, ...] = ()
     generation: int = 0
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,12 +79,14 @@ class Group:
 class Task:
     """What the user wrote, with every default filled in. `secrets` holds names only, never values.
 
-    `stop_grace` is the seconds between `stop_signal` and the kill.
+    `stop_grace` is the seconds between `stop_signal` and the kill. `file_mounts` has absolute local paths by where they
+    go on nodes: absolute, in `~/`, or relative to the workdir.
     """
 
     name: str
     groups: tuple[Group, ...]
     workdir: str | None = None
+    file_mounts: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     stop_signal: str = "TERM"
     stop_grace: float = 60.0

@@ -8,6 +8,10 @@ from importlib import import_module
 from pathlib import Path
 
 if __name__ == "__main__":
+    if sys.version_info < (3, 10):  # noqa: UP036 - this is where an older one is told so
+        words = "`%s` is Python %d.%d, and 3.10 is needed: name another one with `python:`"
+        print('{"ok": false, "words": "%s"}' % (words % (sys.executable, *sys.version_info[:2])))
+        sys.exit(1)
     here = Path(__file__).resolve().parent
     sys.path[0] = str(here.parent)
     sys.exit(import_module(f"{here.name}.{sys.argv[1]}").main(sys.argv[2:]))

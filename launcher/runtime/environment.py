@@ -5,22 +5,32 @@ import pwd
 import sys
 from collections.abc import Mapping
 
-# What a login gives. Nothing else of the shell that launches reaches a program: it would differ from node to node.
+# What is kept of the shell that launches on a node of its own machine: anything else would differ from run to run.
 USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 FOLDER = "@folder@"
+# What a login on a machine of its own has of that one session, and what would be taken for Ray's or for ours.
+SESSION = ("PWD", "OLDPWD", "SHLVL", "_", "TERM", "MAIL", "MOTD_SHOWN")
+SESSIONS = ("SSH_", "XDG_", "DBUS_", "RAY_", "NVLAUNCH_", "SKYPILOT_")
 
 
-def user(environ: Mapping[str, str]) -> dict[str, str]:
-    """Answer the user's own variables out of a login's; the folder of Ray's Python is taken out of PATH."""
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if name in USERS or name.startswith("LC_") or name.lower() in PROXIES
-    }
+def user(environ: Mapping[str, str], whole: bool = False) -> dict[str, str]:
+    """Answer the user's own variables out of an environment, or all of it where it is a login's (`whole`).
+
+    The folder of Ray's Python is taken out of PATH.
+    """
+    kept = {name: value for name, value in environ.items() if (_of_login(name) if whole else _of_user(name))}
     entry = pwd.getpwuid(os.getuid())
     defaults = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": "/bin/bash"}
     return {**defaults, **kept, "PATH": _without_ray(kept.get("PATH", ""))}
+
+
+def _of_user(name: str) -> bool:
+    return name in USERS or name.startswith("LC_") or name.lower() in PROXIES
+
+
+def _of_login(name: str) -> bool:
+    return name not in SESSION and not name.startswith(SESSIONS)
 
 
 def _without_ray(path: str) -> str:
@@ -30,10 +40,10 @@ def _without_ray(path: str) -> str:
     return ":".join(kept) or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def ray(asked: Mapping[str, str], folder: str, scratch: str) -> dict[str, str]:
+def ray(asked: Mapping[str, str], folder: str, scratch: str, python: str) -> dict[str, str]:
     """Answer the environment of a Ray process: what was asked for and the least that programs need, nothing else."""
     base = {
-        "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{os.path.dirname(python)}:/usr/local/bin:/usr/bin:/bin",
         "HOME": scratch,  # a `~/.ray/auth_token` of the user's would change the mode of authentication
         "USER": pwd.getpwuid(os.getuid()).pw_name,
         "LANG": "C.UTF-8",

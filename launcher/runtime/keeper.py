@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import environment, files, heartbeat, lease, logs, procs, rpc
+from . import environment, files, heartbeat, interpreter, lease, login, logs, procs, rpc
 from .children import Children
 from .service import Service, clear_scratch
 
@@ -31,6 +31,8 @@ def begin(folder: Path) -> int:
     scratch = files.private(Path(spec["scratch"]))
     if living := _living(spec):
         return _say(OK, living)
+    if wrong := interpreter.check(spec):
+        return _say(FAILED, {"ok": False, "words": wrong})
     (folder / "log").mkdir(mode=0o700, exist_ok=True)
     lock = os.open(scratch / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)  # two starts at once: the second finds the keeper of the first
@@ -82,7 +84,9 @@ def _detach(folder: Path, spec: dict[str, Any], writing: int) -> None:
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.set_inheritable(writing, True)
-    env = {**environment.user(os.environ), procs.KEEPER_MARK: f"{spec['run']}:{spec['place']}"}
+    whole = spec.get("login", False)
+    base = environment.user(login.environ(os.environ) if whole else os.environ, whole=whole)
+    env = {**base, procs.KEEPER_MARK: f"{spec['run']}:{spec['place']}"}
     package = str(Path(__file__).resolve().parent)
     os.execve(sys.executable, [sys.executable, "-EsS", package, "keeper", "serve", os.getcwd(), str(writing)], env)
 

@@ -14,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import environment, files, procs, ranks, rpc
+from . import environment, files, interpreter, procs, ranks, rpc
 from .children import Children
 from .steps import Step
 
 Json = dict[str, Any]
 SUPERVISOR_PAUSE_S = 1.0
+PACKAGE = str(Path(__file__).resolve().parent)
 
 
 class Service:
@@ -30,9 +31,12 @@ class Service:
         self._spec = spec
         self._children = children
         self._scratch = Path(spec["scratch"])
-        self._base = environment.user(os.environ)
+        self._base = environment.user(os.environ, whole=spec.get("login", False))
+        self._interpreter = interpreter.wanted(folder, spec)
         self._secrets = _secrets_folder(self._scratch) / "secrets.json"
-        self._setup = Step(children, folder, folder / "log" / "provision.log", folder / "setup.json")
+        self._setup = Step(
+            children, folder, folder / "log" / "provision.log", folder / "setup.json", folder / interpreter.STAGE
+        )
         self._ray = Step(children, folder, folder / "log" / "ray.log")
         self._supervisor = Step(children, folder, folder / "log" / "supervisor.log")
         self._supervised: tuple[list[str], dict[str, str]] | None = None
@@ -65,22 +69,37 @@ class Service:
         return {**answer, "supervisor": self._ask_supervisor({"op": "status"}, timeout=2)}
 
     def prepare(self, question: Json) -> Json:
-        """Keep secrets, ask for the workdir if it is missing, and run setup once in the life of the folder."""
+        """Keep secrets, ask for files that are missing, and run setup once in the life of the folder."""
         files.write(self._secrets, question["secrets"])
         if question["workdir"] and not (self._folder / "workdir").exists():
             return {"ok": True, "need": "workdir"}
+        if self._interpreter and self._interpreter.lacks_wheels:
+            return {"ok": True, "need": "wheels"}
         (self._folder / "workdir").mkdir(exist_ok=True)
         with self._doing:
             if self._setup.running or self._setup.ended:
                 return {"ok": True}
-            if not question["setup"]:
+            argv = self._setup_argv(question["setup"])
+            if not argv:
                 self._setup.skip()
                 return {"ok": True}
             mark = f"{self._spec['run']}:{self._spec['place']}:setup"
             env = {**self._base, **question["env"], **question["secrets"], procs.MARK: mark}
-            script = str(self._folder / question["setup"])
-            self._setup.start(["bash", script], env, folder=self._folder / "workdir")
+            self._setup.start(argv, env, folder=self._folder / "workdir")
         return {"ok": True}
+
+    def _setup_argv(self, script: str | None) -> list[str]:
+        """Answer the user's setup, with the making of an environment before it where one is wanted and not there."""
+        argv = ["bash", str(self._folder / script)] if script else []
+        if self._interpreter is None or self._interpreter.made:
+            return argv
+        return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
+
+    def _of_ray(self, part: str, *argv: str) -> list[str]:
+        """Answer how to run a part of ours that needs Ray, on the interpreter that has it."""
+        if self._interpreter is None:
+            return [sys.executable, "-Es", PACKAGE, part, *argv]
+        return [sys.executable, "-EsS", PACKAGE, "interpreter", "run", str(self._folder), part, *argv]
 
     def ray(self, question: Json) -> Json:
         """Start `ray start --block` for a generation, unless it runs; on a head, let a supervisor follow."""
@@ -93,18 +112,15 @@ class Service:
             self._head = tuple(question["head"]) if question.get("head") else None
             self._clear_ray(whole=not question.get("supervisor"))
             folder = str(self._folder)
-            env = environment.ray(question["env"], folder, str(self._scratch))
+            python = str(self._interpreter.python) if self._interpreter else sys.executable
+            env = environment.ray(question["env"], folder, str(self._scratch), python)
             env[procs.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
-            package = str(Path(__file__).resolve().parent)
-            argv = [sys.executable, "-Es", package, "ray_start", str(question.get("client", "-")), *question["argv"]]
+            argv = self._of_ray("ray_start", str(question.get("client", "-")), *question["argv"])
             here = self._scratch / f"g{generation}"  # Ray's agents hide their mark: their folder gives them away
             here.mkdir(exist_ok=True)
             self._ray.start(argv, env, folder=here, generation=generation)
             if question.get("supervisor"):
-                self._supervised = (
-                    [sys.executable, "-Es", package, "supervisor", str(self._scratch), question["supervisor"]],
-                    env,
-                )
+                self._supervised = (self._of_ray("supervisor", str(self._scratch), question["supervisor"]), env)
         self._children.wake()
         return {"ok": True}
 

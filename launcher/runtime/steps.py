@@ -13,13 +13,16 @@ from .children import Children
 
 class Step:
     """One program at a time, with its log. With a `done` file, its exit code outlives the keeper and it never runs
-    twice."""
+    twice; in a `stage` file it says itself what it is about."""
 
-    def __init__(self, children: Children, folder: Path, log: Path, done: Path | None = None) -> None:
+    def __init__(
+        self, children: Children, folder: Path, log: Path, done: Path | None = None, stage: Path | None = None
+    ) -> None:
         self._children = children
         self._folder = folder
         self._log = log
         self._done = done
+        self._stage = stage
         self._pid: int | None = None
         self._generation = 0
         kept = files.read(done) if done else None
@@ -45,6 +48,8 @@ class Step:
     ) -> None:
         """Start the program; OSError where that is impossible."""
         self._code, self._generation = None, generation
+        if self._stage:
+            self._stage.unlink(missing_ok=True)
 
         def ended(code: int) -> None:
             if self._done:
@@ -78,7 +83,8 @@ class Step:
         """Answer phase, exit code, generation, and the end of the log of one that failed."""
         code, running = self._code, self.running
         if running or code is None:
-            return {"phase": "running" if running else "absent", "generation": self._generation}
+            phase = "running" if running else "absent"
+            return {"phase": phase, "generation": self._generation, "words": self._words()}
         # A raylet has no good end: whatever its code, it is gone.
         failed = code != 0 or self._done is None
         return {
@@ -86,4 +92,11 @@ class Step:
             "exit_code": code,
             "generation": self._generation,
             "tail": logs.tail(self._log) if failed else [],
+            "words": self._words(),
         }
+
+    def _words(self) -> str:
+        try:
+            return self._stage.read_text() if self._stage else ""
+        except FileNotFoundError:
+            return ""

@@ -1,23 +1,285 @@
-"""The workdir of a node, out of a tar stream on stdin: whole or not at all."""
+"""The user's files on a node: whole or not at all, and nothing sent that is there already.
 
-import contextlib
+Two steps. `plan` reads a manifest and answers which contents are missing, after it has copied those that a former run
+left here; every copy is hashed on the way, so that nobody has to trust a file that a program may have changed. `fill`
+reads the missing contents, puts all in place, and shows it by one rename at the end.
+
+A manifest is JSON, packed: `trees`, each with `to` and `entries`; `hashes` and `sizes` of the contents by number. An
+entry is `["d", name, mode, time]`, `["l", name, target]` or `["f", name, mode, time, number]`; the name is empty for a
+tree that is one file. `to` is relative to the folder that is made, absolute, or in `~/`.
+"""
+
+import collections
+import ctypes
+import errno
+import fcntl
+import hashlib
+import json
+import os
 import shutil
+import struct
 import sys
-import tarfile
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
+
+Manifest = dict[str, Any]
+HEAD = struct.Struct(">IBQ")
+END = 0xFFFFFFFF
+PART = 1 << 20
+FORMER = 4
+"""How many former runs are looked at for contents, the newest first."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class BrokenError(Exception):
+    """What came is not what the manifest says."""
 
 
 def main(argv: list[str]) -> int:
-    """Unpack stdin as `FOLDER/workdir`, unless that is there."""
-    target = Path(argv[0]) / "workdir"
-    if target.exists():
-        return 0
-    partial = target.with_name(".workdir.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(mode=0o700)
-    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as archive:
-        archive.extraction_filter = lambda entry, _: entry  # packed by us, from the user's own folder
-        archive.extractall(partial)  # noqa: S202
-    with contextlib.suppress(FileExistsError):
-        partial.rename(target)
+    """`plan FOLDER NAME BASE PLACE` and `fill FOLDER NAME` make `FOLDER/NAME`; former runs lie in `BASE/*/PLACE`."""
+    unpacking = Unpacking(Path(argv[1]).absolute(), argv[2])
+    source = sys.stdin.buffer
+    step = (lambda: unpacking.plan(Path(argv[3]), argv[4], source)) if argv[0] == "plan" else unpacking.fill
+    try:
+        answer = unpacking.alone(step)
+    except (OSError, BrokenError, EOFError, zlib.error) as error:
+        unpacking.forget()
+        answer = {"ok": False, "words": unpacking.words(error)}
+    print(json.dumps(answer))
     return 0
+
+
+class Unpacking:
+    """One folder of a run in the making: contents by number, then the tree, in a partial folder beside it."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._target = folder / name
+        self._partial = folder / f".{name}.partial"
+        self._tree = self._partial / "tree"
+        self._kept = folder / f"{name}.manifest"
+        self._folders: set[Path] = set()
+
+    def alone(self, step: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Answer a step that nobody else does at the same time: a controller that was started again may ask again."""
+        with (self._folder / f".{self._name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return {"ok": True} if self._target.exists() else step()
+
+    def plan(self, base: Path, place: str, source: BinaryIO) -> dict[str, Any]:
+        """Answer the numbers of the contents that are missing here."""
+        self.forget()
+        (self._partial / "contents").mkdir(mode=0o700, parents=True)
+        packed = source.read()
+        (self._partial / "manifest").write_bytes(packed)
+        manifest = read(packed)
+        self._check_room(manifest)
+        known = self._former(base, place)
+        wanted = enumerate(manifest["hashes"])
+        return {"ok": True, "missing": [at for at, digest in wanted if not self._copied(at, digest, known)]}
+
+    def _check_room(self, manifest: Manifest) -> None:
+        files = [entry for tree in manifest["trees"] for entry in tree["entries"] if entry[0] == "f"]
+        room, need = os.statvfs(self._partial), sum(manifest["sizes"][entry[4]] for entry in files)
+        free = room.f_bavail * room.f_frsize
+        if need > free:
+            words = f"{need / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free"
+            raise OSError(errno.ENOSPC, words)
+        if room.f_files and len(files) > room.f_favail:
+            raise OSError(errno.ENOSPC, f"{len(files)} files are needed, {room.f_favail} are left")
+
+    def _former(self, base: Path, place: str) -> dict[str, list[Path]]:
+        """Answer where former runs have put contents, by hash."""
+        paths = (run / place / f"{self._name}.manifest" for run in base.absolute().iterdir())
+        found = (path for path in paths if path.is_file() and path != self._kept)
+        known: dict[str, list[Path]] = {}
+        for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)[:FORMER]:
+            try:
+                manifest = read(path.read_bytes())
+            except (OSError, ValueError, zlib.error):
+                continue  # it is only a hint where to look
+            for file, entry in _files(manifest, path.with_name(self._name)):
+                known.setdefault(manifest["hashes"][entry[4]], []).append(file)
+        return known
+
+    def _copied(self, number: int, digest: str, known: dict[str, list[Path]]) -> bool:
+        own = self._partial / "contents" / str(number)
+        for path in known.get(digest, ()):
+            try:
+                source = path.open("rb")
+            except OSError:
+                continue  # it is gone, or not ours to read any more: the next one, or the launcher, has it
+            with source, own.open("wb") as target:
+                if _pour(_all(source), target) == digest:
+                    return True
+        own.unlink(missing_ok=True)
+        return False
+
+    def fill(self) -> dict[str, Any]:
+        """Read the missing contents from stdin, make the tree, and show it."""
+        source = sys.stdin.buffer
+        packed = (self._partial / "manifest").read_bytes()
+        manifest = read(packed)
+        while (head := HEAD.unpack(_exactly(source, HEAD.size)))[0] != END:
+            number, compressed, length = head
+            with (self._partial / "contents" / str(number)).open("wb") as target:
+                parts = _parts(source, length)
+                digest = _pour(_unpacked(parts) if compressed else parts, target)
+            if digest != manifest["hashes"][number]:
+                raise BrokenError(f"content {number} arrived broken")
+        self._tree.mkdir(mode=0o700)
+        self._folders.add(self._tree)
+        uses = collections.Counter(
+            entry[4] for tree in manifest["trees"] for entry in tree["entries"] if entry[0] == "f"
+        )
+        for tree in manifest["trees"]:
+            self._plant(tree, uses)
+        sync(self._partial)
+        self._kept.write_bytes(packed)
+        self._tree.rename(self._target)
+        self.forget()
+        return {"ok": True}
+
+    def _plant(self, tree: dict[str, Any], uses: "collections.Counter[int]") -> None:
+        root = destination(tree["to"], self._tree)
+        for kind, name, *rest in tree["entries"]:
+            path = root / name if name else root
+            if kind == "d":
+                self._need(path)
+                continue
+            self._need(path.parent)
+            if kind == "l":
+                draft = path.with_name(f".{path.name}.{os.getpid()}")
+                draft.symlink_to(rest[0])
+                draft.replace(path)
+            else:
+                mode, time_ns, number = rest
+                uses[number] -= 1
+                self._put(number, path, mode, time_ns, last=not uses[number])
+        for kind, name, *rest in reversed(tree["entries"]):
+            # Inside only: the mode of a folder that was there before is its owner's business. Ours stay open to us.
+            if kind == "d" and self._is_inside(root / name):
+                os.chmod(root / name, rest[0] | 0o700)
+                os.utime(root / name, ns=(rest[1], rest[1]))
+
+    def _is_inside(self, path: Path) -> bool:
+        return self._tree == path or self._tree in path.parents
+
+    def _need(self, folder: Path) -> None:
+        """Make a folder; one inside must not lead out by a link."""
+        if folder in self._folders:
+            return
+        if self._is_inside(folder):
+            self._need(folder.parent)
+            if folder.is_symlink():
+                name = folder.relative_to(self._tree)
+                raise BrokenError(f"`{name}` is a link in the workdir, and a file mount would go through it")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folders.add(folder)
+
+    def _put(self, number: int, path: Path, mode: int, time_ns: int, *, last: bool) -> None:
+        """Put a content in its place, by rename: where a file is outside, somebody may be reading it."""
+        source = self._partial / "contents" / str(number)
+        if last:
+            os.chmod(source, mode)
+            os.utime(source, ns=(time_ns, time_ns))
+            try:
+                os.replace(source, path)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+            else:
+                return
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            shutil.copyfile(source, draft)
+            os.chmod(draft, mode)
+            os.utime(draft, ns=(time_ns, time_ns))
+            os.replace(draft, path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+
+    def forget(self) -> None:
+        """Remove what was begun."""
+        shutil.rmtree(self._partial, ignore_errors=True)
+
+    def words(self, error: Exception) -> str:
+        """Answer what went wrong, for people."""
+        if not isinstance(error, OSError):
+            return str(error) or type(error).__name__
+        if error.errno in FULL:
+            told = "" if error.strerror == os.strerror(error.errno) else f": {error.strerror}"
+            return f"no room for the files of the run in `{self._folder}`{told}"
+        where = error.filename2 or error.filename or self._folder
+        return f"cannot write `{where}`: {(error.strerror or str(error)).lower()}"
+
+
+def read(packed: bytes) -> Manifest:
+    """Answer a manifest."""
+    manifest: Manifest = json.loads(zlib.decompress(packed))
+    return manifest
+
+
+def destination(to: str, folder: Path) -> Path:
+    """Answer where a tree goes."""
+    return folder / Path(to).expanduser() if to else folder
+
+
+def _files(manifest: Manifest, folder: Path) -> Iterator[tuple[Path, list[Any]]]:
+    for tree in manifest["trees"]:
+        root = destination(tree["to"], folder)
+        for entry in tree["entries"]:
+            if entry[0] == "f":
+                yield (root / entry[1] if entry[1] else root), entry
+
+
+def _pour(parts: Iterator[bytes], target: BinaryIO) -> str:
+    """Write parts to a file and answer the hash of them all."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+        target.write(part)
+    return digest.hexdigest()
+
+
+def _exactly(source: BinaryIO, count: int) -> bytes:
+    data = source.read(count)
+    if len(data) < count:
+        raise EOFError("the files of the run did not arrive whole: the stream ended half-way")
+    return data
+
+
+def _parts(source: BinaryIO, length: int) -> Iterator[bytes]:
+    while length:
+        part = _exactly(source, min(length, PART))
+        length -= len(part)
+        yield part
+
+
+def _all(source: BinaryIO) -> Iterator[bytes]:
+    while part := source.read(PART):
+        yield part
+
+
+def _unpacked(parts: Iterator[bytes]) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj()
+    for part in parts:
+        left = part
+        while left:
+            yield unpacker.decompress(left, PART)
+            left = unpacker.unconsumed_tail
+    yield unpacker.flush()
+
+
+def sync(folder: Path) -> None:
+    """Have the disk hold contents before a name shows them, so that no power cut leaves empty files behind."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        ctypes.CDLL(None).syncfs(handle)
+    finally:
+        os.close(handle)

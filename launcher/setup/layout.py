@@ -14,12 +14,14 @@ HEAD_PLACE = "@head"
 class Layout:
     """The folders of one unit of a run on a machine. `root` may be relative: then to the login's home.
 
-    `scratch` is short and outside of it: the path of a Unix socket has 107 bytes at most, and Ray adds some 70.
+    `former` says where other runs of the place lie: a folder of runs, and what to enter in each. `scratch` is short and
+    outside: the path of a Unix socket has 107 bytes at most, and Ray adds some 70.
     """
 
     run: RunId
     place: str
     root: str
+    former: tuple[str, str]
 
     @property
     def scratch(self) -> str:
@@ -63,9 +65,11 @@ def place(node: str | None, unit: Unit) -> str:
 
 def local(home: str, run: RunId, where: str) -> Layout:
     """Answer the layout of a local node, in the launcher's own home."""
-    return Layout(run=run, place=where, root=f"{home}/nodes/{where}/{run}")
+    base = f"{home}/nodes/{where}"
+    return Layout(run=run, place=where, root=f"{base}/{run}", former=(base, ""))
 
 
 def remote(run: RunId, where: str) -> Layout:
     """Answer the layout on a machine of its own."""
-    return Layout(run=run, place=where, root=f".nvlaunch/runs/{run}/{where}")
+    base = ".nvlaunch/runs"
+    return Layout(run=run, place=where, root=f"{base}/{run}/{where}", former=(base, where))

@@ -147,6 +147,7 @@ def read_access(address: str, values: Values) -> Access:
         proxy_jump=values.get("proxy_jump", str),
         host_key=values.get("host_key", str),
         python=values.get("python", str),
+        wheels=values.get("wheels", str),
     )
 
 

@@ -10,6 +10,8 @@ from launcher.errors import Mistake
 from launcher.spec.counts import read_rule
 from launcher.spec.document import read_document
 from launcher.spec.envs import Given, check_given, read_envs, read_secrets
+from launcher.spec.mounts import KEY as MOUNTS
+from launcher.spec.mounts import read_mounts
 from launcher.spec.nodes import NOWHERE, Mark
 from launcher.spec.patterns import NAME_LENGTH, TASK_NAME, task_name
 from launcher.spec.reading import Reading, Spot, Values
@@ -49,10 +51,12 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
     roles = _roles(values, out)
     groups = tuple(_group(name, own, values, given, out) for name, own in roles.items())
     secrets = read_secrets(values, given, out)
+    mounts = read_mounts(values, read_envs((values,), given, out), secrets, out)
     task = Task(
         name=_name(path, values, given, out),
         groups=groups,
         workdir=_workdir(values, out),
+        file_mounts=mounts,
         secrets=tuple(sorted(secrets)),
         stop_signal=values.get("stop_signal", str) or "TERM",
         stop_grace=_seconds(values, "stop_grace", 60.0),
@@ -62,7 +66,7 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
         task=task,
         warnings=out.warnings(),
         where=document.where,
-        places=_places(roles),
+        places=_places(roles) | _mount_places(values, mounts),
         secrets={name: value for name, value in secrets.items() if value is not None},
     )
 
@@ -160,6 +164,12 @@ def _workdir(values: Values, out: Reading) -> str | None:
 def _seconds(values: Values, name: str, default: float) -> float:
     seconds = values.get(name, float)
     return default if seconds is None else seconds
+
+
+def _mount_places(values: Values, mounts: Mapping[str, str]) -> dict[tuple[str, str], Mark]:
+    """Answer where each mount stands; a key with a variable in it stands where the section does."""
+    found = values.entries(MOUNTS)
+    return {(MOUNTS, to): found[to].key if to in found else values.key_of(MOUNTS) for to in mounts}
 
 
 def _places(roles: Mapping[str, Values]) -> dict[tuple[str, str], Mark]:

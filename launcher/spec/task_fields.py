@@ -125,7 +125,10 @@ TASK: Section = section(
     ),
     Field(name="secrets", doc="Variables kept out of every log; null for one that `--secret` gives.", shape=_SECRETS),
     Field(
-        name="file_mounts", doc="Local files to copy, by their path on the nodes.", shape=_MOUNTS, default={}, use=LATER
+        name="file_mounts",
+        doc="Local files and folders to copy, by where they go on the nodes; a relative path is in the workdir.",
+        shape=_MOUNTS,
+        default={},
     ),
     Field(
         name="stop_signal",

@@ -1,5 +1,6 @@
 """Runs, claims, owners and journals of one `$NVLAUNCH_HOME`. Every method is one transaction, or one read."""
 
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,12 @@ Decide = Callable[[Mapping[NodeName, Taken]], Placement | Shortfall]
 def secrets_file(home: Path, run: RunId) -> Path:
     """Answer where the secrets of a run are kept for its controllers; the file goes when the run is over."""
     return home / "runs" / run / "secrets.json"
+
+
+def files_folders(home: Path, run: RunId) -> tuple[Path, ...]:
+    """Answer where copies of what a run sends to nodes are kept for its controllers; they go when the run is over."""
+    own = home / "runs" / run
+    return (own / "files", *own.glob("wheels-*"))
 
 
 class Store:
@@ -140,8 +147,10 @@ class Store:
         self._published[run] = (status, now)
 
     def finish(self, run: RunId, state: RunState, at: float) -> None:
-        """End a run: its state is final, its nodes are free, its secrets are gone. A second time changes nothing."""
+        """End a run: its state is final, its nodes are free, its secrets and files go. A second time changes nothing."""
         # Before the rest: a run that is over with secrets left behind would keep them for ever.
+        for folder in files_folders(self.home, run):
+            shutil.rmtree(folder, ignore_errors=True)
         secrets_file(self.home, run).unlink(missing_ok=True)
         with self._db.write() as db:
             row = db.execute("SELECT headline FROM runs WHERE id = ? AND ended IS NULL", (run,)).fetchone()

@@ -54,6 +54,7 @@ def step(row: Json) -> Step:
         exit_code=row.get("exit_code"),
         tail=tuple(row.get("tail", ())),
         generation=row.get("generation", 0),
+        words=row.get("words", ""),
     )
 
 

@@ -12,7 +12,7 @@ from typing import IO
 
 from launcher.core.fleet import Access
 from launcher.errors import LaunchError, RemoteError
-from launcher.ports import Completed, Take
+from launcher.ports import Completed, Stdin, Take
 
 _PART = 1 << 16
 
@@ -21,7 +21,7 @@ class LocalShell:
     """Runs commands in sessions of their own, so that a time-out ends all that they started."""
 
     def run(
-        self, at: Access, argv: Sequence[str], *, stdin: bytes = b"", timeout: float, take: Take | None = None
+        self, at: Access, argv: Sequence[str], *, stdin: Stdin = b"", timeout: float, take: Take | None = None
     ) -> Completed:
         """Run a command to its end; RemoteError after `timeout` seconds or where it cannot be started."""
         begun = time.monotonic()
@@ -73,11 +73,11 @@ class LocalShell:
 
 
 def _streams(
-    process: "subprocess.Popen[bytes]", stdin: bytes, timeout: float, take: Take | None
+    process: "subprocess.Popen[bytes]", stdin: Stdin, timeout: float, take: Take | None
 ) -> tuple[bytes, bytes]:
     """Answer what a process writes to its end, without the stdout that was taken; TimeoutExpired as `communicate`."""
     if take is None:
-        return process.communicate(stdin, timeout=timeout)
+        return process.communicate(stdin, timeout=timeout)  # type: ignore[arg-type]  # any buffer will do
     assert process.stdin
     assert process.stdout
     assert process.stderr
@@ -103,7 +103,7 @@ def _streams(
     return b"", bytes(stderr)
 
 
-def _feed(pipe: IO[bytes], data: bytes) -> None:
+def _feed(pipe: IO[bytes], data: Stdin) -> None:
     try:
         with pipe:
             pipe.write(data)

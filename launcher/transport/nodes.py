@@ -84,7 +84,8 @@ class ShellNodes:
 
         def act() -> Answer:
             kept = self._provision.keep(run, self._sites.head(run))
-            return self._heads.start(run) if kept.result is Result.DONE else kept
+            ready = self._provision.prepare_head(run) if kept.result is Result.DONE else kept
+            return self._heads.start(run) if ready.result is Result.DONE else ready
 
         return _timed("start_head", act)
 

@@ -1,7 +1,6 @@
 """Making a node ready for a run: its keeper, its files, its setup."""
 
 from hashlib import sha256
-from pathlib import Path
 from threading import Lock
 
 from launcher.core.actions import Answer, Prepare, Result, Unit
@@ -9,10 +8,11 @@ from launcher.core.run import Member, Run, RunId
 from launcher.setup import environ
 from launcher.setup.layout import Layout
 from launcher.setup.ports import HEARTBEAT, PINNED
-from launcher.transport import parcel, workdir
+from launcher.transport import files, interpreter, parcel
 from launcher.transport.answers import done
 from launcher.transport.site import Json, Site
 from launcher.transport.sites import Sites
+from launcher.transport.snapshot import Snapshot
 
 SELF_STOP_S = 15.0
 """After how much silence of the head's machine a node ends its own ranks and Ray; see the design, Nodes and keeper."""
@@ -20,16 +20,18 @@ SELF_STOP_S = 15.0
 PORT_LOCKS = ("/run/lock/nvlaunch-ports", "/tmp/.nvlaunch-ports")  # noqa: S108
 BEGIN_S = 35.0
 UNPACK_S = 600.0
+SLOWEST = 500_000
+"""Bytes a second to a node, below which its files do not arrive in time: 64 nodes at once behind one slow link."""
 
 
 class Provision:
-    """Claims and prepares nodes. The workdir of a run is packed once."""
+    """Claims and prepares nodes. The files of a run are read once."""
 
     def __init__(self, sites: Sites, owner: str) -> None:
         self._sites = sites
         self._owner = owner
-        self._packed: dict[RunId, bytes] = {}
-        self._packing = Lock()
+        self._kept: dict[tuple[RunId, str], Snapshot] = {}
+        self._keeping = Lock()
 
     def keep(self, run: Run, site: Site) -> Answer:
         """Start the keeper of a unit unless it lives; HELD says who has the lease."""
@@ -65,7 +67,14 @@ class Provision:
             },
             "heartbeat": HEARTBEAT if site.unit is Unit.HEAD else None,
             "self_stop": SELF_STOP_S,
+            "login": not site.shared,
+            "ray": interpreter.MINOR,
+            "interpreter": None if site.shared else interpreter.wanted(site.access, self._env(run, site)),
         }
+
+    def _env(self, run: Run, site: Site) -> dict[str, str]:
+        """Answer the variables of a site's machine; one outside of the racks has none."""
+        return next((dict(node.env) for node in run.fleet.nodes if node.access == site.access), {})
 
     def prepare(self, run: Run, action: Prepare) -> Answer:
         """Put scripts, secrets and workdir on a claimed node and start its setup, once each."""
@@ -77,24 +86,45 @@ class Provision:
             "setup": Layout.setup_script(member.group) if run.group(member.group).setup else None,
             "env": environ.setup(run, node, member),
             "secrets": parcel.user_secrets(self._sites.home, run.id),
-            "workdir": run.task.workdir is not None,
+            "workdir": run.task.workdir is not None or bool(run.task.file_mounts),
         }
+        return self._ask(run, site, question)
+
+    def prepare_head(self, run: Run) -> Answer:
+        """Give the keeper of the head what its Ray needs: an environment, where the machine has no Python with Ray."""
+        question: Json = {"op": "prepare", "setup": None, "env": {}, "secrets": {}, "workdir": False}
+        return self._ask(run, self._sites.head(run), question)
+
+    def _ask(self, run: Run, site: Site, question: Json) -> Answer:
+        """Ask a keeper to prepare, and send what it needs for that, each thing once."""
         told = site.ask(question, timeout=20)
-        if told.get("need") == "workdir" and run.task.workdir is not None:
-            ended = site.program(
-                "unpack", site.layout.root, stdin=self._pack(run.id, run.task.workdir), timeout=UNPACK_S
-            )
-            if ended.status != 0:
-                tail = tuple(ended.stderr.decode(errors="replace").splitlines()[-20:])
-                return Answer(result=Result.FAILED, words="the workdir cannot be unpacked", tail=tail)
-            told = site.ask(question, timeout=20)
+        for name in ("workdir", "wheels"):
+            if told.get("need") == name:
+                sent = self._send(site, name, self._snapshot(run, site, name))
+                if not sent["ok"]:
+                    return done(sent)
+                told = site.ask(question, timeout=20)
         return done(told)
 
-    def _pack(self, run: RunId, folder: str) -> bytes:
-        with self._packing:
-            if run not in self._packed:
-                self._packed[run] = workdir.pack(Path(folder))
-            return self._packed[run]
+    def _snapshot(self, run: Run, site: Site, name: str) -> Snapshot:
+        """Answer what is sent: the user's files, or the wheels that the inventory names for the machine."""
+        wheels = (site.access.wheels or "") if name == "wheels" else ""
+        home, key = self._sites.home, (run.id, wheels)
+        with self._keeping:
+            if key not in self._kept:
+                self._kept[key] = files.keep_wheels(home, run.id, wheels) if wheels else files.keep(home, run)
+            return self._kept[key]
+
+    @staticmethod
+    def _send(site: Site, name: str, snapshot: Snapshot) -> Json:
+        """Send files to a node, all that it does not have; answers what the node says of it."""
+        root = site.layout.root
+        told = site.answer("unpack", "plan", root, name, *site.layout.former, stdin=snapshot.manifest, timeout=UNPACK_S)
+        if not told["ok"] or "missing" not in told:
+            return told
+        contents = snapshot.contents(told["missing"])
+        timeout = UNPACK_S + len(contents) / SLOWEST
+        return site.answer("unpack", "fill", root, name, stdin=contents, timeout=timeout)
 
 
 def _rotated(starts: tuple[int, ...], name: str) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 from launcher.core.actions import Unit
 from launcher.core.fleet import Access
 from launcher.errors import RemoteError
-from launcher.ports import Completed, Shell, Take
+from launcher.ports import Completed, Shell, Stdin, Take
 from launcher.setup.layout import Layout
 from launcher.setup.ports import Blocks
 from launcher.transport import relay
@@ -45,14 +45,14 @@ class Site:
         """Answer what tells machines apart; None: the one that all sites of a local inventory share."""
         return None if self.shared else self.access
 
-    def program(self, *argv: str, timeout: float, stdin: bytes = b"", take: Take | None = None) -> Completed:
+    def program(self, *argv: str, timeout: float, stdin: Stdin = b"", take: Take | None = None) -> Completed:
         """Run one of our programs on the node; `take` is given its stdout as it comes."""
         command = [self.python, "-EsS", self.layout.package, *argv]
         return self.shell.run(self.access, command, stdin=stdin, timeout=timeout, take=take)
 
-    def answer(self, *argv: str, timeout: float) -> Json:
+    def answer(self, *argv: str, timeout: float, stdin: Stdin = b"") -> Json:
         """Run one of our programs that answers in JSON, whatever its exit status."""
-        return self._json(self.program(*argv, timeout=timeout), argv[0])
+        return self._json(self.program(*argv, timeout=timeout, stdin=stdin), argv[0])
 
     def put(self, files: Files) -> None:
         """Write files below the run's folder on the node."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from launcher.core.fleet import Access
 from launcher.ports import Completed, Take
+from launcher.ports import Stdin as Input
 from launcher.transport import ssh_command, ssh_terminal
 from launcher.transport.ssh_config import Resolver
 from launcher.transport.ssh_dial import Dialler
@@ -26,7 +27,13 @@ class SshShell:
         self._links = Links(self._resolver.resolve, Dialler(self._keys).dial)
 
     def run(
-        self, at: Access, argv: Sequence[str], *, stdin: bytes = b"", timeout: float, take: Take | None = None
+        self,
+        at: Access,
+        argv: Sequence[str],
+        *,
+        stdin: Input = b"",
+        timeout: float,
+        take: Take | None = None,
     ) -> Completed:
         """Run a command to its end; RemoteError where the machine is not reached or the time is over."""
         return self._run(at, argv, (stdin,), Errand(at.address, timeout), take)

@@ -152,7 +152,7 @@ def test_a_program_sees_a_login_and_nothing_else_of_the_shell_that_launched() ->
 
 
 def test_ray_sees_only_what_it_is_given() -> None:
-    found = environment.ray({"RAY_AUTH_TOKEN_PATH": "@folder@/token"}, "/run/folder", "/tmp/nvl-1")
+    found = environment.ray({"RAY_AUTH_TOKEN_PATH": "@folder@/token"}, "/run/folder", "/tmp/nvl-1", "/env/bin/python")
     assert found["RAY_AUTH_TOKEN_PATH"] == "/run/folder/token"
     assert found["HOME"] == "/tmp/nvl-1"
     assert not [name for name in found if name.lower().endswith("_proxy")]

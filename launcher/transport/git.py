@@ -1,0 +1,124 @@
+"""What git says of a folder. Nothing of git's own rules is told again here: it is asked."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from launcher.errors import LaunchError
+
+OWN_IGNORE = ".skyignore"
+"""SkyPilot's file: where the folder has one, it is read instead of git's."""
+
+_TAKEN = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+_IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+# What a hook or an alias of git's hands down: it would name another repository or another index.
+_HANDED_DOWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
+
+
+class Rules:
+    """The rules of one folder: which names in it are taken, and which folders are not looked into."""
+
+    def __init__(self, folder: Path, options: Sequence[str], excludes: Sequence[str] = ()) -> None:
+        self._folder = folder
+        self._options = tuple(options)
+        self._excludes = tuple(excludes)
+
+    def taken(self) -> Iterator[bytes]:
+        """Answer the names that are not ignored, relative to the folder; some may be gone, repositories are folders."""
+        argv = ("ls-files", "-z", "--others", *self._excludes) if self._excludes else _TAKEN
+        return self._names(argv)
+
+    def ignored(self) -> Iterator[bytes]:
+        """Answer what is ignored: files, and whole folders with a slash at the end."""
+        how = ("ls-files", "-z", "--others", "--ignored", "--directory", *self._excludes)
+        return self._names(how if self._excludes else _IGNORED)
+
+    def ignores(self, names: Sequence[bytes]) -> frozenset[bytes]:
+        """Answer which of these folders are ignored; git lists no empty one."""
+        if not names:
+            return frozenset()
+        if self._excludes:
+            return frozenset()  # asked of an index that is empty: what is ignored was listed, empty or not
+        ended = _git(self._folder, *self._options, "check-ignore", "-z", "--stdin", stdin=b"\0".join(names) + b"\0")
+        return frozenset(name for name in ended.stdout.split(b"\0") if name)
+
+    def _names(self, argv: Sequence[str]) -> Iterator[bytes]:
+        ended = _git(self._folder, *self._options, *argv)
+        if ended.returncode != 0:
+            raise _refusal(self._folder, ended.stderr)
+        return (name for name in ended.stdout.split(b"\0") if name)
+
+
+def rules(folder: Path) -> Rules | None:
+    """Answer git's rules for a folder; None where it is no part of a git tree, or one that the tree ignores as a whole.
+
+    LaunchError where there are rules that cannot be read.
+    """
+    try:
+        inside = _git(folder, "rev-parse", "--is-inside-work-tree", "--show-prefix")
+    except FileNotFoundError:
+        if any((above / ".git").exists() for above in (folder, *folder.parents)):
+            raise _no_git(folder, "install git, or list what to leave out in `.skyignore`") from None
+        return None
+    if inside.returncode != 0 and b"not a git repository" in inside.stderr:
+        return None
+    if inside.returncode != 0:
+        raise _refusal(folder, inside.stderr)
+    within, _, prefix = inside.stdout.partition(b"\n")
+    if within != b"true":
+        return None
+    if prefix.strip(b"\n") and _git(folder, "check-ignore", "-q", ".").returncode == 0:
+        return None
+    return Rules(folder, ())
+
+
+class OwnRules:
+    """The rules of `.skyignore` files; `empty` is an empty repository that lends git's matching.
+
+    Patterns are rsync's: one without a slash at its beginning matches at any depth.
+    """
+
+    def __init__(self, folder: Path, empty: Path) -> None:
+        self._empty = empty
+        self._excludes = empty / "excludes"
+        lines = (folder / OWN_IGNORE).read_bytes().splitlines()
+        self._excludes.write_bytes(b"".join(_deep(line) + b"\n" for line in lines))
+
+    def of(self, folder: Path) -> Rules:
+        """Answer the rules for the folder, or for a repository inside it."""
+        options = (f"--git-dir={self._empty}", f"--work-tree={folder}")
+        return Rules(folder, options, (f"--exclude-from={self._excludes}", f"--exclude-per-directory={OWN_IGNORE}"))
+
+
+def empty_repository(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    """Answer a repository without anything, for `OwnRules`; LaunchError without git."""
+    made = tempfile.TemporaryDirectory(prefix="nvlaunch-")
+    try:
+        _git(folder, "init", "--quiet", "--bare", "--template=", made.name)
+    except FileNotFoundError:
+        made.cleanup()
+        raise _no_git(folder, f"install git: it reads `{OWN_IGNORE}`") from None
+    return made
+
+
+def _deep(line: bytes) -> bytes:
+    text = line.strip()
+    return text if not text or text.startswith((b"/", b"#", b"!", b"**/")) else b"**/" + text
+
+
+def _git(folder: Path, *argv: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    env = {name: value for name, value in os.environ.items() if name not in _HANDED_DOWN}
+    command = ["git", "-C", str(folder), *argv]
+    return subprocess.run(command, input=stdin, capture_output=True, env={**env, "LC_ALL": "C"})
+
+
+def _no_git(folder: Path, hint: str) -> LaunchError:
+    return LaunchError(f"no `git` is here to tell what to leave out of `{folder}`", hints=(hint,))
+
+
+def _refusal(folder: Path, stderr: bytes) -> LaunchError:
+    lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    words = (lines[0] if lines else "git says nothing").removeprefix("fatal: ")
+    return LaunchError(f"git cannot tell what to leave out of `{folder}`: {words}", hints=tuple(lines[1:2]))
