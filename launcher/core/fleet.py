@@ -43,6 +43,7 @@ class Access:
     proxy_jump: str | None = None
     host_key: str | None = None
     python: str | None = None
+    wheels: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,6 @@ class Node:
 
     `accelerator` None: not stated, so real GPUs are of no kind that a task may ask for, and pretended ones of any.
     """
-    wheels: str | None = None
 
     name: NodeName
     rack: RackName

@@ -28,12 +28,12 @@ _LOGIN = (
     Field(name="identity_file", doc="The private key to log in with.", shape=path),
     Field(name="proxy_jump", doc="The host, or hosts, to go through.", shape=jump),
     Field(name="python", doc="The node's Python that has Ray; left out: an environment is made.", shape=absolute_path),
-)
     Field(
         name="wheels",
         doc="A folder of wheels, here or on the nodes, to make that environment from without internet.",
         shape=path,
     ),
+)
 _ADDRESS = Field(name="address", doc="Where to reach it; left out: its name.", shape=host)
 _HOST_KEY_FIELD = Field(name="host_key", doc="The host key that must answer.", shape=_HOST_KEY)
 

@@ -149,9 +149,9 @@ class Store:
     def finish(self, run: RunId, state: RunState, at: float) -> None:
         """End a run: its state is final, its nodes are free, its secrets and files go. A second time changes nothing."""
         # Before the rest: a run that is over with secrets left behind would keep them for ever.
+        secrets_file(self.home, run).unlink(missing_ok=True)
         for folder in files_folders(self.home, run):
             shutil.rmtree(folder, ignore_errors=True)
-        secrets_file(self.home, run).unlink(missing_ok=True)
         with self._db.write() as db:
             row = db.execute("SELECT headline FROM runs WHERE id = ? AND ended IS NULL", (run,)).fetchone()
             if row is None:
