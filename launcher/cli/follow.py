@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 from typing_extensions import Self
 
-from launcher.cli.console import clean, coloured, pause, say
+from launcher.cli.console import clean, coloured, pause, say, warn
 from launcher.cli.render_status import clock
 from launcher.core.run import RunId, RunState
 from launcher.errors import ExitCode, LaunchError
@@ -70,6 +70,7 @@ class Follower:
         self._run = run
         self._progress = progress
         self._seen = after
+        self._warned: set[str] = set()
 
     def look(self) -> RunRow:
         """Tell the news; answer the run as it stood before they were read, so that an end never hides its words."""
@@ -78,6 +79,9 @@ class Follower:
             self._seen = event.seq
             if event.kind is EventKind.HEADLINE:
                 self._progress.tell(event)
+            elif event.kind is EventKind.WARNING and event.words not in self._warned:
+                self._warned.add(event.words)
+                warn(clean(f"{event.subject}: {event.words}"))
         return row
 
 

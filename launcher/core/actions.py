@@ -241,13 +241,18 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of an action. `words` say what went wrong or who holds the lease; `tail` the last lines of stderr."""
+    """What came of an action. `words` say what went wrong or who holds the lease; `tail` the last lines of stderr.
+
+    `notes` are what was decided on the way, `warnings` what a person should see to although it goes on.
+    """
 
     result: Result
     stage: str = ""
     words: str = ""
     tail: tuple[str, ...] = ()
     bundles: tuple[Bundle, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     elapsed: float = 0.0
 
     @property
@@ -261,7 +266,7 @@ class Answer:
             for domain in domains
         }
         placed = "; ".join(f"Ray has {seats[domain]} in {domain}" for domain in domains)
-        return ": ".join(part for part in (self.result.value, self.words, placed) if part)
+        return ": ".join(part for part in (self.result.value, self.words, placed, *self.notes) if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What exists: nodes, racks and the inventory that lists them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NewType
 
@@ -26,6 +26,14 @@ class GpuDriver(Enum):
 
     NVIDIA = "nvidia"
     NONE = "none"
+
+
+class ImexMode(Enum):
+    """What a run does about IMEX on its nodes: start it where it does not run, use what runs, or nothing."""
+
+    MANAGE = "manage"
+    ADOPT = "adopt"
+    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +125,11 @@ class SimSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The machines that tasks are placed on. `levels` are coarse to fine and end with `rack`."""
+    """The machines that tasks are placed on. `levels` are coarse to fine and end with `rack`.
+
+    `domains` names, in the inventory of a run, the addresses of all nodes of each of its NVLink domains, those of
+    others too, in tray order: a list that stays the same whichever of them the run has.
+    """
 
     name: str
     transport: Transport
@@ -126,5 +138,24 @@ class Inventory:
     head: Access | None = None
     fence_command: str | None = None
     lease_path: str = "/run/lock/nvlaunch"
+    imex: ImexMode = ImexMode.ADOPT
+    domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sim: SimSettings | None = None
     source: str = "built-in"
+
+    def cut_down(self, names: Iterable[NodeName]) -> "Inventory":
+        """Answer the inventory of a run that has these nodes."""
+        ours = frozenset(names)
+        nodes = tuple(node for node in self.nodes if node.name in ours)
+        wanted = {node.domain for node in nodes if node.domain and node.gpu_driver is not GpuDriver.NONE}
+        by_tray = sorted(enumerate(self.nodes), key=lambda item: (item[1].rack, _tray(item[1], item[0])))
+        domains = {
+            domain: tuple(node.access.address for _, node in by_tray if node.domain == domain)
+            for domain in sorted(wanted)
+        }
+        return replace(self, nodes=nodes, domains=domains)
+
+
+def _tray(node: Node, place: int) -> tuple[int, int]:
+    """Answer what trays of a rack are ordered by: their number, or else their place in the file."""
+    return (place if node.tray is None else node.tray, place)

@@ -87,8 +87,8 @@ class Call:
 def call(script: bytes, node: Node, *, paths: Sequence[str] = (), only: Collection[str] | None = None) -> Call:
     """Answer how to ask a node everything in one round trip; `script` is the content of `runtime/facts.py`.
 
-    `paths` are folders of the run to look at besides the usual ones; `only` names the probes that are wanted. The script runs on whatever Python there is; the
-    exit status is NO_PYTHON where there is none.
+    `paths` are folders of the run to look at besides the usual ones; `only` names the probes that are wanted. The
+    script runs on whatever Python there is; the exit status is NO_PYTHON where there is none.
     """
     wanted = {name: probe for name, probe in probes(node, paths=paths).items() if only is None or name in only}
     request = json.dumps({"probes": wanted}).encode()

@@ -5,7 +5,7 @@ calls them UNAVAILABLE where that port is closed, whatever the state of the link
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, unique
 
@@ -78,9 +78,11 @@ class ImexFiles:
     """The configuration on disk (SHA-256 of the files, None without one) and the channel device.
 
     `nodes` are the lines of the node list. It is read when the daemon starts, and must be the same bytes everywhere.
+    `settings` are those of `config.cfg`.
     """
 
     nodes: tuple[str, ...] | None
+    settings: Mapping[str, str] = field(default_factory=dict)
     nodes_hash: str | None
     config_hash: str | None
     channel: bool
@@ -189,11 +191,18 @@ def read_files(ran: Ran | None) -> ImexFiles | Unknown:
     found = decode(ran.out) if ran and not why else None
     if not isinstance(found, dict):
         return why or Unknown(why="the configuration of IMEX cannot be read")
-    nodes = found.get("nodes")
+    nodes, config = found.get("nodes"), found.get("config")
     return ImexFiles(
         nodes=tuple(str(line)[:256] for line in nodes[:MAX_PEERS]) if isinstance(nodes, list) else None,
+        settings=_settings(config if isinstance(config, list) else ()),
         nodes_hash=string(found, "nodes_hash") or None,
         config_hash=string(found, "config_hash") or None,
         channel=found.get("channel") is True,
         usable=found.get("channel_usable") is True,
     )
+
+
+def _settings(lines: Sequence[object]) -> Mapping[str, str]:
+    """The `KEY=value` lines; later ones win, as the daemon has it."""
+    pairs = (str(line).partition("=") for line in lines[:MAX_PEERS] if not str(line).lstrip().startswith("#"))
+    return {key.strip()[:64]: value.strip()[:256] for key, equals, value in pairs if equals}

@@ -354,16 +354,15 @@ def infiniband(top: str = "/sys/class/infiniband") -> "list[dict[str, str]]":
 
 
 def imex_files(folder: str, channel: str) -> "dict[str, object]":
-    """Answer the node list of IMEX, a hash of its files as they are, and whether we may open the channel."""
-    found: dict[str, object] = {"nodes": None, "nodes_hash": None, "config_hash": None}
+    """Answer the files of IMEX, each with a hash of it as it is, and whether we may open the channel."""
+    found: dict[str, object] = {"nodes": None, "config": None, "nodes_hash": None, "config_hash": None}
     for key, name in (("nodes_hash", "nodes_config.cfg"), ("config_hash", "config.cfg")):
         file = Path(folder, name)
         if file.exists():
             content = file.read_bytes()
             found[key] = hashlib.sha256(content).hexdigest()
-            if key == "nodes_hash":
-                lines = content.decode("utf-8", "replace").splitlines()[:MOST_LINES]
-                found["nodes"] = [line.strip()[:256] for line in lines if line.strip()]
+            lines = content.decode("utf-8", "replace").splitlines()[:MOST_LINES]
+            found[key[:-5]] = [line.strip()[:256] for line in lines if line.strip()]
     found["channel"] = Path(channel).exists()
     found["channel_usable"] = os.access(channel, os.R_OK | os.W_OK)
     return found

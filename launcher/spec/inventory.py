@@ -14,6 +14,7 @@ from launcher.core.fleet import (
     Access,
     Fault,
     FaultKind,
+    ImexMode,
     Inventory,
     Node,
     NodeName,
@@ -79,6 +80,7 @@ def read_inventory(path: Path) -> Inventory:
         head=_head(values, defaults),
         fence_command=_fence_command(values, out),
         lease_path=values.get("lease_path", str) or LEASE_PATH,
+        imex=ImexMode(values.get("imex", str) or ImexMode.ADOPT.value),
         sim=_sim(values, transport, nodes, out),
         source=str(path),
     )

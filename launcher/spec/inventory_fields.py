@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from launcher.core.fleet import FaultKind, GpuDriver, Transport
+from launcher.core.fleet import FaultKind, GpuDriver, ImexMode, Transport
 from launcher.spec.fields import Field, section
 from launcher.spec.nodes import Items, Kind, Node, Pairs, Scalar
 from launcher.spec.patterns import absolute_path, host, jump, label, path, user
@@ -13,6 +13,7 @@ from launcher.spec.values import variables
 _TRANSPORTS = Choice(words=tuple(one.value for one in Transport))
 _FAULTS = Choice(words=tuple(one.value for one in FaultKind))
 _DRIVERS = Choice(words=tuple(one.value for one in GpuDriver))
+_IMEX = Choice(words=tuple(one.value for one in ImexMode))
 _HOST_KEY = Text(
     word="the fingerprint of a host key",
     pattern=r"SHA256:[A-Za-z0-9+/]{43}=?",
@@ -155,6 +156,12 @@ INVENTORY = section(
         name="fence_command",
         doc="A command that makes sure that `{node}` is off.",
         shape=Text(word="a command", pattern=r"[^\x00-\x1f]*\S[^\x00-\x1f]*"),
+    ),
+    Field(
+        name="imex",
+        doc="`manage`: start it where it does not run, by `sudo -n`; `adopt`: use what runs; `off`: leave it alone.",
+        shape=_IMEX,
+        default=ImexMode.ADOPT.value,
     ),
     Field(
         name="lease_path",

@@ -20,6 +20,7 @@ class EventKind(Enum):
     HEADLINE = "headline"
     INTENT = "intent"
     RECEIPT = "receipt"
+    WARNING = "warning"
     WANTED = "wanted"
     ENDED = "ended"
 
@@ -74,6 +75,8 @@ def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answ
         reason=action.reason.why.value,
         receipt=dump(Receipt, receipt),
     )
+    for words in answer.warnings:
+        add(db, run, EventKind.WARNING, at, subject=action.key, words=words)
     return receipt
 
 

@@ -72,9 +72,8 @@ class Store:
             answer = decide(_taken(db.execute(_CLAIMS, (fleet.name,)).fetchall()))
             if isinstance(answer, Shortfall):
                 raise NoCapacityError(answer)
-            ours = frozenset(answer.nodes)
-            nodes = tuple(node for node in fleet.nodes if node.name in ours)
-            trimmed = replace(fleet, nodes=nodes)
+            trimmed = fleet.cut_down(answer.nodes)
+            nodes = trimmed.nodes
             run = Run(id=fresh_id(name), name=name, task=task, placement=answer, fleet=trimmed)
             db.execute(NEW_RUN, row_of(run, source, at))
             claims = [(fleet.name, node.name, run.id) for node in nodes]

@@ -1,5 +1,6 @@
 """Making a node ready for a run: its keeper, its files, its setup."""
 
+from dataclasses import replace
 from hashlib import sha256
 from threading import Lock
 
@@ -8,7 +9,7 @@ from launcher.core.run import Member, Run, RunId
 from launcher.setup import environ
 from launcher.setup.layout import Layout
 from launcher.setup.ports import HEARTBEAT, PINNED
-from launcher.transport import files, interpreter, parcel
+from launcher.transport import files, imex, interpreter, parcel
 from launcher.transport.answers import done
 from launcher.transport.site import Json, Site
 from launcher.transport.sites import Sites
@@ -88,7 +89,8 @@ class Provision:
             "secrets": parcel.user_secrets(self._sites.home, run.id),
             "workdir": run.task.workdir is not None or bool(run.task.file_mounts),
         }
-        return self._ask(run, site, question)
+        memory = imex.see_to(site, run, node, member)
+        return replace(self._ask(run, site, question), notes=memory.notes, warnings=memory.warnings)
 
     def prepare_head(self, run: Run) -> Answer:
         """Give the keeper of the head what its Ray needs: an environment, where the machine has no Python with Ray."""

@@ -150,14 +150,14 @@ def test_what_it_leaves_running_ends_with_it(stand: Stand) -> None:
 
 
 def test_a_reader_that_goes_away_ends_it(stand: Stand) -> None:
-    class Gone(LaunchError):
+    class GoneError(LaunchError):
         pass
 
     def hear(stream: Stream, part: bytes) -> None:
-        raise Gone("enough")
+        raise GoneError("enough")
 
     command = Command(token="t2", argv=("sh", "-c", "echo x; sleep 303"), member=RANK0)
-    with pytest.raises(Gone):
+    with pytest.raises(GoneError):
         stand.nodes.exec_command(stand.run, stand.run.placement.nodes[0], command, hear)
     until(lambda: not alive("sleep", "303"))
 
@@ -200,8 +200,9 @@ def fetched(stand: Stand, path: str) -> tuple[dict[str, tarfile.TarInfo], tuple[
 
 
 def test_a_folder_comes_back_also_after_the_end(stand: Stand, tmp_path: Path) -> None:
-    """The node was let go by the test above."""
-    workdir = stand.home / "nodes" / stand.run.placement.nodes[0] / "beside" / "workdir"
+    node = stand.run.placement.nodes[0]
+    local.ok(stand.nodes.unclaim(stand.run, Unclaim(reason=REASON, node=node)))
+    workdir = stand.home / "nodes" / node / "beside" / "workdir"
     out = workdir / "out put"
     (out / "deep").mkdir(parents=True)
     (out / "deep" / "ü.bin").write_bytes(b"x" * 70_000)

@@ -1,0 +1,259 @@
+"""What is done about IMEX, which lends GPU memory from tray to tray, on one node of a run: facts to a decision.
+
+A domain has one node list, the same bytes on every tray, read when the daemon starts. Ours names every node of the
+NVLink domain, spares and strangers too, so that replacing a node changes nothing. A daemon that runs is never started
+again under a program that uses the node's GPUs: that ends all that it has borrowed and lent. Nodes of other runs are
+never touched at all, whose leases we do not have.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, unique
+
+from launcher.core.fleet import ImexMode
+
+FOLDER = "/etc/nvidia-imex"
+NODES = f"{FOLDER}/nodes_config.cfg"
+CONFIG = f"{FOLDER}/config.cfg"
+CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
+UNIT = "nvidia-imex"
+
+PORTS = {"SERVER_PORT": "50000", "IMEX_CMD_PORT": "50005"}
+"""Data, and the question how others are; where the second is closed, `-N` calls peers UNAVAILABLE that are not."""
+
+FORCED = {"IMEX_CMD_ENABLED": "1", "IMEX_NODE_CONFIG_FILE": NODES}
+
+QUORUM = {"IMEX_WAIT_FOR_QUORUM": "RECOVERY"}
+"""After a crash, wait for those that still hold our memory; any other start waits for nobody."""
+
+GRACE = {"IMEX_NODE_DISCONNECTED_GRACE_TIME": "60"}
+"""Seconds until memory of a node that is gone is given up. The default, -1, keeps it for ever: a tray that was
+switched off would then never become READY again while another one of its borrowers is dead."""
+
+FOR_EVER = "-1"
+START_S = 60
+READY_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """IMEX on a node as it was seen. None, everywhere, is what could not be seen; `why` says why.
+
+    `peers` are the lines of the map that the daemon was started with, each with all names it has there, in order; `cut`
+    are those of them that it will never speak to as things are, with the reason. `listed` and `settings` are the files
+    on disk. `used_by` are programs that use the node's GPUs.
+    """
+
+    installed: bool = True
+    active: bool | None = None
+    ready: bool | None = None
+    peers: tuple[tuple[str, ...], ...] | None = None
+    cut: Mapping[int, str] = field(default_factory=dict)
+    listed: tuple[str, ...] | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    channel: bool | None = None
+    sudo: bool | None = None
+    used_by: tuple[str, ...] | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A node and those that it must share memory with, each by all the names it may have in a list.
+
+    `own` is the node itself; `slice` the nodes of its slice and `spares` those kept for it; `domain` the addresses of
+    all nodes of the NVLink domain, in tray order.
+    """
+
+    own: frozenset[str]
+    slice: tuple[frozenset[str], ...]
+    spares: tuple[frozenset[str], ...] = ()
+    domain: tuple[str, ...] = ()
+
+
+@unique
+class Kind(Enum):
+    """What is done. LEFT: nothing, and it is told why nothing can be."""
+
+    OFF = "off"
+    ADOPTED = "adopted"
+    START = "start"
+    RESTART = "restart"
+    LEFT = "left as it is"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What is done about IMEX on a node and why. `steps` are shell commands for root, done in order.
+
+    `warning` says what a person should see to; the launch goes on.
+    """
+
+    kind: Kind
+    reason: str
+    steps: tuple[str, ...] = ()
+    warning: str = ""
+
+
+def decide(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
+    """Answer what is done about IMEX on a node."""
+    if mode is ImexMode.OFF:
+        return Decision(kind=Kind.OFF, reason="the inventory says `imex: off`")
+    if len(place.slice) < 2:
+        return Decision(kind=Kind.OFF, reason="a slice of one node needs none")
+    if not seen.installed:
+        words = "IMEX is not installed: GPU memory cannot be shared beyond the tray"
+        return Decision(kind=Kind.LEFT, reason=words, warning=f"{words}; install the package `nvidia-imex`")
+    if seen.active is None:
+        return _left(f"whether IMEX runs cannot be told: {seen.why}")
+    return _running(mode, place, seen) if seen.active else _stopped(mode, place, seen)
+
+
+def _running(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
+    lines = seen.peers if seen.peers is not None else _single(seen.listed)
+    if lines is None:
+        return _left(f"IMEX runs, but its node list cannot be seen: {seen.why}")
+    if missing := _missing(place.slice, lines):
+        return _with_another_list(mode, place, seen, missing)
+    if cut := [f"{_shown(lines[at])}: {why}" for at, why in seen.cut.items() if _concerns(place, lines, at)]:
+        return _left(f"the running IMEX domain cuts nodes of the slice off ({'; '.join(cut)})")
+    if seen.ready is False:
+        return _left(_NOT_READY)
+    source = "" if seen.peers is not None else f", by its file: {seen.why}"
+    reason = f"the running domain of {len(lines)} has all {len(place.slice)} nodes of the slice{source}"
+    warning = ""
+    if seen.channel is False:
+        warning = f"`{CHANNEL}` cannot be used: run {operator((_CHANNEL_STEP,))}"
+    elif _missing((*place.slice, *place.spares), lines):
+        warning = "spares of the slice are not in the node list of IMEX: a swap to one of them will need it changed"
+    return Decision(kind=Kind.ADOPTED, reason=reason, warning=warning)
+
+
+_NOT_READY = (
+    "IMEX runs, but is not READY (`nvidia-imex-ctl -q`): after a crash it waits until all that had borrowed its memory "
+    "are back (IMEX_WAIT_FOR_QUORUM)"
+)
+
+
+def _with_another_list(mode: ImexMode, place: Place, seen: Daemon, missing: Sequence[str]) -> Decision:
+    words = f"the running IMEX domain does not have {', '.join(missing[:4])}{' ...' if len(missing) > 4 else ''}"
+    if obstacle := _obstacle(place):
+        return _left(f"{words}, and {obstacle}")
+    steps = (*_files(place, seen), *_start("restart"), *_channel(seen))
+    if mode is not ImexMode.MANAGE:
+        return _left(words, steps)
+    if seen.used_by is None:
+        return _left(f"{words}; it is not started again, for whether somebody uses the GPUs cannot be told", steps)
+    if seen.used_by:
+        users = ", ".join(seen.used_by[:4])
+        return _left(f"{words}; it is not started again under {users}, which would lose what it borrowed", steps)
+    if not seen.sudo:
+        return _left(f"{words}, and `sudo -n` is refused", steps)
+    return Decision(kind=Kind.RESTART, reason=f"{words}, and nobody uses the GPUs of the node", steps=steps)
+
+
+def _stopped(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
+    if obstacle := _obstacle(place):
+        return _left(f"IMEX does not run, and {obstacle}")
+    steps = (*_files(place, seen), *_start("start"), *_channel(seen))
+    if mode is not ImexMode.MANAGE:
+        return _left("IMEX does not run, and the inventory does not say `imex: manage`", steps)
+    if not seen.sudo:
+        return _left("IMEX does not run, and `sudo -n` is refused", steps)
+    return Decision(kind=Kind.START, reason="it did not run", steps=steps)
+
+
+def _obstacle(place: Place) -> str | None:
+    """Answer why the node list of the domain cannot be written."""
+    if len(place.domain) < 2:
+        return "no list of the nodes of its NVLink domain is known"
+    if not place.own & set(place.domain):
+        return "the node has none of the addresses that its NVLink domain has in the inventory"
+    return None
+
+
+def _files(place: Place, seen: Daemon) -> tuple[str, ...]:
+    """Answer how the files become as they should be. A site's own list stays where it has the whole slice."""
+    listed = _single(seen.listed)
+    keeps = listed is not None and len(listed) > 1 and not _missing((place.own, *place.slice, *place.spares), listed)
+    wanted = {**PORTS, **QUORUM, **GRACE, **{k: v for k, v in seen.settings.items() if v != FOR_EVER}, **FORCED}
+    changed = {key: value for key, value in wanted.items() if seen.settings.get(key) != value}
+    return (
+        f"mkdir -p {FOLDER}",
+        *(() if keeps else (_write(NODES, place.domain, ">"),)),
+        *(_set(changed) if changed else ()),
+    )
+
+
+def _write(path: str, lines: Sequence[str], how: str) -> str:
+    """Answer a command that writes lines; in double quotes only, so that a person can put it into single ones."""
+    words = " ".join(f'"{line}"' for line in lines)
+    if how == ">>":
+        return f'printf "%s\\n" {words} >> {path}'
+    return f'printf "%s\\n" {words} > {path}.new && mv {path}.new {path}'
+
+
+def _set(settings: Mapping[str, str]) -> tuple[str, ...]:
+    away = "|".join(settings)
+    lines = [f"{key}={value}" for key, value in settings.items()]
+    return (f"touch {CONFIG}", f'sed -E -i "/^({away})=/d" {CONFIG}', _write(CONFIG, lines, ">>"))
+
+
+def _start(verb: str) -> tuple[str, ...]:
+    return (f"timeout {START_S} systemctl {verb} {UNIT}",)
+
+
+_CHANNEL_STEP = (
+    f"[ -e {CHANNEL} ] || {{ mkdir -p {CHANNEL.rpartition('/')[0]} && "
+    f'mknod -m 666 {CHANNEL} c $(awk "/nvidia-caps-imex-channels/ {{print \\$1}}" /proc/devices) 0; }}'
+)
+
+
+def _channel(seen: Daemon) -> tuple[str, ...]:
+    return (_CHANNEL_STEP,) if seen.channel is False else ()
+
+
+def script(steps: Sequence[str]) -> str:
+    """Answer the steps as a script for root's shell, which ends at the first that fails."""
+    return "\n".join(("set -e", *steps, ""))
+
+
+def operator(steps: Sequence[str]) -> str:
+    """Answer one line that does the steps, for a person to copy."""
+    return f"`sudo sh -c {shlex.quote(' && '.join(steps))}`"
+
+
+def _left(why: str, steps: Sequence[str] = ()) -> Decision:
+    """Answer that nothing is done; the warning has what an operator would type on each node of the slice."""
+    todo = f"; on every node of the slice, run {operator(steps)}" if steps else ""
+    return Decision(kind=Kind.LEFT, reason=why, steps=tuple(steps), warning=f"{why}{todo}")
+
+
+def _single(lines: Sequence[str] | None) -> tuple[tuple[str, ...], ...] | None:
+    """Answer the lines of a node list, without comments."""
+    if lines is None:
+        return None
+    return tuple((line.split()[0],) for line in lines if line.split() and not line.lstrip().startswith("#"))
+
+
+_ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:]*:[0-9a-fA-F:.]*")
+
+
+def _missing(wanted: Sequence[frozenset[str]], lines: Sequence[Sequence[str]]) -> list[str]:
+    """Answer who is in no line. A line with a name of the site's own may be anybody's: so many may be missing."""
+    named = [set(line) for line in lines]
+    absent = [names for names in wanted if not any(names & line for line in named)]
+    everybody = frozenset(name for names in wanted for name in names)
+    strangers = [line for line in named if not line & everybody and not any(map(_ADDRESS.fullmatch, line))]
+    return [] if len(absent) <= len(strangers) else [min(names) for names in absent]
+
+
+def _concerns(place: Place, lines: Sequence[Sequence[str]], at: int) -> bool:
+    names = set(lines[at]) if at < len(lines) else set()
+    return any(names & node for node in place.slice)
+
+
+def _shown(line: Sequence[str]) -> str:
+    return line[0] if line else "?"

@@ -1,0 +1,155 @@
+"""IMEX on a node that is made ready: looked at, decided, and done where it may be."""
+
+from dataclasses import dataclass, replace
+from importlib import resources
+
+from launcher.core.fleet import GpuDriver, ImexMode, Node, NodeName, Transport
+from launcher.core.run import Member, Run
+from launcher.errors import RemoteError
+from launcher.probe import collect
+from launcher.probe.answer import Unknown
+from launcher.probe.collect import Facts
+from launcher.probe.imex import ImexFiles, Link
+from launcher.setup.imex import READY_TRIES, START_S, Daemon, Decision, Kind, Place, decide, operator, script
+from launcher.transport.site import Site
+
+ASK_S = 10.0
+WAY_S = 8.0
+ACT_S = START_S + READY_TRIES + 15.0
+
+_NEVER = {Link.VERSION: "IMEX or the driver is of another version", Link.MAP: "its node list is not the same"}
+
+# A daemon that was started takes a moment; `-q` may hang.
+_WAIT = (
+    f"i=0; while [ $i -lt {READY_TRIES} ]; do "
+    '[ "$(timeout 5 nvidia-imex-ctl -q 2>/dev/null)" = READY ] && exit 0; i=$((i + 1)); sleep 0.5; done; exit 1'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of it, for the answer: what was decided, and what a person should see to."""
+
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def see_to(site: Site, run: Run, node: Node, member: Member) -> Outcome:
+    """See to IMEX on a node whose lease the run has; nothing at all where there is no NVIDIA driver.
+
+    RemoteError where the node is not reached.
+    """
+    if run.fleet.transport is not Transport.SSH or node.gpu_driver is GpuDriver.NONE:
+        return Outcome()
+    if "block" not in site.ask({"op": "hello"}, timeout=ASK_S):
+        return Outcome()  # without a keeper there is no lease, and what comes next says so
+    part = run.slice_of(member)
+    mode = run.fleet.imex if len(part.nodes) > 1 else ImexMode.OFF
+    bare = Place(own=_names(node), slice=_all(run, part.nodes), spares=_all(run, part.spares))
+    if mode is ImexMode.OFF:
+        return _told(decide(run.fleet.imex, bare, Daemon()))
+    facts = _ask(site, node, mode)
+    if isinstance(facts, Unknown):
+        return _told(decide(mode, bare, Daemon(why=facts.why)))
+    place = replace(bare, own=_own(node, facts), domain=run.fleet.domains.get(node.domain or "", ()))
+    decision = decide(mode, place, seen(facts))
+    if decision.kind in (Kind.START, Kind.RESTART):
+        return _act(site, decision)
+    return _told(decision)
+
+
+def _all(run: Run, names: tuple[NodeName, ...]) -> tuple[frozenset[str], ...]:
+    return tuple(_names(run.node(name)) for name in names)
+
+
+def _names(node: Node) -> frozenset[str]:
+    return frozenset((node.access.address, node.name))
+
+
+def _own(node: Node, facts: Facts) -> frozenset[str]:
+    addresses = () if isinstance(facts.addresses, Unknown) else facts.addresses
+    hostname = () if isinstance(facts.host, Unknown) else (facts.host.hostname,)
+    return _names(node) | {*addresses, *hostname}
+
+
+def _ask(site: Site, node: Node, mode: ImexMode) -> Facts | Unknown:
+    """Answer what is known of IMEX there. Who uses the GPUs is asked where a daemon might be started again."""
+    names = {*collect.IMEX, "nvidia_smi"} if mode is ImexMode.MANAGE else collect.IMEX
+    program = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
+    call = collect.call(program, node, only=names)
+    try:
+        ended = site.shell.run(site.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
+    except RemoteError as error:
+        return Unknown(why=error.message)
+    return collect.read(ended.stdout, node, now=0.0)
+
+
+def seen(facts: Facts) -> Daemon:
+    """Answer IMEX as the facts of a node show it."""
+    unit, ready, files, domain = facts.imex_active, facts.imex_ready, facts.imex_files, facts.imex_domain
+    if isinstance(ready, bool):
+        active: bool | None = True  # somebody answers, whoever started it
+    else:
+        active = False if unit is None else None if isinstance(unit, Unknown) else unit
+    read = files if isinstance(files, ImexFiles) else None
+    return Daemon(
+        installed=not (isinstance(ready, Unknown) and ready.missing and unit is not True),
+        active=active,
+        ready=ready if isinstance(ready, bool) else None,
+        peers=None if isinstance(domain, Unknown) else tuple(peer.names for peer in domain.peers),
+        cut=_cut(facts),
+        listed=read.nodes if read else None,
+        settings=read.settings if read else {},
+        channel=read.usable if read else None,
+        sudo=None if isinstance(facts.sudo, Unknown) else facts.sudo,
+        used_by=_users(facts),
+        why="; ".join(fact.why for fact in (unit, domain) if isinstance(fact, Unknown)),
+    )
+
+
+def _cut(facts: Facts) -> dict[int, str]:
+    if isinstance(facts.imex_domain, Unknown) or isinstance(facts.addresses, Unknown):
+        return {}
+    hostname = () if isinstance(facts.host, Unknown) else (facts.host.hostname,)
+    own = facts.imex_domain.own(frozenset((*facts.addresses, *hostname)))
+    if own is None:
+        return {}
+    others = {peer.index for peer in facts.imex_domain.peers if peer.version and own.version != peer.version}
+    links = {**own.links, **(dict.fromkeys(others, Link.VERSION) if own.version else {})}
+    return {at: _NEVER[link] for at, link in links.items() if link in _NEVER}
+
+
+def _users(facts: Facts) -> tuple[str, ...] | None:
+    if isinstance(facts.driver, Unknown):
+        return None
+    users = [user for gpu in facts.driver.gpus for user in gpu.processes]
+    return tuple(dict.fromkeys(f"`{user.name}` ({user.pid})" for user in users))
+
+
+def _act(site: Site, decision: Decision) -> Outcome:
+    """Do what was decided, and wait until the daemon says that it is READY; what fails is for a person to do."""
+    argv = ("sudo", "-n", "/bin/sh", "-s")
+    try:
+        ended = site.shell.run(site.access, argv, stdin=script(decision.steps).encode(), timeout=ACT_S)
+    except RemoteError as error:
+        words = f"IMEX could not be started: {error.message}"
+        return _warned(words, f"{words}; run {operator(decision.steps)}")
+    tail = ended.stderr.decode(errors="replace").strip().splitlines()
+    if ended.status != 0:
+        words = f"IMEX could not be started: {tail[-1] if tail else f'it ended with {ended.status}'}"
+        return _warned(words, f"{words}; run {operator(decision.steps)}")
+    waited = site.shell.run(site.access, ("sh", "-c", _WAIT), timeout=ACT_S)
+    if waited.status != 0:
+        words = f"IMEX was started, but is not READY after {READY_TRIES / 2:.0f} s"
+        return _warned(words, f"{words}: `nvidia-imex-ctl -q` says what it waits for")
+    done = "started again" if decision.kind is Kind.RESTART else "started"
+    return Outcome(notes=(f"IMEX {done}: {decision.reason}",))
+
+
+def _told(decision: Decision) -> Outcome:
+    warnings = (decision.warning,) if decision.warning else ()
+    return Outcome(notes=(f"IMEX {decision.kind.value}: {decision.reason}",), warnings=warnings)
+
+
+def _warned(words: str, warning: str) -> Outcome:
+    return Outcome(notes=(words,), warnings=(warning,))
