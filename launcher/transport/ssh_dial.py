@@ -8,7 +8,7 @@ import paramiko
 from launcher.errors import RemoteError
 from launcher.transport.ssh_auth import Keys, log_in
 from launcher.transport.ssh_config import Settings
-from launcher.transport.ssh_errand import Errand, HostKeyError
+from launcher.transport.ssh_errand import Errand, HostKeyError, SilentError
 from launcher.transport.ssh_hosts import HostKeys, Key
 from launcher.transport.ssh_links import Link, Turns, patiently
 from launcher.transport.ssh_way import Way, direct, dropped, proxied, through
@@ -22,6 +22,7 @@ _WAKE_S = 2.0
 """How often the thread of an idle connection wakes: paramiko's own 0.1 s costs a tenth of a core at 128 nodes."""
 
 _KEEPALIVE_S = 15
+_SILENT = "is the jump host on, and is the network up as far as that?"
 _FAST = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
 """Ciphers, fastest first; what is older than these is not spoken."""
 
@@ -139,7 +140,13 @@ def _way(settings: Settings, link_to: Callable[[Settings, Errand], Link], errand
         except RemoteError as error:
             words = f"jump host `{settings.via.address}`: {error.message}"
             raise errand.error(error.stage, words, *error.hints, tail=error.tail) from error
-        return through(link.transport, settings, errand)
+        try:
+            return through(link.transport, settings, errand)
+        except SilentError as error:
+            if link.answers():
+                raise
+            link.cut()
+            raise dropped(errand, f"jump host `{settings.via.address}` has fallen silent", _SILENT) from error
     if settings.proxy_command is not None:
         return proxied(settings, errand)
     return direct(settings, errand)

@@ -17,6 +17,10 @@ class DroppedError(RemoteError):
     """A machine that turned us away for now (MaxStartups, MaxSessions): worth trying again."""
 
 
+class SilentError(RemoteError):
+    """A machine that a jump host gets no answer from; or is it the jump host that has fallen silent?"""
+
+
 class LostError(RemoteError):
     """A connection that was gone before the command was sent: nothing was begun, a new one may do."""
 

@@ -25,6 +25,7 @@ GRACE_S = 3.0
 """Seconds beyond a command's time in which the machine may tell its end; where they pass, it is mute."""
 
 _OPEN_S = 10.0
+_ANSWER_S = 3.0
 _TRIES = 8
 
 
@@ -116,9 +117,19 @@ class Link:
                 words = f"sshd opens no more sessions on this connection: {str(error).lower()}"
                 hint = "`MaxSessions` in sshd_config of the machine must be at least 1"
                 raise errand.error("connect", words, hint, kind=DroppedError) from error
-            self.cut()
+            self.retire()
             words = f"the connection was lost: {str(error) or type(error).__name__}"
             raise errand.error("connect", words, kind=LostError) from error
+
+    def answers(self) -> bool:
+        """Answer whether its sshd says anything: it opens or refuses a session within a few seconds."""
+        try:
+            self.transport.open_session(timeout=_ANSWER_S).close()
+        except paramiko.ChannelException:
+            return True
+        except (paramiko.SSHException, EOFError, OSError):
+            return False
+        return True
 
     def _learn_limit(self) -> None:
         """Refused with n sessions open means that n is the limit: the others wait for one of these to end."""

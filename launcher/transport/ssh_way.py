@@ -14,7 +14,7 @@ from typing import IO, Any
 import paramiko
 
 from launcher.transport.ssh_config import Settings
-from launcher.transport.ssh_errand import DroppedError, Errand, tail
+from launcher.transport.ssh_errand import DroppedError, Errand, SilentError, tail
 
 Pipe = socket.socket | paramiko.Channel
 _Address = tuple[Any, Any, int, str, Any]
@@ -169,7 +169,7 @@ def through(transport: paramiko.Transport, settings: Settings, errand: Errand) -
             errand.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
         if transport.is_active():
             words = f"jump host `{jump}` gets no answer on port {settings.port} within {patience:.0f} s"
-            errand.fail("connect", words, _OFF)
+            raise errand.error("connect", words, _OFF, kind=SilentError) from error
         raise dropped(errand, f"jump host `{jump}` hung up") from error
 
 

@@ -102,6 +102,18 @@ def test_a_bastion_that_restarts_is_connected_to_again(shell: SshShell, fleet: R
     assert shell.run(at, ["true"], timeout=10).status == 0
 
 
+def test_a_bastion_that_falls_silent_is_told_from_its_hosts_and_found_again(shell: SshShell, fleet: Rig) -> None:
+    at, other = behind(fleet, "r01-n02"), behind(fleet, "r02-n04")
+    assert shell.run(at, ["true"], timeout=10).status == 0
+    fleet.bastion.drop(True)
+    with pytest.raises(RemoteError) as caught:
+        shell.run(other, ["true"], timeout=3)
+    assert caught.value.message == f"sshd did not greet: jump host `{fleet.bastion.address}` has fallen silent"
+    fleet.bastion.drop(False)
+    for one in (at, other):
+        assert shell.run(one, ["true"], timeout=10).status == 0
+
+
 def test_the_users_configuration_holds_as_openssh_reads_it(
     shell: SshShell, fleet: Rig, home: Path, user: Path, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """What can go wrong on a host that is on, one method a fault; each names its cure."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -41,7 +42,8 @@ class Faults(Inside):
         """Kill what serves open SSH sessions; their commands go on, as they do on real hosts."""
         for process in self.processes():
             if process.argv[0].startswith("sshd:") and "[listener]" not in " ".join(process.argv):
-                self.kill(process.pid)
+                with contextlib.suppress(ProcessLookupError):  # one of a pair goes with the other
+                    self.kill(process.pid)
 
     def sshd_options(self, **options: str) -> None:
         """Start sshd again with options, such as `MaxStartups="2:50:4"`; none: OpenSSH's defaults."""
