@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types contracts unit fake real wheel bench clean
+.PHONY: help demo test check lint types contracts unit fake real rig wheel bench clean
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
 	@echo "make test   everything that CI runs"
 	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (under two minutes)"
 	@echo "make real   real Ray on local racks"
+	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@echo "make wheel  the wheel alone, in an empty environment"
 	@echo "make bench  figures: placement, start-up, the fleet without a fleet"
 	@echo "make clean  remove $(VENV) and what tests leave"
@@ -27,7 +28,7 @@ $(READY): pyproject.toml
 demo: $(READY)
 	@sh tests/demo.sh $(BIN)/nvlaunch
 
-test: check real wheel
+test: check real rig wheel
 	@echo "== all passed"
 
 check: lint types contracts unit fake
@@ -57,6 +58,10 @@ fake: $(READY)
 real: $(READY)
 	@echo "== real: Ray on local racks"
 	@$(BIN)/python -m pytest tests/real
+
+rig: $(READY)
+	@echo "== rig: real sshd and real Ray on racks of hosts in this machine (needs root)"
+	@$(BIN)/python -m pytest tests/rig tests/real_ssh
 
 wheel: $(READY)
 	@echo "== wheel: installed alone, used from another folder"
