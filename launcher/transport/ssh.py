@@ -24,7 +24,8 @@ class SshShell:
     def __init__(self, home: Path) -> None:
         self._resolver = Resolver()
         self._keys = HostKeys(home / KNOWN_HOSTS)
-        self._links = Links(self._resolver.resolve, Dialler(self._keys).dial)
+        self._dialler = Dialler(self._keys)
+        self._links = Links(self._resolver.resolve, self._dialler.dial)
 
     def run(
         self,
@@ -66,8 +67,9 @@ class SshShell:
         return ssh_terminal.argv(settings, self._keys.own, argv)
 
     def close(self) -> None:
-        """Close every connection; what runs on the machines goes on."""
+        """Close every connection, also those that are being made; what runs on the machines goes on."""
         self._links.close()
+        self._dialler.close()
         self._resolver.close()
 
     def _run(

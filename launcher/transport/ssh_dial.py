@@ -11,7 +11,7 @@ from launcher.transport.ssh_config import Settings
 from launcher.transport.ssh_errand import Errand, HostKeyError, SilentError
 from launcher.transport.ssh_hosts import HostKeys, Key
 from launcher.transport.ssh_links import Link, Turns, patiently
-from launcher.transport.ssh_way import Way, direct, dropped, proxied, through
+from launcher.transport.ssh_way import Way, Ways, direct, dropped, proxied, through
 
 # paramiko writes what goes wrong to a log, and Python's last resort for a log that nobody reads is the terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -38,6 +38,11 @@ class Dialler:
         self._hosts = hosts
         self._keys = Keys()
         self._turns = Turns()
+        self._ways = Ways()
+
+    def close(self) -> None:
+        """Give up what is being connected to."""
+        self._ways.close()
 
     def dial(self, settings: Settings, link_to: Callable[[Settings, Errand], Link], errand: Errand) -> Link:
         """Answer a connection that has been let in; RemoteError says which step failed."""
@@ -80,7 +85,7 @@ class Dialler:
         without: tuple[str, ...] = ()
         while True:
             try:
-                transport, way = patiently(errand)(self._handshake, settings, link_to, without, errand)
+                transport, way = patiently(errand, self._ways.left)(self._handshake, settings, link_to, without, errand)
             except RemoteError as error:
                 raise refused or error from None
             key = _shown(transport)
@@ -98,7 +103,7 @@ class Dialler:
     def _handshake(
         self, settings: Settings, link_to: Callable[[Settings, Errand], Link], without: tuple[str, ...], errand: Errand
     ) -> tuple[paramiko.Transport, Way]:
-        way = _way(settings, link_to, errand)
+        way = self._way(settings, link_to, errand)
         try:
             way.await_word(errand, min(settings.connect_s, errand.left))
             with self._turns.turn(settings.via, errand):
@@ -106,6 +111,24 @@ class Dialler:
         except BaseException:
             way.close()
             raise
+
+    def _way(self, settings: Settings, link_to: Callable[[Settings, Errand], Link], errand: Errand) -> Way:
+        if settings.via is not None:
+            try:
+                link = link_to(settings.via, errand)
+            except RemoteError as error:
+                words = f"jump host `{settings.via.address}`: {error.message}"
+                raise errand.error(error.stage, words, *error.hints, tail=error.tail) from error
+            try:
+                return self._ways.add(through(link.transport, settings, errand))
+            except SilentError as error:
+                if link.answers():
+                    raise
+                link.cut()
+                raise dropped(errand, f"jump host `{settings.via.address}` has fallen silent", _SILENT) from error
+        if settings.proxy_command is not None:
+            return self._ways.add(proxied(settings, errand))
+        return direct(settings, self._ways, errand)
 
     def _exchange_keys(
         self, settings: Settings, way: Way, without: tuple[str, ...], errand: Errand
@@ -131,25 +154,6 @@ class Dialler:
                 errand.fail("connect", f"no common way to speak: {str(error).lower()}", "is its sshd very old?")
             raise dropped(errand, str(error).lower() or "it hung up", said=way.last_words()) from error
         return transport
-
-
-def _way(settings: Settings, link_to: Callable[[Settings, Errand], Link], errand: Errand) -> Way:
-    if settings.via is not None:
-        try:
-            link = link_to(settings.via, errand)
-        except RemoteError as error:
-            words = f"jump host `{settings.via.address}`: {error.message}"
-            raise errand.error(error.stage, words, *error.hints, tail=error.tail) from error
-        try:
-            return through(link.transport, settings, errand)
-        except SilentError as error:
-            if link.answers():
-                raise
-            link.cut()
-            raise dropped(errand, f"jump host `{settings.via.address}` has fallen silent", _SILENT) from error
-    if settings.proxy_command is not None:
-        return proxied(settings, errand)
-    return direct(settings, errand)
 
 
 def _shown(transport: paramiko.Transport) -> Key:

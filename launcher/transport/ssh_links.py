@@ -6,7 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 
 import paramiko
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_random_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_attempt,
+    stop_after_delay,
+    stop_when_event_set,
+    wait_random_exponential,
+)
 
 from launcher.core.fleet import Access
 from launcher.errors import RemoteError
@@ -29,12 +37,16 @@ _ANSWER_S = 3.0
 _TRIES = 8
 
 
-def patiently(errand: Errand) -> Retrying:
-    """Answer how often to knock at a machine that turns us away for now: a few times, at random moments."""
+def patiently(errand: Errand, left: threading.Event) -> Retrying:
+    """Answer how often to knock at a machine that turns us away for now: a few times, at random moments.
+
+    `left` is set by who does not wait any more.
+    """
     return Retrying(
         retry=retry_if_exception_type(DroppedError),
         wait=wait_random_exponential(multiplier=0.25, max=3),
-        stop=stop_after_attempt(_TRIES) | stop_after_delay(errand.left),
+        stop=stop_after_attempt(_TRIES) | stop_after_delay(errand.left) | stop_when_event_set(left),
+        sleep=sleep_using_event(left),
         reraise=True,
     )
 
@@ -73,6 +85,7 @@ class Link:
         self._open = 0
         self._limit = SESSIONS
         self._retired = False
+        self._gone = threading.Event()
 
     @property
     def alive(self) -> bool:
@@ -85,7 +98,7 @@ class Link:
 
         paramiko's own calls know no limit, and a dead peer is mute: a session whose time is over is closed from here.
         """
-        channel = patiently(errand)(self._session, errand)
+        channel = patiently(errand, self._gone)(self._session, errand)
         watch = threading.Timer(errand.left + GRACE_S, self._give_up, (channel,))
         watch.daemon = True
         watch.start()
@@ -155,6 +168,7 @@ class Link:
 
     def cut(self) -> None:
         """Close it at once; what runs on the machine goes on."""
+        self._gone.set()
         self._way.close()
         self.transport.close()
         with self._free:

@@ -72,6 +72,7 @@ class Rekeying:
     def close(self) -> None:
         """Let go of connections to jump hosts."""
         self._links.close()
+        self._dialler.close()
         self._resolver.close()
 
     def _look(self, settings: Settings, word: str) -> Shown:

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
+import weakref
 from typing import IO, Any
 
 import paramiko
@@ -22,6 +24,8 @@ _Address = tuple[Any, Any, int, str, Any]
 _IDLE_S, _PROBES_S, _PROBES = 20, 10, 4
 _UNHEARD_S = 60
 """When the kernel gives a connection up: nothing was heard for a minute. Shorter cuts are bridged."""
+
+_POLL_S = 0.1
 
 _OFF = "is the machine on, is the address right, and does nothing in between drop packets?"
 
@@ -54,7 +58,7 @@ class Way:
 
     def last_words(self) -> tuple[str, ...]:
         """Answer what a ProxyCommand said on stderr."""
-        if self._said is None:
+        if self._said is None or self._said.closed:
             return ()
         self._said.seek(0)
         return tail(self._said.read())
@@ -73,19 +77,45 @@ class Way:
             self._said.close()
 
 
-def direct(settings: Settings, errand: Errand) -> Way:
+class Ways:
+    """All ways, also those that are being made: who leaves does not wait for machines that hang."""
+
+    def __init__(self) -> None:
+        self.left = threading.Event()
+        self._all: weakref.WeakSet[Way] = weakref.WeakSet()
+        self._guard = threading.Lock()
+
+    def add(self, way: Way) -> Way:
+        """Answer the way; closed, if it is too late for it."""
+        with self._guard:
+            self._all.add(way)
+        if self.left.is_set():
+            way.close()
+        return way
+
+    def close(self) -> None:
+        """Close them all; whoever waits for one of them gets an error at once."""
+        self.left.set()
+        with self._guard:
+            ways = list(self._all)
+        for way in ways:
+            way.close()
+
+
+def direct(settings: Settings, ways: Ways, errand: Errand) -> Way:
     """Answer a TCP connection to a machine; RemoteError says whether it was refused or nobody answered."""
     patience = min(settings.connect_s, errand.left)
     refusal = OSError("it has no address")
-    for family, kind, protocol, _, where in _addresses(settings, errand, patience):
+    for family, kind, protocol, _, where in _addresses(settings, ways, errand, patience):
         link = socket.socket(family, kind, protocol)
+        way = ways.add(Way(link))
         try:
             link.settimeout(max(0.001, min(patience, errand.left)))
             link.connect(where)
             _tune(link)
-            return Way(link)
+            return way
         except OSError as error:
-            link.close()
+            way.close()
             refusal = error
     words, hint = _why(refusal, settings, patience)
     raise errand.error("connect", words, hint)
@@ -99,7 +129,7 @@ def _why(error: OSError, settings: Settings, patience: float) -> tuple[str, str]
     return f"cannot connect to port {settings.port}: {(error.strerror or str(error)).lower()}", _OFF
 
 
-def _addresses(settings: Settings, errand: Errand, patience: float) -> list[_Address]:
+def _addresses(settings: Settings, ways: Ways, errand: Errand, patience: float) -> list[_Address]:
     """Answer where a name leads. The resolver knows no time limit, so that a thread of its own waits for it."""
     asked = (settings.hostname, settings.port, 0, socket.SOCK_STREAM)
     with contextlib.suppress(socket.gaierror):
@@ -113,10 +143,12 @@ def _addresses(settings: Settings, errand: Errand, patience: float) -> list[_Add
             answer.put(error if isinstance(error, OSError) else OSError(str(error)))
 
     threading.Thread(target=ask, daemon=True, name="resolve").start()
-    try:
-        found = answer.get(timeout=patience)
-    except queue.Empty:
-        found = TimeoutError(f"the resolver does not answer within {patience:.0f} s")
+    found: list[_Address] | OSError = TimeoutError(f"the resolver does not answer within {patience:.0f} s")
+    end = time.monotonic() + patience
+    while time.monotonic() < end and not ways.left.is_set():
+        with contextlib.suppress(queue.Empty):
+            found = answer.get(timeout=_POLL_S)
+            break
     if isinstance(found, OSError):
         words = f"its name cannot be resolved: {(found.strerror or str(found)).lower()}"
         hint = f"this machine must know `{settings.hostname}`, or give the node its number as `address`"

@@ -305,6 +305,26 @@ def test_nothing_is_printed_and_no_thread_is_left(
     assert capfd.readouterr() == ("", "")
 
 
+def test_who_leaves_does_not_wait_for_machines_that_hang(rig: Rig, host: Host, home: Path, user: Path) -> None:
+    one, at = SshShell(home), access(rig, host)
+    assert answers(one, access(rig, rig["r01-n01"]))
+    pit = rig["r01-n04"]
+    pit.tarpit(True)
+    host.drop(True)
+    before = threading.active_count()
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(one.run, place, ["true"], timeout=60) for place in (at, access(rig, pit))]
+        waiting.append(pool.submit(one.run, access(rig, rig["r01-n01"]), ["sleep", "60"], timeout=90))
+        until(lambda: threading.active_count() >= before + 3 and _runs(rig["r01-n01"], "sleep", "60"))
+        one.close()
+        begun = time.monotonic()
+        for each in waiting:
+            assert isinstance(each.exception(timeout=5), RemoteError)
+        assert time.monotonic() - begun < 3
+    host.drop(False)
+    pit.tarpit(False)
+
+
 def _lie(liar: socket.socket) -> None:
     caller, _ = liar.accept()
     with caller:
