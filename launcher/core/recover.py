@@ -88,7 +88,8 @@ def _judge_node(draft: Draft, member: Member, seat: Seat) -> None:
         _lose(draft, member, seat, "its keeper is gone", ())
     elif view.keeper.setup.phase is Phase.FAILED:
         # The same script on the same node fails again: only another node can tell whose fault it is.
-        words = f"setup: exited with {view.keeper.setup.exit_code}"
+        setup = view.keeper.setup
+        words = f"{setup.words or 'setup'}: exited with {setup.exit_code}"
         draft.condemn(seat.node, Evidence(cause=Cause.PROVISION, words=words, tail=view.keeper.setup.tail))
     else:
         ray = view.keeper.ray

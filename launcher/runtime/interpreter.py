@@ -175,8 +175,6 @@ def check(orders: dict[str, Any]) -> str | None:
 
 def setup(folder: Path, environ: Wanted, then: list[str]) -> int:
     """Make the environment, then become the user's setup, if there is any."""
-    stage = folder / STAGE
-    stage.write_text(WORDS)
     try:
         environ.make()
     except MakingError as error:
@@ -185,7 +183,7 @@ def setup(folder: Path, environ: Wanted, then: list[str]) -> int:
         return NO_ENVIRONMENT
     finally:
         shutil.rmtree(folder / "wheels", ignore_errors=True)
-    stage.unlink()
+    (folder / STAGE).unlink(missing_ok=True)
     if then:
         sys.stdout.flush()
         os.execvp(then[0], then)

@@ -85,7 +85,8 @@ class Service:
                 return {"ok": True}
             mark = f"{self._spec['run']}:{self._spec['place']}:setup"
             env = {**self._base, **question["env"], **question["secrets"], procs.MARK: mark}
-            self._setup.start(argv, env, folder=self._folder / "workdir")
+            words = "" if self._interpreter is None or self._interpreter.made else interpreter.WORDS
+            self._setup.start(argv, env, folder=self._folder / "workdir", words=words)
         return {"ok": True}
 
     def _setup_argv(self, script: str | None) -> list[str]:

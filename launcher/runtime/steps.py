@@ -13,7 +13,7 @@ from .children import Children
 
 class Step:
     """One program at a time, with its log. With a `done` file, its exit code outlives the keeper and it never runs
-    twice; in a `stage` file it says itself what it is about."""
+    twice; a `stage` file has what it is about just now."""
 
     def __init__(
         self, children: Children, folder: Path, log: Path, done: Path | None = None, stage: Path | None = None
@@ -44,12 +44,18 @@ class Step:
         return self._generation
 
     def start(
-        self, argv: Sequence[str], env: Mapping[str, str], *, folder: Path | None = None, generation: int = 0
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        folder: Path | None = None,
+        generation: int = 0,
+        words: str = "",
     ) -> None:
-        """Start the program; OSError where that is impossible."""
+        """Start the program, which is about `words` until its stage file says otherwise; OSError where impossible."""
         self._code, self._generation = None, generation
         if self._stage:
-            self._stage.unlink(missing_ok=True)
+            self._stage.write_text(words)
 
         def ended(code: int) -> None:
             if self._done:

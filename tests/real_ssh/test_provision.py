@@ -1,0 +1,371 @@
+"""The user's files and the Python environment on real hosts: what is sent, what arrives, and what is said where not."""
+
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.core.actions import Answer, Claim, Join, Prepare, Result, StartHead, Unclaim, Unit
+from launcher.core.fleet import Access, Inventory
+from launcher.core.observation import Phase, Sighting, Step
+from launcher.core.run import Run
+from launcher.core.task import Group, TopologyRule
+from launcher.ports import Completed, Stdin, Take
+from launcher.spec.inventory import read_inventory
+from launcher.transport.nodes import ShellNodes
+from launcher.transport.sites import Sites
+from launcher.transport.ssh import SshShell
+from tests.real import local
+from tests.real.local import REASON, keeper, ok
+from tests.rig import Host, Rig
+
+PYTHON = "/usr/bin/python3"
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    """One rack of four hosts, which see the interpreter of the tests."""
+    with Rig(1, 4, python=sys.executable, name="provision") as made:
+        yield made
+
+
+class Counting(SshShell):
+    """The way to the hosts, with what is sent on it."""
+
+    sent = 0
+
+    def run(
+        self, at: Access, argv: Sequence[str], *, stdin: Stdin = b"", timeout: float, take: Take | None = None
+    ) -> Completed:
+        """Run a command, and count its stdin."""
+        self.sent += len(stdin)
+        return super().run(at, argv, stdin=stdin, timeout=timeout, take=take)
+
+
+class Stand:
+    """Runs on the rig, from a launcher's home; takes down at the end what it began."""
+
+    def __init__(self, home: Path, rig: Rig) -> None:
+        self.home = home
+        self.rig = rig
+        self.shell = Counting(home)
+        self.runs: list[tuple[Run, ShellNodes]] = []
+
+    def fleet(self, **defaults: object) -> Inventory:
+        path = self.home.parent / "inventory.yaml"
+        path.write_text(self.rig.inventory(**defaults))
+        return read_inventory(path)
+
+    def place(self, name: str, fleet: Inventory, setup: str | None = "true", run: str = "true", **task: object) -> Run:
+        """A run of three ranks and a spare."""
+        made = local.place(
+            fleet,
+            f"{name}-{time.monotonic_ns()}",
+            Group(name="main", topology=TopologyRule(), run=run, setup=setup),
+            spares=1,
+        )
+        made = replace(made, task=replace(made.task, **task))
+        self.runs.append((made, ShellNodes(Sites(self.home, fleet, self.shell), self.shell, "me@here")))
+        return made
+
+    def nodes(self, run: Run) -> ShellNodes:
+        return next(nodes for known, nodes in self.runs if known.id == run.id)
+
+    def claim(self, run: Run, at: int) -> Answer:
+        return self.nodes(run).claim(run, Claim(reason=REASON, node=run.placement.nodes[at]))
+
+    def prepare(self, run: Run, at: int) -> Answer:
+        member = list(run.members())[min(at, 2)].name
+        return self.nodes(run).prepare(run, Prepare(reason=REASON, node=run.placement.nodes[at], member=member))
+
+    def all_ready(self, run: Run) -> None:
+        def one(at: int) -> None:
+            ok(self.claim(run, at))
+            ok(self.prepare(run, at))
+
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(one, range(3)))
+        for at in range(3):
+            assert self.setup(run, at).phase is Phase.DONE
+
+    def setup(self, run: Run, at: int, limit: float = 60.0) -> Step:
+        """Answer how the setup of a node ended."""
+        node = run.placement.nodes[at]
+        seen = self.until(run, lambda seen: keeper(seen, node).setup.phase in (Phase.DONE, Phase.FAILED), limit)
+        return keeper(seen, node).setup
+
+    def until(self, run: Run, holds: Callable[[Sighting], bool], limit: float = 60.0) -> Sighting:
+        deadline = time.monotonic() + limit
+        while not holds(seen := self.nodes(run).look(run)):
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.1)
+        return seen
+
+    def host(self, run: Run, at: int) -> Host:
+        return self.rig[run.placement.nodes[at]]
+
+    def folder(self, run: Run, at: int) -> str:
+        return f"/home/{self.rig.user}/.nvlaunch/runs/{run.id}/{run.placement.nodes[at]}"
+
+    def down(self, run: Run) -> None:
+        for node in run.placement.nodes:
+            ok(self.nodes(run).unclaim(run, Unclaim(reason=REASON, node=node)))
+        ok(self.nodes(run).unclaim(run, Unclaim(reason=REASON, node=run.head, unit=Unit.HEAD)))
+
+
+@pytest.fixture
+def stand(rig: Rig, tmp_path: Path, user: Path) -> Iterator[Stand]:
+    (tmp_path / "home").mkdir()
+    made = Stand(tmp_path / "home", rig)
+    yield made
+    for run, _ in made.runs:
+        made.down(run)
+    for host in rig.hosts.values():
+        host.run(["rm", "-rf", f"/home/{rig.user}/.nvlaunch"])
+    made.shell.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A repository as people have one."""
+    root = tmp_path / "my work"
+    (root / "src").mkdir(parents=True)
+    (root / ".gitignore").write_text("*.log\n")
+    (root / "src" / "train me.py").write_text("print()\n" * 1000)
+    (root / "noise.bin").write_bytes(bytes(random_bytes(2_000_000)))
+    (root / "big.log").write_bytes(bytes(1_000_000))
+    (root / "run.sh").write_text("true")
+    (root / "run.sh").chmod(0o755)
+    (root / "link").symlink_to("src/train me.py")
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    return root
+
+
+def random_bytes(count: int) -> bytes:
+    with Path("/dev/urandom").open("rb") as source:
+        return source.read(count)
+
+
+def listed(host: Host, folder: str) -> set[str]:
+    return set(host.run(["sh", "-c", 'cd "$1" && find . -mindepth 1', "sh", folder]).stdout.splitlines())
+
+
+def test_a_workdir_goes_to_every_node_once_and_then_only_what_changed(stand: Stand, folder: Path) -> None:
+    fleet = stand.fleet()
+    first = stand.place("first", fleet, setup="test -x run.sh && pwd", workdir=str(folder))
+    stand.all_ready(first)
+    expected = {"./.gitignore", "./src", "./src/train me.py", "./noise.bin", "./run.sh", "./link"}
+    for at in range(3):
+        assert listed(stand.host(first, at), f"{stand.folder(first, at)}/workdir") == expected
+    assert stand.shell.sent > 3 * 2_000_000
+    assert not stand.host(first, 3).run(["find", "/home", "-name", "noise.bin"]).stdout, "a spare gets nothing yet"
+    stand.down(first)
+
+    (folder / "src" / "train me.py").write_text("changed")
+    second = stand.place("second", fleet, workdir=str(folder))
+    stand.shell.sent = 0
+    stand.all_ready(second)
+    assert stand.shell.sent < 100_000, "a second run is sent what changed, and its own programs' questions"
+    for at in range(3):
+        assert stand.host(second, at).read(f"{stand.folder(second, at)}/workdir/src/train me.py") == "changed"
+        assert listed(stand.host(second, at), f"{stand.folder(second, at)}/workdir") == expected
+
+    (folder / "run.sh").write_text("edited while the run goes on")
+    stand.shell.sent = 0
+    ok(stand.claim(second, 3))
+    ok(stand.prepare(second, 3))
+    assert 2_000_000 < stand.shell.sent < 2_200_000, "a swap sends to the spare alone"
+    assert stand.host(second, 3).read(f"{stand.folder(second, 3)}/workdir/run.sh") == "true"
+
+
+def test_file_mounts_go_to_the_home_of_the_user_and_into_the_workdir(
+    stand: Stand, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    mounts = {
+        "~/data dir/config.json": str(tmp_path / "config.json"),
+        "conf": str(folder / "src"),
+        "/tmp/mounted/": str(tmp_path / "config.json"),
+    }
+    setup = 'cat "$HOME/data dir/config.json" /tmp/mounted/config.json "conf/train me.py"'
+    run = stand.place("mounts", stand.fleet(), setup=setup, file_mounts=mounts)
+    stand.all_ready(run)
+    owner = stand.host(run, 0).run(["stat", "-c", "%U", f"/home/{stand.rig.user}/data dir/config.json"]).stdout
+    assert owner.strip() == stand.rig.user
+    for at in range(3):
+        stand.host(run, at).run(["rm", "-rf", "/tmp/mounted", f"/home/{stand.rig.user}/data dir"])
+
+
+def test_a_mount_where_the_user_may_not_write_is_said_so(stand: Stand, folder: Path) -> None:
+    run = stand.place("denied", stand.fleet(), file_mounts={"/etc/nvlaunch/x": str(folder / "run.sh")})
+    ok(stand.claim(run, 0))
+    answer = stand.prepare(run, 0)
+    assert answer.result is Result.FAILED
+    assert answer.words == "cannot write `/etc/nvlaunch`: permission denied"
+    assert ".workdir.partial" not in listed(stand.host(run, 0), stand.folder(run, 0))
+
+
+def test_a_disk_that_fills_half_way_leaves_nothing_half(stand: Stand, folder: Path) -> None:
+    run = stand.place("full", stand.fleet(), workdir=str(folder))
+    ok(stand.claim(run, 0))
+    host = stand.host(run, 0)
+    where = f"/home/{stand.rig.user}/ballast"
+    free = int(host.run(["df", "--output=avail", "-B1", f"/home/{stand.rig.user}"]).stdout.split()[-1])
+    host.run(["fallocate", "-l", str(free - 1_000_000), where])
+    answer = stand.prepare(run, 0)
+    assert answer.result is Result.FAILED
+    assert answer.words.startswith("no room for the files of the run in `/home/")
+    assert "2 MB are needed, 1 MB are free" in answer.words
+    assert not {name for name in listed(host, stand.folder(run, 0)) if "workdir" in name} - {"./.workdir.lock"}
+    host.run(["rm", where])
+    ok(stand.prepare(run, 0))
+    assert stand.setup(run, 0).phase is Phase.DONE
+
+
+def test_a_home_that_is_read_only_is_said_at_the_claim(stand: Stand) -> None:
+    run = stand.place("read-only", stand.fleet())
+    host = stand.host(run, 0)
+    host.read_only(f"/home/{stand.rig.user}", True)
+    try:
+        answer = stand.claim(run, 0)
+    finally:
+        host.read_only(f"/home/{stand.rig.user}", False)
+    assert answer.result is Result.FAILED
+    assert "read-only file system" in answer.words.lower()
+
+
+def test_setup_has_the_login_s_environment_the_site_s_and_the_task_s_last(stand: Stand) -> None:
+    fleet = stand.fleet(env={"NCCL_IB_HCA": "mlx5", "STEPS": "1"})
+    run = stand.place("env", fleet, setup='echo "$PATH $FROM_LOGIN $NCCL_IB_HCA $STEPS $SSH_CONNECTION."')
+    run = replace(run, task=replace(run.task, groups=(replace(run.task.groups[0], envs={"STEPS": "7"}),)))
+    stand.runs[-1] = (run, stand.runs[-1][1])
+    host, profile = stand.host(run, 0), f"/home/{stand.rig.user}/.profile"
+    before = host.read(profile)
+    host.write(profile, 'echo noise; PATH="$HOME/tools:$PATH"; export FROM_LOGIN=yes\n', user=stand.rig.user)
+    try:
+        ok(stand.claim(run, 0))
+    finally:
+        host.write(profile, before, user=stand.rig.user)
+    ok(stand.prepare(run, 0))
+    assert stand.setup(run, 0).phase is Phase.DONE
+    said = host.read(f"{stand.folder(run, 0)}/log/provision.log")
+    assert said.startswith(f"/home/{stand.rig.user}/tools:")
+    assert said.rstrip().endswith(" yes mlx5 7 .")
+
+
+def test_a_login_shell_that_hangs_holds_up_nobody_for_long(stand: Stand) -> None:
+    run = stand.place("hanging", stand.fleet(), setup='echo "$PATH"')
+    host, profile = stand.host(run, 0), f"/home/{stand.rig.user}/.profile"
+    before = host.read(profile)
+    host.write(profile, "exec sleep 600\n", user=stand.rig.user)
+    try:
+        ok(stand.claim(run, 0))
+    finally:
+        host.write(profile, before, user=stand.rig.user)
+    ok(stand.prepare(run, 0))
+    assert stand.setup(run, 0).phase is Phase.DONE
+    assert "does not tell its environment" in host.read(f"{stand.folder(run, 0)}/log/keeper.log")
+    assert not [process for process in host.processes() if process.argv[:2] == ("sleep", "600")]
+
+
+def test_a_given_python_without_ray_or_with_another_one_is_refused_at_the_claim(stand: Stand) -> None:
+    run = stand.place("no-ray", stand.fleet(python=PYTHON))
+    answer = stand.claim(run, 0)
+    assert answer.result is Result.FAILED
+    assert answer.words.startswith(f"`{PYTHON}` has no Ray: install Ray 2.60 there")
+
+
+def test_without_python_wheels_and_internet_it_says_what_to_set(stand: Stand) -> None:
+    fleet = stand.fleet(env={"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "UV_INDEX_URL": "http://127.0.0.1:9/simple"})
+    run = stand.place("offline", without_python(fleet), setup="echo never > mark")
+    ok(stand.claim(run, 0))
+    ok(stand.prepare(run, 0))
+    node = run.placement.nodes[0]
+    seen = stand.until(run, lambda seen: keeper(seen, node).setup.phase is not Phase.ABSENT)
+    assert keeper(seen, node).setup.words == "making a Python environment"
+    ended = stand.setup(run, 0, limit=120)
+    assert ended.phase is Phase.FAILED
+    assert ended.words == "making a Python environment"
+    assert "no environment with Ray 2.60" in ended.tail[-2]
+    assert "set `python:` to an interpreter with it, or `wheels:` to a folder of wheels" in ended.tail[-1]
+    host = stand.host(run, 0)
+    assert "mark" not in host.run(["ls", f"{stand.folder(run, 0)}/workdir"]).stdout
+    assert not host.run(
+        ["find", f"/home/{stand.rig.user}/.nvlaunch/env", "-mindepth", "1", "-not", "-name", "*.lock"]
+    ).stdout
+
+
+def without_python(fleet: Inventory, wheels: str | None = None) -> Inventory:
+    nodes = tuple(replace(node, access=replace(node.access, python=None, wheels=wheels)) for node in fleet.nodes)
+    return replace(fleet, nodes=nodes)
+
+
+def wheel(folder: Path, version: str) -> None:
+    """A wheel that is called `ray`, and has nothing but its version and the one thing that a head start calls."""
+    folder.mkdir(exist_ok=True)
+    info = f"ray-{version}.dist-info"
+    started = (
+        "import pathlib, sys, time\ndef main():\n    pathlib.Path('started').write_text(sys.prefix); time.sleep(600)\n"
+    )
+    with zipfile.ZipFile(folder / f"ray-{version}-py3-none-any.whl", "w") as archive:
+        archive.writestr("ray/__init__.py", f"__version__ = '{version}'\n")
+        archive.writestr("ray/scripts/__init__.py", "")
+        archive.writestr("ray/scripts/scripts.py", started)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: ray\nVersion: {version}\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.mark.parametrize("where", ["launching side", "node"])
+def test_wheels_make_an_environment_once_a_node_and_user_without_internet(
+    stand: Stand, tmp_path: Path, where: str
+) -> None:
+    wheels = tmp_path / "wheels"
+    wheel(wheels, "2.60.0")
+    named = str(wheels)
+    if where == "node":
+        named = "/opt/site-wheels"
+        for host in stand.rig.hosts.values():
+            content = (wheels / "ray-2.60.0-py3-none-any.whl").read_bytes()
+            host.run(["mkdir", "-p", named])
+            host.run(["sh", "-c", f"cat > {named}/ray-2.60.0-py3-none-any.whl"], stdin=content)
+    fleet = without_python(stand.fleet(env={"PIP_INDEX_URL": "http://127.0.0.1:9/simple"}), wheels=named)
+    run = stand.place("wheels", fleet, setup="command -v python3; echo set up > mark")
+    ok(stand.claim(run, 0))
+    nodes = stand.nodes(run)
+    with ThreadPoolExecutor() as pool:  # the head's keeper wants the same environment at the same time
+        preparing = pool.submit(stand.prepare, run, 0)
+        heading = pool.submit(nodes.start_head, run, StartHead(reason=REASON))
+        ok(preparing.result())
+        ok(heading.result())
+    assert stand.setup(run, 0, limit=120).phase is Phase.DONE
+    host, home = stand.host(run, 0), f"/home/{stand.rig.user}/.nvlaunch"
+    made = [name for name in host.run(["ls", f"{home}/env"]).stdout.split() if not name.startswith(".")]
+    assert len(made) == 1
+    assert host.read(f"{stand.folder(run, 0)}/workdir/mark") == "set up\n"
+    log = host.read(f"{stand.folder(run, 0)}/log/provision.log")
+    assert "/.nvlaunch/env/" not in log.splitlines()[-1], "setup sees the user's own Python"
+    assert "wheels" not in host.run(["ls", stand.folder(run, 0)]).stdout.split()
+    ok(nodes.join(run, Join(reason=REASON, seat=local.seats(run)[0])))
+    began = f"find /tmp -name started -path '*nvl-*' -exec cat {{}} + | grep -c {home}/env/{made[0]} || true"
+    deadline = time.monotonic() + 30
+    while host.run(["sh", "-c", "find /tmp -name started -path '*nvl-*' | wc -l"]).stdout.strip() != "2":
+        assert time.monotonic() < deadline, "head and seat run on the environment"
+        time.sleep(0.1)
+    assert host.run(["sh", "-c", began]).stdout.strip()
+    stand.down(run)
+
+    again = stand.place("again", fleet)
+    stand.shell.sent = 0
+    ok(stand.claim(again, 0))
+    ok(stand.prepare(again, 0))
+    assert stand.setup(again, 0).phase is Phase.DONE
+    assert "venv" not in host.read(f"{stand.folder(again, 0)}/log/provision.log"), "the second run finds it made"
