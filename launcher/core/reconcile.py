@@ -11,6 +11,7 @@ from launcher.core.draft import Draft
 from launcher.core.ending import end, pending, silent
 from launcher.core.headline import progress, standing
 from launcher.core.judge import judge
+from launcher.core.nodeset import fold
 from launcher.core.observation import Observation
 from launcher.core.run import Cause, Outcome, Record, Run, RunState, Wanted
 from launcher.core.seat import MemberName
@@ -70,7 +71,9 @@ def _ending(draft: Draft) -> Decision:
     left = pending(draft)
     if left or draft.seen.in_flight or draft.actions:
         state = RunState.RELEASE_PENDING if silent(draft) and not draft.actions else RunState.STOPPING
-        headline = f"{draft.outcome.words}; {len(left)} to release" if left else draft.outcome.words
+        # Who is out of reach has to be named; how many are being released is enough while they are.
+        rest = f"{fold(left)} out of reach" if state is RunState.RELEASE_PENDING else f"{len(left)} to release"
+        headline = f"{draft.outcome.words}; {rest}" if left else draft.outcome.words
     else:
         state = _FINAL.get(draft.outcome.cause, RunState.FAILED)
         headline = draft.outcome.words

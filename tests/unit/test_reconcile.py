@@ -357,7 +357,9 @@ def test_down_is_over_only_when_every_node_was_seen_to_be_free() -> None:
     here.run = replace(here.run, wanted=Wanted.NOTHING)
     here.views = {name(1, 1): Seen(), name(1, 2): Unseen(words="timed out")}
     here.head = HeadSeen()
-    assert here.decide().state is RunState.RELEASE_PENDING
+    decision = here.decide()
+    assert decision.state is RunState.RELEASE_PENDING
+    assert decision.headline == "taken down; r1-n2 out of reach"
     here.views[name(1, 2)] = Seen(leftovers=3)
     assert kinds(here.decide()) == ["unclaim:seat:r1-n2"]
     here.views[name(1, 2)] = Seen()
