@@ -14,6 +14,12 @@ from launcher.spec.syntax import syntax_mistake
 # The pure parser has the clearer messages, the same on every machine; libyaml is for files too long for it.
 LONG = 16_000
 
+# By the kind of file that is expected: its own keys, the key that gives another kind away, what to say and to do.
+_OTHER_KIND = {
+    "task": ({"run", "groups"}, "racks", "this is an inventory, not a task", "give it with `-i`, and name a task file"),
+    "inventory": ({"racks"}, "run", "this is a task, not an inventory", "`-i` takes the file that lists your racks"),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
@@ -49,7 +55,16 @@ def read_document(path: Path, *, what: str, several: str = "several documents", 
     if not isinstance(root, Pairs):
         hint = "write `key: value` lines at the top level"
         raise refuse(where, f"a {what} file must be a mapping", mark=root.mark, hint=hint)
+    _check_kind(what, root, where)
     return Document(where=where, root=root, mistakes=tuple(composer.mistakes))
+
+
+def _check_kind(what: str, root: Pairs, where: str) -> None:
+    """Refuse a whole file of the other kind as what it is, instead of key by key."""
+    own, foreign, words, hint = _OTHER_KIND[what]
+    marks = {key.text: key.mark for key, _ in root.pairs}
+    if foreign in marks and not own & marks.keys():
+        raise refuse(where, words, mark=marks[foreign], hint=hint)
 
 
 def python_text(scalar: Scalar) -> str:

@@ -53,7 +53,7 @@ def read_envs(sections: tuple[Values, ...], given: Given, out: Reading) -> dict[
         elif name in given.secrets:
             continue
         elif found.value is Ask.ASK and name not in given.envs:
-            hint = f"give it with `--env {name}=VALUE`, or write its value"
+            hint = f"give it with `--env {name}` (from your environment) or `--env {name}=VALUE`, or write its value"
             out.mistake(found.key, f"the variable `{name}` has no value", hint)
     return {**envs, **given.envs}
 

@@ -36,5 +36,5 @@ def _unknown(key: str, level: str, mark: Mark, where: str, inventory: Inventory,
         where=where,
         line=mark.line,
         column=mark.column,
-        hint=f"did you mean `{near[0]}`?" if near else f"its levels are {has}",
+        hint=f"did you mean `{near[0]}`?" if near else f"its levels are {has}; `-i` chooses another inventory",
     )

@@ -187,7 +187,8 @@ class Script:
         if isinstance(node, Items):
             raise wrong(node, at, self.word, f"write the commands as one text below `{at.name}: |`")
         if not isinstance(node, Scalar) or (node.kind is not Kind.TEXT and not node.quoted):
-            raise wrong(node, at, self.word)
+            quoted = f'quote it if it is a command: "{node.text}"' if isinstance(node, Scalar) else None
+            raise wrong(node, at, self.word, quoted)
         if not node.text.strip():
             raise WrongError(node.mark, f"`{at.name}` is empty", "write the commands to run")
         return node.text

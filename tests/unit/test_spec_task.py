@@ -157,7 +157,10 @@ def test_a_level_that_the_inventory_lacks_is_named_where_it_stands(tmp_path: Pat
         check_levels(parsed.task, built_in(), where="task.yaml", places=parsed.places)
     assert [str(mistake) for mistake in refusal.value.mistakes] == [
         "task.yaml:2:20: `within: rak` is no level of inventory `local`\n  hint: did you mean `rack`?",
-        "task.yaml:2:33: `prefer: zone` is no level of inventory `local`\n  hint: its levels are `rack`, `node`, `any`",
+        (
+            "task.yaml:2:33: `prefer: zone` is no level of inventory `local`\n"
+            "  hint: its levels are `rack`, `node`, `any`; `-i` chooses another inventory"
+        ),
     ]
 
 
