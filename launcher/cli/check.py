@@ -40,7 +40,7 @@ def validate(
     \b
     Example:
       nvlaunch validate task.yaml inventory.yaml
-      nvlaunch validate task.yaml --env HF_TOKEN=any -o json
+      nvlaunch validate task.yaml --env STEPS=10 --secret HF_TOKEN -o json
     """
     from launcher.cli.intake import Words, read_words
 

@@ -73,8 +73,8 @@ class Reader:
                 return
             pause(FOLLOW_S)
 
-    def finish(self) -> None:
-        """Show lines without an end; ProvisionError where a log could not be read."""
+    def finish(self, nothing: str = "nothing was written yet") -> None:
+        """Show lines without an end, or say that there is nothing; ProvisionError where a log could not be read."""
         for source in self._sources:
             if source.rest:
                 self._write(source, source.rest + b"\n")
@@ -82,7 +82,7 @@ class Reader:
         if failed:
             raise ProvisionError(f"{len(failed)} of {len(self._sources)} logs could not be read", outcomes=failed)
         if not any(source.offset for source in self._sources):
-            say("nothing was written yet")
+            say(nothing)
 
     def close(self) -> None:
         """Wait for no log that is still under way."""

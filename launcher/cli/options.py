@@ -45,11 +45,13 @@ TaskFile = Annotated[Path, typer.Argument(metavar="FILE", help="The task, as YAM
 As = Annotated[Output, typer.Option("-o", "--output", help="How to write it.")]
 FleetFile = Annotated[
     str | None,
-    typer.Option("-i", "--inventory", metavar="FILE", help="Machines to use; `built-in` for local racks."),
+    typer.Option(
+        "-i", "--inventory", metavar="FILE", help="Machines to use, else $NVLAUNCH_INVENTORY; `built-in`: local racks."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run is over.")]
-Name = Annotated[str | None, typer.Option("-n", "--name", help="Name of the run; the task's without it.")]
+Name = Annotated[str | None, typer.Option("-n", "--name", help="Name of the run; else that of the task.")]
 Env = Annotated[
     list[str] | None,
     typer.Option("--env", metavar="K[=V]", help="A variable; `K` alone takes it from the environment."),

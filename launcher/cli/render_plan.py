@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from launcher.cli.console import clean
 from launcher.cli.table import table
-from launcher.core.fleet import Inventory
+from launcher.core.fleet import Inventory, Transport
 from launcher.core.nodeset import fold
 from launcher.core.nouns import count
 from launcher.core.placement import Placement
@@ -14,7 +14,8 @@ def fleet_text(fleet: Inventory) -> str:
     """Answer which inventory is used."""
     racks = len({node.rack for node in fleet.nodes})
     size = f"{count(racks, 'rack')}, {count(len(fleet.nodes), 'node')}"
-    return clean(f"inventory `{fleet.name}` ({fleet.source}, {fleet.transport.value}): {size}")
+    kind = "sim: imaginary, no program runs" if fleet.transport is Transport.SIM else fleet.transport.value
+    return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
 
 
 def plan_text(name: str, placement: Placement) -> str:

@@ -12,9 +12,10 @@ Snapshot = Mapping[str, Any]
 
 
 def runs_text(snapshots: Sequence[Snapshot], now: float) -> str:
-    """Answer one row a run; `now` in seconds since the epoch."""
-    header = ("NAME", "STATE", "RANKS", "RACKS", "RESTARTS", "FOR", "HEADLINE")
-    return table(header, [_run(snapshot, now) for snapshot in snapshots])
+    """Answer one row a run, with its id where a name alone means another; `now` in seconds since the epoch."""
+    header = ("NAME", "ID", "STATE", "RANKS", "RACKS", "RESTARTS", "FOR", "HEADLINE")
+    newest = {snapshot["name"]: snapshot["id"] for snapshot in snapshots}
+    return table(header, [_run(snapshot, now, newest[snapshot["name"]]) for snapshot in snapshots])
 
 
 def run_text(snapshot: Snapshot, now: float) -> str:
@@ -31,13 +32,14 @@ def age(seconds: float) -> str:
     return f"{left}s"
 
 
-def _run(snapshot: Snapshot, now: float) -> tuple[str, ...]:
+def _run(snapshot: Snapshot, now: float, newest: str) -> tuple[str, ...]:
     from launcher.core.nodeset import fold
 
     ranks = snapshot["ranks"]
     up = sum(rank["state"] in ("running", "finished") for rank in ranks)
     return (
         snapshot["name"],
+        "" if snapshot["id"] == newest else snapshot["id"],
         snapshot["state"],
         f"{up}/{len(ranks)}",
         fold({rank["rack"] for rank in ranks}),

@@ -36,11 +36,19 @@ def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")
             _write(folder / name, text)
     except OSError as error:
         refuse(f"cannot write to `{folder}`: {(error.strerror or str(error)).lower()}")
-    say(f"next: edit {folder / 'task.yaml'}, then `nvlaunch plan {folder / 'task.yaml'}`")
+    task, fleet = folder / "task.yaml", folder / "inventory.yaml"
+    say(f"next: edit {task}, then `nvlaunch plan {task}`, or with your own machines `nvlaunch plan {task} -i {fleet}`")
+
+
+def _kinds(incomplete: str) -> list[str]:
+    """Answer the kinds of file that begin so, for completion in a shell."""
+    from launcher.spec.schema import SpecKind
+
+    return [kind.value for kind in SpecKind if kind.value.startswith(incomplete)]
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(metavar="task|inventory", help="Which kind of file.")],
+    kind: Annotated[str, typer.Argument(metavar="task|inventory", help="Which kind of file.", autocompletion=_kinds)],
 ) -> None:
     """Print the JSON Schema of a kind of file.
 

@@ -31,7 +31,9 @@ def status(
     run: OneRunOrAll = None,
     output: As = Output.TEXT,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Show it again whenever it changes.")] = False,
-    every: Annotated[bool, typer.Option("-a", "--all", help="All runs that are over as well.")] = False,
+    every: Annotated[
+        bool, typer.Option("-a", "--all", help=f"All runs that are over, not only the last {OVER}.")
+    ] = False,
 ) -> None:
     """Show runs, or the ranks of one run.
 

@@ -22,14 +22,17 @@ def watch(run: RunWord) -> None:
       nvlaunch watch vla-pretrain
     """
     from launcher.cli.conclude import conclude
-    from launcher.cli.follow import follow, leaving, start_driving
+    from launcher.cli.follow import drive_again, follow, leaving, start_driving
     from launcher.store.store import Store
 
     store = Store(home())
     row = store.find(run)
     if row.ended is None:
         with leaving(row.name):
-            start_driving(home(), row)
+            if row.owner is None:  # not yet, or told to stop
+                start_driving(home(), row)
+            else:
+                drive_again(home(), row)
             say(f"{row.state.value.replace('_', ' ')}: {clean(row.headline)}")
             row = follow(store, home(), row.id, after=store.last_event(row.id))
     conclude(row)

@@ -200,8 +200,20 @@ class TestFollow:
         done = desk.run("watch", "job")
         assert done.returncode == 0, done.stderr
 
+    def test_watch_says_that_a_run_had_lost_its_controller(self, desk: Desk) -> None:
+        desk.fleet("{seed: 1, speed: 500, run_s: 1500}")
+        desk.up("-d")
+        until(lambda: desk.state() == "running", "running")
+        os.kill(desk.controllers()[0], signal.SIGKILL)
+        assert "the controller of `job` is gone; starting another" in desk.run("watch", "job").stderr
+
+    def test_logs_of_an_imaginary_run_that_is_over_are_said_to_be_gone(self, desk: Desk) -> None:
+        desk.fleet("{seed: 1, speed: 500, run_s: 100}")
+        desk.up()
+        assert desk.run("logs", "job").stderr == "imaginary racks keep no logs of a run that is over\n"
+
     def test_follow_of_logs_and_events_ends_with_the_run(self, desk: Desk) -> None:
-        desk.fleet("{seed: 1, speed: 500, run_s: 1000}")
+        desk.fleet("{seed: 1, speed: 500, run_s: 2500}")
         desk.up("-d")
         until(lambda: desk.state() == "running", "running")
         logs = desk.run("logs", "job", "--rank", "1", "-f", "--tail", "0")

@@ -104,6 +104,13 @@ def test_a_run_is_one_line_of_the_list() -> None:
     ]
 
 
+def test_an_older_run_of_the_same_name_is_listed_with_the_id_that_means_it() -> None:
+    older, newer = ({**SNAPSHOT, "id": run} for run in ("job-old222", "job-new222"))
+    lines = runs_text([older, newer], 160.0).splitlines()
+    assert "job-old222" in lines[1]
+    assert "job-new222" not in lines[2]
+
+
 def ended(cause: Cause | None, state: RunState = RunState.FAILED) -> RunRow:
     outcome = cause and Outcome(cause=cause, words="why", member=MemberName("main/2"), tail=("boom\x1b",))
     return RunRow(
