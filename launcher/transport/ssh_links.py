@@ -11,7 +11,6 @@ from tenacity import (
     retry_if_exception_type,
     sleep_using_event,
     stop_after_attempt,
-    stop_after_delay,
     stop_when_event_set,
     wait_random_exponential,
 )
@@ -35,17 +34,19 @@ GRACE_S = 3.0
 _OPEN_S = 10.0
 _ANSWER_S = 3.0
 _TRIES = 8
+_LEAST_S = 0.5
 
 
 def patiently(errand: Errand, left: threading.Event) -> Retrying:
     """Answer how often to knock at a machine that turns us away for now: a few times, at random moments.
 
-    `left` is set by who does not wait any more.
+    `left` is set by who does not wait any more. Each try has at least half of the time that is left.
     """
+    moment = wait_random_exponential(multiplier=0.25, max=3)
     return Retrying(
         retry=retry_if_exception_type(DroppedError),
-        wait=wait_random_exponential(multiplier=0.25, max=3),
-        stop=stop_after_attempt(_TRIES) | stop_after_delay(errand.left) | stop_when_event_set(left),
+        wait=lambda state: min(moment(state), errand.left / 2),
+        stop=stop_after_attempt(_TRIES) | stop_when_event_set(left) | (lambda _: errand.left < _LEAST_S),
         sleep=sleep_using_event(left),
         reraise=True,
     )

@@ -1,5 +1,8 @@
 """A rig for all tests that leave it as it was, and a login of the launcher's own: no test sees the caller's ~/.ssh."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +11,8 @@ import pytest
 from launcher.core.fleet import Access
 from launcher.transport.ssh import SshShell
 from tests.rig import Host, Rig
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +50,15 @@ def access(rig: Rig, host: Host, **others: object) -> Access:
     """Answer how the inventory of a rig would say that a host is reached."""
     fields: dict[str, object] = {"address": host.address, "user": rig.user, "identity_file": str(rig.key)}
     return Access(**{**fields, **others})  # type: ignore[arg-type]
+
+
+def nvlaunch(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command of ours, without a terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "launcher.cli", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NVLAUNCH_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )

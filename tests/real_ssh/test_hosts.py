@@ -4,8 +4,6 @@ import base64
 import hmac
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,11 +15,9 @@ from launcher.core.fleet import Access
 from launcher.errors import RemoteError
 from launcher.transport.ssh import SshShell
 from launcher.transport.ssh_errand import HostKeyError
-from tests.real_ssh.conftest import access
+from tests.real_ssh.conftest import access, nvlaunch
 from tests.rig import Host, Rig
 from tests.rig.layer import fingerprint
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -54,10 +50,6 @@ def fresh(home: Path, at: Access) -> bool:
         return ok(shell, at)
     finally:
         shell.close()
-
-
-def key_of(host: Host) -> str:
-    return host.read("/etc/ssh/ssh_host_ed25519_key.pub") if False else host.host_key
 
 
 def test_a_key_is_learnt_into_a_file_of_our_own(shell: SshShell, rig: Rig, home: Path, user: Path) -> None:
@@ -208,17 +200,6 @@ def rig_inventory(rig: Rig, pinned: dict[str, str] | None = None) -> str:
                 line = line.replace(f', "host_key": "{host.fingerprint}"', f', "host_key": "{pin}"' if pin else "")
         lines.append(line)
     return "\n".join(lines) + "\n"
-
-
-def nvlaunch(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "launcher.cli", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "NVLAUNCH_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-    )
 
 
 def test_rekey_says_what_is_wrong(rig: Rig, host: Host, home: Path, user: Path) -> None:

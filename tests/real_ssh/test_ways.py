@@ -14,7 +14,7 @@ import pytest
 from launcher.core.fleet import Access
 from launcher.errors import RemoteError
 from launcher.transport.ssh import SshShell
-from tests.real_ssh.conftest import access
+from tests.real_ssh.conftest import access, nvlaunch
 from tests.rig import Rig
 from tests.rig.layer import make_key
 from tests.rig.witness import until
@@ -114,6 +114,26 @@ def test_a_bastion_that_falls_silent_is_told_from_its_hosts_and_found_again(shel
         assert shell.run(one, ["true"], timeout=10).status == 0
 
 
+def test_a_jump_host_whose_key_has_changed_is_named_and_rekeyed_too(fleet: Rig, home: Path, user: Path) -> None:
+    at, bastion = behind(fleet, "r01-n03"), fleet.bastion
+    shell = SshShell(home)
+    assert shell.run(at, ["true"], timeout=10).status == 0
+    shell.close()
+    bastion.rekey()
+    shell = SshShell(home)
+    with pytest.raises(RemoteError, match=f"jump host `{bastion.address}`: the host key has changed") as caught:
+        shell.run(at, ["true"], timeout=10)
+    shell.close()
+    assert (caught.value.stage, caught.value.node) == ("host key", at.address)
+    assert f"`nvlaunch hosts rekey {bastion.address}`" in caught.value.hints[0]
+    (home / "fleet.yaml").write_text(fleet.inventory())
+    done = nvlaunch(home, "hosts", "rekey", bastion.address, "-i", str(home / "fleet.yaml"), "--yes")
+    assert done.returncode == 0, done.stderr
+    shell = SshShell(home)
+    assert shell.run(at, ["true"], timeout=10).status == 0
+    shell.close()
+
+
 def test_the_users_configuration_holds_as_openssh_reads_it(
     shell: SshShell, fleet: Rig, home: Path, user: Path, tmp_path: Path
 ) -> None:
@@ -176,7 +196,7 @@ def test_a_proxy_command_is_the_users_own_and_says_why_it_fails(
     config.write_text("Host far\n  ProxyCommand echo no route for %h >&2; exit 3\n")
     other = SshShell(tmp_path / "home2")
     with pytest.raises(RemoteError) as caught:
-        other.run(at, ["true"], timeout=2)
+        other.run(at, ["true"], timeout=4)
     assert (caught.value.stage, caught.value.tail) == ("connect", ("no route for far",))
     other.close()
 
