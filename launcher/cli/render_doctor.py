@@ -58,9 +58,12 @@ def doctor_text(found: Checkup) -> str:
 
 
 def _shared(found: Checkup) -> Iterator[Row]:
+    """Where a fact of a node is unknown or bad, it goes without saying that it cannot be compared."""
+    unseen = {(one.node.name, own.fact) for one in found.examined for own in one.findings if own.answer in _TOLD}
     for shared in found.shared:
         finding = shared.finding
-        if finding.answer in _TOLD:
+        new = finding.answer is Answer.BAD or not all((name, finding.fact) in unseen for name in finding.nodes)
+        if finding.answer in _TOLD and new:
             whose = fold(finding.nodes) if finding.nodes else shared.whose
             yield Row(whose=whose, facts=finding.fact.value, finding=finding)
 

@@ -1,9 +1,12 @@
 """The `Prober` port over a shell: one round trip a machine, and nothing of it stays there."""
 
+import contextlib
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import resources
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
 
 from launcher.core.fleet import Node, NodeName
 from launcher.errors import RemoteError
@@ -19,6 +22,8 @@ shell."""
 WAY_S = 8.0
 """Seconds for the way to a machine, besides those for its answer."""
 
+_Told: TypeAlias = tuple[Sequence[Node], Facts | Unknown | Exception]
+
 
 class ShellProber:
     """Asks machines by running one script; `shared` says that all nodes are on one machine, which is asked once."""
@@ -31,23 +36,40 @@ class ShellProber:
     def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
         """Answer what is known of each node, all asked at once."""
         listener.asking([node.name for node in nodes])
+        machines = list(self._machines(nodes))
+        told: SimpleQueue[_Told] = SimpleQueue()
+        self._ask_all(machines, told)
         answers: dict[NodeName, Facts | Unknown] = {}
-        pool = ThreadPoolExecutor(max_workers=FAN_OUT, thread_name_prefix="probe")
-        try:
-            asked = {pool.submit(self._ask, part[0]): part for part in self._machines(nodes)}
-            for done in as_completed(asked):
-                found = done.result()
-                for node in asked[done]:
-                    answers[node.name] = found
-                    listener.heard(node.name, answered=not isinstance(found, Unknown))
-        finally:
-            # After Ctrl-C nobody waits for machines that hang: their threads end when the shell is closed.
-            pool.shutdown(wait=False, cancel_futures=True)
+        for _ in machines:
+            part, found = told.get()
+            if isinstance(found, Exception):
+                raise found
+            for node in part:
+                answers[node.name] = found
+                listener.heard(node.name, answered=not isinstance(found, Unknown))
         return answers
 
     def close(self) -> None:
         """Let go of connections."""
         self._shell.close()
+
+    def _ask_all(self, machines: Sequence[Sequence[Node]], told: "SimpleQueue[_Told]") -> None:
+        """Begin to ask. Nobody waits for these threads: Ctrl-C need not wait for a machine that hangs."""
+        waiting: SimpleQueue[Sequence[Node]] = SimpleQueue()
+        for part in machines:
+            waiting.put(part)
+
+        def work() -> None:
+            with contextlib.suppress(Empty):
+                while True:
+                    part = waiting.get_nowait()
+                    try:
+                        told.put((part, self._ask(part[0])))
+                    except Exception as error:  # noqa: BLE001  it is raised where the answer is waited for
+                        told.put((part, error))
+
+        for _ in machines[:FAN_OUT]:
+            threading.Thread(target=work, name="probe", daemon=True).start()
 
     def _machines(self, nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
         """Answer the nodes that one question is enough for; those of a shared machine may differ in their Python."""
