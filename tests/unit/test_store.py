@@ -204,6 +204,16 @@ def test_finish_frees_the_nodes_and_happens_once(store: Store) -> None:
     assert [event.kind for event in store.events(run.id)] == [EventKind.LAUNCHED, EventKind.ENDED]
 
 
+def test_a_run_that_is_over_keeps_neither_secrets_nor_files_at_home(store: Store) -> None:
+    run = launch(store)
+    folder = store.home / "runs" / run.id
+    for name in ("files/data", "wheels-1/data", "secrets.json", "controller.log"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    store.finish(run.id, RunState.SUCCEEDED, 110.0)
+    assert [path.name for path in folder.iterdir()] == ["controller.log"]
+
+
 def test_an_unknown_run_names_its_nearest(store: Store) -> None:
     launch(store, "vla-pretrain")
     with pytest.raises(SpecError) as unknown:
@@ -260,6 +270,18 @@ def test_the_journal_tells_intents_receipts_and_changed_headlines_in_order(store
     ]
     assert store.receipts_after(run.id, 0) == (first, second)
     assert store.receipts_after(run.id, first.seq) == (second,)
+
+
+def test_what_a_person_should_see_to_is_told_besides_what_came_of_an_action(store: Store) -> None:
+    run = launch(store)
+    claim = Claim(reason=REASON, node=NodeName("r1-n00"))
+    answer = Answer(result=Result.DONE, notes=("IMEX left as it is",), warnings=("IMEX does not run",))
+    store.receipt(run.id, claim, answer, 2.0)
+    told = [(event.kind, event.subject, event.words) for event in store.events(run.id, after=1)]
+    assert told == [
+        (EventKind.RECEIPT, "claim:r1-n00", "done: IMEX left as it is"),
+        (EventKind.WARNING, "claim:r1-n00", "IMEX does not run"),
+    ]
 
 
 def test_a_tick_without_news_writes_nothing(store: Store) -> None:

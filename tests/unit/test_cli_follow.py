@@ -1,0 +1,31 @@
+"""What a follower of a run tells of its journal."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.cli.follow import Follower, Progress
+from launcher.core.actions import Answer, Claim, Result
+from launcher.core.fleet import NodeName
+from launcher.store.store import Store
+from tests.unit.test_store import REASON, launch
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_warning_that_many_nodes_give_is_told_once(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    run = launch(store)
+    answer = Answer(result=Result.DONE, warnings=("IMEX does not run\nat all",))
+    for at in range(3):
+        store.receipt(run.id, Claim(reason=REASON, node=NodeName(f"r1-n0{at}")), answer, float(at))
+    with Progress() as progress:
+        follower = Follower(store, run.id, progress)
+        follower.look()
+        follower.look()
+    assert capsys.readouterr().err == "warning: claim:r1-n00: IMEX does not run\nat all\n"
