@@ -17,12 +17,14 @@ KEY = "file_mounts"
 _VARIABLE = re.compile(r"\$\{?\b([a-zA-Z_][a-zA-Z0-9_]*)\b\}?")
 
 
-def read_mounts(task: Values, envs: Mapping[str, str], secrets: Mapping[str, object], out: Reading) -> dict[str, str]:
-    """Answer absolute local paths by where they go: absolute, in `~/`, or relative to the workdir.
+def read_mounts(
+    task: Values, envs: Mapping[str, str], secrets: Mapping[str, object], out: Reading
+) -> dict[str, tuple[str, Mark]]:
+    """Answer local paths by where they go (absolute, in `~/`, or relative to the workdir), and where each stands.
 
     Variables of `envs` are filled in on both sides, as with SkyPilot.
     """
-    mounts: dict[str, str] = {}
+    mounts: dict[str, tuple[str, Mark]] = {}
     for written, found in task.entries(KEY).items():
         to, source = (_filled(text, mark, envs, secrets, out) for text, mark in _sides(written, found))
         if to is None or source is None:
@@ -32,7 +34,7 @@ def read_mounts(task: Values, envs: Mapping[str, str], secrets: Mapping[str, obj
         if place in mounts:
             out.mistake(found.key, f"two `{KEY}` go to `{place}`", "keep one of them")
         elif place is not None and path is not None:
-            mounts[place] = path
+            mounts[place] = path, found.key
     return mounts
 
 
@@ -55,11 +57,11 @@ def _filled(text: str, mark: Mark, envs: Mapping[str, str], secrets: Mapping[str
 
 def _place(to: str, mark: Mark, out: Reading) -> str | None:
     """Answer where a mount goes, in its plainest form; a slash at the end is kept: the file goes into that folder."""
-    if to.startswith("~") and not to.startswith("~/"):
+    if to.startswith("~") and to != "~" and not to.startswith("~/"):
         out.mistake(mark, f"`{to}` is not in the home of the nodes' user", "write `~/PATH`, or an absolute path")
         return None
-    plain = posixpath.normpath(to)
-    if plain in ("/", "~", ".", "//"):
+    plain = re.sub("^/+", "/", posixpath.normpath(to))
+    if plain in ("/", "~", "."):
         out.mistake(mark, f"`{KEY}` cannot take the place of `{to}`", "name a file or a folder in it")
         return None
     if plain == ".." or plain.startswith(("../", "~/..", "/..")):

@@ -26,7 +26,8 @@ _ONE_EACH = "give each its own file; roles that run together are `groups:` of on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedTask:
-    """A task, what its user should know of it, and where its levels are named: `(group, key)` to a place in `where`.
+    """A task, what its user should know of it, and where its levels and mounts are named: `(group, key)` or
+    `("file_mounts", path)` to a place in `where`.
 
     `secrets` has the values that the file itself holds; those given on the command line are not seen here.
     """
@@ -56,7 +57,7 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
         name=_name(path, values, given, out),
         groups=groups,
         workdir=_workdir(values, out),
-        file_mounts=mounts,
+        file_mounts={to: source for to, (source, _) in mounts.items()},
         secrets=tuple(sorted(secrets)),
         stop_signal=values.get("stop_signal", str) or "TERM",
         stop_grace=_seconds(values, "stop_grace", 60.0),
@@ -66,7 +67,7 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
         task=task,
         warnings=out.warnings(),
         where=document.where,
-        places=_places(roles) | _mount_places(values, mounts),
+        places={**_places(roles), **{(MOUNTS, to): mark for to, (_, mark) in mounts.items()}},
         secrets={name: value for name, value in secrets.items() if value is not None},
     )
 
@@ -164,12 +165,6 @@ def _workdir(values: Values, out: Reading) -> str | None:
 def _seconds(values: Values, name: str, default: float) -> float:
     seconds = values.get(name, float)
     return default if seconds is None else seconds
-
-
-def _mount_places(values: Values, mounts: Mapping[str, str]) -> dict[tuple[str, str], Mark]:
-    """Answer where each mount stands; a key with a variable in it stands where the section does."""
-    found = values.entries(MOUNTS)
-    return {(MOUNTS, to): found[to].key if to in found else values.key_of(MOUNTS) for to in mounts}
 
 
 def _places(roles: Mapping[str, Values]) -> dict[tuple[str, str], Mark]:

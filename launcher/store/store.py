@@ -146,7 +146,7 @@ class Store:
         self._published[run] = (status, now)
 
     def finish(self, run: RunId, state: RunState, at: float) -> None:
-        """End a run: its state is final, its nodes are free, its secrets and files go. A second time changes nothing."""
+        """End a run: its state is final, its nodes are free, its secrets and files go. Once more changes nothing."""
         # Before the rest: a run that is over with secrets left behind would keep them for ever.
         secrets_file(self.home, run).unlink(missing_ok=True)
         for folder in files_folders(self.home, run):

@@ -285,6 +285,18 @@ def test_a_setup_that_fails_is_not_tried_again_on_its_node() -> None:
     assert here.record.condemned[name(1, 2)].words == "setup: exited with 7"
 
 
+def test_what_a_setup_is_about_is_told_while_it_runs_and_when_it_fails() -> None:
+    here = Situation(make_run(slices=1))
+    here.claimed()
+    making = Step(phase=Phase.RUNNING, words="making a Python environment")
+    here.keeper(name(1, 1), setup=making)
+    here.keeper(name(1, 2), setup=Step(phase=Phase.RUNNING))
+    assert here.decide().headline == "2 nodes: 1 making a Python environment, 1 in setup"
+    here.keeper(name(1, 1), setup=replace(making, phase=Phase.FAILED, exit_code=78))
+    here.decide()
+    assert here.record.condemned[name(1, 1)].words == "making a Python environment: exited with 78"
+
+
 def test_a_setup_that_fails_without_a_spare_ends_the_launch_with_node_stage_and_tail() -> None:
     here = Situation(make_run(slices=1, spares=0))
     here.claimed()

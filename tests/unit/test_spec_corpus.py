@@ -28,6 +28,8 @@ def read(path: Path) -> str:
 
 def of_task(task: Task) -> Iterator[str]:
     yield f"task {task.name}: {task.stop_signal}, {task.stop_grace:g} s, secrets {list(task.secrets)}"
+    for to, source in task.file_mounts.items():
+        yield f"mount {to} from {Path(source).relative_to(Path.cwd())}"
     for group in task.groups:
         yield from of_group(group)
 
