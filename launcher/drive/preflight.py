@@ -133,7 +133,7 @@ class Preflight:
         """Where nobody at all has answered, no rack is to blame."""
         if self.examined and blind >= BLIND_ROUNDS and not any(one.reached for one in self.examined.values()):
             raise ProvisionError(
-                f"none of the {len(self.examined)} nodes asked can be reached",
+                f"no node can be reached, of {len(self.examined)} asked",
                 outcomes=tuple((name, one.sick or "") for name, one in self.examined.items()),
                 hints=("is this machine's own network up, and the user and key of the inventory right?",),
             )

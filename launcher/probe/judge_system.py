@@ -184,7 +184,8 @@ def logout(facts: Facts, _node: Node) -> Finding:
     system_user = not isinstance(facts.host, Unknown) and facts.host.uid < FIRST_USER
     if not ends or found.linger or system_user:
         return good(Fact.LOGOUT, "a run outlives our sessions")
-    words = f"a run dies with our last session, where {' and '.join(ends)}: `sudo loginctl enable-linger`"
+    user = "USER" if isinstance(facts.host, Unknown) else facts.host.user
+    words = f"a run dies with our last session, where {' and '.join(ends)}: `sudo loginctl enable-linger {user}`"
     return bad(Fact.LOGOUT, words, stops=False)
 
 

@@ -320,6 +320,6 @@ def test_up_says_where_a_run_would_end_with_our_session(launcher: Launcher, spoi
     spoilt.logind(kill_user_processes=True)
     told = launcher.up(3)
     assert "warning: r01-n02: logout: a run dies with our last session" in told.err
-    assert "`sudo loginctl enable-linger`" in told.err
+    assert "`sudo loginctl enable-linger ubuntu`" in told.err
     spoilt.run(["loginctl", "enable-linger", "ubuntu"])
     assert "warning" not in launcher.up(3).err
