@@ -125,7 +125,7 @@ def _running(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
     reason = f"the running domain of {len(lines)} has all {len(place.slice)} nodes of the slice{source}"
     warning = ""
     if seen.channel is False:
-        warning = f"`{CHANNEL}` cannot be used: run {operator((_CHANNEL_STEP,))}"
+        warning = f"`{CHANNEL}` cannot be used; run there:\n  {operator((_CHANNEL_STEP,))}"
     elif _missing((*place.slice, *place.spares), lines):
         warning = "spares of the slice are not in the node list of IMEX: a swap to one of them will need it changed"
     return Decision(kind=Kind.ADOPTED, reason=reason, warning=warning)
@@ -222,12 +222,12 @@ def script(steps: Sequence[str]) -> str:
 
 def operator(steps: Sequence[str]) -> str:
     """Answer one line that does the steps, for a person to copy."""
-    return f"`sudo sh -c {shlex.quote(' && '.join(steps))}`"
+    return f"sudo sh -c {shlex.quote(' && '.join(steps))}"
 
 
 def _left(why: str, steps: Sequence[str] = ()) -> Decision:
     """Answer that nothing is done; the warning has what an operator would type on each node of the slice."""
-    todo = f"; on every node of the slice, run {operator(steps)}" if steps else ""
+    todo = f"; run on every node of the slice:\n  {operator(steps)}" if steps else ""
     return Decision(kind=Kind.LEFT, reason=why, steps=tuple(steps), warning=f"{why}{todo}")
 
 

@@ -132,12 +132,12 @@ def _act(site: Site, decision: Decision) -> Outcome:
     try:
         ended = site.shell.run(site.access, argv, stdin=script(decision.steps).encode(), timeout=ACT_S)
     except RemoteError as error:
-        words = f"IMEX could not be started: {error.message}"
-        return _warned(words, f"{words}; run {operator(decision.steps)}")
+        words = f"what IMEX needs could not be done: {error.message}"
+        return _warned(words, f"{words}; run there:\n  {operator(decision.steps)}")
     tail = ended.stderr.decode(errors="replace").strip().splitlines()
     if ended.status != 0:
-        words = f"IMEX could not be started: {tail[-1] if tail else f'it ended with {ended.status}'}"
-        return _warned(words, f"{words}; run {operator(decision.steps)}")
+        words = f"what IMEX needs could not be done: {tail[-1] if tail else f'it ended with {ended.status}'}"
+        return _warned(words, f"{words}; run there:\n  {operator(decision.steps)}")
     waited = site.shell.run(site.access, ("sh", "-c", _WAIT), timeout=ACT_S)
     if waited.status != 0:
         words = f"IMEX was started, but is not READY after {READY_TRIES / 2:.0f} s"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 from launcher.core.fleet import Access
-from launcher.errors import RemoteError
+from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Completed, Shell
 
 AMPLE = 20.0
@@ -102,6 +102,34 @@ class ShellSuite:
 
     def test_a_command_that_does_not_read_its_stdin_ends_all_the_same(self, machine: Machine) -> None:
         assert machine.run("sh", "-c", "exit 4", stdin=BIG).status == 4
+
+    def test_stdout_may_be_taken_as_it_comes(self, machine: Machine) -> None:
+        parts: list[bytes] = []
+
+        def take(part: bytes) -> None:
+            parts.append(part)
+            machine.put({"go": (b"", 0o600)})
+
+        wait = 'echo one; until [ -e "$1" ]; do sleep 0.02; done; echo two; echo err >&2; exit 3'
+        argv = ("sh", "-c", wait, "sh", f"{machine.folder}/go")
+        ended = machine.shell.run(machine.access, argv, timeout=AMPLE, take=take)
+        assert b"".join(parts) == b"one\ntwo\n"
+        assert ended == Completed(status=3, stdout=b"", stderr=b"err\n")
+        many: list[bytes] = []
+        machine.shell.run(machine.access, ["cat"], stdin=BIG, timeout=AMPLE, take=many.append)
+        assert b"".join(many) == BIG
+
+    def test_who_takes_what_comes_may_end_it(self, machine: Machine) -> None:
+        def take(_: bytes) -> None:
+            raise LaunchError("enough")
+
+        with pytest.raises(LaunchError, match="enough"):
+            machine.shell.run(machine.access, ["sh", "-c", "echo x; exec yes 4713"], timeout=AMPLE, take=take)
+        deadline = time.monotonic() + 5
+        while left := machine.alive("4713"):
+            assert time.monotonic() < deadline, left
+            time.sleep(0.05)
+        assert machine.run("echo", "on").stdout == b"on\n"
 
     def test_a_time_out_kills_all_that_was_started(self, machine: Machine) -> None:
         tree = "trap '' TERM INT HUP; (trap '' TERM; sleep 4711) & sleep 4712 & echo so far >&2; wait"

@@ -17,6 +17,7 @@ from launcher.core.task import Group, Task, TopologyRule
 from launcher.ports import Nodes
 from launcher.spec.inventory import read_inventory
 from launcher.transport.open import open_nodes
+from tests.desk import Desk
 from tests.rig import Host, Rig
 
 REASON = Reason(why=Why.START, words="a test asks for it")
@@ -162,7 +163,7 @@ def test_where_sudo_asks_the_commands_are_told_and_the_launch_goes_on(rig: Rig, 
     assert calls(rig) == {}
     (warning,) = {warning for answer in answers.values() for warning in answer.warnings}
     assert "`sudo -n` is refused" in warning
-    line = warning[warning.index("`sudo sh -c ") :].strip("`").replace("sudo ", "", 1)
+    line = warning.splitlines()[-1].strip().replace("sudo ", "", 1)
     for host in hosts(rig)[:2]:
         host.run(["sh", "-c", line])
     assert {answer.warnings for answer in one.prepare().values()} == {()}
@@ -214,4 +215,24 @@ def test_a_question_that_hangs_holds_nobody_up_for_long(rig: Rig, launch: Begin)
     for answer in answers.values():
         assert answer.result is Result.DONE
         assert "by its file" in answer.notes[0]
+    assert calls(rig) == {}
+
+
+TASK = """
+name: shares
+resources: {accelerators: GB300:4}
+topology: {slices: 1, nodes_per_slice: 2, spares: 1}
+run: "true"
+"""
+
+
+def test_up_tells_what_an_operator_has_to_do_and_goes_on(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir(mode=0o700)
+    desk = Desk(tmp_path, rig.inventory(), HOME=str(tmp_path))
+    up = desk.run("up", str(desk.task("shares", TASK)), "-y", "-i", str(desk.inventory))
+    assert up.returncode == 0, up.stderr
+    assert up.stderr.count("IMEX does not run, and the inventory does not say `imex: manage`") == 1
+    listed = " ".join(f'"{host.address}"' for host in hosts(rig))
+    assert listed in up.stderr
+    assert "IMEX left as it is: IMEX does not run" in desk.run("events", "shares").stdout
     assert calls(rig) == {}

@@ -78,7 +78,7 @@ def test_decisions(mode: ImexMode, place: Place, seen: Daemon, kind: Kind, reaso
 def done(tmp_path: Path, steps: tuple[str, ...]) -> None:
     """Do the steps but those of systemd, with the folder of IMEX in another place, as an operator would."""
     mine = tuple(step.replace(imex.FOLDER, str(tmp_path)) for step in steps if "systemctl" not in step)
-    line = imex.operator(mine).strip("`").replace("sudo ", "", 1)
+    line = imex.operator(mine).replace("sudo ", "", 1)
     subprocess.run(["bash", "-c", line], check=True)
 
 
