@@ -11,7 +11,6 @@ from tenacity import (
     retry_if_exception_type,
     sleep_using_event,
     stop_after_attempt,
-    stop_when_event_set,
     wait_random_exponential,
 )
 
@@ -42,11 +41,12 @@ def patiently(errand: Errand, left: threading.Event) -> Retrying:
 
     `left` is set by who does not wait any more. Each try has at least half of the time that is left.
     """
+    tries = stop_after_attempt(_TRIES)
     moment = wait_random_exponential(multiplier=0.25, max=3)
     return Retrying(
         retry=retry_if_exception_type(DroppedError),
         wait=lambda state: min(moment(state), errand.left / 2),
-        stop=stop_after_attempt(_TRIES) | stop_when_event_set(left) | (lambda _: errand.left < _LEAST_S),
+        stop=lambda state: tries(state) or left.is_set() or errand.left < _LEAST_S,
         sleep=sleep_using_event(left),
         reraise=True,
     )
