@@ -22,7 +22,7 @@ class SshShell:
     """Runs commands and writes files on machines that are reached by SSH; `home` keeps the host keys we learn."""
 
     def __init__(self, home: Path) -> None:
-        self._resolver = Resolver()
+        self._resolver = Resolver(home)
         self._keys = HostKeys(home / KNOWN_HOSTS)
         self._dialler = Dialler(self._keys)
         self._links = Links(self._resolver.resolve, self._dialler.dial)
@@ -70,7 +70,6 @@ class SshShell:
         """Close every connection, also those that are being made; what runs on the machines goes on."""
         self._links.close()
         self._dialler.close()
-        self._resolver.close()
 
     def _run(
         self, at: Access, argv: Sequence[str], stdin: Stdin, errand: Errand, take: Take | None = None

@@ -1,11 +1,12 @@
 """How a machine is reached: the inventory's word first, then the user's SSH configuration as OpenSSH resolves it."""
 
+import hashlib
 import os
 import re
+import secrets
 import shlex
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -65,15 +66,15 @@ class _Told:
 
 
 class Resolver:
-    """Answers settings; OpenSSH is asked once for each machine."""
+    """Answers settings; OpenSSH is asked once for each machine. `home` is ours, not the user's."""
 
-    def __init__(self, home: Path | None = None) -> None:
-        self._home = home or Path.home()
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._user = Path.home()
         self._asking = threading.BoundedSemaphore(_ASKING)
         self._known: dict[Access, Settings] = {}
         self._told: dict[tuple[str, str | None, int | None], _Told] = {}
         self._guard = threading.Lock()
-        self._wrapper: str | None = None
 
     def resolve(self, at: Access, errand: Errand) -> Settings:
         """Answer how a machine is reached; RemoteError where its name cannot be used or OpenSSH refuses."""
@@ -81,13 +82,6 @@ class Resolver:
         if known is None:
             known = self._known[at] = self._resolve(at, errand, 0)
         return known
-
-    def close(self) -> None:
-        """Remove the file that OpenSSH was given."""
-        with self._guard:
-            if self._wrapper:
-                Path(self._wrapper).unlink(missing_ok=True)
-                self._wrapper = None
 
     def _resolve(self, at: Access, errand: Errand, depth: int) -> Settings:
         if depth > _HOPS:
@@ -149,7 +143,7 @@ class Resolver:
             "n": at.address,
             "p": str(settings.port),
             "r": settings.user,
-            "d": str(self._home),
+            "d": str(self._user),
             "u": _login(),
             "i": str(os.getuid()),
             "k": settings.known_as,
@@ -159,7 +153,7 @@ class Resolver:
 
     def _path(self, path: str, tokens: Mapping[str, str]) -> str:
         if path == "~" or path.startswith("~/"):
-            path = str(self._home) + path[1:]
+            path = str(self._user) + path[1:]
         return os.path.expanduser(os.path.expandvars(expand(path.strip('"'), tokens)))  # noqa: PTH111 may be `~other`
 
     def _agent(self, named: str | None) -> str | None:
@@ -180,7 +174,7 @@ class Resolver:
         """Answer what OpenSSH says of a host, or what paramiko reads from the user's file where there is no ssh."""
         options = [("-l", at.user), ("-p", at.port)]
         given = [word for key, value in options if value is not None for word in (key, str(value))]
-        argv = ["ssh", "-G", "-F", self._wrapped(), *given, "--", at.address]
+        argv = ["ssh", "-G", "-F", self._wrapped(errand), *given, "--", at.address]
         try:
             with self._asking:
                 done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S)
@@ -199,31 +193,36 @@ class Resolver:
             told.setdefault(key, []).append(value)
         return told
 
-    def _wrapped(self) -> str:
+    def _wrapped(self, errand: Errand) -> str:
         """Answer a configuration that reads the user's and the machine's, as ssh does, and then sets our defaults.
 
         `ssh -G` alone says `ask` where nobody said anything, and also where the user said so.
         """
+        own = self._user / ".ssh"
+        text = f'Include "{own}/config"\nInclude /etc/ssh/ssh_config\nMatch all\n'
+        text += f'  UserKnownHostsFile "{own}/known_hosts" "{own}/known_hosts2"\n  StrictHostKeyChecking accept-new\n'
+        path = self._home / f"ssh-{hashlib.sha256(text.encode()).hexdigest()[:8]}.conf"
         with self._guard:
-            if self._wrapper is None:
-                own = self._home / ".ssh"
-                text = f'Include "{own}/config"\nInclude /etc/ssh/ssh_config\nMatch all\n'
-                text += f'  UserKnownHostsFile "{own}/known_hosts" "{own}/known_hosts2"\n'
-                with tempfile.NamedTemporaryFile("w", prefix="nvlaunch-", suffix=".ssh", delete=False) as file:
-                    file.write(f"{text}  StrictHostKeyChecking accept-new\n")
-                self._wrapper = file.name
-            return self._wrapper
+            if not path.exists():
+                try:
+                    self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+                    fresh.write_text(text)
+                    fresh.replace(path)
+                except OSError as error:
+                    errand.fail("resolve", f"cannot write to `{self._home}`: {error.strerror}", "mend `$NVLAUNCH_HOME`")
+        return str(path)
 
     def _parse(self, at: Access, errand: Errand) -> dict[str, list[str]]:
         config = paramiko.SSHConfig()
         try:
-            with (self._home / ".ssh" / "config").open() as file:
+            with (self._user / ".ssh" / "config").open() as file:
                 config.parse(file)
             found: dict[str, Any] = dict(config.lookup(at.address))
         except FileNotFoundError:
             found = {}
         except (OSError, ValueError, paramiko.SSHException) as error:
-            errand.fail("resolve", f"`{self._home}/.ssh/config` cannot be read: {error}", "install OpenSSH's `ssh`")
+            errand.fail("resolve", f"`{self._user}/.ssh/config` cannot be read: {error}", "install OpenSSH's `ssh`")
         told = {key: value if isinstance(value, list) else [value] for key, value in found.items()}
         told.setdefault("identityfile", [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")])
         told.setdefault("userknownhostsfile", ["~/.ssh/known_hosts ~/.ssh/known_hosts2"])

@@ -44,7 +44,7 @@ class Rekeying:
         self.own = home / KNOWN_HOSTS
         self._hosts = HostKeys(self.own)
         self._dialler = Dialler(self._hosts)
-        self._resolver = Resolver()
+        self._resolver = Resolver(home)
         self._links = Links(self._resolver.resolve, self._dialler.dial)
 
     def find(self, fleet: Inventory, word: str) -> Callable[[], Shown] | None:
@@ -73,7 +73,6 @@ class Rekeying:
         """Let go of connections to jump hosts."""
         self._links.close()
         self._dialler.close()
-        self._resolver.close()
 
     def _look(self, settings: Settings, word: str) -> Shown:
         key = self._dialler.host_key(settings, self._links.to, Errand(word, _LOOK_S))

@@ -329,13 +329,12 @@ def test_openssh_is_asked_once_a_host_and_fast(
     counted.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec /usr/bin/ssh "$@"\n')
     counted.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    resolver = Resolver()
+    resolver = Resolver(home)
     places = [Access(address=f"r{rack:02}-n{tray:02}", proxy_jump="front") for rack in range(8) for tray in range(16)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with ThreadPoolExecutor(64) as pool:
         list(pool.map(lambda at: resolver.resolve(at, Errand("x", 10)), places * 2))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    resolver.close()
     hosts = re.findall(r"-- (\S+)$", (tmp_path / "calls").read_text(), re.MULTILINE)
     assert len(set(hosts)) == 129
     assert hosts.count("front") == 1

@@ -23,11 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def resolve(home: Path, at: Access, config: str = "") -> Settings:
     (home / ".ssh" / "config").write_text(config)
-    resolver = Resolver(home)
-    try:
-        return resolver.resolve(at, Errand(at.address, 5))
-    finally:
-        resolver.close()
+    return Resolver(home / "nvlaunch").resolve(at, Errand(at.address, 5))
 
 
 def test_nothing_said_is_what_ssh_takes(home: Path) -> None:
