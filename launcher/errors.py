@@ -35,6 +35,11 @@ class LaunchError(Exception):
         self.message = message
         self.hints = hints
 
+    @property
+    def advice(self) -> str:
+        """Answer what is wrong and what to do in one line, for where only words travel on."""
+        return "; ".join((self.message, *self.hints))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:

@@ -38,7 +38,8 @@ LOOK_S = 6.0
 ASK_S = 10.0
 SWEEP_S = 30.0
 STOP_S = 60.0
-FAN_OUT = 64
+FAN_OUT = 256
+"""Machines that are looked at at once: a silent one holds its place until its deadline."""
 
 
 class ShellNodes:
@@ -181,5 +182,5 @@ def _timed(stage: str, act: Callable[[], Answer]) -> Answer:
         answer = act()
     except LaunchError as error:
         tail = error.tail if isinstance(error, RemoteError) else ()
-        answer = Answer(result=Result.FAILED, words=error.message, tail=tail)
+        answer = Answer(result=Result.FAILED, words=error.advice, tail=tail)
     return replace(answer, stage=stage, elapsed=time.monotonic() - begun)

@@ -85,7 +85,7 @@ class ShellProber:
         try:
             ended = self._shell.run(node.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
         except RemoteError as error:
-            return Unknown(why="; ".join((error.message, *error.hints)), unreachable=True)
+            return Unknown(why=error.advice, unreachable=True)
         if ended.status == collect.NO_PYTHON and MARK not in ended.stdout:
             return collect.no_python(node)
         said = ended.stdout if MARK in ended.stdout else ended.stdout + ended.stderr

@@ -77,7 +77,7 @@ def ask_all(sites: Sequence[Site], question: Json, *, timeout: float) -> list[Js
     try:
         ended = first.shell.run(first.access, argv, stdin=json.dumps(question).encode(), timeout=timeout + 1)
     except RemoteError as error:
-        return [{"ok": False, "words": error.message} for _ in sites]
+        return [{"ok": False, "words": error.advice} for _ in sites]
     lines = ended.stdout.split(b"\n")[: len(sites)] if ended.status == 0 else []
     if len(lines) < len(sites):
         words = ended.stderr.decode(errors="replace").strip() or f"python ended with {ended.status}"
@@ -90,7 +90,7 @@ def _answer(site: Site, question: Json, line: bytes, timeout: float) -> Json:
         try:
             return site.ask(question, timeout=timeout)
         except RemoteError as error:
-            return {"ok": False, "words": error.message}
+            return {"ok": False, "words": error.advice}
     try:
         answer: Json = json.loads(line)
     except ValueError:
