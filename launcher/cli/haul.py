@@ -33,14 +33,20 @@ class Haul:
         self._path = path
         self._into = into
         self._force = force
+        self._over = threading.Event()
         self._tallies = {place: Tally() for place in places}
 
     def run(self) -> None:
-        """Take all that comes, to its end; what failed is told by `failed`."""
-        with ThreadPoolExecutor(FAN_OUT, thread_name_prefix="haul") as pool, _shown() as show:
-            ends = {pool.submit(self._one, place, tally): place for place, tally in self._tallies.items()}
-            while wait(ends, GLANCE_S).not_done:
-                show(self.summary())
+        """Take all that comes, to its end; what failed is told by `failed`. Ctrl-C leaves no half of a file."""
+        pool = ThreadPoolExecutor(FAN_OUT, thread_name_prefix="haul")
+        try:
+            with _shown() as show:
+                ends = {pool.submit(self._one, place, tally): place for place, tally in self._tallies.items()}
+                while wait(ends, GLANCE_S).not_done:
+                    show(self.summary())
+        finally:
+            self._over.set()
+            pool.shutdown(wait=False, cancel_futures=True)
         for end, place in ends.items():
             self._conclude(end, place)
 
@@ -79,6 +85,8 @@ class Haul:
 
     def _send(self, place: Place, writing: int, sent: "Future[tuple[str, ...]]") -> None:
         def take(part: bytes) -> None:
+            if self._over.is_set():
+                raise _HereError("it was interrupted")
             try:
                 with memoryview(part) as view:
                     at = 0

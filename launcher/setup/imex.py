@@ -43,7 +43,8 @@ class Daemon:
 
     `peers` are the lines of the map that the daemon was started with, each with all names it has there, in order; `cut`
     are those of them that it will never speak to as things are, with the reason. `listed` and `settings` are the files
-    on disk. `used_by` are programs that use the node's GPUs.
+    on disk. `channel`: whether the user may use the channel device, `no_channel`: that there is none. `used_by` are
+    programs that use the node's GPUs.
     """
 
     installed: bool = True
@@ -54,6 +55,7 @@ class Daemon:
     listed: tuple[str, ...] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     channel: bool | None = None
+    no_channel: bool = False
     sudo: bool | None = None
     used_by: tuple[str, ...] | None = None
     why: str = ""
@@ -79,8 +81,9 @@ class Kind(Enum):
 
     OFF = "off"
     ADOPTED = "adopted"
-    START = "start"
-    RESTART = "restart"
+    START = "started"
+    RESTART = "started again"
+    CHANNEL = "given its channel"
     LEFT = "left as it is"
 
 
@@ -123,12 +126,22 @@ def _running(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
         return _left(_NOT_READY)
     source = "" if seen.peers is not None else f", by its file: {seen.why}"
     reason = f"the running domain of {len(lines)} has all {len(place.slice)} nodes of the slice{source}"
+    if seen.no_channel:
+        return _without_channel(mode, seen, reason)
     warning = ""
     if seen.channel is False:
-        warning = f"`{CHANNEL}` cannot be used; run there:\n  {operator((_CHANNEL_STEP,))}"
+        warning = f"`{CHANNEL}` may not be used by this user: memory of other trays cannot be borrowed"
     elif _missing((*place.slice, *place.spares), lines):
         warning = "spares of the slice are not in the node list of IMEX: a swap to one of them will need it changed"
     return Decision(kind=Kind.ADOPTED, reason=reason, warning=warning)
+
+
+def _without_channel(mode: ImexMode, seen: Daemon, reason: str) -> Decision:
+    """Answer for a daemon that runs after a boot that made no channel, as drivers do where nobody asked for one."""
+    if mode is ImexMode.MANAGE and seen.sudo:
+        return Decision(kind=Kind.CHANNEL, reason=f"{reason}, but there was no channel", steps=_channel(seen))
+    warning = f"there is no `{CHANNEL}`; run there:\n  {operator(_channel(seen))}"
+    return Decision(kind=Kind.ADOPTED, reason=reason, steps=_channel(seen), warning=warning)
 
 
 _NOT_READY = (
@@ -212,7 +225,7 @@ _CHANNEL_STEP = (
 
 
 def _channel(seen: Daemon) -> tuple[str, ...]:
-    return (_CHANNEL_STEP,) if seen.channel is False else ()
+    return (_CHANNEL_STEP,) if seen.no_channel else ()
 
 
 def script(steps: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ ASK_S = 10.0
 WAY_S = 8.0
 ACT_S = START_S + READY_TRIES + 15.0
 
+_ACTS = (Kind.START, Kind.RESTART, Kind.CHANNEL)
 _NEVER = {Link.VERSION: "IMEX or the driver is of another version", Link.MAP: "its node list is not the same"}
 
 # A daemon that was started takes a moment; `-q` may hang.
@@ -53,9 +54,7 @@ def see_to(site: Site, run: Run, node: Node, member: Member) -> Outcome:
         return _told(decide(mode, bare, Daemon(why=facts.why)))
     place = replace(bare, own=_own(node, facts), domain=run.fleet.domains.get(node.domain or "", ()))
     decision = decide(mode, place, seen(facts))
-    if decision.kind in (Kind.START, Kind.RESTART):
-        return _act(site, decision)
-    return _told(decision)
+    return _act(site, decision) if decision.kind in _ACTS else _told(decision)
 
 
 def _all(run: Run, names: tuple[NodeName, ...]) -> tuple[frozenset[str], ...]:
@@ -101,6 +100,7 @@ def seen(facts: Facts) -> Daemon:
         listed=read.nodes if read else None,
         settings=read.settings if read else {},
         channel=read.usable if read else None,
+        no_channel=read is not None and not read.channel,
         sudo=None if isinstance(facts.sudo, Unknown) else facts.sudo,
         used_by=_users(facts),
         why="; ".join(fact.why for fact in (unit, domain) if isinstance(fact, Unknown)),
@@ -142,8 +142,7 @@ def _act(site: Site, decision: Decision) -> Outcome:
     if waited.status != 0:
         words = f"IMEX was started, but is not READY after {READY_TRIES / 2:.0f} s"
         return _warned(words, f"{words}: `nvidia-imex-ctl -q` says what it waits for")
-    done = "started again" if decision.kind is Kind.RESTART else "started"
-    return Outcome(notes=(f"IMEX {done}: {decision.reason}",))
+    return _told(decision)
 
 
 def _told(decision: Decision) -> Outcome:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import subprocess
 import tarfile
 import threading
 import time
@@ -119,6 +120,14 @@ def test_it_has_the_variables_and_the_folder_of_the_rank_and_no_secret(stand: St
     assert f"HOME={os.environ['HOME']}" in lines
     assert not any("hush-4711" in line or line.startswith("RAY_") for line in lines)
     assert begin(stand, "pwd").run().out.decode().strip().endswith(f"{stand.run.placement.nodes[0]}/beside/workdir")
+
+
+def test_a_shell_opens_in_the_folder_of_the_rank(stand: Stand) -> None:
+    program = stand.nodes.visit(stand.run, stand.run.placement.nodes[0], RANK0)
+    said = subprocess.run(program, input=b"pwd; echo $TOKEN; exit 5\n", capture_output=True, cwd="/", timeout=30)
+    assert said.returncode == 5
+    assert said.stdout.decode().splitlines()[0].endswith("/beside/workdir")
+    assert b"hush" not in said.stdout
 
 
 def test_output_comes_while_the_command_runs_and_stop_ends_it(stand: Stand) -> None:

@@ -150,3 +150,17 @@ def until_sleeping(seconds: str, count: int) -> None:
     while len(sleeping(seconds)) < count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_ctrl_c_leaves_no_half_of_a_file(desk: Stand, tmp_path: Path) -> None:
+    """The source never ends, as that of a file that grows faster than it is sent."""
+    assert run(desk, "exec", "job", "--", "truncate", "-s", "1T", "endless")[0] == 0
+    with begin(desk, "sync-down", "job", "endless", str(tmp_path)) as process:
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob("0/.nvlaunch-*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert list((tmp_path / "0").iterdir()) == []

@@ -21,6 +21,7 @@ PLACE = Place(own=names(1), slice=(names(1), names(2), names(3)), spares=(names(
 FOUR = tuple((address,) for address in DOMAIN[:4])
 STOPPED = Daemon(active=False, channel=True, sudo=True, used_by=())
 RUNNING = Daemon(active=True, ready=True, peers=FOUR, channel=True, sudo=True, used_by=())
+NO_CHANNEL = replace(RUNNING, channel=False, no_channel=True)
 OTHERS = replace(RUNNING, peers=(("10.0.7.1",), ("10.0.7.5",)))
 MANAGE, ADOPT, OFF = ImexMode.MANAGE, ImexMode.ADOPT, ImexMode.OFF
 
@@ -32,7 +33,10 @@ TABLE = {
     "adopt what runs": (ADOPT, PLACE, RUNNING, Kind.ADOPTED, "domain of 4 has all 3", ""),
     "manage adopts as well": (MANAGE, PLACE, RUNNING, Kind.ADOPTED, "domain of 4 has all 3", ""),
     "spares are not in it": (ADOPT, PLACE, replace(RUNNING, peers=FOUR[:3]), Kind.ADOPTED, "domain of 3", "spares"),
-    "no channel": (ADOPT, PLACE, replace(RUNNING, channel=False), Kind.ADOPTED, "domain of 4", "mknod"),
+    "no channel": (ADOPT, PLACE, NO_CHANNEL, Kind.ADOPTED, "domain of 4", "mknod"),
+    "no channel, manage": (MANAGE, PLACE, NO_CHANNEL, Kind.CHANNEL, "there was no channel", ""),
+    "no channel, sudo asks": (MANAGE, PLACE, replace(NO_CHANNEL, sudo=False), Kind.ADOPTED, "domain of 4", "mknod"),
+    "a channel of others": (MANAGE, PLACE, replace(RUNNING, channel=False), Kind.ADOPTED, "of 4", "may not be used"),
     "a map of the site's own names": (
         ADOPT, PLACE, replace(RUNNING, peers=(("10.0.7.1",), ("nvl-slot-02",), ("nvl-slot-03",))), Kind.ADOPTED, "of 3",
         "spares",
@@ -72,7 +76,7 @@ def test_decisions(mode: ImexMode, place: Place, seen: Daemon, kind: Kind, reaso
     assert reason in found.reason
     assert warning in found.warning
     assert bool(found.warning) == (kind is Kind.LEFT or bool(warning))
-    assert found.steps or kind not in (Kind.START, Kind.RESTART)
+    assert found.steps or kind not in (Kind.START, Kind.RESTART, Kind.CHANNEL)
 
 
 def done(tmp_path: Path, steps: tuple[str, ...]) -> None:
@@ -115,6 +119,12 @@ def test_a_list_of_the_site_that_has_all_of_us_stays() -> None:
     )
     fewer = decide(MANAGE, PLACE, replace(STOPPED, listed=DOMAIN[:3])).steps
     assert any("nodes_config.cfg.new" in step for step in fewer), "it has not the spare"
+
+
+def test_a_channel_is_made_where_there_is_none_and_after_the_start() -> None:
+    steps = decide(MANAGE, PLACE, replace(STOPPED, channel=False, no_channel=True)).steps
+    assert ["systemctl" in step for step in steps[-2:]] == [True, False]
+    assert steps[-1].startswith(f"[ -e {imex.CHANNEL} ] || ")
 
 
 def test_every_node_of_the_slice_is_told_the_same_list() -> None:
