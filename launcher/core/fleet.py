@@ -40,8 +40,8 @@ class ImexMode(Enum):
 class Access:
     """How to log in to a machine; None means: what the transport finds by itself.
 
-    Without `python`, an environment is made there, from `wheels` where that names a folder: of the launching machine
-    where it has one of that path, else of the machine itself.
+    Without `python`, an environment is made there, from `wheels` where that names a folder: one of its own, or else of
+    the launching machine.
     """
 
     address: str

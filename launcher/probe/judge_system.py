@@ -67,6 +67,9 @@ def python(facts: Facts, node: Node) -> Finding:
     if isinstance(facts.python, Unknown):
         return _no_python(facts.python, node)
     version = ".".join(map(str, facts.python.version))
+    if node.access.python is None and facts.python.version[:2] < MIN_PYTHON:
+        words = f"{version} of the system, Ray needs 3.10 or later: name another one with `python:`"
+        return bad(Fact.PYTHON, words)
     if node.access.python is None:
         return good(Fact.PYTHON, f"{version} of the system; the run gets an environment of its own")
     if facts.python.version[:2] < MIN_PYTHON:

@@ -44,18 +44,27 @@ class Wanted:
         self._spec = spec
         # folder: ~/.nvlaunch/runs/RUN/PLACE
         self._base = folder.parents[2] / "env"
-        self._wheels = folder / "wheels" if "sent" in (spec["wheels"] or {}) else None
-        if "at" in (spec["wheels"] or {}):
-            self._wheels = Path(spec["wheels"]["at"]).expanduser()
+        self._wheels = self._find_wheels()
         made_of = [self.ray, os.path.realpath(sys.executable), sys.version, platform.machine(), self._source()]
         self._home = self._base / hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]
 
+    def _find_wheels(self) -> Path | None:
+        """Answer where the wheels are: in the folder that is named, if this machine has it, else where sent ones go."""
+        if self._spec["wheels"] is None:
+            return None
+        here = Path(self._spec["wheels"]["at"]).expanduser()
+        return here if here.is_dir() or not self._spec["wheels"]["sent"] else self._folder / "wheels"
+
+    @property
+    def _sent(self) -> bool:
+        return self._wheels == self._folder / "wheels"
+
     def _source(self) -> Any:
-        """Answer what tells the wheels apart."""
-        if self._wheels is None or "sent" in self._spec["wheels"]:
-            return self._spec["wheels"]
+        """Answer what tells the wheels apart: names and sizes."""
+        if self._wheels is None or self._sent:
+            return self._spec["wheels"] and self._spec["wheels"]["sent"]
         try:
-            return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(self._wheels))
+            return sorted([entry.name, entry.stat().st_size] for entry in os.scandir(self._wheels))
         except OSError:
             return None  # to make it will fail, and say why
 
@@ -77,8 +86,7 @@ class Wanted:
     @property
     def lacks_wheels(self) -> bool:
         """Answer whether it has to be made, and the wheels for it have to be sent first."""
-        sent = "sent" in (self._spec["wheels"] or {})
-        return sent and not self.made and not (self._folder / "wheels").exists()
+        return self._sent and not self.made and not (self._folder / "wheels").exists()
 
     def make(self) -> None:
         """Make it, unless it is there; MakingError says why that is impossible."""
@@ -158,7 +166,7 @@ def wanted(folder: Path, orders: dict[str, Any]) -> Wanted | None:
 
 
 def check(orders: dict[str, Any]) -> str | None:
-    """Answer why a given interpreter will not do: its Ray is missing, or of another minor version than ours."""
+    """Answer why a given interpreter will not do: its Ray is missing or too old."""
     minor = orders.get("ray")
     if minor is None or orders.get("interpreter"):
         return None
@@ -168,7 +176,7 @@ def check(orders: dict[str, Any]) -> str | None:
     version = found.stdout.strip()
     if found.returncode != 0:
         return f"`{sys.executable}` has no Ray: install Ray {minor} there, or name another Python with `python:`"
-    if version.split(".")[:2] != minor.split("."):
+    if [int(part) for part in version.split(".")[:2]] < [int(part) for part in minor.split(".")]:
         return f"`{sys.executable}` has Ray {version}, and {minor} is needed: install that, or name another `python:`"
     return None
 
@@ -183,6 +191,7 @@ def setup(folder: Path, environ: Wanted, then: list[str]) -> int:
         return NO_ENVIRONMENT
     finally:
         shutil.rmtree(folder / "wheels", ignore_errors=True)
+        (folder / "wheels.manifest").unlink(missing_ok=True)
     (folder / STAGE).unlink(missing_ok=True)
     if then:
         sys.stdout.flush()

@@ -54,8 +54,10 @@ class Step:
     ) -> None:
         """Start the program, which is about `words` until its stage file says otherwise; OSError where impossible."""
         self._code, self._generation = None, generation
-        if self._stage:
+        if self._stage and words:
             self._stage.write_text(words)
+        elif self._stage:
+            self._stage.unlink(missing_ok=True)
 
         def ended(code: int) -> None:
             if self._done:

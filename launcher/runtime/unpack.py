@@ -84,8 +84,9 @@ class Unpacking:
 
     def _check_room(self, manifest: Manifest) -> None:
         files = [entry for tree in manifest["trees"] for entry in tree["entries"] if entry[0] == "f"]
-        room, need = os.statvfs(self._partial), sum(manifest["sizes"][entry[4]] for entry in files)
-        free = room.f_bavail * room.f_frsize
+        room = os.statvfs(self._partial)
+        block, free = room.f_frsize, room.f_bavail * room.f_frsize
+        need = sum(-(-manifest["sizes"][entry[4]] // block) * block for entry in files)
         if need > free:
             words = f"{need / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free"
             raise OSError(errno.ENOSPC, words)

@@ -77,7 +77,7 @@ def read_inventory(path: Path) -> Inventory:
         transport=transport,
         nodes=nodes,
         levels=levels,
-        head=_head(values, defaults),
+        head=_head(values, defaults, out),
         fence_command=_fence_command(values, out),
         lease_path=values.get("lease_path", str) or LEASE_PATH,
         imex=ImexMode(values.get("imex", str) or ImexMode.ADOPT.value),
@@ -134,10 +134,10 @@ def _name(path: Path, values: Values, out: Reading) -> str:
     return written or path.stem
 
 
-def _head(values: Values, defaults: Values) -> Access | None:
+def _head(values: Values, defaults: Values, out: Reading) -> Access | None:
     head = values.section("head")
     address = head.get("address", str)
-    return read_access(address, head.over(defaults)) if address else None
+    return read_access(address, head.over(defaults), out) if address else None
 
 
 def _fence_command(values: Values, out: Reading) -> str | None:

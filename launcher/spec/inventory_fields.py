@@ -31,7 +31,7 @@ _LOGIN = (
     Field(name="python", doc="The node's Python that has Ray; left out: an environment is made.", shape=absolute_path),
     Field(
         name="wheels",
-        doc="A folder of wheels, here or on the nodes, to make that environment from without internet.",
+        doc="A folder of wheels, on the nodes or here, to make that environment from without internet.",
         shape=path,
     ),
 )

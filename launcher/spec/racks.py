@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from launcher.core.fleet import Access, GpuDriver, Node, NodeName, RackName, Transport
 from launcher.core.nodeset import expand
@@ -120,7 +121,7 @@ class RackReader:
         address = seat.own.get("address", str)
         if address is None:
             address = self._local_address(seat, number) if self._transport is Transport.LOCAL else seat.name
-        access = read_access(address, seat.values)
+        access = read_access(address, seat.values, self._out)
         key = (access.address, access.port, access.proxy_jump)
         first = self._addresses.setdefault(key, seat.name)
         if first != seat.name:
@@ -137,7 +138,21 @@ class RackReader:
         return f"127.{rack // 256 % 256}.{rack % 256}.{number}"
 
 
-def read_access(address: str, values: Values) -> Access:
+def _wheels(values: Values, out: Reading) -> str | None:
+    """Answer the folder as the nodes may have it too, a relative one as this machine has it."""
+    written = values.get("wheels", str)
+    if written is None:
+        return None
+    if written.startswith(("/", "~/")):
+        return written
+    here = Path(written).absolute()
+    if not here.is_dir():
+        hint = f"a relative one is on this machine, in the current folder, `{Path.cwd()}`"
+        out.mistake(values.mark_of("wheels"), f"`wheels: {written}` is not a folder", hint)
+    return str(here)
+
+
+def read_access(address: str, values: Values, out: Reading) -> Access:
     """Answer how to log in to a machine."""
     return Access(
         address=address,
@@ -147,7 +162,7 @@ def read_access(address: str, values: Values) -> Access:
         proxy_jump=values.get("proxy_jump", str),
         host_key=values.get("host_key", str),
         python=values.get("python", str),
-        wheels=values.get("wheels", str),
+        wheels=_wheels(values, out),
     )
 
 

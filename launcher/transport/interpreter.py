@@ -8,7 +8,7 @@ from launcher.core.fleet import Access
 from launcher.transport.site import Json
 
 MINOR = "2.60"
-"""The minor version of Ray that all of this is written for; an interpreter with another one is refused."""
+"""The Ray that all of this is written for; an interpreter with an older one is refused."""
 
 _OLDEST = f"{MINOR}.0"
 
@@ -25,7 +25,7 @@ def ray() -> str:
 def wanted(access: Access, env: Mapping[str, str]) -> Json | None:
     """Answer a keeper's orders for an environment; None for a machine whose Python is named.
 
-    Wheels come from this machine where it has the folder that is named, else from that machine's own.
+    Wheels are its own where it has the folder that is named, else those of this machine.
     """
     if access.python is not None:
         return None
@@ -36,6 +36,5 @@ def _wheels(folder: str | None) -> Json | None:
     if folder is None:
         return None
     here = Path(folder).expanduser()
-    if not here.is_dir():
-        return {"at": folder}
-    return {"sent": sorted((entry.name, entry.stat().st_size) for entry in here.iterdir())}
+    own = sorted([entry.name, entry.stat().st_size] for entry in here.iterdir()) if here.is_dir() else None
+    return {"at": folder, "sent": own}

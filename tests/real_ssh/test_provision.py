@@ -24,6 +24,7 @@ from launcher.transport.ssh import SshShell
 from tests.real import local
 from tests.real.local import REASON, keeper, ok
 from tests.rig import Host, Rig
+from tests.rig.plan import Sizes
 
 PYTHON = "/usr/bin/python3"
 
@@ -31,7 +32,7 @@ PYTHON = "/usr/bin/python3"
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
     """One rack of four hosts, which see the interpreter of the tests."""
-    with Rig(1, 4, python=sys.executable, name="provision") as made:
+    with Rig(1, 4, python=sys.executable, name="provision", sizes=Sizes(disk="200m")) as made:
         yield made
 
 
@@ -39,12 +40,15 @@ class Counting(SshShell):
     """The way to the hosts, with what is sent on it."""
 
     sent = 0
+    before_fill: Callable[[], object] | None = None
 
     def run(
         self, at: Access, argv: Sequence[str], *, stdin: Stdin = b"", timeout: float, take: Take | None = None
     ) -> Completed:
         """Run a command, and count its stdin."""
         self.sent += len(stdin)
+        if "fill" in argv and self.before_fill:
+            self.before_fill()
         return super().run(at, argv, stdin=stdin, timeout=timeout, take=take)
 
 
@@ -211,19 +215,27 @@ def test_a_mount_where_the_user_may_not_write_is_said_so(stand: Stand, folder: P
     assert ".workdir.partial" not in listed(stand.host(run, 0), stand.folder(run, 0))
 
 
-def test_a_disk_that_fills_half_way_leaves_nothing_half(stand: Stand, folder: Path) -> None:
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_disk_that_fills_leaves_nothing_half_and_is_said_so(stand: Stand, folder: Path, when: str) -> None:
     run = stand.place("full", stand.fleet(), workdir=str(folder))
     ok(stand.claim(run, 0))
-    host = stand.host(run, 0)
-    where = f"/home/{stand.rig.user}/ballast"
-    free = int(host.run(["df", "--output=avail", "-B1", f"/home/{stand.rig.user}"]).stdout.split()[-1])
-    host.run(["fallocate", "-l", str(free - 1_000_000), where])
+    host, ballast = stand.host(run, 0), f"/home/{stand.rig.user}/ballast"
+
+    def fill() -> None:
+        free = int(host.run(["df", "--output=avail", "-B1", f"/home/{stand.rig.user}"]).stdout.split()[-1])
+        host.run(["fallocate", "-l", str(free - 1_000_000), ballast])
+
+    if when == "before":
+        fill()
+    else:
+        stand.shell.before_fill = fill
     answer = stand.prepare(run, 0)
     assert answer.result is Result.FAILED
     assert answer.words.startswith("no room for the files of the run in `/home/")
-    assert "2 MB are needed, 1 MB are free" in answer.words
+    assert (": 2 MB are needed, 1 MB are free" in answer.words) is (when == "before")
     assert not {name for name in listed(host, stand.folder(run, 0)) if "workdir" in name} - {"./.workdir.lock"}
-    host.run(["rm", where])
+    host.run(["rm", ballast])
+    stand.shell.before_fill = None
     ok(stand.prepare(run, 0))
     assert stand.setup(run, 0).phase is Phase.DONE
 

@@ -327,9 +327,13 @@ def test_a_domain_that_the_inventory_does_not_contradict(domain: str | None) -> 
 
 def test_a_run_that_brings_its_own_ray_does_not_ask_for_the_systems() -> None:
     node = replace(NODE, access=Access(address="10.0.7.1"))
-    facts = replace(FACTS, python=replace(FACTS.python, version=(3, 9, 2), ray=None))
+    facts = replace(FACTS, python=replace(FACTS.python, version=(3, 10, 2), ray=None))
     assert found(Fact.RAY, facts, node).answer is Answer.NOT_APPLICABLE
     assert found(Fact.PYTHON, facts, node).answer is Answer.GOOD
+    old = replace(facts, python=replace(FACTS.python, version=(3, 9, 2), ray=None))
+    told = found(Fact.PYTHON, old, node)
+    assert (told.answer, told.stops) == (Answer.BAD, True)
+    assert "name another one with `python:`" in told.words
 
 
 def members(*facts: Facts) -> list[tuple[Node, Facts]]:

@@ -1,0 +1,55 @@
+"""The user's files on local nodes: through the port, into the folder of a run, before its setup."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.core.actions import Claim, Prepare, Result, Unclaim
+from launcher.core.observation import Phase
+from launcher.core.run import Run
+from launcher.core.task import Group, TopologyRule
+from tests.real import local
+from tests.real.local import REASON, Stand, keeper, ok
+
+
+@pytest.fixture
+def stand(home: Path, tmp_path: Path) -> Iterator[Stand]:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "train.py").write_text("print()")
+    (tmp_path / "config.json").write_text("{}")
+    mounts = {"conf/": str(tmp_path / "config.json")}
+    group = Group(name="main", topology=TopologyRule(), run="true", setup="cat train.py conf/config.json > joined")
+    run = local.place(local.inventory(home, racks=1, nodes=2), "files", group)
+    task = replace(run.task, workdir=str(tmp_path / "work"), file_mounts=mounts)
+    made = Stand(home, replace(run, task=task))
+    yield made
+    for node in made.run.placement.nodes:
+        ok(made.nodes.unclaim(made.run, Unclaim(reason=REASON, node=node)))
+
+
+def workdir(stand: Stand, run: Run, at: int) -> Path:
+    return stand.home / "nodes" / run.placement.nodes[at] / run.id / "workdir"
+
+
+def test_setup_runs_in_the_workdir_with_the_mounts_in_it_and_later_nodes_get_the_same(
+    stand: Stand, tmp_path: Path
+) -> None:
+    for at, seat in enumerate(stand.seats):
+        ok(stand.nodes.claim(stand.run, Claim(reason=REASON, node=seat.node)))
+        ok(stand.nodes.prepare(stand.run, Prepare(reason=REASON, node=seat.node, member=seat.member)))
+        stand.until(lambda seen, node=seat.node: keeper(seen, node).setup.phase is Phase.DONE)  # type: ignore[misc]
+        assert (workdir(stand, stand.run, at) / "joined").read_text() == "print(){}"
+        (tmp_path / "work" / "train.py").write_text("edited")
+
+
+def test_files_that_are_gone_are_an_answer_that_names_them(stand: Stand, tmp_path: Path) -> None:
+    lost = replace(stand.run, task=replace(stand.run.task, workdir=str(tmp_path / "gone")))
+    lost = replace(lost, id=type(lost.id)("lost"))
+    seat = stand.seats[0]
+    ok(stand.nodes.claim(lost, Claim(reason=REASON, node=seat.node)))
+    answer = stand.nodes.prepare(lost, Prepare(reason=REASON, node=seat.node, member=seat.member))
+    ok(stand.nodes.unclaim(lost, Unclaim(reason=REASON, node=seat.node)))
+    assert answer.result is Result.FAILED
+    assert answer.words == f"workdir `{tmp_path / 'gone'}` is gone"
