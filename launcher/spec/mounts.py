@@ -64,7 +64,7 @@ def _place(to: str, mark: Mark, out: Reading) -> str | None:
     if plain in ("/", "~", "."):
         out.mistake(mark, f"`{KEY}` cannot take the place of `{to}`", "name a file or a folder in it")
         return None
-    if plain == ".." or plain.startswith(("../", "~/..", "/..")):
+    if ".." in plain.split("/")[:2]:
         out.mistake(
             mark, f"`{to}` leads out of the folder that it is relative to", "write an absolute path, or `~/PATH`"
         )

@@ -38,7 +38,7 @@ def secrets_file(home: Path, run: RunId) -> Path:
 def files_folders(home: Path, run: RunId) -> tuple[Path, ...]:
     """Answer where copies of what a run sends to nodes are kept for its controllers; they go when the run is over."""
     own = home / "runs" / run
-    return (own / "files", *own.glob("wheels-*"))
+    return (own / "files", *own.glob("wheels-*"), *own.glob(".snapshot-*"))
 
 
 class Store:
