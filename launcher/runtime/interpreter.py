@@ -4,6 +4,7 @@ It is made under a lock in a partial folder, tried, and shown by a rename: what 
 it at once make it once. Its name says what it was made of, so that another Ray or other wheels are another environment.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -93,13 +94,29 @@ class Wanted:
         deadline = time.monotonic() + MAKE_S
         try:
             self._base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with (self._base / f".{self._home.name}.lock").open("w") as lock:
+            with self._lock.open("w") as lock:
                 self._take(lock.fileno(), deadline)
                 if not self.made:
-                    self._make(self._base / f".{self._home.name}.partial", deadline)
+                    self._make(self._partial, deadline)
         except OSError as error:
             where = error.filename or self._base
             raise MakingError(f"cannot write `{where}`: {(error.strerror or str(error)).lower()}") from error
+
+    def forget(self) -> None:
+        """Remove what was begun and has nobody who goes on with it."""
+        if not self._partial.exists():
+            return
+        with contextlib.suppress(OSError), self._lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(self._partial, ignore_errors=True)
+
+    @property
+    def _partial(self) -> Path:
+        return self._base / f".{self._home.name}.partial"
+
+    @property
+    def _lock(self) -> Path:
+        return self._base / f".{self._home.name}.lock"
 
     def _take(self, lock: int, deadline: float) -> None:
         pause = threading.Event()

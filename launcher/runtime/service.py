@@ -219,11 +219,13 @@ def _secrets_folder(scratch: Path) -> Path:
 
 
 def clear(folder: Path, spec: Json) -> None:
-    """Remove what only a living run needs: sockets, secrets, and all of Ray's. Logs and exits stay."""
+    """Remove what only a living run needs: sockets, secrets, all of Ray's, half an environment. Logs and exits stay."""
     clear_scratch(spec)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder / "gcs")
     (folder / "token").unlink(missing_ok=True)
+    if half := interpreter.wanted(folder, spec):
+        half.forget()
 
 
 def clear_scratch(spec: Json) -> None:

@@ -291,6 +291,15 @@ def test_a_given_python_without_ray_or_with_another_one_is_refused_at_the_claim(
     answer = stand.claim(run, 0)
     assert answer.result is Result.FAILED
     assert answer.words.startswith(f"`{PYTHON}` has no Ray: install Ray 2.60 there")
+    old = stand.place("old-ray", stand.fleet())
+    host = stand.host(old, 1)
+    host.ray_version("2.9.3")
+    try:
+        answer = stand.claim(old, 1)
+    finally:
+        host.ray_version("2.60.0")
+    assert answer.result is Result.FAILED
+    assert "has Ray 2.9.3, and 2.60 is needed" in answer.words
 
 
 def test_without_python_wheels_and_internet_it_says_what_to_set(stand: Stand) -> None:
@@ -381,3 +390,19 @@ def test_wheels_make_an_environment_once_a_node_and_user_without_internet(
     ok(stand.prepare(again, 0))
     assert stand.setup(again, 0).phase is Phase.DONE
     assert "venv" not in host.read(f"{stand.folder(again, 0)}/log/provision.log"), "the second run finds it made"
+
+
+def test_an_environment_that_a_run_did_not_finish_goes_with_it(stand: Stand) -> None:
+    slow = "http://10.255.255.1/simple"  # no route: pip waits
+    run = stand.place("half", without_python(stand.fleet(env={"PIP_INDEX_URL": slow, "PIP_TIMEOUT": "60"})))
+    ok(stand.claim(run, 0))
+    ok(stand.prepare(run, 0))
+    host, base = stand.host(run, 0), f"/home/{stand.rig.user}/.nvlaunch/env"
+    deadline = time.monotonic() + 30
+    while not any("pip" in process.argv and "install" in process.argv for process in host.processes()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert host.run(["sh", "-c", f"ls -d {base}/.*.partial"]).stdout
+    stand.down(run)
+    assert not host.run(["sh", "-c", f"ls -d {base}/.*.partial"], check=False).stdout
+    assert not host.processes(run.id)
