@@ -113,18 +113,13 @@ class HostKeys:
 
     def knows(self, settings: Settings, key: Key) -> bool:
         """Answer whether a machine may have this key, by what is known now."""
-        known = self.known(settings)
-        if any(entry.key == key for entry in known.revoked):
-            return False
-        if settings.pin is not None:
-            return settings.pin.rstrip("=") == key.fingerprint
-        return any(entry.key == key for entry in known.keys)
+        return _allows(self.known(settings), settings, key)
 
     def judge(self, settings: Settings, key: Key, errand: Errand) -> None:
         """Return where the machine may have this key, learning it where nothing is known; HostKeyError where not."""
-        if self.knows(settings, key):
+        known = self.known(settings)  # read once: another process may learn the same key meanwhile
+        if _allows(known, settings, key):
             return
-        known = self.known(settings)
         shown = key.fingerprint
         if any(entry.key == key for entry in known.revoked):
             raise _error(errand, key, f"host key {shown} is revoked in `{known.revoked[0].path}`", ())
@@ -192,6 +187,14 @@ class HostKeys:
                 return file
         except OSError:
             return _File()
+
+
+def _allows(known: Known, settings: Settings, key: Key) -> bool:
+    if any(entry.key == key for entry in known.revoked):
+        return False
+    if settings.pin is not None:
+        return settings.pin.rstrip("=") == key.fingerprint
+    return any(entry.key == key for entry in known.keys)
 
 
 _KINDS = (Marker.HOST, Marker.REVOKED, Marker.AUTHORITY)
