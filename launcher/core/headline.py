@@ -25,6 +25,8 @@ _RUNGS = (
     (Condition.JOINING, "joining Ray"),
     (Condition.READY, "ready"),
 )
+# Whose keepers may know better.
+_TOLD = (Condition.CLAIMED, Condition.PREPARING)
 
 
 def standing(draft: Draft) -> RunState:
@@ -64,7 +66,7 @@ def _stages(draft: Draft, conditions: Mapping[MemberName, Condition]) -> Iterato
     """Answer how many seats are on each rung; what a setup says of itself is told instead of its name."""
     for rung, words in _RUNGS:
         nodes = [draft.seats[name].node for name, condition in conditions.items() if condition is rung]
-        keepers = [draft.keeper(node) if rung is Condition.PREPARING else None for node in nodes]
+        keepers = [draft.keeper(node) if rung in _TOLD else None for node in nodes]
         said = Counter((keeper.setup.words if keeper else "") or words for keeper in keepers)
         yield from (f"{number} {stage}" for stage, number in said.items())
 

@@ -20,6 +20,7 @@ from .steps import Step
 
 Json = dict[str, Any]
 SUPERVISOR_PAUSE_S = 1.0
+COPYING = "copying files"
 PACKAGE = str(Path(__file__).resolve().parent)
 
 
@@ -72,9 +73,9 @@ class Service:
         """Keep secrets, ask for files that are missing, and run setup once in the life of the folder."""
         files.write(self._secrets, question["secrets"])
         if question["workdir"] and not (self._folder / "workdir").exists():
-            return {"ok": True, "need": "workdir"}
+            return self._need("workdir")
         if self._interpreter and self._interpreter.lacks_wheels:
-            return {"ok": True, "need": "wheels"}
+            return self._need("wheels")
         (self._folder / "workdir").mkdir(exist_ok=True)
         with self._doing:
             if self._setup.running or self._setup.ended:
@@ -88,6 +89,10 @@ class Service:
             words = "" if self._interpreter is None or self._interpreter.made else interpreter.WORDS
             self._setup.start(argv, env, folder=self._folder / "workdir", words=words)
         return {"ok": True}
+
+    def _need(self, name: str) -> Json:
+        self._setup.tell(COPYING)
+        return {"ok": True, "need": name}
 
     def _setup_argv(self, script: str | None) -> list[str]:
         """Answer the user's setup, with the making of an environment before it where one is wanted and not there."""

@@ -54,10 +54,7 @@ class Step:
     ) -> None:
         """Start the program, which is about `words` until its stage file says otherwise; OSError where impossible."""
         self._code, self._generation = None, generation
-        if self._stage and words:
-            self._stage.write_text(words)
-        elif self._stage:
-            self._stage.unlink(missing_ok=True)
+        self.tell(words)
 
         def ended(code: int) -> None:
             if self._done:
@@ -76,6 +73,13 @@ class Step:
         if self._pid == -1:
             self._pid = pid
 
+    def tell(self, words: str) -> None:
+        """Say what it is about from now on, running or not; nothing in particular with empty words."""
+        if self._stage and words:
+            self._stage.write_text(words)
+        elif self._stage:
+            self._stage.unlink(missing_ok=True)
+
     def kill(self) -> None:
         """End the program at once, if it runs."""
         if self._pid is not None and self._pid > 0:
@@ -83,6 +87,7 @@ class Step:
 
     def skip(self) -> None:
         """Take it for done: there is nothing to run."""
+        self.tell("")
         if self._done:
             files.write(self._done, {"code": 0})
         self._code = 0

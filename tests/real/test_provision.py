@@ -1,15 +1,19 @@
 """The user's files on local nodes: through the port, into the folder of a run, before its setup."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from launcher.cli import parcel
 from launcher.core.actions import Claim, Prepare, Result, Unclaim
+from launcher.core.fleet import Transport
 from launcher.core.observation import Phase
 from launcher.core.run import Run
-from launcher.core.task import Group, TopologyRule
+from launcher.core.task import Group, Task, TopologyRule
 from tests.real import local
 from tests.real.local import REASON, Stand, keeper, ok
 
@@ -53,3 +57,26 @@ def test_files_that_are_gone_are_an_answer_that_names_them(stand: Stand, tmp_pat
     ok(stand.nodes.unclaim(lost, Unclaim(reason=REASON, node=seat.node)))
     assert answer.result is Result.FAILED
     assert answer.words == f"workdir `{tmp_path / 'gone'}` is gone"
+
+
+def test_what_goes_to_each_node_is_said_before_and_much_of_it_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    for name in ("a.py", "b.py", "c.o"):
+        (tmp_path / name).write_bytes(b"x" * 500_000)
+    (tmp_path / ".gitignore").write_text("*.o\n")
+    os.mkfifo(tmp_path / "pipe")
+    group = Group(name="main", topology=TopologyRule())
+    task = Task(name="job", groups=(group,), workdir=str(tmp_path), file_mounts={"more": str(tmp_path / "c.o")})
+    fleet = local.inventory(tmp_path, racks=1, nodes=1)
+    parcel.tell_files(task, fleet)
+    assert capsys.readouterr().err == (
+        "to each node: 4 files, 1.5 MB, 1 ignored\n"
+        f"warning: left out, being sockets, pipes or devices: `{tmp_path}/pipe`\n"
+    )
+    monkeypatch.setattr(parcel, "MANY_FILES", 3)
+    parcel.tell_files(task, fleet)
+    assert "warning: 4 files, 1.5 MB, 1 ignored go to each node, which takes a while" in capsys.readouterr().err
+    parcel.tell_files(task, replace(fleet, transport=Transport.SIM))
+    assert not capsys.readouterr().err

@@ -292,6 +292,8 @@ def test_what_a_setup_is_about_is_told_while_it_runs_and_when_it_fails() -> None
     here.keeper(name(1, 1), setup=making)
     here.keeper(name(1, 2), setup=Step(phase=Phase.RUNNING))
     assert here.decide().headline == "2 nodes: 1 making a Python environment, 1 in setup"
+    here.keeper(name(1, 2), setup=Step(words="copying files"))
+    assert here.decide().headline == "2 nodes: 1 copying files, 1 making a Python environment"
     here.keeper(name(1, 1), setup=replace(making, phase=Phase.FAILED, exit_code=78))
     here.decide()
     assert here.record.condemned[name(1, 1)].words == "making a Python environment: exited with 78"
