@@ -157,9 +157,7 @@ def read(
     return answers if isinstance(answers, Unknown) else facts(answers, node, now=now, asked=asked, paths=paths)
 
 
-def facts(
-    answers: Answers, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()
-) -> Facts:
+def facts(answers: Answers, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()) -> Facts:
     """Answer the facts that the probes of a node show."""
     ask = answers.get
     busy = max((ran.elapsed + ran.age for ran in answers.values()), default=0.0)
