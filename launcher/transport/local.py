@@ -17,6 +17,10 @@ from launcher.ports import Completed, Stdin, Take
 _PART = 1 << 16
 
 
+HANG_UP_S = 10.0
+"""How long a process may take to end what it started, once nobody reads it any more (s)."""
+
+
 class LocalShell:
     """Runs commands in sessions of their own, so that a time-out ends all that they started."""
 
@@ -42,7 +46,7 @@ class LocalShell:
             try:
                 stdout, stderr = _streams(process, stdin, timeout, take)
             except LaunchError:
-                os.killpg(process.pid, signal.SIGKILL)
+                _hang_up(process)
                 raise
             except subprocess.TimeoutExpired as error:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -70,6 +74,17 @@ class LocalShell:
 
     def close(self) -> None:
         """Nothing is kept open."""
+
+
+def _hang_up(process: "subprocess.Popen[bytes]") -> None:
+    """Close a process's streams, as a lost connection does, and let it clean up behind itself before it is killed."""
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+    try:
+        process.wait(HANG_UP_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _streams(
