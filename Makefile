@@ -28,7 +28,7 @@ $(READY): pyproject.toml
 demo: $(READY)
 	@sh tests/demo.sh $(BIN)/nvlaunch
 
-test: check real rig wheel
+test: check real wheel
 	@echo "== all passed"
 
 check: lint types contracts unit fake

@@ -27,6 +27,9 @@ from launcher.core.seat import GangName
 # How often the head of a run is started before the run is given up; its storage survives each start.
 HEAD_STARTS = 5
 
+# How long Ray may take to place a group whose seats are all alive (s); measured: milliseconds.
+PLACE_GRACE = 10.0
+
 _BEGIN = Reason(why=Why.START, words="the run begins")
 
 
@@ -106,8 +109,28 @@ def _reserve(draft: Draft, part: Slice) -> None:
     if report is None or report.state is GroupState.REMOVED:
         draft.verified.pop(part.key, None)  # what Ray answered was about another group
         draft.do(Reserve(reason=_BEGIN, slice=part.key))
-    elif report.state is GroupState.CREATED and draft.verified.get(part.key) != draft.generations(part):
-        _verify(draft, part, report)
+    elif report.state is GroupState.CREATED:
+        draft.since.pop(f"placing:{part.key}", None)
+        if draft.verified.get(part.key) != draft.generations(part):
+            _verify(draft, part, report)
+    else:
+        _hasten(draft, part, report)
+
+
+def _hasten(draft: Draft, part: Slice, report: GroupReport) -> None:
+    """Take back a group that Ray does not place although every seat is alive, unless a rank runs in it.
+
+    Seen with Ray 2.60 after a lost raylet was replaced: RESCHEDULING, FAILED_TO_COMMIT_RESOURCES, without an end.
+    """
+    placing = f"placing:{part.key}"
+    lasts = draft.lasted(placing)
+    draft.wake(draft.since[placing] + PLACE_GRACE)
+    serving = any(draft.condition(member) is Condition.SERVING for member in draft.of_slice(part))
+    if lasts < PLACE_GRACE or serving:
+        return
+    del draft.since[placing]
+    words = f"Ray has not placed {part.key} in {PLACE_GRACE:.0f} s ({report.state.value}, {report.hint or 'no reason'})"
+    draft.do(Unreserve(reason=Reason(why=Why.STRAYED, words=words), slice=part.key))
 
 
 def _verify(draft: Draft, part: Slice, report: GroupReport) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from launcher.core.actions import Claim, Join, Prepare, Reason, Result, Start, Sweep, Unclaim, Why
 from launcher.core.fleet import Access
-from launcher.core.observation import Head, HeadSeen, Phase, RankReport, Seen, Step, Unseen
+from launcher.core.observation import GroupState, Head, HeadSeen, Phase, RankReport, Seen, Step, Unseen
 from launcher.core.run import Cause, RunState, Wanted, rebased
 from launcher.core.seat import MemberName
 from launcher.core.task import OnNoSpare, RecoveryPolicy, RestartWith
@@ -81,6 +81,23 @@ def test_a_slice_that_ray_has_in_another_domain_never_starts() -> None:
         if "unreserve:main/1" in kinds(decision):
             return
     pytest.fail("a strayed slice was never taken back")
+
+
+def test_a_group_that_ray_does_not_place_on_live_seats_is_reserved_anew() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    stuck = replace(here.head.head.groups[0], state=GroupState.RESCHEDULING, hint="FAILED_TO_COMMIT_RESOURCES")
+    here.head = HeadSeen(head=replace(here.head.head, groups=(stuck,)))
+    assert kinds(here.decide()) == []
+    assert kinds(here.decide(after=5.0)) == []
+    taken_back = here.decide(after=6.0)
+    assert kinds(taken_back) == ["unreserve:main/0"]
+    assert "RESCHEDULING, FAILED_TO_COMMIT_RESOURCES" in taken_back.actions[0].reason.words
+    here.receive(taken_back.actions[0])
+    here.head = HeadSeen(head=replace(here.head.head, groups=()))
+    assert kinds(here.decide()) == ["reserve:main/0"]
 
 
 def test_a_start_whose_effect_is_not_seen_is_asked_for_again_under_the_same_epoch() -> None:
