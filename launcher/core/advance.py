@@ -123,10 +123,11 @@ def _hasten(draft: Draft, part: Slice, report: GroupReport) -> None:
     Seen with Ray 2.60 after a lost raylet was replaced: RESCHEDULING, FAILED_TO_COMMIT_RESOURCES, without an end.
     """
     placing = f"placing:{part.key}"
-    lasts = draft.lasted(placing)
-    draft.wake(draft.since[placing] + PLACE_GRACE)
-    serving = any(draft.condition(member) is Condition.SERVING for member in draft.of_slice(part))
-    if lasts < PLACE_GRACE or serving:
+    if any(draft.condition(member) is Condition.SERVING for member in draft.of_slice(part)):
+        draft.since.pop(placing, None)
+        return
+    if draft.lasted(placing) < PLACE_GRACE:
+        draft.wake(draft.since[placing] + PLACE_GRACE)
         return
     del draft.since[placing]
     words = f"Ray has not placed {part.key} in {PLACE_GRACE:.0f} s ({report.state.value}, {report.hint or 'no reason'})"
