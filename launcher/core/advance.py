@@ -118,12 +118,13 @@ def _reserve(draft: Draft, part: Slice) -> None:
 
 
 def _hasten(draft: Draft, part: Slice, report: GroupReport) -> None:
-    """Take back a group that Ray does not place although every seat is alive, unless a rank runs in it.
+    """Take back a group that Ray does not place although every seat is alive and one waits to start in it.
 
     Seen with Ray 2.60 after a lost raylet was replaced: RESCHEDULING, FAILED_TO_COMMIT_RESOURCES, without an end.
     """
     placing = f"placing:{part.key}"
-    if any(draft.condition(member) is Condition.SERVING for member in draft.of_slice(part)):
+    conditions = {draft.condition(member) for member in draft.of_slice(part)}
+    if Condition.SERVING in conditions or Condition.READY not in conditions:
         draft.since.pop(placing, None)
         return
     if draft.lasted(placing) < PLACE_GRACE:
