@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from launcher.core.actions import Action, Answer
 from launcher.core.reconcile import Decision, reconcile
-from launcher.core.run import Record, Run, RunId, RunState, rebased
+from launcher.core.run import RunId, RunState, rebased
 from launcher.core.status import summarise
 from launcher.drive.execute import Executor
 from launcher.drive.observe import observe
@@ -58,13 +58,3 @@ class Loop:
 
     def _keep(self, action: Action, answer: Answer) -> None:
         self._store.receipt(self._run.id, action, answer, time.time())
-
-    @property
-    def run(self) -> Run:
-        """Answer the run that is driven."""
-        return self._run
-
-    @property
-    def record(self) -> Record:
-        """Answer what is remembered of it."""
-        return self._record

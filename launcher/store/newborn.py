@@ -4,8 +4,11 @@ import base64
 import secrets
 from collections.abc import Mapping
 
+from launcher.core.condition import Condition
+from launcher.core.draft import first_seats
+from launcher.core.reconcile import Decision
 from launcher.core.run import Record, Run, RunId, RunName, RunState
-from launcher.core.status import RankState, RankStatus, RunStatus, SpareStatus
+from launcher.core.status import RunStatus, summarise
 from launcher.store.codec import dump, storable
 
 NEW_RUN = """
@@ -40,34 +43,13 @@ def row_of(run: Run, source: str, at: float) -> Mapping[str, object]:
 
 
 def _first_status(run: Run, at: float) -> RunStatus:
-    nodes = {node.name: node for node in run.fleet.nodes}
-    holders = [(member, nodes[run.slice_of(member).nodes[member.slice_rank]]) for member in run.members()]
-    return RunStatus(
-        name=run.name,
-        id=run.id,
-        state=RunState.STARTING,
+    """Answer what a look would show before the first one: every seat with its first holder, none of them begun."""
+    unlooked = Decision(
+        actions=(),
+        record=Record(seats=first_seats(run)),
+        wake_at=at,
         headline=_HEADLINE,
-        epoch=0,
-        restarts=0,
-        since=at,
-        observed_at=at,
-        inventory=run.fleet.name,
-        ranks=tuple(
-            RankStatus(
-                group=member.group,
-                slice=member.slice,
-                rank=member.rank,
-                node=node.name,
-                rack=node.rack,
-                domain=node.domain,
-                state=RankState.WAITING,
-                exit_code=None,
-            )
-            for member, node in holders
-        ),
-        spares=tuple(
-            SpareStatus(slice=part.key, node=name, rack=nodes[name].rack)
-            for part in run.placement.slices
-            for name in part.spares
-        ),
+        state=RunState.STARTING,
+        conditions={member.name: Condition.ABSENT for member in run.members()},
     )
+    return summarise(run, unlooked, since=at, observed_at=at)
