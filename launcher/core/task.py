@@ -52,24 +52,32 @@ class RecoveryPolicy:
     """What may be tried before a run is given up.
 
     `max_restarts` counts gang restarts for the program's own failures, `node_attempts` starts again on one node
-    before it is condemned; node faults do not count as restarts.
+    before it is condemned; node faults do not count as restarts. A rank that gives no sign of life for `hang_after`
+    seconds hangs; None never says so.
     """
 
     max_restarts: int = 3
     node_attempts: int = 2
     restart_with: RestartWith = RestartWith.RUN
     on_no_spare: OnNoSpare = OnNoSpare.WAIT
+    hang_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One role of a task. `gpus` and `cpus` are asked for on each node; `accelerator` None takes any kind."""
+    """One role of a task. `gpus` are asked for on each node; `accelerator` None takes any kind.
+
+    A group has `run`, the command of every rank, or `driver`, one command for all its nodes, beside the head; only with
+    `reserve` are nodes of a driver reserved in Ray by us.
+    """
 
     name: str
     topology: TopologyRule
     gpus: int = 0
     accelerator: str | None = None
     run: str = ""
+    driver: str | None = None
+    reserve: bool = False
     setup: str | None = None
     envs: Mapping[str, str] = field(default_factory=dict)
     recovery: RecoveryPolicy = RecoveryPolicy()
@@ -79,8 +87,10 @@ class Group:
 class Task:
     """What the user wrote, with every default filled in. `secrets` holds names only, never values.
 
-    `stop_grace` is the seconds between `stop_signal` and the kill. `file_mounts` has absolute local paths by where they
-    go on nodes: absolute, in `~/`, or relative to the workdir.
+    `stop_grace` is the seconds between `stop_signal` and the kill, `time_limit` how many the run may take. Of runs that
+    do not all fit, the one of higher `priority` goes first, and takes nodes of those that are `preemptible`. `on_event`
+    is a command on the launching side that gets each event as JSON. `file_mounts` has absolute local paths by where
+    they go on nodes: absolute, in `~/`, or relative to the workdir.
     """
 
     name: str
@@ -90,6 +100,10 @@ class Task:
     secrets: tuple[str, ...] = ()
     stop_signal: str = "TERM"
     stop_grace: float = 60.0
+    time_limit: float | None = None
+    priority: int = 0
+    preemptible: bool = False
+    on_event: str | None = None
 
     def group(self, name: str) -> Group:
         """Answer the group of that name; KeyError when the task has none."""

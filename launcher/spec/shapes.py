@@ -158,25 +158,41 @@ class Truth:
         return {"type": "boolean"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """A length of time, read as seconds: `90`, `90s`, `30m`, `72h`, `2d` or `H:MM:SS`."""
+    """A length of time, read as seconds: `90`, `90s`, `30m`, `72h`, `2d` or `H:MM:SS`; `above` refuses none at all."""
 
-    word: str = "a length of time such as `90`, `30m`, `72h` or `12:30:00`"
+    above: bool = False
+
+    @property
+    def word(self) -> str:
+        """The words for what it may be."""
+        return f"a length of time{' above 0' if self.above else ''} such as `90`, `30m`, `72h` or `12:30:00`"
 
     def read(self, node: Node, at: Spot) -> float:
         """Answer the seconds."""
-        text = node.text.strip() if isinstance(node, Scalar) else ""
+        seconds = self._seconds(node.text.strip()) if isinstance(node, Scalar) else None
+        if seconds is None or (self.above and seconds == 0):
+            raise wrong(node, at, self.word)
+        return seconds
+
+    @staticmethod
+    def _seconds(text: str) -> float | None:
         if match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd]?)", text):
             return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
         if match := re.fullmatch(r"(\d{1,5}):([0-5]\d):([0-5]\d)", text):
             return float(int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3]))
-        raise wrong(node, at, self.word)
+        return None
 
     def schema(self) -> Schema:
         """Answer a number of seconds, or text with a unit."""
         pattern = r"^(\d+(\.\d+)?\s*[smhd]?|\d+:[0-5]\d:[0-5]\d)$"
-        return {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": pattern}]}
+        return {
+            "anyOf": [
+                {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): 0},
+                {"type": "string", "pattern": pattern},
+            ]
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,10 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
         secrets=tuple(sorted(secrets)),
         stop_signal=values.get("stop_signal", str) or "TERM",
         stop_grace=_seconds(values, "stop_grace", 60.0),
+        time_limit=values.get("time_limit", float),
+        priority=_priority(values, roles, out),
+        preemptible=values.get("preemptible", bool) or False,
+        on_event=values.get("on_event", str),
     )
     out.finish()
     return ParsedTask(
@@ -86,19 +90,33 @@ def _roles(task: Values, out: Reading) -> dict[str, Values]:
 def _group(name: str, own: Values, task: Values, given: Given, out: Reading) -> Group:
     alone = own is task
     accelerator = _accelerator(own if own.has("resources") else task, out)
-    if not own.has("run") and not own.has("driver"):
-        what = "`run` is missing" if alone else f"`groups.{name}` needs `run`"
-        out.mistake(own.mark, what, "add `run`: the command that every rank runs")
+    _check_command(name, own, out, alone=alone)
     return Group(
         name=name,
         topology=read_rule(own, None if accelerator is None else accelerator.count, out),
         gpus=(accelerator or NO_GPUS).count,
         accelerator=(accelerator or NO_GPUS).kind or None,
         run=own.get("run", str) or "",
+        driver=own.get("driver", str),
+        reserve=own.get("reserve", bool) or False,
         setup=own.get("setup", str) or task.get("setup", str),
         envs=read_envs((task,) if alone else (task, own), given, out),
         recovery=_recovery(own.section("recovery"), task.section("recovery")),
     )
+
+
+def _check_command(name: str, own: Values, out: Reading, *, alone: bool) -> None:
+    """Note a group that has neither `run` nor `driver`, or both, and `reserve` where nothing is driven."""
+    if not own.has("run") and not own.has("driver"):
+        what = "`run` is missing" if alone else f"`groups.{name}` needs `run`"
+        out.mistake(own.mark, what, "add `run`: the command that every rank runs")
+    if own.has("run") and own.has("driver"):
+        hint = "`run` is for each rank, `driver` for one program that makes its own: keep one of them"
+        out.mistake(own.key_of("driver"), "`driver` stands beside `run`", hint)
+    if own.get("reserve", bool) and not own.has("driver"):
+        out.mistake(
+            own.key_of("reserve"), "`reserve` is for a `driver`", "remove it: nodes of `run` are always reserved"
+        )
 
 
 def _accelerator(owner: Values, out: Reading) -> Accelerator | None:
@@ -120,12 +138,27 @@ def _recovery(own: Values, task: Values) -> RecoveryPolicy:
         numbers = (own.get(name, int), task.get(name, int), otherwise)
         return next(number for number in numbers if number is not None)
 
+    hang = own.get("hang_after", float)
     return RecoveryPolicy(
         max_restarts=count("max_restarts", default.max_restarts),
         node_attempts=count("node_attempts", default.node_attempts),
         restart_with=RestartWith(own.get("restart_with", str) or task.get("restart_with", str) or "run"),
         on_no_spare=OnNoSpare(own.get("on_no_spare", str) or task.get("on_no_spare", str) or "wait"),
+        hang_after=task.get("hang_after", float) if hang is None else hang,
     )
+
+
+def _priority(task: Values, roles: Mapping[str, Values], out: Reading) -> int:
+    """Answer the priority of the run: the task's own, or SkyPilot's under `resources`; several must agree."""
+    named = [task, task.section("resources"), *(own.section("resources") for own in roles.values())]
+    told = [(owner.get("priority", int), owner.key_of("priority")) for owner in named if owner.has("priority")]
+    numbers = [(number, mark) for number, mark in told if number is not None]
+    first = numbers[0][0] if numbers else 0
+    for number, mark in numbers:
+        if number != first:
+            what = f"`priority: {number}` beside `priority: {first}`: a run has one"
+            out.mistake(mark, what, "keep the one of the task")
+    return first
 
 
 def _name(path: Path, values: Values, given: Given, out: Reading) -> str:

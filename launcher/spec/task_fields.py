@@ -1,12 +1,22 @@
-"""The table of a task's keys: SkyPilot's and ours. The parser, the JSON Schema and the starter file follow it."""
+"""The table of a task's keys: SkyPilot's and ours. The parser, the JSON Schema and the starter file follow it.
+
+What no code runs yet is named in `unsupported`, which `_built` follows.
+"""
 
 from launcher.spec.fields import Field, Section, Use, section
 from launcher.spec.patterns import env_name, group_name, task_name
 from launcher.spec.shapes import Choice, Duration, ListOf, MapOf, Text, Truth, Whole
 from launcher.spec.skypilot import RESOURCES_ELSEWHERE, TASK_ELSEWHERE
+from launcher.spec.unsupported import as_built
 from launcher.spec.values import Accelerators, MountSource, Script, Variable, Workdir, variables
 
 LATER = Use.LATER
+
+
+def _built(*rows: Field, word: str = "a mapping") -> Section:
+    return section(*map(as_built, rows), word=word)
+
+
 _LEVEL = Text(
     word="a level: `node`, `rack`, `any`, or one of the inventory", pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,61}"
 )
@@ -25,14 +35,13 @@ _ACCELERATORS = (
         doc="As `priority` of the task.",
         shape=Whole(low=-1000, high=1000),
         default=0,
-        use=LATER,
     ),
     *RESOURCES_ELSEWHERE,
 )
-_ALTERNATIVES = ListOf(item=section(*_ACCELERATORS), word="a list of resources", filled=True)
+_ALTERNATIVES = ListOf(item=_built(*_ACCELERATORS), word="a list of resources", filled=True)
 _ONE_KIND = "name one kind under `accelerators`"
 
-RESOURCES = section(
+RESOURCES = _built(
     *_ACCELERATORS,
     Field(name="any_of", doc="Resources of which any will do.", shape=_ALTERNATIVES, use=LATER, instead=_ONE_KIND),
     Field(name="ordered", doc="Resources, the best first.", shape=_ALTERNATIVES, use=LATER, instead=_ONE_KIND),
@@ -61,7 +70,7 @@ TOPOLOGY = section(
     Field(name="spread_members", doc="The level at which members keep apart.", shape=_LEVEL, use=LATER),
 )
 
-RECOVERY = section(
+RECOVERY = _built(
     Field(
         name="max_restarts",
         doc="Restarts of the gang for the program's own failures; node faults do not count.",
@@ -79,16 +88,18 @@ RECOVERY = section(
         doc="Who starts again when a rank of the group fails.",
         shape=Choice(words=("run", "group", "member")),
         default="run",
-        use=LATER,
     ),
     Field(
         name="on_no_spare",
         doc="What happens when a node must be replaced and its domain has none to spare.",
         shape=Choice(words=("wait", "relocate", "fail")),
         default="wait",
-        use=LATER,
     ),
-    Field(name="hang_after", doc="Seconds without a sign of life from a rank.", shape=Duration(), use=LATER),
+    Field(
+        name="hang_after",
+        doc="Seconds without a sign of life from a rank after which it hangs.",
+        shape=Duration(above=True),
+    ),
 )
 
 _ROLE = (
@@ -99,22 +110,21 @@ _ROLE = (
     Field(name="setup", doc="Runs once on each node before `run`.", shape=Script()),
     Field(name="run", doc="The command that every rank runs.", shape=Script(), value=True),
     Field(name="recovery", doc="What is tried before a run is given up.", shape=RECOVERY),
-    Field(name="driver", doc="A command that runs once, on the head, instead of `run`.", shape=Script(), use=LATER),
+    Field(name="driver", doc="A command that runs once, on the head, instead of `run`.", shape=Script()),
     Field(
         name="reserve",
         doc="Whether nodes are reserved for a `driver`.",
         shape=Truth(),
         default=False,
-        use=LATER,
     ),
 )
 
-GROUP = section(*_ROLE, word="a mapping with `run` and `topology`")
+GROUP = _built(*_ROLE, word="a mapping with `run` and `topology`")
 
 _MOUNTS = MapOf(item=MountSource(), keys=Text(word="a path on the nodes", pattern=r"[^\s].*"))
 _SECRETS = MapOf(item=Variable(secret=True), keys=env_name, word="a mapping of names to null")
 
-TASK: Section = section(
+TASK = _built(
     Field(name="name", doc="The name of the task and, without `--name`, of its run.", shape=task_name),
     Field(name="workdir", doc="A local folder, copied to each node; `setup` and `run` start in it.", shape=Workdir()),
     *_ROLE,
@@ -137,15 +147,14 @@ TASK: Section = section(
         default="TERM",
     ),
     Field(name="stop_grace", doc="Seconds from that signal to the kill.", shape=Duration(), default=60),
-    Field(name="time_limit", doc="How long the run may take.", shape=Duration(), use=LATER),
+    Field(name="time_limit", doc="How long the run may take.", shape=Duration(above=True)),
     Field(
         name="priority",
         doc="Which run goes first where not all fit.",
         shape=Whole(low=-1000, high=1000),
         default=0,
-        use=LATER,
     ),
-    Field(name="preemptible", doc="Whether others may take its nodes.", shape=Truth(), default=False, use=LATER),
-    Field(name="on_event", doc="A command that gets each event as JSON.", shape=Script(), use=LATER),
+    Field(name="preemptible", doc="Whether others may take its nodes.", shape=Truth(), default=False),
+    Field(name="on_event", doc="A command that gets each event as JSON.", shape=Script()),
     *TASK_ELSEWHERE,
 )

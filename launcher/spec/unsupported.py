@@ -1,0 +1,27 @@
+"""Keys of a task that are read and checked in full, and then refused by their name: no code runs them yet.
+
+The one table of them. Whoever builds what a key asks for removes its line here, and nothing else has to change.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from launcher.spec.fields import Field, Use
+
+# By the name of the key, wherever in the file it stands: what to do instead.
+UNSUPPORTED: Mapping[str, str] = {
+    "driver": "write `run`: every rank runs it, and rank 0 may start what the others join",
+    "reserve": "remove it for now",
+    "restart_with": "remove it for now",
+    "on_no_spare": "remove it for now",
+    "hang_after": "remove it for now",
+    "on_event": "remove it for now; `nvlaunch events RUN -o json` tells what happens",
+    "time_limit": "remove it for now",
+    "priority": "remove it for now",
+    "preemptible": "remove it for now",
+}
+
+
+def as_built(row: Field) -> Field:
+    """Answer the row of a key, refused by name while the table has it."""
+    return replace(row, use=Use.LATER, instead=UNSUPPORTED[row.name]) if row.name in UNSUPPORTED else row

@@ -1,0 +1,77 @@
+"""Keys that no code runs yet are refused by name; each arrives in the core as soon as its line leaves the table."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launcher.core.task import OnNoSpare, RestartWith, Task
+from launcher.errors import SpecError
+from launcher.spec.task import read_task
+from launcher.spec.unsupported import UNSUPPORTED
+
+RUN = "run: echo\n"
+DRIVER = "driver: python a.py\n"
+# key: a file that has it, and what the core must then have
+ARRIVES: dict[str, tuple[str, Callable[[Task], object], object]] = {
+    "driver": (DRIVER, lambda task: task.groups[0].driver, "python a.py"),
+    "reserve": (DRIVER + "reserve: true", lambda task: task.groups[0].reserve, True),
+    "restart_with": (
+        RUN + "recovery: {restart_with: group}",
+        lambda task: task.groups[0].recovery.restart_with,
+        RestartWith.GROUP,
+    ),
+    "on_no_spare": (
+        RUN + "recovery: {on_no_spare: fail}",
+        lambda task: task.groups[0].recovery.on_no_spare,
+        OnNoSpare.FAIL,
+    ),
+    "hang_after": (RUN + "recovery: {hang_after: 10m}", lambda task: task.groups[0].recovery.hang_after, 600.0),
+    "on_event": (RUN + "on_event: ./notify.sh", lambda task: task.on_event, "./notify.sh"),
+    "time_limit": (RUN + "time_limit: 12:30:00", lambda task: task.time_limit, 45000.0),
+    "priority": (RUN + "resources: {priority: 5}", lambda task: task.priority, 5),
+    "preemptible": (RUN + "preemptible: true", lambda task: task.preemptible, True),
+}
+
+
+def test_every_line_of_the_table_is_tried_here() -> None:
+    assert set(UNSUPPORTED) <= set(ARRIVES)
+
+
+@pytest.mark.parametrize("key", ARRIVES)
+def test_a_key_is_refused_by_name_or_arrives(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "task.yaml"
+    text, of, value = ARRIVES[key]
+    path.write_text(text)
+    if key not in UNSUPPORTED:
+        assert of(read_task(path).task) == value
+        return
+    with pytest.raises(SpecError) as refusal:
+        read_task(path)
+    said = [one for one in refusal.value.mistakes if f"{key}`" in one.what or f"{key}: " in one.what]
+    assert [(one.what.endswith("is not supported by this version"), one.hint) for one in said] == [
+        (True, UNSUPPORTED[key])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (RUN + DRIVER, "2:1: `driver` stands beside `run`"),
+        (RUN + "reserve: true", "2:1: `reserve` is for a `driver`"),
+        (
+            RUN + "priority: 1\nresources: {priority: 2}",
+            "3:13: `priority: 2` beside `priority: 1`: a run has one",
+        ),
+        (
+            "priority: 1\ngroups:\n  a: {run: x, resources: {priority: 2}}",
+            "3:27: `priority: 2` beside `priority: 1`: a run has one",
+        ),
+    ],
+)
+def test_what_cannot_stand_together_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "task.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as refusal:
+        read_task(path)
+    assert any(str(one).startswith(f"{path}:{said}") for one in refusal.value.mistakes)
