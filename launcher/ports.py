@@ -8,8 +8,11 @@ from typing import Protocol, TypeAlias
 from launcher.core.actions import (
     Answer,
     Claim,
+    Enlist,
     Join,
+    PowerOff,
     Prepare,
+    Relocate,
     Reserve,
     Signal,
     Start,
@@ -20,7 +23,8 @@ from launcher.core.actions import (
     Verify,
 )
 from launcher.core.fleet import Access, Node, NodeName
-from launcher.core.observation import Sighting
+from launcher.core.health import Health
+from launcher.core.observation import Sighting, Unseen
 from launcher.core.run import Run
 from launcher.core.seat import MemberName
 from launcher.probe.answer import Unknown
@@ -85,6 +89,13 @@ class Nodes(Protocol):
     def unclaim(self, run: Run, action: Unclaim) -> Answer:
         """Kill all of the run on a unit, stop its keeper, let go of the lease; KILLED with proof."""
 
+    def power_off(self, run: Run, action: PowerOff) -> Answer:
+        """Run the inventory's `fence_command` for a node on this machine; POWERED_OFF where it ended with 0."""
+
+    def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
+        """Answer what a node shows of its own health since the run began there, within the time of its slowest probe;
+        its `at` is left 0 for the caller, who has the clock."""
+
     def read_log(self, run: Run, node: NodeName, log: "LogName", offset: int) -> "LogPart":
         """Answer what stands in a log from a byte offset on (negative: counted from the end), 1 MiB at most."""
 
@@ -109,6 +120,16 @@ class Nodes(Protocol):
 
     def close(self) -> None:
         """Let go of connections; the nodes go on."""
+
+
+class Allotter(Protocol):
+    """Who gives a run more nodes, or others, while it goes on: each in one transaction with its claims."""
+
+    def enlist(self, run: Run, action: Enlist) -> Answer:
+        """Give a slice one more spare of its own rack and domain; FAILED with words where none is free."""
+
+    def relocate(self, run: Run, action: Relocate) -> Answer:
+        """Place a slice again; FAILED with the shortfall's words where it fits nowhere."""
 
 
 class Listener(Protocol):

@@ -43,7 +43,7 @@ def _error(row: RunRow, outcome: Outcome) -> LaunchError:
     match outcome.cause:
         case Cause.PROVISION:
             return ProvisionError(words, outcomes=(), hints=hints)
-        case Cause.EXHAUSTED:
+        case Cause.EXHAUSTED | Cause.NODE:
             return RecoveryExhaustedError(words, hints=hints)
         case Cause.LEASE_HELD:
             return LeaseHeldError(words, holder=outcome.words, hints=hints)

@@ -20,6 +20,9 @@ class Why(Enum):
     REJOIN = "rejoin"
     SWAP = "swap"
     STRAYED = "strayed"
+    RELOCATE = "relocate"
+    DRAIN = "drain"
+    HEAD = "head"
     STOP = "stop"
     FINISHED = "finished"
     FAILED = "failed"
@@ -216,7 +219,65 @@ class Unclaim:
         return f"unclaim:{self.unit.value}:{self.node}"
 
 
-Action: TypeAlias = Claim | Prepare | StartHead | Join | Reserve | Unreserve | Verify | Start | Signal | Sweep | Unclaim
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerOff:
+    """Run the inventory's `fence_command` for a node that cannot be reached; the receipt says `powered_off`."""
+
+    reason: Reason
+    node: NodeName
+    kind: Literal["power_off"] = "power_off"
+
+    @property
+    def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
+        return f"power_off:{self.node}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enlist:
+    """Take one more free node of a slice's own rack and domain into the run, as its spare; the receipt names it."""
+
+    reason: Reason
+    slice: str
+    kind: Literal["enlist"] = "enlist"
+
+    @property
+    def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
+        return f"enlist:{self.slice}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relocate:
+    """Place a whole slice again, without the nodes in `without`; the receipt names its new nodes."""
+
+    reason: Reason
+    slice: str
+    without: tuple[NodeName, ...] = ()
+    kind: Literal["relocate"] = "relocate"
+
+    @property
+    def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
+        return f"relocate:{self.slice}"
+
+
+Action: TypeAlias = (
+    Claim
+    | Prepare
+    | StartHead
+    | Join
+    | Reserve
+    | Unreserve
+    | Verify
+    | Start
+    | Signal
+    | Sweep
+    | Unclaim
+    | PowerOff
+    | Enlist
+    | Relocate
+)
 
 
 class Result(Enum):
@@ -224,6 +285,7 @@ class Result(Enum):
 
     DONE = "done"
     KILLED = "killed"
+    POWERED_OFF = "powered_off"
     HELD = "held"
     CANNOT_TELL = "cannot_tell"
     FAILED = "failed"
@@ -243,7 +305,8 @@ class Bundle:
 class Answer:
     """What came of an action. `words` say what went wrong or who holds the lease; `tail` the last lines of stderr.
 
-    `notes` are what was decided on the way, `warnings` what a person should see to although it goes on.
+    `notes` are what was decided on the way, `warnings` what a person should see to although it goes on; `nodes` are
+    those that a slice got.
     """
 
     result: Result
@@ -253,6 +316,7 @@ class Answer:
     bundles: tuple[Bundle, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    nodes: tuple[NodeName, ...] = ()
     elapsed: float = 0.0
 
     @property

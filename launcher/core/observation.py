@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 from launcher.core.actions import Bundle, Receipt
 from launcher.core.fleet import NodeName
+from launcher.core.health import Health
+from launcher.core.orders import Order
 from launcher.core.seat import MemberName
 
 
@@ -37,7 +39,8 @@ class Step:
 class RankReport:
     """A rank of an epoch on a node: running, or ended. `exit_code` None with `running` False: it vanished.
 
-    `at` is the node's wall clock when it ended (s); `tail` the end of its log, given only for a failure.
+    `at` is the node's wall clock when it ended (s); `tail` the end of its log, given only for a failure. `quiet` is
+    how long it has written nothing to its log and its heartbeat file (s).
     """
 
     member: MemberName
@@ -46,15 +49,20 @@ class RankReport:
     exit_code: int | None = None
     at: float = 0.0
     tail: tuple[str, ...] = ()
+    quiet: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeper:
-    """What our process on a node says: its lease is ours; setup, raylet and ranks stand so."""
+    """What our process on a node says: its lease is ours; setup, raylet and ranks stand so.
+
+    `head_silent` is how long the head's host has answered it nothing (s); None while it has no head to listen for.
+    """
 
     setup: Step = Step()
     ray: Step = Step()
     ranks: tuple[RankReport, ...] = ()
+    head_silent: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +115,24 @@ class RayNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What the head's keeper says; `ready` when the supervisor is connected to Ray and answers."""
+    """What the head's keeper says; `ready` when the supervisor is connected to Ray and answers.
+
+    `heard` is how long ago the head's keeper last heard the keeper of each node with a seat (s).
+    """
 
     ray: Step = Step()
     ready: bool = False
     nodes: tuple[RayNode, ...] = ()
     groups: tuple[GroupReport, ...] = ()
+    heard: Mapping[NodeName, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """What a node of the run says of another that we cannot see: its host answers, or it does not."""
+
+    by: NodeName
+    answers: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,18 +148,29 @@ HeadView: TypeAlias = HeadSeen | Unseen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """One look through the `Nodes` port at all the nodes of a run and at its head."""
+    """One look through the `Nodes` port at all the nodes of a run and at its head; `reached` has nodes out of sight."""
 
     nodes: Mapping[NodeName, NodeView]
     head: HeadView
+    reached: Mapping[NodeName, Reached] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """All that the kernel may know of the world: one look, the receipts since the last, and what is under way."""
+    """All that the kernel may know of the world: one look, the receipts since the last, and what is under way.
+
+    `reached` and `health` have what others say of nodes that we cannot see, and the newest that each said of itself.
+    `orders` and `drained` (node: reason) are what operators ask; `history` counts, for each node, the failures of
+    programs that began on it in the last day, in any run.
+    """
 
     at: float
     nodes: Mapping[NodeName, NodeView]
     head: HeadView
     receipts: tuple[Receipt, ...] = ()
     in_flight: frozenset[str] = field(default_factory=frozenset)
+    reached: Mapping[NodeName, Reached] = field(default_factory=dict)
+    health: Mapping[NodeName, Health] = field(default_factory=dict)
+    orders: tuple[Order, ...] = ()
+    drained: Mapping[NodeName, str] = field(default_factory=dict)
+    history: Mapping[NodeName, int] = field(default_factory=dict)

@@ -49,6 +49,7 @@ class Cause(Enum):
     PROGRAM = "program"
     PROVISION = "provision"
     EXHAUSTED = "exhausted"
+    NODE = "node"
     LEASE_HELD = "lease_held"
     STOPPED = "stopped"
 
@@ -80,7 +81,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One named execution of a task, placed. `fleet` is the inventory cut down to the nodes of the run."""
+    """One named execution of a task, placed. `fleet` is the inventory cut down to the nodes the run has ever had.
+
+    `head_at` is where the head lives once it had to move.
+    """
 
     id: RunId
     name: RunName
@@ -88,6 +92,7 @@ class Run:
     placement: Placement
     fleet: Inventory
     wanted: Wanted = Wanted.RUNNING
+    head_at: NodeName | None = None
 
     def members(self) -> Iterator[Member]:
         """Answer every seat, group by group, in rank order."""
@@ -124,7 +129,7 @@ class Run:
     @property
     def head(self) -> NodeName | None:
         """Answer on which node of the run its Ray head lives; None where the inventory names a machine for it."""
-        return None if self.fleet.head else self.placement.slices[0].nodes[0]
+        return None if self.fleet.head else self.head_at or self.placement.slices[0].nodes[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

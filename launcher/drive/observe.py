@@ -22,4 +22,5 @@ def observe(
         head=sighting.head,
         receipts=tuple(receipts),
         in_flight=in_flight,
+        reached=sighting.reached,
     )

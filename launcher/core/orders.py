@@ -1,0 +1,23 @@
+"""What operators ask of a run while it goes on; each order is kept, numbered, until the run is over."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class OrderKind(Enum):
+    """What may be asked. The subject is a node, nothing, or a slice (`group/index`)."""
+
+    CONFIRM_DEAD = "confirm_dead"
+    RESUME = "resume"
+    RELOCATE = "relocate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One order to one run. `by` says who gave it, for people; `at` is wall-clock time (s)."""
+
+    seq: int
+    at: float
+    kind: OrderKind
+    subject: str = ""
+    by: str = ""
