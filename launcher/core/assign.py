@@ -68,12 +68,13 @@ def _in_order(
         picked[group.name] = picks
     placed = [(group, index, pick) for group in task.groups for index, pick in enumerate(picked[group.name])]
     return Placement(
-        slices=tuple(_slice(group, index, pick) for group, index, pick in placed),
+        slices=tuple(slice_of(group, index, pick) for group, index, pick in placed),
         why=tuple(_why(group, index, pick) for group, index, pick in placed),
     )
 
 
-def _slice(group: Group, index: int, pick: Pick) -> Slice:
+def slice_of(group: Group, index: int, pick: Pick) -> Slice:
+    """Answer a pick as a slice: the first nodes in rank order are its members, the others its spares."""
     names = tuple(node.name for node in pick.nodes)
     members = group.topology.nodes_per_slice
     return Slice(

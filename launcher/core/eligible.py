@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
 
+from launcher.core.bounds import Bounds
 from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, GpuDriver, Inventory, Node, NodeName, RackName
 from launcher.core.nodeset import expand
 from launcher.core.placement import Exclusion, Taken
@@ -58,14 +59,21 @@ class Pattern:
 class Sieve:
     """What a group asks of a node, held against the inventory as it is now.
 
-    `promised` are the nodes that other slices of the same task have got.
+    `promised` are the nodes that other slices of the same task have got, `bounds` where those allow another.
     """
 
-    def __init__(self, group: Group, taken: Mapping[NodeName, Taken], promised: AbstractSet[NodeName]) -> None:
+    def __init__(
+        self,
+        group: Group,
+        taken: Mapping[NodeName, Taken],
+        promised: AbstractSet[NodeName],
+        bounds: Bounds | None = None,
+    ) -> None:
         rule = group.topology
         self.group = group
         self.taken = taken
         self.promised = promised
+        self.bounds = bounds
         self.spread = None if rule.spread in (None, NODE_LEVEL, ANY_LEVEL) else rule.spread
         self._kind = None if group.accelerator is None else group.accelerator.casefold()
         self._local = rule.within == RACK_LEVEL
@@ -94,7 +102,9 @@ class Sieve:
             return Exclusion.TOO_FEW_GPUS
         if taken is not None and taken.by_run is not None:
             return Exclusion.IN_USE
-        return Exclusion.PROMISED if node.name in self.promised else None
+        if node.name in self.promised:
+            return Exclusion.PROMISED
+        return None if self.bounds is None else self.bounds.reason(node)
 
     def _of_kind(self, node: Node) -> bool:
         # Pretended GPUs of no stated kind are of any; real ones are of none until somebody says which.

@@ -56,6 +56,11 @@ class Exclusion(Enum):
     TOO_FEW_GPUS = "too few GPUs"
     IN_USE = "in use"
     PROMISED = "taken by another slice of this task"
+    SPREAD = "in a place that another slice has"
+    APART = "not apart from the other group"
+    NOT_NEAR = "not near the other group"
+    ELSEWHERE = "not where the other slices are"
+    SHARED = "in a place with another run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

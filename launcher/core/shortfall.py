@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from launcher.core.assign import Miss
 from launcher.core.eligible import Sieve, gather
@@ -15,8 +15,13 @@ from launcher.core.task import Task
 
 def explain(miss: Miss, task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> Shortfall:
     """Answer the full account of a miss, as things stand after the slices that did find room."""
+    found = account(miss, inventory, Sieve(miss.group, taken, miss.promised))
+    return replace(found, changes=changes(miss, task, inventory, taken))
+
+
+def account(miss: Miss, inventory: Inventory, sieve: Sieve) -> Shortfall:
+    """Answer what each place offered, without what would have to change."""
     rule = miss.group.topology
-    sieve = Sieve(miss.group, taken, miss.promised)
     return Shortfall(
         group=miss.group.name,
         slices=rule.slices,
@@ -26,7 +31,7 @@ def explain(miss: Miss, task: Task, inventory: Inventory, taken: Mapping[NodeNam
         placed=len(miss.picks),
         largest=_largest(miss, inventory, sieve),
         racks=_answers(inventory, sieve),
-        changes=changes(miss, task, inventory, taken),
+        changes=(),
         sick=_sick(inventory, sieve),
     )
 

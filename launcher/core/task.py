@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from launcher.core.fleet import RACK_LEVEL
+from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
 
 
 class RestartWith(Enum):
@@ -27,24 +27,48 @@ class OnNoSpare(Enum):
 class TopologyRule:
     """Where the nodes of a group may be: `slices` x `nodes_per_slice`, each slice inside one place at `within`.
 
-    `within` and `spread` are hard, `prefer` is soft; each names a level of the inventory, `node`, `rack` or `any`.
-    `spares` counts the nodes kept for each slice in its own domain. Patterns in `racks` and the excludes are globs.
+    Each level is one of the inventory, `node`, `rack` or `any`. Hard are `within` (for each slice), `all_within` (for
+    all slices together), `spread` (no two slices in one place), `spread_members` (no two nodes of a slice in one place)
+    and `exclusive` (no other run in the place); soft are `prefer` (slices near each other) and `balance` (as many nodes
+    in one place as in the next). `near` and `apart_from` name groups: with the one, a slice shares a place with a slice
+    of that group, with the other it never does. `spares` counts the nodes kept for each slice in its own domain,
+    `spares_per_rack` those kept once for all slices of a domain. Patterns in `racks`, `only_nodes` and the excludes are
+    globs.
     """
 
     slices: int = 1
     nodes_per_slice: int = 1
     within: str = RACK_LEVEL
+    all_within: str | None = None
     prefer: str | None = None
+    balance: str | None = None
     spread: str | None = None
+    spread_members: str | None = None
+    exclusive: str | None = None
+    near: str | None = None
+    apart_from: str | None = None
     spares: int = 0
+    spares_per_rack: int = 0
     racks: tuple[str, ...] = ()
     exclude_racks: tuple[str, ...] = ()
+    only_nodes: tuple[str, ...] = ()
     exclude_nodes: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> int:
         """How many nodes hold a rank, spares not counted."""
         return self.slices * self.nodes_per_slice
+
+    @property
+    def near_level(self) -> str:
+        """Answer the level of the places that slices share with the group they are `near`: the widest they stay in."""
+        level = self.all_within or self.within
+        return RACK_LEVEL if level in (NODE_LEVEL, ANY_LEVEL) else level
+
+    @property
+    def apart_level(self) -> str:
+        """Answer the level of the places that slices do not share with the group they are `apart_from`."""
+        return RACK_LEVEL if self.spread in (None, ANY_LEVEL) else self.spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,105 @@
+"""One slice placed again elsewhere: every hard rule holds against the slices that stay."""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from launcher.core.fleet import NodeName, RackName
+from launcher.core.placement import Exclusion, Placement, Shortfall, Slice, Taken
+from launcher.core.replace import replace_slice
+from launcher.core.task import Group, Task, TopologyRule
+from tests.property.ray_rule import racks_of
+
+
+def task(**groups: TopologyRule) -> Task:
+    return Task(name="t", groups=tuple(Group(name=name, topology=rule, gpus=4) for name, rule in groups.items()))
+
+
+def part(group: str, index: int, rack: int, trays: Iterable[int], spares: Iterable[int] = ()) -> Slice:
+    def named(some: Iterable[int]) -> tuple[NodeName, ...]:
+        return tuple(NodeName(f"r{rack}-n{tray:02d}") for tray in some)
+
+    return Slice(
+        group=group,
+        index=index,
+        place=f"r{rack}",
+        rack=RackName(f"r{rack}"),
+        domain=f"domain {rack}",
+        nodes=named(trays),
+        spares=named(spares),
+    )
+
+
+def used(*names: str) -> Mapping[NodeName, Taken]:
+    return {NodeName(name): Taken(by_run="other") for name in names}
+
+
+def again(
+    asked: Task, sizes: list[int], taken: Mapping[NodeName, Taken], before: tuple[Slice, ...], at: int = 0
+) -> Slice | Shortfall:
+    return replace_slice(asked, racks_of(sizes), taken, Placement(slices=before), before[at])
+
+
+def test_a_slice_goes_whole_to_the_fullest_rack_with_room() -> None:
+    asked = task(main=TopologyRule(slices=2, nodes_per_slice=3, spares=1))
+    before = (part("main", 0, 0, range(3), [3]), part("main", 1, 1, range(3), [3]))
+    new = again(asked, [4, 4, 9, 5], {NodeName("r1-n00"): Taken(sick="condemned")}, before, at=1)
+    assert isinstance(new, Slice)
+    assert (new.index, new.rack, len(new.nodes), len(new.spares)) == (1, "r3", 3, 1)
+
+
+def test_nodes_of_the_slices_that_stay_are_not_given() -> None:
+    asked = task(main=TopologyRule(slices=2, nodes_per_slice=2))
+    before = (part("main", 0, 0, [0, 1]), part("main", 1, 1, [0, 1]))
+    new = again(asked, [4, 2], {NodeName("r1-n00"): Taken(sick="condemned")}, before, at=1)
+    assert isinstance(new, Slice)
+    assert new.nodes == ("r0-n02", "r0-n03")
+
+
+def test_the_old_nodes_serve_again_unless_they_are_taken() -> None:
+    asked = task(main=TopologyRule(nodes_per_slice=2))
+    before = (part("main", 0, 0, [0, 1]),)
+    new = again(asked, [3], {NodeName("r0-n00"): Taken(sick="condemned")}, before)
+    assert isinstance(new, Slice)
+    assert new.nodes == ("r0-n01", "r0-n02")
+    refused = again(asked, [3], used("r0-n00", "r0-n01"), before)
+    assert isinstance(refused, Shortfall)
+    assert (refused.placed, refused.largest) == (0, 1)
+
+
+def test_spread_holds_against_the_slices_that_stay() -> None:
+    asked = task(main=TopologyRule(slices=2, nodes_per_slice=1, spread="rack"))
+    before = (part("main", 0, 0, [0]), part("main", 1, 1, [0]))
+    refused = again(asked, [1, 3], used("r0-n00"), before)
+    assert isinstance(refused, Shortfall)
+    assert [row.excluded for row in refused.racks] == [
+        {Exclusion.IN_USE: 1},
+        {Exclusion.PROMISED: 1, Exclusion.SPREAD: 2},
+    ]
+
+
+def test_a_slice_that_others_are_near_to_stays_near_them() -> None:
+    asked = task(trainer=TopologyRule(nodes_per_slice=2), judge=TopologyRule(nodes_per_slice=1, near="trainer"))
+    before = (part("trainer", 0, 0, [0, 1]), part("judge", 0, 0, [2]))
+    stays = again(asked, [5, 2], used("r0-n00"), before)
+    assert isinstance(stays, Slice)
+    assert stays.rack == "r0"
+    refused = again(asked, [5, 2], used("r0-n00", "r0-n03", "r0-n04"), before)
+    assert isinstance(refused, Shortfall)
+    assert refused.racks[1].excluded == {Exclusion.NOT_NEAR: 2}
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["the group named", "the group that names it"])
+def test_apart_from_holds_from_both_sides(at: int) -> None:
+    asked = task(a=TopologyRule(nodes_per_slice=1), b=TopologyRule(nodes_per_slice=1, apart_from="a"))
+    before = (part("a", 0, 0, [0]), part("b", 0, 1, [0]))
+    new = again(asked, [3, 3], used(before[at].nodes[0]), before, at)
+    assert isinstance(new, Slice)
+    assert new.rack == before[at].rack
+
+
+def test_exclusive_keeps_off_racks_where_another_run_is() -> None:
+    asked = task(main=TopologyRule(nodes_per_slice=2, exclusive="rack"))
+    new = again(asked, [2, 5, 6], used("r0-n00", "r1-n00"), (part("main", 0, 0, [0, 1]),))
+    assert isinstance(new, Slice)
+    assert new.rack == "r2"
