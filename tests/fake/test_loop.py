@@ -19,6 +19,7 @@ from launcher.errors import LeaseHeldError
 from launcher.store.owner import Owner
 from launcher.store.rows import RunRow
 from launcher.store.store import Store
+from tests.effort import moments
 from tests.situations import make_run
 
 DEADLINE = 30.0
@@ -90,7 +91,7 @@ def test_a_run_goes_from_launch_to_success_and_frees_its_nodes(hall: Hall) -> No
 
 
 def test_a_detached_controller_is_replaced_after_kill_9_and_no_rank_notices(hall: Hall) -> None:
-    run = hall.launch(sim=SimSettings(run_s=400.0, speed=50.0))
+    run = hall.launch(sim=SimSettings(run_s=400.0, speed=100.0))
     spawn(hall.home, run)
     hall.until(run, lambda row: row.state is RunState.RUNNING)
     hall.kill(run)
@@ -101,7 +102,7 @@ def test_a_detached_controller_is_replaced_after_kill_9_and_no_rank_notices(hall
     assert snapshot(row)["epoch"] == 1
 
 
-@pytest.mark.parametrize("moment", range(0, 100, 12))
+@pytest.mark.parametrize("moment", moments(100, 24))
 def test_kill_9_of_a_controller_at_any_moment_of_the_launch_changes_nothing(hall: Hall, moment: int) -> None:
     run = hall.launch(sim=SimSettings(run_s=60.0, speed=40.0))
     spawn(hall.home, run)
@@ -152,7 +153,7 @@ def test_down_from_any_state_leaves_nothing(hall: Hall, state: RunState) -> None
 
 
 def test_a_stopped_controller_lets_go_of_the_run_and_the_run_goes_on(hall: Hall) -> None:
-    run = hall.launch(sim=SimSettings(run_s=400.0, speed=20.0))
+    run = hall.launch(sim=SimSettings(run_s=400.0, speed=100.0))
     spawn(hall.home, run)
     hall.until(run, lambda row: row.state is RunState.RUNNING)
     os.kill(hall.owner(run).pid, signal.SIGTERM)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.core.actions import Claim, Join, Prepare, Signal, Start, Sweep, Unclaim
@@ -20,10 +20,11 @@ from launcher.core.reconcile import PATIENT, Decision, reconcile
 from launcher.core.run import Record, Run, RunState, Wanted
 from launcher.core.seat import GangName
 from launcher.core.task import Group
+from tests.effort import drawn
 from tests.property.worlds import AT_ONCE, Pace, Play, runs
 from tests.situations import make_run
 
-BOUNDED = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+BOUNDED = drawn(40)
 UP = (Condition.SERVING, Condition.FINISHED)
 PASSING = tuple(kind for kind in FaultKind if kind not in (FaultKind.POWER_CUT, FaultKind.LINK_DOWN))
 

@@ -7,17 +7,18 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
 from launcher.core.place import place
 from launcher.core.placement import Placement, Shortfall, Taken
 from launcher.core.task import Group, Task, TopologyRule
+from tests.effort import drawn
 from tests.property.ray_rule import one_slice, racks_of, stranded
 
 LEVELS = ("zone", "block", "rack")
-QUICK = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = drawn(150)
 
 
 @st.composite
@@ -181,7 +182,7 @@ def test_racks_that_are_alike_are_chosen_by_name(data: st.DataObject, sizes: lis
 
 @pytest.mark.parametrize("nested", [True, False], ids=["nested levels", "racks that straddle blocks"])
 def test_one_group_is_refused_only_where_no_choice_exists(nested: bool) -> None:
-    @settings(QUICK, max_examples=400)
+    @drawn(300)
     @given(st.data())
     def law(data: st.DataObject) -> None:
         inventory = data.draw(fleets(11, nested=nested))
@@ -232,7 +233,7 @@ def free_by_rack(inventory: Inventory, used: tuple[NodeName, ...]) -> Counter[st
     return Counter(node.rack for node in inventory.nodes if node.name not in used)
 
 
-@settings(QUICK, max_examples=150)
+@drawn(100)
 @given(st.data())
 def test_a_shortfall_counts_each_node_once_and_its_changes_are_the_least(data: st.DataObject) -> None:
     inventory = data.draw(fleets(10))

@@ -1,16 +1,17 @@
 """The imaginary fleet under the kernel, with random faults: one world, whoever looks, and acts that may be repeated."""
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.core.run import Run
 from launcher.drive.execute import execute
 from launcher.sim.nodes import SimNodes
 from launcher.sim.world import Host, Rank, Ray, Raylet, Setup, World, dump, load_host, load_world
+from tests.effort import drawn
 from tests.property.worlds import Play, runs
 
 TICKS = 120
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = drawn(30)
 
 words = st.text(max_size=5)
 times = st.floats(0.0, 1e6)
@@ -41,6 +42,7 @@ rays = st.builds(Ray, since=times, begun_at=times, starts=counts, groups=st.dict
 worlds = st.builds(World, began_at=maybe, ray=st.none() | rays)
 
 
+@drawn(50)
 @given(hosts, worlds)
 def test_rows_are_read_back_as_they_were_written(host: Host, world: World) -> None:
     assert load_host(dump(host)) == host

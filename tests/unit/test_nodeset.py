@@ -1,10 +1,11 @@
 """Names in brackets: what people write in an inventory, and what they read in a message."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.core.nodeset import MAX_NAMES, expand, fold, natural
+from tests.effort import drawn
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_fold_is_what_an_operator_would_write(names: list[str], text: str) -> No
 _NAMES = st.from_regex(r"[a-c](-?[0-9]{1,3}){0,3}", fullmatch=True)
 
 
-@settings(max_examples=300, deadline=None)
+@drawn(150)
 @given(st.lists(_NAMES, max_size=15))
 def test_a_folded_text_stands_for_exactly_its_names(names: list[str]) -> None:
     expanded = expand(fold(names))

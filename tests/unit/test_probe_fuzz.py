@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, composite
 
@@ -16,6 +16,7 @@ from launcher.probe.judge import judge
 from launcher.probe.judge_slice import judge_slice
 from launcher.probe.report import Finding
 from launcher.probe.xid import MAX_XIDS, parse_xids
+from tests.effort import drawn
 from tests.unit.test_probe_corpus import CASES
 
 NODE = Node(
@@ -72,7 +73,7 @@ def endings(draw: DrawFn) -> Ran:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@drawn(150)
 @given(st.dictionaries(st.sampled_from(PROBES), endings()))
 def test_any_answers_can_be_judged(answers: dict[str, Ran]) -> None:
     found = facts(answers, NODE, now=0.0)
@@ -81,7 +82,7 @@ def test_any_answers_can_be_judged(answers: dict[str, Ran]) -> None:
     assert all(isinstance(finding, Finding) and finding.words for finding in (*findings, *others))
 
 
-@settings(max_examples=200, deadline=None)
+@drawn(100)
 @given(
     st.one_of(
         st.binary(max_size=300),
@@ -102,7 +103,7 @@ def test_any_bytes_from_a_node_can_be_read(output: bytes) -> None:
     assert judge(found, NODE)
 
 
-@settings(max_examples=200, deadline=None)
+@drawn(100)
 @given(st.text(max_size=300))
 def test_trees_and_addresses_of_any_text(text: str) -> None:
     found = tree.from_xml(text)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.errors import Mistake, SpecError
@@ -17,6 +17,7 @@ from launcher.spec.inventory import read_inventory
 from launcher.spec.inventory_fields import INVENTORY
 from launcher.spec.task import read_task
 from launcher.spec.task_fields import TASK
+from tests.effort import drawn
 
 
 def keys_of(section: Section) -> set[str]:
@@ -60,7 +61,7 @@ values = st.recursive(
     max_leaves=25,
 )
 known = st.dictionaries(st.sampled_from(KEYS), values, max_size=8)
-FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = drawn(100)
 
 
 @pytest.fixture(scope="module", params=[document.LONG, 0], ids=["pure parser", "libyaml"], autouse=True)
