@@ -40,6 +40,7 @@ class Request:
 
 def read_request(file: Path, inventory: str | None, words: Words) -> Request:
     """Answer what is asked for, and say which inventory is used; SpecError with every mistake of the task."""
+    from launcher.cli.choice import choose
     from launcher.spec.inventory import find_inventory
     from launcher.spec.levels import check_levels
     from launcher.spec.mounts import check_mounts
@@ -53,8 +54,9 @@ def read_request(file: Path, inventory: str | None, words: Words) -> Request:
     say(fleet_text(fleet))
     check_levels(parsed.task, fleet, where=parsed.where, places=parsed.places)
     check_mounts(parsed.task, fleet, where=parsed.where, places=parsed.places)
+    task = choose(parsed, fleet)
     kept = {**parsed.secrets, **secrets}
-    return Request(task=parsed.task, fleet=fleet, source=str(file.absolute()), secrets=kept)
+    return Request(task=task, fleet=fleet, source=str(file.absolute()), secrets=kept)
 
 
 def read_words(words: Words) -> tuple["Given", dict[str, str]]:

@@ -1,11 +1,11 @@
 """Events of the YAML library to nodes, bounded in depth and aliases."""
 
 import re
+from collections.abc import Iterator
 
 import yaml
 from yaml.events import (
     CollectionStartEvent,
-    DocumentStartEvent,
     Event,
     MappingEndEvent,
     MappingStartEvent,
@@ -48,19 +48,15 @@ class Composer:
         self._count = 0
         self._anchors: dict[str, tuple[Node, int] | None] = {}
 
-    def document(self) -> Node | None:
-        """Answer the root of the first document, None when there is none; SpecError when it must not be read on."""
+    def documents(self) -> Iterator[tuple[Mark, Node]]:
+        """Answer where each document begins, and its root; SpecError when it must not be read on."""
         self._next()
-        if self._loader.check_event(StreamEndEvent):
-            return None
-        self._next()
-        root = self._node(0)
-        self._next()
-        return root
-
-    def another(self) -> Mark | None:
-        """Answer where one more document begins, None where the file ends."""
-        return _mark(self._next()) if self._loader.check_event(DocumentStartEvent) else None
+        while not self._loader.check_event(StreamEndEvent):
+            self._anchors.clear()  # an anchor is known in its own document only
+            mark = _mark(self._next())
+            root = self._node(0)
+            self._next()
+            yield mark, root
 
     def _next(self) -> Event:
         event: Event = self._loader.get_event()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""YAML text to nodes: the one document of a file, with every position, or why there is none."""
+"""YAML text to nodes: the documents of a file, with every position, or why there is none."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ import yaml
 
 from launcher.errors import Mistake, SpecError
 from launcher.spec.compose import Composer
-from launcher.spec.nodes import Kind, Pairs, Scalar
+from launcher.spec.nodes import Kind, Mark, Node, Pairs, Scalar
 from launcher.spec.source import read_text, refuse
 from launcher.spec.syntax import syntax_mistake
 
@@ -23,40 +23,67 @@ _OTHER_KIND = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The one mapping of a file, and what is wrong with it as YAML but does not hinder reading on."""
+    """One mapping of a file, and what is wrong with the file as YAML but does not hinder reading on.
+
+    `begins` is where the document begins, which is where its root is but for comments and `---`.
+    """
 
     where: str
     root: Pairs
+    begins: Mark
     mistakes: tuple[Mistake, ...]
 
 
-def read_document(path: Path, *, what: str, several: str = "several documents", hint: str | None = None) -> Document:
-    """Answer the mapping that a file of kind `what` holds; SpecError when there is none, or more than one.
+def read_document(path: Path, *, what: str) -> Document:
+    """Answer the one mapping that a file of kind `what` holds; SpecError when there is none, or more than one."""
+    return only_document(read_documents(path, what=what))
 
-    `several` and `hint` are the words for more than one document.
+
+def only_document(documents: tuple[Document, ...]) -> Document:
+    """Answer the one document; SpecError when there are more."""
+    first, *more = documents
+    if more:
+        raise refuse(first.where, "several documents are not supported", mark=more[0].begins, hint="write one a file")
+    return first
+
+
+def read_documents(path: Path, *, what: str) -> tuple[Document, ...]:
+    """Answer the mappings that a file of kind `what` holds, one at least; SpecError when there is none.
+
+    A document with nothing in it, as behind a last `---`, is none.
     """
-    where = str(path)
-    text = read_text(path, what=f"{what} file")
-    loader = _loader(text)
+    return parse_documents(read_text(path, what=f"{what} file"), str(path), what=what)
+
+
+def parse_documents(text: str, where: str, *, what: str) -> tuple[Document, ...]:
+    """Answer the same of a text; `where` is what messages call it."""
+    loader = load_events(text)
     composer = Composer(loader, where)
     try:
-        root = composer.document()
-        another = composer.another()
+        roots = [(mark, root) for mark, root in composer.documents() if not _nothing(root)]
     except yaml.MarkedYAMLError as error:
         raise SpecError((*composer.mistakes, syntax_mistake(error, text, where))) from error
     except SpecError as error:
         raise SpecError((*composer.mistakes, *error.mistakes)) from error
     finally:
         loader.dispose()
-    if another is not None:
-        raise refuse(where, f"{several} are not supported yet", mark=another, hint=hint)
-    if root is None or (isinstance(root, Scalar) and root.kind is Kind.NOTHING):
+    if not roots:
         raise refuse(where, "the file is empty", hint="`nvlaunch init` writes files to start from")
+    mistakes = tuple(composer.mistakes)
+    found = tuple(_document(what, where, mark, root, mistakes) for mark, root in roots)
+    _check_kind(what, found[0].root, where)
+    return found
+
+
+def _nothing(root: Node) -> bool:
+    return isinstance(root, Scalar) and root.kind is Kind.NOTHING
+
+
+def _document(what: str, where: str, begins: Mark, root: Node, mistakes: tuple[Mistake, ...]) -> Document:
     if not isinstance(root, Pairs):
         hint = "write `key: value` lines at the top level"
         raise refuse(where, f"a {what} file must be a mapping", mark=root.mark, hint=hint)
-    _check_kind(what, root, where)
-    return Document(where=where, root=root, mistakes=tuple(composer.mistakes))
+    return Document(where=where, root=root, begins=begins, mistakes=mistakes)
 
 
 def _check_kind(what: str, root: Pairs, where: str) -> None:
@@ -80,7 +107,8 @@ def python_text(scalar: Scalar) -> str:
         return scalar.text
 
 
-def _loader(text: str) -> yaml.SafeLoader:
+def load_events(text: str) -> yaml.SafeLoader:
+    """Answer the parser for a text, by its length."""
     if len(text) > LONG and hasattr(yaml, "CSafeLoader"):
         return yaml.CSafeLoader(text)  # type: ignore[return-value]
     return yaml.SafeLoader(text)

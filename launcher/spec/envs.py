@@ -1,7 +1,7 @@
 """Variables and secrets of a task: the file's, those of its groups, and those given on the command line."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from launcher.spec.nodes import NOWHERE, Mark
@@ -58,11 +58,21 @@ def read_envs(sections: tuple[Values, ...], given: Given, out: Reading) -> dict[
     return {**envs, **given.envs}
 
 
-def read_secrets(task: Values, given: Given, out: Reading) -> dict[str, str | None]:
-    """Answer each secret of the task; its value is None where `--secret` gives it, as it should."""
+def read_secrets(owners: Sequence[Values], given: Given, out: Reading) -> dict[str, str | None]:
+    """Answer each secret of the run; its value is None where `--secret` gives it, as it should."""
     secrets: dict[str, str | None] = dict.fromkeys(sorted(given.secrets))
-    for name, found in task.entries("secrets").items():
-        if name in task.entries("envs"):
+    for owner in owners:
+        for name, value in _secrets(owner, given, out).items():
+            if secrets.setdefault(name, value) != value:
+                mark = owner.entries("secrets")[name].key
+                out.mistake(mark, f"another task of this run has another value of `{name}`", "a run has one: keep one")
+    return secrets
+
+
+def _secrets(owner: Values, given: Given, out: Reading) -> dict[str, str]:
+    secrets: dict[str, str] = {}
+    for name, found in owner.entries("secrets").items():
+        if name in owner.entries("envs"):
             out.mistake(found.key, f"`{name}` is under `envs` as well", "keep it under `secrets` alone")
         elif name in given.envs:
             what = f"`{name}` is a secret, and `--env` would show its value"

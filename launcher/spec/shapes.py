@@ -258,11 +258,12 @@ class MapOf:
     keys: Text
     word: str = "a mapping"
     filled: bool = False
+    hint: str | None = None
 
     def read(self, node: Node, at: Spot) -> dict[str, Found]:
         """Answer each right value by its key."""
         if not isinstance(node, Pairs):
-            raise wrong(node, at, self.word)
+            raise wrong(node, at, self.word, self.hint)
         if self.filled and not node.pairs:
             raise WrongError(node.mark, f"`{at.name}` is empty", f"it must be {self.word}")
         found: dict[str, Found] = {}

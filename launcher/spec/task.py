@@ -1,27 +1,25 @@
 """A task file to a Task: all its mistakes at once, or what to run with every default filled in."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launcher.core.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task
+from launcher.core.task import Group, Task
 from launcher.errors import Mistake
 from launcher.spec.counts import read_rule
-from launcher.spec.document import read_document
+from launcher.spec.document import read_documents
 from launcher.spec.envs import Given, check_given, read_envs, read_secrets
+from launcher.spec.kinds import read_kinds
 from launcher.spec.mounts import KEY as MOUNTS
 from launcher.spec.mounts import read_mounts
 from launcher.spec.nodes import NOWHERE, Mark
 from launcher.spec.patterns import NAME_LENGTH, TASK_NAME, task_name
-from launcher.spec.reading import Reading, Spot, Values
-from launcher.spec.task_fields import TASK
-from launcher.spec.values import NO_GPUS, Accelerator
-
-ONLY_GROUP = "main"
-
-_SEVERAL = "several documents (pipelines, job groups)"
-_ONE_EACH = "give each its own file; roles that run together are `groups:` of one task"
+from launcher.spec.reading import Reading, Values
+from launcher.spec.recovery import read_recovery
+from launcher.spec.scripts import check_scripts
+from launcher.spec.sheet import Sheet, read_sheet
+from launcher.spec.values import NO_GPUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +27,7 @@ class ParsedTask:
     """A task, what its user should know of it, and where its levels and mounts are named: `(group, key)` or
     `("file_mounts", path)` to a place in `where`.
 
+    `kinds` has the groups that may run on several kinds of node, each in all its forms; `task` has the first of each.
     `secrets` has the values that the file itself holds; those given on the command line are not seen here.
     """
 
@@ -36,6 +35,7 @@ class ParsedTask:
     warnings: tuple[Mistake, ...] = ()
     where: str = ""
     places: Mapping[tuple[str, str], Mark] = field(default_factory=dict)
+    kinds: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -45,64 +45,68 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
     A relative `workdir` is relative to the current folder, as with SkyPilot.
     """
     given = given or Given()
-    document = read_document(path, what="task", several=_SEVERAL, hint=_ONE_EACH)
-    out = Reading(document.where, document.mistakes)
-    values = TASK.read(document.root, Spot("", out))
+    documents = read_documents(path, what="task")
+    out = Reading(documents[0].where, documents[0].mistakes)
+    sheet = read_sheet(documents, out)
     check_given(given, out)
-    roles = _roles(values, out)
-    groups = tuple(_group(name, own, values, given, out) for name, own in roles.items())
-    secrets = read_secrets(values, given, out)
-    mounts = read_mounts(values, read_envs((values,), given, out), secrets, out)
+    forms = {name: _forms(name, own, sheet.task, given, out) for name, own in sheet.roles.items()}
+    secrets = read_secrets(sheet.owners, given, out)
+    mounts = _mounts(sheet, secrets, given, out)
     task = Task(
-        name=_name(path, values, given, out),
-        groups=groups,
-        workdir=_workdir(values, out),
+        name=_name(path, sheet.task, given, out),
+        groups=tuple(groups[0] for groups in forms.values()),
+        workdir=_workdir(sheet.owners, out),
         file_mounts={to: source for to, (source, _) in mounts.items()},
         secrets=tuple(sorted(secrets)),
-        stop_signal=values.get("stop_signal", str) or "TERM",
-        stop_grace=_seconds(values, "stop_grace", 60.0),
-        time_limit=values.get("time_limit", float),
-        priority=_priority(values, roles, out),
-        preemptible=values.get("preemptible", bool) or False,
-        on_event=values.get("on_event", str),
+        stop_signal=sheet.task.get("stop_signal", str) or "TERM",
+        stop_grace=_seconds(sheet.task, "stop_grace", 60.0),
+        time_limit=sheet.task.get("time_limit", float),
+        priority=_priority(sheet, out),
+        preemptible=sheet.task.get("preemptible", bool) or False,
+        on_event=sheet.task.get("on_event", str),
     )
     out.finish()
     return ParsedTask(
         task=task,
         warnings=out.warnings(),
-        where=document.where,
-        places={**_places(roles), **{(MOUNTS, to): mark for to, (_, mark) in mounts.items()}},
+        where=out.where,
+        places={**_places(sheet.roles), **{(MOUNTS, to): mark for to, (_, mark) in mounts.items()}},
+        kinds={name: groups for name, groups in forms.items() if len(groups) > 1},
         secrets={name: value for name, value in secrets.items() if value is not None},
     )
 
 
-def _roles(task: Values, out: Reading) -> dict[str, Values]:
-    """Answer each group's own section; the task itself is the only group where it names none."""
-    if not task.has("groups"):
-        return {ONLY_GROUP: task}
-    for name in ("run", "driver", "topology", "num_nodes"):
-        if name in task.found:
-            out.mistake(task.key_of(name), f"`{name}` beside `groups`", f"move `{name}` into the groups")
-    read = {name: found.value for name, found in task.entries("groups").items()}
-    return {name: value for name, value in read.items() if isinstance(value, Values)}
-
-
-def _group(name: str, own: Values, task: Values, given: Given, out: Reading) -> Group:
-    alone = own is task
-    accelerator = _accelerator(own if own.has("resources") else task, out)
-    _check_command(name, own, out, alone=alone)
-    return Group(
-        name=name,
-        topology=read_rule(own, None if accelerator is None else accelerator.count, out),
-        gpus=(accelerator or NO_GPUS).count,
-        accelerator=(accelerator or NO_GPUS).kind or None,
-        run=own.get("run", str) or "",
-        driver=own.get("driver", str),
-        reserve=own.get("reserve", bool) or False,
-        setup=own.get("setup", str) or task.get("setup", str),
-        envs=read_envs((task,) if alone else (task, own), given, out),
-        recovery=_recovery(own.section("recovery"), task.section("recovery")),
+def _forms(name: str, own: Values, task: Values, given: Given, out: Reading) -> tuple[Group, ...]:
+    """Answer a group once for each kind of node that it may run on."""
+    kinds = read_kinds(own if own.has("resources") else task, out)
+    _check_command(name, own, out, alone=own is task)
+    envs = read_envs((task,) if own is task else (task, own), given, out)
+    check_scripts(own, envs, out)
+    return tuple(
+        Group(
+            name=name,
+            topology=read_rule(own, None if kind is None else kind.count, out),
+            gpus=(kind or NO_GPUS).count,
+            accelerator=(kind or NO_GPUS).kind or None,
+            run=own.get("run", str) or "",
+            driver=own.get("driver", str),
+            reserve=own.get("reserve", bool) or False,
+            setup=own.get("setup", str) or task.get("setup", str),
+            envs=envs,
+            recovery=read_recovery(own, task, out),
+        )
+        for kind in kinds or (None,)
     )
+
+
+def _mounts(sheet: Sheet, secrets: Mapping[str, object], given: Given, out: Reading) -> dict[str, tuple[str, Mark]]:
+    """Answer the mounts of all owners; each fills in its own variables."""
+    mounts: dict[str, tuple[str, Mark]] = {}
+    for owner in sheet.owners:
+        for to, (source, mark) in read_mounts(owner, read_envs((owner,), given, out), secrets, out).items():
+            if mounts.setdefault(to, (source, mark))[0] != source:
+                out.mistake(mark, f"another task of this run has other files for `{to}`", "name another place")
+    return mounts
 
 
 def _check_command(name: str, own: Values, out: Reading, *, alone: bool) -> None:
@@ -119,40 +123,10 @@ def _check_command(name: str, own: Values, out: Reading, *, alone: bool) -> None
         )
 
 
-def _accelerator(owner: Values, out: Reading) -> Accelerator | None:
-    """Answer what each node must have; None where it is wrong, which is said already."""
-    resources = owner.section("resources")
-    if resources.has("accelerators") and resources.has("gpus"):
-        out.mistake(resources.key_of("gpus"), "`gpus` and `accelerators` are two names of one key", "keep one of them")
-    for name in ("accelerators", "gpus"):
-        if resources.has(name):
-            return resources.get(name, Accelerator)
-    broken = owner.has("resources") and owner.get("resources", Values) is None
-    return None if broken or resources.has("any_of") or resources.has("ordered") else NO_GPUS
-
-
-def _recovery(own: Values, task: Values) -> RecoveryPolicy:
-    default = RecoveryPolicy()
-
-    def count(name: str, otherwise: int) -> int:
-        numbers = (own.get(name, int), task.get(name, int), otherwise)
-        return next(number for number in numbers if number is not None)
-
-    hang = own.get("hang_after", float)
-    return RecoveryPolicy(
-        max_restarts=count("max_restarts", default.max_restarts),
-        node_attempts=count("node_attempts", default.node_attempts),
-        restart_with=RestartWith(own.get("restart_with", str) or task.get("restart_with", str) or "run"),
-        on_no_spare=OnNoSpare(own.get("on_no_spare", str) or task.get("on_no_spare", str) or "wait"),
-        hang_after=task.get("hang_after", float) if hang is None else hang,
-    )
-
-
-def _priority(task: Values, roles: Mapping[str, Values], out: Reading) -> int:
+def _priority(sheet: Sheet, out: Reading) -> int:
     """Answer the priority of the run: the task's own, or SkyPilot's under `resources`; several must agree."""
-    named = [task, task.section("resources"), *(own.section("resources") for own in roles.values())]
-    told = [(owner.get("priority", int), owner.key_of("priority")) for owner in named if owner.has("priority")]
-    numbers = [(number, mark) for number, mark in told if number is not None]
+    sections = [sheet.task, *(own.section("resources") for own in (sheet.task, *sheet.roles.values()))]
+    numbers = [(number, own.key_of("priority")) for own in sections if (number := own.get("priority", int)) is not None]
     first = numbers[0][0] if numbers else 0
     for number, mark in numbers:
         if number != first:
@@ -180,8 +154,19 @@ def _short(name: str, mark: Mark, out: Reading, where: str | None) -> str:
     return name
 
 
-def _workdir(values: Values, out: Reading) -> str | None:
-    written = values.get("workdir", str)
+def _workdir(owners: Sequence[Values], out: Reading) -> str | None:
+    """Answer the folder that goes to every node; tasks of a job group that name several must mean one."""
+    folders: dict[str, Mark] = {}
+    for owner in owners:
+        if (folder := _folder(owner, out)) is not None:
+            folders.setdefault(folder, owner.key_of("workdir"))
+    for mark in list(folders.values())[1:]:
+        out.mistake(mark, "another task of this run has another `workdir`", "name a folder that has both")
+    return next(iter(folders), None)
+
+
+def _folder(owner: Values, out: Reading) -> str | None:
+    written = owner.get("workdir", str)
     if written is None:
         return None
     try:
@@ -191,7 +176,7 @@ def _workdir(values: Values, out: Reading) -> str | None:
         what = f"`workdir: {written}` is not a folder" if folder.exists() else f"`workdir: {written}` does not exist"
     except (OSError, RuntimeError, ValueError):  # no such user's home, or a name that no file can have
         what = f"`workdir: {written}` does not exist"
-    out.mistake(values.mark_of("workdir"), what, f"it is relative to the current folder, `{Path.cwd()}`")
+    out.mistake(owner.mark_of("workdir"), what, f"it is relative to the current folder, `{Path.cwd()}`")
     return None
 
 

@@ -3,12 +3,24 @@
 What no code runs yet is named in `unsupported`, which `_built` follows.
 """
 
+from dataclasses import replace
+
 from launcher.spec.fields import Field, Section, Use, section
 from launcher.spec.patterns import env_name, group_name, task_name
 from launcher.spec.shapes import Choice, Duration, ListOf, MapOf, Text, Truth, Whole
-from launcher.spec.skypilot import RESOURCES_ELSEWHERE, TASK_ELSEWHERE
+from launcher.spec.skypilot import (
+    GROUPS_ELSEWHERE,
+    JOB_GROUP_ELSEWHERE,
+    JOB_RECOVERY,
+    RESOURCES_ELSEWHERE,
+    TASK_ELSEWHERE,
+    Unread,
+    of_all_alternatives,
+    of_the_run,
+)
+from launcher.spec.storage import MountSource
 from launcher.spec.unsupported import as_built
-from launcher.spec.values import Accelerators, MountSource, Script, Variable, Workdir, variables
+from launcher.spec.values import Accelerators, Script, Variable, Workdir, variables
 
 LATER = Use.LATER
 
@@ -22,29 +34,27 @@ _LEVEL = Text(
 )
 _GLOBS = ListOf(item=Text(word="a name or a pattern such as `r1*`", pattern=r"[^\s]+", numbers=True), single=True)
 
+_KINDS = "`GB300:4`, `{GB300: 4}`, or `GB300` for one; of a list, the first that fits"
 _ACCELERATORS = (
-    Field(
-        name="accelerators",
-        doc="GPUs of each node: `GB300:4`, `{GB300: 4}`, or `GB300` for one.",
-        shape=Accelerators(),
-        value=True,
-    ),
+    Field(name="accelerators", doc=f"GPUs of each node: {_KINDS}.", shape=Accelerators(), value=True),
     Field(name="gpus", doc="Another name of `accelerators`.", shape=Accelerators(), value=True),
-    Field(
-        name="priority",
-        doc="As `priority` of the task.",
-        shape=Whole(low=-1000, high=1000),
-        default=0,
-    ),
-    *RESOURCES_ELSEWHERE,
 )
-_ALTERNATIVES = ListOf(item=_built(*_ACCELERATORS), word="a list of resources", filled=True)
-_ONE_KIND = "name one kind under `accelerators`"
+_OF_ALL = (
+    Field(name="priority", doc="As `priority` of the task.", shape=Whole(low=-1000, high=1000), default=0),
+    JOB_RECOVERY,
+)
+_ALTERNATIVES = ListOf(
+    item=_built(*_ACCELERATORS, *map(of_all_alternatives, _OF_ALL), *RESOURCES_ELSEWHERE),
+    word="a list of resources",
+    filled=True,
+)
 
 RESOURCES = _built(
     *_ACCELERATORS,
-    Field(name="any_of", doc="Resources of which any will do.", shape=_ALTERNATIVES, use=LATER, instead=_ONE_KIND),
-    Field(name="ordered", doc="Resources, the best first.", shape=_ALTERNATIVES, use=LATER, instead=_ONE_KIND),
+    *_OF_ALL,
+    Field(name="any_of", doc="Resources to choose from: the first that fits is taken.", shape=_ALTERNATIVES),
+    Field(name="ordered", doc="Another name of `any_of`.", shape=_ALTERNATIVES),
+    *RESOURCES_ELSEWHERE,
     word="a mapping such as `{accelerators: GB300:4}`",
 )
 
@@ -122,17 +132,16 @@ _ROLE = (
 GROUP = _built(*_ROLE, word="a mapping with `run` and `topology`")
 
 _MOUNTS = MapOf(item=MountSource(), keys=Text(word="a path on the nodes", pattern=r"[^\s].*"))
-_SECRETS = MapOf(item=Variable(secret=True), keys=env_name, word="a mapping of names to null")
+_SECRETS = MapOf(
+    item=Variable(secret=True),
+    keys=env_name,
+    word="a mapping of names to null",
+    hint="write `secrets: {NAME: null}`, and give it with `--secret NAME`",
+)
 
-TASK = _built(
-    Field(name="name", doc="The name of the task and, without `--name`, of its run.", shape=task_name),
+_NAME = Field(name="name", doc="The name of the task and, without `--name`, of its run.", shape=task_name)
+_OWN = (
     Field(name="workdir", doc="A local folder, copied to each node; `setup` and `run` start in it.", shape=Workdir()),
-    *_ROLE,
-    Field(
-        name="groups",
-        doc="Named roles, instead of one `run`; each takes what it does not say from the task.",
-        shape=MapOf(item=GROUP, keys=group_name, word="a mapping of names to groups", filled=True),
-    ),
     Field(name="secrets", doc="Variables kept out of every log; null for one that `--secret` gives.", shape=_SECRETS),
     Field(
         name="file_mounts",
@@ -140,6 +149,13 @@ TASK = _built(
         shape=_MOUNTS,
         default={},
     ),
+)
+_GROUPS = Field(
+    name="groups",
+    doc="Named roles, instead of one `run`; each takes what it does not say from the task.",
+    shape=MapOf(item=GROUP, keys=group_name, word="a mapping of names to groups", filled=True),
+)
+_RUN = (
     Field(
         name="stop_signal",
         doc="The signal that ranks get before they are stopped.",
@@ -156,5 +172,17 @@ TASK = _built(
     ),
     Field(name="preemptible", doc="Whether others may take its nodes.", shape=Truth(), default=False),
     Field(name="on_event", doc="A command that gets each event as JSON.", shape=Script()),
-    *TASK_ELSEWHERE,
 )
+
+TASK = _built(_NAME, *_ROLE, _GROUPS, *_OWN, *_RUN, *TASK_ELSEWHERE)
+
+# SkyPilot's job groups: the first document, and each task after it (sky/utils/dag_utils.py, _load_job_group).
+HEADER = _built(
+    replace(_NAME, required=True),
+    Field(name="execution", doc="How the tasks run.", shape=Choice(words=("serial", "parallel"))),
+    Field(name="primary_tasks", doc="Tasks that the others end with.", shape=ListOf(item=task_name)),
+    Field(name="termination_delay", doc="When the others end.", shape=Unread()),
+    *_RUN,
+    *JOB_GROUP_ELSEWHERE,
+)
+MEMBER = _built(replace(_NAME, required=True), *_ROLE, *_OWN, *map(of_the_run, _RUN), GROUPS_ELSEWHERE, *TASK_ELSEWHERE)

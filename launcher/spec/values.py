@@ -80,18 +80,15 @@ _KIND = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 
 @dataclass(frozen=True, slots=True)
 class Accelerators:
-    """`GB300:4`, `GB300` (one), `{GB300: 4}`, or a list of one of these."""
+    """`GB300:4`, `GB300` (one), `{GB300: 4}`; several in a list or a mapping are to choose from, the first first."""
 
     word: str = "an accelerator and its count such as `GB300:4`"
 
-    def read(self, node: Node, at: Spot) -> Accelerator:
-        """Answer the only kind that is named."""
-        found = self._spelled(node, at)
-        if len(found) > 1:
-            hint = "name the one kind that the task runs on"
-            what = f"several kinds to choose from in `{at.name}` are not supported by this version"
-            raise WrongError(node.mark, what, hint)
-        kind, count, mark = found[0]
+    def read(self, node: Node, at: Spot) -> tuple[Accelerator, ...]:
+        """Answer each kind that is named, in the order of the file."""
+        return tuple(dict.fromkeys(self._one(*spelled, at) for spelled in self._spelled(node, at)))
+
+    def _one(self, kind: str, count: str, mark: Mark, at: Spot) -> Accelerator:
         if not re.fullmatch(_KIND, kind):
             raise WrongError(mark, f"`{at.name}` must be {self.word}, not `{kind}`")
         return self._counted(kind, count, at.name, mark)
@@ -129,30 +126,9 @@ class Accelerators:
     def schema(self) -> Schema:
         """Answer the spellings."""
         text = {"type": "string", "pattern": rf"^{_KIND}(:\s*[1-9]\d*)?$"}
-        each = {"type": "object", "minProperties": 1, "maxProperties": 1}
-        counted = {**each, "additionalProperties": {"type": ["integer", "null"], "minimum": 1}}
-        return {"anyOf": [text, counted, {"type": "array", "items": text, "minItems": 1, "maxItems": 1}]}
-
-
-@dataclass(frozen=True, slots=True)
-class MountSource:
-    """Where a file mount comes from: a local path. Buckets and SkyPilot's storage maps are refused with the reason."""
-
-    word: str = "a local path"
-
-    def read(self, node: Node, at: Spot) -> str:
-        """Answer the path."""
-        bucket = isinstance(node, Scalar) and re.match(r"[a-z0-9]+://", node.text)
-        if isinstance(node, Pairs) or bucket:
-            hint = "put the data on a file system that the nodes share, and read it by its path"
-            raise WrongError(node.mark, f"`{at.name}`: buckets cannot be mounted", hint)
-        if not isinstance(node, Scalar) or node.kind is Kind.NOTHING:
-            raise wrong(node, at, self.word)
-        return node.text
-
-    def schema(self) -> Schema:
-        """Answer a string."""
-        return {"type": "string"}
+        count = {"type": ["integer", "null"], "minimum": 1}
+        counted = {"type": "object", "minProperties": 1, "additionalProperties": count}
+        return {"anyOf": [text, counted, {"type": "array", "items": {"anyOf": [text, counted]}, "minItems": 1}]}
 
 
 @dataclass(frozen=True, slots=True)

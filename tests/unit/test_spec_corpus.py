@@ -23,7 +23,11 @@ def read(path: Path) -> str:
     if path.name.startswith("inventory"):
         return "\n".join(of_inventory(read_inventory(path)))
     parsed = read_task(path)
-    return "\n".join([*of_task(parsed.task), *(f"warning {warning}" for warning in parsed.warnings)])
+    kinds = (
+        f"kinds of {name}: {[f'{form.gpus} x {form.accelerator}, {form.topology.nodes} nodes' for form in forms]}"
+        for name, forms in parsed.kinds.items()
+    )
+    return "\n".join([*of_task(parsed.task), *kinds, *(f"warning {warning}" for warning in parsed.warnings)])
 
 
 def of_task(task: Task) -> Iterator[str]:

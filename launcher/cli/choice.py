@@ -1,0 +1,57 @@
+"""Which of the kinds of node that a task would run on it gets: the first that the inventory can give it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice, product
+
+from launcher.cli.console import clean, say
+from launcher.cli.options import home
+from launcher.core.fleet import Inventory, NodeName
+from launcher.core.place import place
+from launcher.core.placement import Placement, Taken
+from launcher.core.task import Group, Task
+from launcher.spec.task import ParsedTask
+
+MOST = 64
+"""How many forms of a task are tried; a file with more in all its groups has them by a slip."""
+
+
+def choose(parsed: ParsedTask, fleet: Inventory) -> Task:
+    """Answer the task on the first kinds of node that fit now, else would fit if all nodes were free, else the first.
+
+    Asks no node: an NVLink domain that is not known yet is taken for its rack.
+    """
+    if not parsed.kinds:
+        return parsed.task
+    from launcher.drive.preflight import with_domains
+    from launcher.store.domains import Domains
+    from launcher.store.store import Store
+
+    known = with_domains(fleet, Domains(home()).of(fleet.name))
+    assumed = replace(known, nodes=tuple(replace(node, domain=node.domain or node.rack) for node in known.nodes))
+    taken = Store(home()).taken(fleet)
+    task = _first(parsed, assumed, taken) or _first(parsed, assumed, {}) or parsed.task
+    for group in task.groups:
+        if group.name in parsed.kinds:
+            forms = parsed.kinds[group.name]
+            of = f"{_kind(group)} is the {_ordinal(forms.index(group))} of {len(forms)} kinds to choose from"
+            say(clean(f"group `{group.name}`: {of}"))
+    return task
+
+
+def _first(parsed: ParsedTask, fleet: Inventory, taken: Mapping[NodeName, Taken]) -> Task | None:
+    return next((task for task in _forms(parsed) if isinstance(place(task, fleet, taken), Placement)), None)
+
+
+def _forms(parsed: ParsedTask) -> Iterator[Task]:
+    """Answer the task in all its forms, the most wanted first; of several groups the last varies first."""
+    choices = [parsed.kinds.get(group.name, (group,)) for group in parsed.task.groups]
+    return (replace(parsed.task, groups=groups) for groups in islice(product(*choices), MOST))
+
+
+def _kind(group: Group) -> str:
+    return f"`{group.accelerator}:{group.gpus}`" if group.accelerator else "no GPU"
+
+
+def _ordinal(index: int) -> str:
+    return ("first", "second", "third")[index] if index < 3 else f"{index + 1}th"
