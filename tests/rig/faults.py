@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.rig.errors import RigError
-from tests.rig.inside import Inside
+from tests.rig.inside import OWN_MOUNTS, Inside
 from tests.rig.layer import accounts, make_key, sshd_config
 
-_OWN_MOUNTS = ("/tmp", "/run", "/dev/shm")
 _INODES = 1_000_000
 _SYSTEM_PYTHONS = "/usr/bin/python3* /usr/local/bin/python3*"
 _DATE = '#!/bin/sh\nexec /usr/bin/date -d "now {offset:+d} seconds" "$@"\n'
@@ -199,7 +198,7 @@ class Faults(Inside):
 
 
 def _own_mount(path: str) -> str:
-    return next((mount for mount in _OWN_MOUNTS if path == mount or path.startswith(f"{mount}/")), "/")
+    return next((mount for mount in OWN_MOUNTS if path == mount or path.startswith(f"{mount}/")), "/")
 
 
 def _until(holds: Callable[[], bool], what: str, patience: float = 10) -> None:

@@ -158,7 +158,7 @@ class _Init:
             if "listen" in request:
                 self._listen(request["listen"])
             if "close" in request:
-                os.kill(self._listeners.pop(request["close"]), signal.SIGKILL)
+                self._close(request["close"])
         except (OSError, RuntimeError, KeyError) as error:
             return {"error": f"{type(error).__name__}: {error}"}
         return {}
@@ -176,6 +176,13 @@ class _Init:
                 signal.pause()
         self._listeners[port] = pid
         listener.close()
+
+    def _close(self, port: int) -> None:
+        """End the child that holds `port`, and return once the port is free: sshd may be next to want it."""
+        pid = self._listeners.pop(port)
+        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
 
 
 def _listening(port: int) -> bool:

@@ -13,6 +13,7 @@ from tests.rig.identity import birth
 from tests.rig.layer import accounts
 from tests.rig.plan import Plan, Seat
 
+OWN_MOUNTS = ("/tmp", "/run", "/dev/shm")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -142,6 +143,27 @@ class Inside:
     def files(self, *folders: str) -> set[str]:
         """Answer every path below `folders`, on their own file systems: compare before and after a run."""
         return set(self.run(["find", *folders, "-xdev"], check=False).stdout.splitlines())
+
+    def written(self) -> set[str]:
+        """Answer every path that this host has and the machine under it has not, or not so: all that runs may leave."""
+        return {
+            f"{inside}/{path.relative_to(here)}"
+            for here, inside in self._written_here().items()
+            for path in here.rglob("*")
+            if inside or not path.is_dir()  # a folder of the machine's is there for what was written in it
+        }
+
+    def holding(self, text: str) -> list[str]:
+        """Answer the files that hold `text`, of all that this host has and the machine under it has not."""
+        found = ["grep", "-rlsF", "--devices=skip", text, *map(str, self._written_here())]
+        return subprocess.run(found, capture_output=True, text=True).stdout.splitlines()
+
+    def _written_here(self) -> dict[Path, str]:
+        """Answer where this machine sees what a host wrote, and what the host calls it."""
+        disk, root = self._ground.disk(self.name), Path(f"/proc/{self.pid}/root")
+        own = {path: str(path.relative_to(disk / "own")) for path in (disk / "own").iterdir()}
+        uppers = {path / "up": "" for path in disk.iterdir() if path.name != "own"}
+        return uppers | {path: f"/{name}" for path, name in own.items()} | {root / at[1:]: at for at in OWN_MOUNTS}
 
     def processes(self, marker: str = "", user: str | None = None) -> list[Process]:
         """Answer the host's processes but PID 1: all, or those with `marker` in their command line or environment."""
