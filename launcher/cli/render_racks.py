@@ -64,7 +64,7 @@ def _node(node: Node, taken: Users) -> dict[str, object]:
         "accelerator": node.accelerator,
         "state": _state(node, taken).value,
         "run": use.by_run,
-        "reason": node.drained or use.sick,
+        "reason": node.drained or use.drained or use.sick,
     }
 
 
@@ -73,7 +73,7 @@ def _state(node: Node, taken: Users) -> TrayState:
     use = taken.get(node.name, Taken())
     if use.by_run:
         return TrayState.USED
-    if node.drained is not None:
+    if node.drained is not None or use.drained is not None:
         return TrayState.DRAINED
     return TrayState.SICK if use.sick else TrayState.FREE
 
@@ -109,6 +109,7 @@ def _legend(fleet: Inventory, taken: Users, letters: Mapping[str, str], runs: Se
     for run in runs:
         yield clean(f"{letters.get(run, _MORE)} {run}")
     for node in fleet.nodes:
-        reason = node.drained or taken.get(node.name, Taken()).sick
+        use = taken.get(node.name, Taken())
+        reason = node.drained or use.drained or use.sick
         if reason:
             yield clean(f"{node.name}: {reason}")

@@ -10,6 +10,7 @@ class OrderKind(Enum):
     CONFIRM_DEAD = "confirm_dead"
     RESUME = "resume"
     RELOCATE = "relocate"
+    READMIT = "readmit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,9 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """Why a node of the inventory is not free: the run that has it, or what is known to be wrong with it."""
+    """Why a node of the inventory is not free: the run that has it, what is known to be wrong with it, or why an
+    operator has drained it."""
 
     by_run: str | None = None
     sick: str | None = None
+    drained: str | None = None

@@ -78,7 +78,8 @@ class _Case:
 
 
 def _undrain(case: _Case, names: AbstractSet[NodeName]) -> _World:
-    return _renew(case.inventory, names, lambda node: replace(node, drained=None)), case.taken
+    taken = {name: replace(use, drained=None) if name in names else use for name, use in case.taken.items()}
+    return _renew(case.inventory, names, lambda node: replace(node, drained=None)), taken
 
 
 def _heal(case: _Case, names: AbstractSet[NodeName]) -> _World:

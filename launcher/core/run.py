@@ -193,7 +193,8 @@ class Record:
     `asked` are nodes whose lease we may have, `claimed` those whose lease we have had; `head_asked` says that a head
     may live. `sweeps` are fences that were
     decided and have no `killed` receipt yet. `verified` holds, for each slice that Ray was seen to place right, the
-    generations of its seats. `since` times what may not last for ever (s).
+    generations of its seats. `since` times what may not last for ever (s). `failures` counts, for each node,
+    the failures of the program that began on it.
     """
 
     receipts_seen: int = 0
@@ -210,6 +211,7 @@ class Record:
     since: Mapping[str, float] = field(default_factory=dict)
     signalled: frozenset[NodeName] = frozenset()
     head_asked: bool = False
+    failures: Mapping[NodeName, int] = field(default_factory=dict)
     outcome: Outcome | None = None
 
 

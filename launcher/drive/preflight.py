@@ -14,6 +14,7 @@ from launcher.ports import Listener, Prober
 from launcher.probe.answer import Unknown
 from launcher.probe.judge_gpu import domain_of
 from launcher.probe.report import Answer, Finding
+from launcher.setup.lease import Holder, read_holder
 
 BLIND_ROUNDS = 2
 """How often nobody may answer before the way there is suspected, and not the nodes."""
@@ -23,14 +24,22 @@ class Preflight:
     """Places a task, asks the nodes that it got, and places it again without those that are sick.
 
     `fleet` has the NVLink domains that drivers reported where the inventory leaves them out; `remembered` are those of
-    an earlier time, which are believed until the node is asked.
+    an earlier time, which are believed until the node is asked. `held` are nodes that others have, by their leases; who
+    has one of those that are given is asked again, and may have let go.
     """
 
     def __init__(
-        self, task: Task, fleet: Inventory, prober: Prober, listener: Listener, remembered: Mapping[NodeName, str]
+        self,
+        task: Task,
+        fleet: Inventory,
+        prober: Prober,
+        listener: Listener,
+        remembered: Mapping[NodeName, str],
+        held: Mapping[NodeName, Holder] | None = None,
     ) -> None:
         self.examined: dict[NodeName, Examined] = {}
         self.sick: dict[NodeName, str] = {}
+        self.held: dict[NodeName, Holder] = dict(held or {})
         self.reported: dict[NodeName, str] = {}
         self._task = task
         self._written = fleet
@@ -51,6 +60,8 @@ class Preflight:
         SpecError where drivers contradict the inventory; ProvisionError where nobody can be reached, the head's machine
         is sick, or the nodes of a slice differ and none of them can be called the odd one.
         """
+        if doubtful := [node for node in self._written.nodes if node.name in self.held and not self._known(node)]:
+            self._ask(doubtful)
         while True:
             answer = self.again(taken)
             if isinstance(answer, Shortfall):
@@ -63,8 +74,20 @@ class Preflight:
 
     def again(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
         """Answer where the task would go by what is known by now; asks nobody."""
+        held = {name: replace(taken.get(name, Taken()), by_run=other.who) for name, other in self.held.items()}
+        return self._without_sick({**taken, **held})
+
+    def unheld(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+        """Answer where the task would go if nobody from elsewhere had a node; asks nobody."""
+        return self._without_sick(taken)
+
+    def _without_sick(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
         sick = {name: replace(taken.get(name, Taken()), sick=words) for name, words in self.sick.items()}
         return place(self._task, self.fleet, {**taken, **sick})
+
+    def _known(self, node: Node) -> bool:
+        """Answer whether it was asked who has a node; one that no run has is held by somebody who cannot be asked."""
+        return node.name in self.examined or not self.held[node.name].run
 
     def asked(self, placement: Placement) -> bool:
         """Answer whether all nodes of a placement were asked."""
@@ -103,7 +126,8 @@ class Preflight:
         return [*due, *([head] if due and head and HEAD not in self.examined else ())]
 
     def _wanted(self, node: Node, taken: Mapping[NodeName, Taken]) -> bool:
-        free = node.drained is None and taken.get(node.name, Taken()).by_run is None
+        use = taken.get(node.name, Taken())
+        free = node.drained is None and use.drained is None and use.by_run is None
         return free and node.name in self._left_out and node.name not in self._remembered
 
     def _ask(self, nodes: Sequence[Node]) -> None:
@@ -111,12 +135,21 @@ class Preflight:
         for one in found:
             self.examined[one.node.name] = one
             self._learn(one)
-            if one.sick is not None:
+            self._look_at_lease(one)
+            if one.sick is not None and one.node.name not in self.held:
                 self.sick[one.node.name] = one.sick
         self._blind = 0 if any(one.reached for one in self.examined.values()) else self._blind + 1
         self._check_way(self._blind)
         self._check_head()
         _check_domains(self._written, found)
+
+    def _look_at_lease(self, one: Examined) -> None:
+        """Take in who has a node; what else is wrong with one that is in use, its user may have made."""
+        lease = None if isinstance(one.facts, Unknown) else one.facts.lease
+        if isinstance(lease, str):
+            self.held[one.node.name] = read_holder(lease)
+        elif one.reached and not isinstance(lease, Unknown):
+            self.held.pop(one.node.name, None)
 
     def _learn(self, one: Examined) -> None:
         """Take in a domain; a memory that proves wrong is forgotten for all of its rack, which was wired anew."""
