@@ -22,12 +22,13 @@ from launcher.core.fleet import (
     Transport,
 )
 from launcher.errors import Mistake, SpecError
-from launcher.spec.document import read_document
+from launcher.spec.document import only_document, parse_documents
 from launcher.spec.inventory_fields import INVENTORY, LEASE_PATH, RACK
 from launcher.spec.local import built_in
 from launcher.spec.patterns import LABEL
 from launcher.spec.racks import RackReader, read_access
 from launcher.spec.reading import Reading, Spot, Values
+from launcher.spec.source import read_text
 
 VARIABLE = "NVLAUNCH_INVENTORY"
 FILE_NAME = "inventory.yaml"
@@ -64,7 +65,12 @@ def _read_named(path: Path, said: str) -> Inventory:
 
 def read_inventory(path: Path) -> Inventory:
     """Answer the machines that a file lists, in file order; SpecError with every mistake in it."""
-    document = read_document(path, what="inventory")
+    return parse_inventory(read_text(path, what="inventory file"), path)
+
+
+def parse_inventory(text: str, path: Path) -> Inventory:
+    """Answer the same of a text that is, or will be, in a file of that name."""
+    document = only_document(parse_documents(text, str(path), what="inventory"))
     out = Reading(document.where, document.mistakes)
     values = INVENTORY.read(document.root, Spot("", out))
     transport = Transport(values.get("transport", str) or Transport.SSH.value)

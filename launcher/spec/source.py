@@ -18,10 +18,10 @@ def refuse(where: str, what: str, *, mark: Mark | None = None, hint: str | None 
     return SpecError((Mistake(what=what, where=where, line=mark.line, column=mark.column, hint=hint),))
 
 
-def read_text(path: Path, *, what: str = "file") -> str:
+def read_text(path: Path, *, what: str = "file", limit: int = MAX_BYTES) -> str:
     """Answer the text of a file without its byte order mark; SpecError when it cannot be text that was meant."""
     where = str(path)
-    data = read_bytes(path, what=what)
+    data = read_bytes(path, what=what, limit=limit)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -42,12 +42,12 @@ def mark_at(text: str, index: int) -> Mark:
     return Mark(text.count("\n", 0, index) + 1, index - line_start + 1)
 
 
-def read_bytes(path: Path, *, what: str) -> bytes:
-    """Answer what a file holds, of 5 MB at most; SpecError when it cannot be read."""
+def read_bytes(path: Path, *, what: str, limit: int = MAX_BYTES) -> bytes:
+    """Answer what a file holds, of `limit` bytes at most; SpecError when it cannot be read."""
     where = str(path)
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(limit + 1)
     except FileNotFoundError as error:
         raise refuse(where, "no such file", hint=_near(path)) from error
     except IsADirectoryError as error:
@@ -55,8 +55,8 @@ def read_bytes(path: Path, *, what: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "the name holds a NUL"
         raise refuse(where, f"cannot be read: {reason.lower()}") from error
-    if len(data) > MAX_BYTES:
-        raise refuse(where, f"the file is larger than {MAX_BYTES // 1_000_000} MB: this is not a {what}")
+    if len(data) > limit:
+        raise refuse(where, f"the file is larger than {limit // 1_000_000} MB: this is not a {what}")
     return data
 
 

@@ -1,0 +1,59 @@
+"""A foreign file to what it says of machines: the kind found out, every mistake at once, every remark with its line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from launcher.spec.foreign import (
+    ansible_ini,
+    ansible_yaml,
+    domain_map,
+    dstack_fleet,
+    hostfile,
+    kubernetes,
+    skypilot_pools,
+    slurm_conf,
+    slurm_yaml,
+    ssh_config,
+)
+from launcher.spec.foreign.detect import detect
+from launcher.spec.foreign.found import Foreign, Imported
+from launcher.spec.foreign.roster import Roster
+from launcher.spec.nodes import Mark
+from launcher.spec.reading import Reading
+from launcher.spec.source import read_text
+
+MAX_BYTES = 64_000_000
+"""`kubectl get nodes -o json` takes some 20 KB for each node."""
+
+_READERS: dict[Foreign, Callable[[str, Roster], None]] = {
+    Foreign.SLURM_CONF: slurm_conf.read,
+    Foreign.SLURM_SHOW: slurm_conf.read,
+    Foreign.SLURM_YAML: slurm_yaml.read,
+    Foreign.DOMAIN_MAP: domain_map.read,
+    Foreign.SKYPILOT: skypilot_pools.read,
+    Foreign.DSTACK: dstack_fleet.read,
+    Foreign.ANSIBLE_INI: ansible_ini.read,
+    Foreign.ANSIBLE_YAML: ansible_yaml.read,
+    Foreign.HOSTFILE: hostfile.read,
+    Foreign.SSH_CONFIG: ssh_config.read,
+    Foreign.KUBERNETES: kubernetes.read,
+}
+
+
+def read_foreign(path: Path, kind: Foreign | None = None) -> Imported:
+    """Answer what a file says of machines; SpecError with every mistake of it, or where its kind cannot be told."""
+    return parse_foreign(read_text(path, what="list of machines", limit=MAX_BYTES), str(path), kind)
+
+
+def parse_foreign(text: str, where: str, kind: Foreign | None = None) -> Imported:
+    """Answer the same of a text; `where` is what messages call it."""
+    chosen = kind or detect(text, where)
+    out = Reading(where)
+    roster = Roster(out)
+    _READERS[chosen](text, roster)
+    if not roster.hosts and not out.wrong():
+        what = f"{chosen.words} that names no machine" if not out.warnings() else "no machine of the file can be used"
+        hint = "; ".join(f"line {one.line}: {one.what}" for one in out.warnings()[:3])
+        out.mistake(Mark(), what, hint or "a list of machines has at least one")
+    out.finish()
+    return Imported(kind=chosen, source=where, hosts=roster.hosts, levels=roster.levels, remarks=out.warnings())
