@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types contracts unit fake real rig wheel bench clean
+.PHONY: help demo test check soak lint types contracts unit fake real rig rig-able wheel bench clean
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
-	@echo "make test   everything that CI runs"
+	@echo "make test   everything that CI runs (about twenty-five minutes; needs root, for the rig)"
 	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (under two minutes)"
+	@echo "make soak   the layers that draw their cases, with 25 times as many, other ones each time"
 	@echo "make real   real Ray on local racks"
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@echo "make wheel  the wheel alone, in an empty environment"
@@ -28,10 +29,14 @@ $(READY): pyproject.toml
 demo: $(READY)
 	@sh tests/demo.sh $(BIN)/nvlaunch
 
-test: check real wheel
+test: rig-able check real rig wheel
 	@echo "== all passed"
 
 check: lint types contracts unit fake
+
+soak: $(READY)
+	@echo "== soak: many cases, anew"
+	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -n 2 --timeout 0 tests/unit tests/property tests/fake
 
 lint: $(READY)
 	@echo "== lint"
@@ -53,13 +58,17 @@ unit: $(READY)
 
 fake: $(READY)
 	@echo "== fake: the real driver over an imaginary fleet"
-	@$(BIN)/python -m pytest -n 2 tests/fake
+	@$(BIN)/python -m pytest -n 4 tests/fake
 
 real: $(READY)
 	@echo "== real: Ray on local racks"
 	@$(BIN)/python -m pytest tests/real
 
-rig: $(READY)
+# First of all in `make test`: who cannot run the rig is told so at once, and not after ten minutes.
+rig-able: $(READY)
+	@$(BIN)/python -m tests.rig.machine
+
+rig: rig-able
 	@echo "== rig: real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@$(BIN)/python -m pytest tests/rig tests/real_ssh
 

@@ -18,7 +18,7 @@ from launcher.core.fleet import Access
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Completed, Shell
 
-AMPLE = 20.0
+AMPLE = 40.0
 BIG = bytes(range(256)) * 40_960  # 10 MiB, every byte
 
 
@@ -125,7 +125,7 @@ class ShellSuite:
 
         with pytest.raises(LaunchError, match="enough"):
             machine.shell.run(machine.access, ["sh", "-c", "echo x; exec yes 4713"], timeout=AMPLE, take=take)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while left := machine.alive("4713"):
             assert time.monotonic() < deadline, left
             time.sleep(0.05)
@@ -136,10 +136,10 @@ class ShellSuite:
         begun = time.monotonic()
         with pytest.raises(RemoteError, match="`sh` did not end within 1 s") as caught:
             machine.run("sh", "-c", tree, timeout=1)
-        assert 0.9 < time.monotonic() - begun < 4
+        assert 0.9 < time.monotonic() - begun < 15
         assert (caught.value.stage, caught.value.node) == ("command", machine.access.address)
-        assert 0.9 < caught.value.elapsed < 4
-        deadline = time.monotonic() + 5
+        assert 0.9 < caught.value.elapsed < 15
+        deadline = time.monotonic() + 30
         while left := machine.alive("471"):
             assert time.monotonic() < deadline, left
             time.sleep(0.05)

@@ -13,6 +13,7 @@ from launcher.transport.ssh import SshShell
 from tests.rig import Host, Rig
 
 ROOT = Path(__file__).parents[2]
+AMPLE_S = 40.0  # seconds for what takes none, on a machine where others are at work
 
 
 @pytest.fixture(scope="session")

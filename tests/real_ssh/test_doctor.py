@@ -131,7 +131,7 @@ def test_six_nodes_that_are_well_take_one_line_and_seconds(launcher: Launcher) -
     told = launcher.run("doctor")
     assert (told.out, told.code) == ("6 nodes: 6 good (r[01-02]-n[01-03])\n", 0)
     assert "6 of 6 nodes answered in" in told.err
-    assert told.seconds < 10
+    assert told.seconds < 30
 
 
 def test_a_rack_or_a_range_is_asked_alone_and_nothing_stays_there(launcher: Launcher, rig: Rig) -> None:
@@ -241,7 +241,7 @@ def test_a_full_disk(launcher: Launcher, spoilt: Host) -> None:
 def test_a_driver_that_hangs_is_said_once_and_bounded(launcher: Launcher, spoilt: Host) -> None:
     spoilt.set_hardware(smi_hang=-1)
     told = launcher.run("doctor", "r01")
-    assert told.seconds < 35
+    assert told.seconds < 60
     (line,) = (line for line in told.out.splitlines() if "nvidia-smi" in line)
     assert line.split("  ")[0] == SPOILT
     assert "driver, gpus, gpu memory, recovery, fabric, domain" in line
@@ -257,7 +257,7 @@ def test_a_host_that_is_down_delays_nobody(launcher: Launcher, spoilt: Host) -> 
     assert told.said("reachable")[:2] == ("bad", True)
     assert told.not_good() == {(SPOILT, "reachable")}
     assert "5 of 6 nodes answered" in told.err
-    assert told.seconds < 35
+    assert told.seconds < 60
 
 
 def test_what_needs_a_right_that_we_lack_cannot_be_told(launcher: Launcher, spoilt: Host) -> None:

@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 from launcher.core.fleet import Access
 from launcher.errors import RemoteError
 from launcher.transport.ssh import SshShell
-from tests.real_ssh.conftest import access
+from tests.real_ssh.conftest import AMPLE_S, access
 from tests.rig import Host, Rig
 from tests.rig.layer import make_key
 from tests.rig.witness import until
@@ -36,8 +36,8 @@ def fails(shell: SshShell, at: Access, timeout: float = 4.0) -> RemoteError:
     error = caught.value
     took = time.monotonic() - begun
     assert error.node == at.address
-    assert abs(error.elapsed - took) < 1
-    assert took < timeout + 1.5
+    assert abs(error.elapsed - took) < 3
+    assert took < timeout + 6
     assert error.hints
     assert at.address not in error.message, "equal errors of several nodes are told together"
     return error
@@ -49,7 +49,7 @@ def _runs(host: Host, *argv: str) -> bool:
 
 def answers(shell: SshShell, at: Access) -> bool:
     try:
-        return shell.run(at, ["true"], timeout=5).status == 0
+        return shell.run(at, ["true"], timeout=AMPLE_S).status == 0
     except RemoteError:
         return False
 
@@ -59,7 +59,7 @@ def test_a_stopped_sshd_refuses_at_once_and_is_found_again(shell: SshShell, rig:
     host.stop_sshd()
     error = fails(shell, at)
     assert (error.stage, error.message) == ("connect", "port 22 refuses connections")
-    assert error.elapsed < 1
+    assert error.elapsed < 3, "refused is refused, and not waited for"
     host.start_sshd()
     assert answers(shell, at)
 
@@ -95,10 +95,10 @@ def test_dead_hosts_do_not_delay_the_others(shell: SshShell, rig: Rig, host: Hos
     pit.tarpit(True)
     hung = [replace(access(rig, pit), host_key=f"SHA256:{number}") for number in range(70)]
     with ThreadPoolExecutor(141) as pool:
-        slow = [pool.submit(fails, shell, one, 3.0) for one in (*dead, *hung)]
+        slow = [pool.submit(fails, shell, one, 8.0) for one in (*dead, *hung)]
         begun = time.monotonic()
         assert answers(shell, alive)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 6
         for one in slow:
             one.result()
     pit.tarpit(False)
@@ -117,7 +117,7 @@ def test_strange_names_reach_no_program(shell: SshShell, word: str) -> None:
         if at.proxy_jump == "":
             continue
         with pytest.raises(RemoteError) as caught:
-            shell.run(at, ["true"], timeout=5)
+            shell.run(at, ["true"], timeout=AMPLE_S)
         assert caught.value.stage == "resolve"
         assert caught.value.message.endswith("is not one")
 
@@ -144,8 +144,8 @@ def test_a_login_that_is_not_answered(shell: SshShell, rig: Rig, host: Host) -> 
     host.sshd_options(
         AuthorizedKeysFile="none", AuthorizedKeysCommand="/usr/bin/sleep 60", AuthorizedKeysCommandUser="root"
     )
-    error = fails(shell, access(rig, host), timeout=2)
-    assert (error.stage, error.message) == ("auth", "the login of `ubuntu` was not answered within 2 s")
+    error = fails(shell, access(rig, host), timeout=5)
+    assert (error.stage, error.message) == ("auth", "the login of `ubuntu` was not answered within 5 s")
     host.sshd_options()
 
 
@@ -161,7 +161,7 @@ def test_a_login_that_runs_no_commands(shell: SshShell, rig: Rig, host: Host) ->
 
 def test_what_start_up_files_print_is_not_the_answer(shell: SshShell, rig: Rig, host: Host) -> None:
     host.run(["sh", "-c", "cp /home/ubuntu/.bashrc /home/ubuntu/kept; echo 'echo welcome' > /home/ubuntu/.bashrc"])
-    assert shell.run(access(rig, host), ["echo", "{}"], timeout=5).stdout == b"{}\n"
+    assert shell.run(access(rig, host), ["echo", "{}"], timeout=AMPLE_S).stdout == b"{}\n"
     host.run(["mv", "/home/ubuntu/kept", "/home/ubuntu/.bashrc"])
 
 
@@ -172,7 +172,7 @@ def test_a_login_shell_that_is_no_sh(shell: SshShell, rig: Rig, host: Host) -> N
     host.write("/usr/local/bin/strange", strict, mode=0o755)
     host.run(["sed", "-i", "s#^other:\\(.*\\):/bin/bash#other:\\1:/usr/local/bin/strange#", "/etc/passwd"])
     word = "it's\nall! \\ here"
-    ended = shell.run(access(rig, host, user="other"), ["printf", "%s", word], timeout=5)
+    ended = shell.run(access(rig, host, user="other"), ["printf", "%s", word], timeout=AMPLE_S)
     assert ended.stdout.decode() == word, ended
     host.run(["sed", "-i", "s#/usr/local/bin/strange$#/bin/bash#", "/etc/passwd"])
 
@@ -183,12 +183,12 @@ def test_a_connection_lost_in_mid_command_is_told_and_not_repeated(shell: SshShe
         running = pool.submit(shell.run, at, ["sh", "-c", "echo x >> times; echo so far >&2; sleep 4720"], timeout=60)
         until(lambda: _runs(host, "sleep", "4720"))
         host.end_ssh_sessions()
-        with pytest.raises(RemoteError, match="the connection was lost 0 s into the command") as caught:
-            running.result(timeout=10)
+        with pytest.raises(RemoteError, match=r"the connection was lost \d+ s into the command") as caught:
+            running.result(timeout=AMPLE_S)
     assert caught.value.stage == "command"
     assert caught.value.tail == ("so far",)
     assert answers(shell, at)
-    assert shell.run(at, ["cat", "times"], timeout=5).stdout == b"x\n"
+    assert shell.run(at, ["cat", "times"], timeout=AMPLE_S).stdout == b"x\n"
 
 
 def test_an_idle_connection_that_has_died_costs_nothing(shell: SshShell, rig: Rig, host: Host) -> None:
@@ -199,7 +199,7 @@ def test_an_idle_connection_that_has_died_costs_nothing(shell: SshShell, rig: Ri
     assert answers(shell, at)
     host.power_cut()
     host.boot()
-    assert shell.run(at, ["true"], timeout=20).status == 0
+    assert shell.run(at, ["true"], timeout=AMPLE_S).status == 0
 
 
 def test_a_link_that_is_cut_for_30_s_ends_what_is_over_its_time_and_nothing_else(
@@ -214,8 +214,8 @@ def test_a_link_that_is_cut_for_30_s_ends_what_is_over_its_time_and_nothing_else
         host.link(False)
         cut = time.monotonic()
         with pytest.raises(RemoteError) as caught:
-            short.result(timeout=20)
-        assert time.monotonic() - cut < 9
+            short.result(timeout=AMPLE_S)
+        assert time.monotonic() - cut < 20
         assert caught.value.message.startswith("nothing was heard of the command within 4 s")
         error = fails(shell, at, timeout=2)
         assert error.message == "no answer on port 22 within 2 s"
@@ -228,14 +228,14 @@ def test_a_link_that_is_cut_for_30_s_ends_what_is_over_its_time_and_nothing_else
 
 def test_a_put_that_is_cut_off_leaves_nothing(shell: SshShell, rig: Rig, host: Host) -> None:
     at = access(rig, host)
-    shell.put(at, "whole", {"file": (b"old", 0o600)}, timeout=10)
+    shell.put(at, "whole", {"file": (b"old", 0o600)}, timeout=AMPLE_S)
     with ThreadPoolExecutor(1) as pool:
         big = {"first": (b"1", 0o600), "file": (b"x" * 400_000_000, 0o600)}
         putting = pool.submit(shell.put, at, "whole", big, timeout=60)
         until(lambda: any("/.put." in one for one in _below(host, "whole")))
         host.end_ssh_sessions()
         with pytest.raises(RemoteError):
-            putting.result(timeout=20)
+            putting.result(timeout=AMPLE_S)
     until(lambda: _below(host, "whole") == ["/home/ubuntu/whole/file"])
     assert host.read("/home/ubuntu/whole/file") == "old"
 
@@ -249,9 +249,9 @@ def test_a_full_disk_is_named(shell: SshShell, rig: Rig, host: Host) -> None:
     assert answers(shell, at)
     host.fill_disk()
     with pytest.raises(RemoteError, match=r"cannot write to `full`: No space left on device"):
-        shell.put(at, "full", {"file": (b"x" * 1_000_000, 0o600)}, timeout=10)
+        shell.put(at, "full", {"file": (b"x" * 1_000_000, 0o600)}, timeout=AMPLE_S)
     host.free_disk()
-    shell.put(at, "full", {"file": (b"x", 0o600)}, timeout=10)
+    shell.put(at, "full", {"file": (b"x", 0o600)}, timeout=AMPLE_S)
 
 
 def test_an_sshd_that_allows_two_sessions_serves_twenty_in_turn(shell: SshShell, rig: Rig, host: Host) -> None:
@@ -259,7 +259,7 @@ def test_an_sshd_that_allows_two_sessions_serves_twenty_in_turn(shell: SshShell,
     at = access(rig, host)
 
     def ask(number: int) -> bytes:
-        return shell.run(at, ["sh", "-c", f"sleep 0.1; echo {number}"], timeout=20).stdout
+        return shell.run(at, ["sh", "-c", f"sleep 0.1; echo {number}"], timeout=AMPLE_S).stdout
 
     with ThreadPoolExecutor(20) as pool:
         assert list(pool.map(ask, range(20))) == [f"{number}\n".encode() for number in range(20)]
@@ -301,7 +301,7 @@ def test_nothing_is_printed_and_no_thread_is_left(
     assert error.stage == "connect"
     host.end_ssh_sessions()
     one.close()
-    _settle(lambda: threading.active_count() <= before)
+    until(lambda: threading.active_count() <= before)
     assert capfd.readouterr() == ("", "")
 
 
@@ -319,8 +319,8 @@ def test_who_leaves_does_not_wait_for_machines_that_hang(rig: Rig, host: Host, h
         one.close()
         begun = time.monotonic()
         for each in waiting:
-            assert isinstance(each.exception(timeout=5), RemoteError)
-        assert time.monotonic() - begun < 3
+            assert isinstance(each.exception(timeout=AMPLE_S), RemoteError)
+        assert time.monotonic() - begun < 15
     host.drop(False)
     pit.tarpit(False)
 
@@ -329,7 +329,3 @@ def _lie(liar: socket.socket) -> None:
     caller, _ = liar.accept()
     with caller:
         caller.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 200)
-
-
-def _settle(holds: Callable[[], bool]) -> None:
-    until(holds, patience=5)

@@ -15,7 +15,7 @@ from launcher.core.fleet import Access
 from launcher.errors import RemoteError
 from launcher.transport.ssh import SshShell
 from launcher.transport.ssh_errand import HostKeyError
-from tests.real_ssh.conftest import access, nvlaunch
+from tests.real_ssh.conftest import AMPLE_S, access, nvlaunch
 from tests.rig import Host, Rig
 from tests.rig.layer import fingerprint
 
@@ -30,14 +30,14 @@ def host(rig: Rig) -> Iterator[Host]:
 
 
 def ok(shell: SshShell, at: Access) -> bool:
-    return shell.run(at, ["true"], timeout=10).status == 0
+    return shell.run(at, ["true"], timeout=AMPLE_S).status == 0
 
 
 def refused(home: Path, at: Access) -> HostKeyError:
     shell = SshShell(home)
     try:
         with pytest.raises(HostKeyError) as caught:
-            shell.run(at, ["true"], timeout=10)
+            shell.run(at, ["true"], timeout=AMPLE_S)
     finally:
         shell.close()
     assert caught.value.stage == "host key"

@@ -61,7 +61,7 @@ def down(rig: Rig, desk: Desk, name: str) -> None:
 
 def left_on(host: Host, run: str) -> list[str]:
     """What is left of a run on a host, once it had a moment to leave."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while (found := [p.argv for p in host.processes(run) if p.state != "Z"]) and time.monotonic() < deadline:
         time.sleep(0.1)
     return [" ".join(argv) for argv in found]

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.rig.host import Host
 
 
-def until(holds: Callable[[], bool], patience: float = 10) -> None:
+def until(holds: Callable[[], bool], patience: float = 40) -> None:
     """Poll until something holds."""
     end = time.monotonic() + patience
     while not holds():

@@ -1,0 +1,62 @@
+"""The harness of the `Nodes` suite for adapters with real nodes: one rack of three, keepers and Ray on them."""
+
+import itertools
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from launcher.core.actions import Answer, Unclaim, Unit
+from launcher.core.fleet import Inventory
+from launcher.core.observation import Sighting
+from launcher.core.run import Run
+from launcher.core.task import Group, TopologyRule
+from launcher.transport.open import open_nodes
+from tests.contracts.ports_suite import REASON, Program
+from tests.real import local
+
+_SCRIPTS = {
+    Program.LASTS: "env | sort; exec sleep 600",
+    Program.SUCCEEDS: "env",
+    Program.FAILS: "echo this went wrong >&2; exit 3",
+}
+_COUNT = itertools.count()
+_AMPLE_S = 120.0
+
+
+class RealHarness:
+    """A fleet of three nodes, the way there, and the runs that were placed on it."""
+
+    def __init__(self, home: Path, fleet: Inventory) -> None:
+        self._fleet = fleet
+        self.nodes = open_nodes(home, fleet, "somebody@here")
+        self._placed: list[Run] = []
+
+    def place(self, program: Program) -> Run:
+        """Answer a new run of two ranks and a spare."""
+        group = Group(name="main", topology=TopologyRule(), gpus=4, run=_SCRIPTS[program], setup="true")
+        run = local.place(self._fleet, f"suite-{next(_COUNT)}", group, spares=1)
+        self._placed.append(run)
+        return run
+
+    def until(self, run: Run, holds: Callable[[Sighting], bool]) -> Sighting:
+        """Look until what is seen holds, and answer it."""
+        deadline = time.monotonic() + _AMPLE_S
+        while True:
+            seen = self.nodes.look(run)
+            if holds(seen):
+                return seen
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """Take down whatever the runs left."""
+        with ThreadPoolExecutor() as pool:
+            for answer in pool.map(self._let_go, self._placed):
+                local.ok(answer)
+        self.nodes.close()
+
+    def _let_go(self, run: Run) -> Answer:
+        for node in run.placement.nodes:
+            local.ok(self.nodes.unclaim(run, Unclaim(reason=REASON, node=node)))
+        return self.nodes.unclaim(run, Unclaim(reason=REASON, node=run.head, unit=Unit.HEAD))
