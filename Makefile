@@ -66,7 +66,7 @@ real: $(READY)
 
 # First of all in `make test`: who cannot run the rig is told so at once, and not after ten minutes.
 rig-able: $(READY)
-	@$(BIN)/python -m tests.rig.machine
+	@$(BIN)/python -m tests.rig.able
 
 rig: rig-able
 	@echo "== rig: real sshd and real Ray on racks of hosts in this machine (needs root)"

@@ -1,7 +1,4 @@
-"""What this machine must have for a rig, and which range of addresses is free on it.
-
-`python -m tests.rig.machine` ends with 1 and a sentence where a rig cannot be made here, or not seen by its hosts.
-"""
+"""What this machine must have for a rig, and which range of addresses is free on it."""
 
 import ipaddress
 import json
@@ -101,16 +98,3 @@ def _inside(path: str, folder: str) -> bool:
 
 def _is_mounted_apart(path: str) -> bool:
     return Path(path).stat().st_dev != Path("/").stat().st_dev
-
-
-def main() -> None:
-    """Tell whether a rig can be made here whose hosts use the interpreter that asks."""
-    try:
-        require()
-        exposed(sys.executable, ())
-    except RigError as error:
-        sys.exit(f"error: {error}")
-
-
-if __name__ == "__main__":
-    main()
