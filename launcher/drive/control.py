@@ -9,6 +9,7 @@ from pathlib import Path
 
 from launcher.core.fleet import Inventory, SimSettings, Transport
 from launcher.core.run import RunId, RunState
+from launcher.drive.allot import StoreAllotter
 from launcher.drive.clock import SystemClock
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
@@ -55,7 +56,8 @@ def control(home: Path, run_id: RunId) -> RunState:
     run, _ = store.load(run_id)
     nodes = open_nodes(home, run.fleet)
     clock: Clock = SimClock(store, run) if run.fleet.transport is Transport.SIM else SystemClock()
-    executor = Executor(nodes, Inline() if run.fleet.transport is Transport.SIM else None)
+    allotter = StoreAllotter(store, lambda fleet: open_prober(home, fleet))
+    executor = Executor(nodes, Inline() if run.fleet.transport is Transport.SIM else None, allotter)
     try:
         return Loop(store, nodes, clock, executor, run_id).drive(lambda: bool(stop))
     finally:

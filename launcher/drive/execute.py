@@ -11,9 +11,13 @@ from launcher.core.actions import (
     Action,
     Answer,
     Claim,
+    Enlist,
     Join,
+    PowerOff,
     Prepare,
+    Relocate,
     Reserve,
+    Result,
     Signal,
     Start,
     StartHead,
@@ -23,14 +27,29 @@ from launcher.core.actions import (
     Verify,
 )
 from launcher.core.run import Run
-from launcher.ports import Nodes
+from launcher.ports import Allotter, Nodes
 
 # Actions on different nodes at once; each is bounded by its own deadline.
 FAN_OUT = 64
 
 
-def execute(run: Run, nodes: Nodes, action: Action) -> Answer:
-    """Answer what came of one action: the one place where an action becomes a call of the port."""
+class Fixed:
+    """The allotter of a run that keeps the nodes it has, because nobody is there to give others."""
+
+    def enlist(self, run: Run, action: Enlist) -> Answer:
+        """Answer that there is none."""
+        del run
+        return Answer(result=Result.FAILED, stage="allot", words=f"no other node is given to `{action.slice}`")
+
+    def relocate(self, run: Run, action: Relocate) -> Answer:
+        """Answer that there is no other place."""
+        del run
+        return Answer(result=Result.FAILED, stage="allot", words=f"no other place is given to `{action.slice}`")
+
+
+def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter | None = None) -> Answer:
+    """Answer what came of one action: the one place where an action becomes a call of a port."""
+    allotter = allotter or Fixed()
     match action:
         case Claim():
             return nodes.claim(run, action)
@@ -54,6 +73,12 @@ def execute(run: Run, nodes: Nodes, action: Action) -> Answer:
             return nodes.sweep(run, action)
         case Unclaim():
             return nodes.unclaim(run, action)
+        case PowerOff():
+            return nodes.power_off(run, action)
+        case Enlist():
+            return allotter.enlist(run, action)
+        case Relocate():
+            return allotter.relocate(run, action)
         case _:
             assert_never(action)
 
@@ -71,8 +96,9 @@ class Inline(Pool):
 class Executor:
     """Actions under way. A slow one holds up neither the others nor the loop."""
 
-    def __init__(self, nodes: Nodes, pool: Pool | None = None) -> None:
+    def __init__(self, nodes: Nodes, pool: Pool | None = None, allotter: Allotter | None = None) -> None:
         self._nodes = nodes
+        self._allotter = allotter
         self._pool = pool or ThreadPoolExecutor(FAN_OUT, thread_name_prefix="act")
         self._under_way: dict[str, Action] = {}
         self._done: SimpleQueue[tuple[Action, Future[Answer]]] = SimpleQueue()
@@ -85,7 +111,7 @@ class Executor:
     def begin(self, run: Run, action: Action) -> None:
         """Begin an action."""
         self._under_way[action.key] = action
-        future = self._pool.submit(execute, run, self._nodes, action)
+        future = self._pool.submit(execute, run, self._nodes, action, self._allotter)
         future.add_done_callback(lambda done: self._done.put((action, done)))
 
     def pending(self) -> bool:

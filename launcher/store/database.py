@@ -34,7 +34,26 @@ CREATE TABLE domains (fleet TEXT NOT NULL, node TEXT NOT NULL, domain TEXT NOT N
     PRIMARY KEY (fleet, node));
 """
 
-_STEPS = (_TABLES, _DOMAINS)
+_OPERATIONS = """
+CREATE TABLE fleets (name TEXT NOT NULL, source TEXT NOT NULL, path TEXT NOT NULL, inventory TEXT NOT NULL,
+    PRIMARY KEY (name, source));
+CREATE TABLE orders (run TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL, kind TEXT NOT NULL,
+    subject TEXT NOT NULL, author TEXT NOT NULL, PRIMARY KEY (run, seq));
+CREATE TABLE drains (fleet TEXT NOT NULL, node TEXT NOT NULL, reason TEXT NOT NULL, at REAL NOT NULL,
+    author TEXT NOT NULL, PRIMARY KEY (fleet, node));
+CREATE TABLE incidents (number INTEGER PRIMARY KEY, fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL,
+    at REAL NOT NULL, kind TEXT NOT NULL, words TEXT NOT NULL, evidence TEXT NOT NULL);
+CREATE INDEX incidents_of_a_node ON incidents (fleet, node);
+CREATE TABLE quarantines (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL, since REAL NOT NULL,
+    words TEXT NOT NULL, released REAL, author TEXT NOT NULL, PRIMARY KEY (fleet, node));
+CREATE TABLE shapes (run TEXT NOT NULL, seq INTEGER NOT NULL, shape BLOB NOT NULL, PRIMARY KEY (run, seq));
+CREATE TABLE looks (run TEXT NOT NULL, seq INTEGER NOT NULL, shape INTEGER NOT NULL, at REAL NOT NULL,
+    look BLOB NOT NULL, PRIMARY KEY (run, seq));
+ALTER TABLE journal ADD COLUMN times INTEGER NOT NULL DEFAULT 1;
+CREATE INDEX journal_of_a_subject ON journal (run, subject, seq);
+"""
+
+_STEPS = (_TABLES, _DOMAINS, _OPERATIONS)
 """What makes each format of the file of the one before; a format that was released never changes."""
 
 VERSION = len(_STEPS)
@@ -65,6 +84,16 @@ class Database:
             finally:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+
+    @contextmanager
+    def at_once(self) -> Iterator[sqlite3.Connection]:
+        """Run a block that only reads, all of it of one moment."""
+        with self._turn, _told(self._path):
+            self._db.execute("BEGIN")
+            try:
+                yield self._db
+            finally:
+                self._db.execute("COMMIT")
 
     def read(self, query: str, *values: object) -> list[sqlite3.Row]:
         """Answer the rows of one query, all of one moment."""

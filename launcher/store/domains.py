@@ -16,8 +16,7 @@ class Domains:
 
     def of(self, fleet: str) -> Mapping[NodeName, str]:
         """Answer the domain of each node of an inventory that has reported one."""
-        rows: list[sqlite3.Row] = self._db.read("SELECT node, domain FROM domains WHERE fleet = ?", fleet)
-        return {NodeName(row["node"]): row["domain"] for row in rows}
+        return domains_of(self._db, fleet)
 
     def keep(self, fleet: str, reported: Mapping[NodeName, str], at: float) -> None:
         """Remember what nodes have reported, `at` a time of the wall clock (s)."""
@@ -30,3 +29,9 @@ class Domains:
     def close(self) -> None:
         """Let go of the database."""
         self._db.close()
+
+
+def domains_of(db: Database, fleet: str) -> Mapping[NodeName, str]:
+    """Answer the domain of each node of an inventory that has reported one."""
+    rows: list[sqlite3.Row] = db.read("SELECT node, domain FROM domains WHERE fleet = ?", fleet)
+    return {NodeName(row["node"]): row["domain"] for row in rows}

@@ -5,12 +5,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from launcher.core.actions import Action, Answer, Receipt
+from launcher.core.actions import Action, Answer, Receipt, Result
 from launcher.core.run import RunId
 from launcher.store.codec import dump, load
 
 _NEXT = "SELECT coalesce(max(seq), 0) + 1 FROM journal WHERE run = ?"
-_ADD = "INSERT INTO journal VALUES (:run, :seq, :at, :kind, :subject, :words, :reason, :receipt)"
+_ADD = """INSERT INTO journal (run, seq, at, kind, subject, words, reason, receipt, times)
+    VALUES (:run, :seq, :at, :kind, :subject, :words, :reason, :receipt, :times)"""
+_LAST = """SELECT seq, words, times FROM journal
+    WHERE run = ? AND subject = ? AND kind = 'receipt' ORDER BY seq DESC LIMIT 1"""
+
+FOLD = 3
+"""How often in a row one action ends with the same words before further tries replace the last one in the journal: a
+node that stays out of reach for a week must not fill it."""
+
+
+_FAILURES = (Result.FAILED, Result.CANNOT_TELL)
 
 
 class EventKind(Enum):
@@ -22,12 +32,16 @@ class EventKind(Enum):
     RECEIPT = "receipt"
     WARNING = "warning"
     WANTED = "wanted"
+    ORDERED = "ordered"
     ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An entry of the journal as people read it; `at` in seconds since the epoch, `reason` empty where none is."""
+    """An entry of the journal as people read it; `at` in seconds since the epoch, `reason` empty where none is.
+
+    `times` is how often a receipt came back with the same words, once such receipts are not kept one by one.
+    """
 
     seq: int
     at: float
@@ -35,6 +49,7 @@ class Event:
     subject: str
     words: str
     reason: str
+    times: int = 1
 
 
 def add(
@@ -52,18 +67,25 @@ def add(
 
 
 def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], at: float) -> None:
-    """Write what is about to be done, and why."""
+    """Write what is about to be done, and why; not again what has failed alike, time after time."""
     kind = EventKind.INTENT.value
+    news = [action for action in actions if (last := _last(db, run, action)) is None or last["times"] < FOLD]
     rows = [
         (run, seq, at, kind, action.key, action.reason.words, action.reason.why.value)
-        for seq, action in enumerate(actions, start=_next(db, run))
+        for seq, action in enumerate(news, start=_next(db, run))
     ]
-    db.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
+    query = "INSERT INTO journal (run, seq, at, kind, subject, words, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    db.executemany(query, rows)
 
 
 def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
-    """Write what came of an action; answer it with its number."""
+    """Write what came of an action; answer it with its number. Of many alike in a row the last is kept, and counted."""
     receipt = Receipt(seq=_next(db, run), at=at, action=action, answer=answer)
+    last = _last(db, run, action)
+    alike = last is not None and last["words"] == answer.said and answer.result in _FAILURES
+    again = last["times"] + 1 if last is not None and alike else 1
+    if last is not None and again > FOLD:
+        db.execute("DELETE FROM journal WHERE run = ? AND seq = ?", (run, last["seq"]))
     _add(
         db,
         run=run,
@@ -74,6 +96,7 @@ def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answ
         words=answer.said,
         reason=action.reason.why.value,
         receipt=dump(Receipt, receipt),
+        times=again,
     )
     for words in answer.warnings:
         add(db, run, EventKind.WARNING, at, subject=action.key, words=words)
@@ -94,6 +117,7 @@ def read_event(row: sqlite3.Row) -> Event:
         subject=row["subject"],
         words=row["words"],
         reason=row["reason"],
+        times=row["times"],
     )
 
 
@@ -102,4 +126,10 @@ def _next(db: sqlite3.Connection, run: RunId) -> int:
 
 
 def _add(db: sqlite3.Connection, **values: object) -> None:
-    db.execute(_ADD, {"receipt": None, **values})
+    db.execute(_ADD, {"receipt": None, "times": 1, **values})
+
+
+def _last(db: sqlite3.Connection, run: RunId, action: Action) -> sqlite3.Row | None:
+    """Answer the newest receipt of an action."""
+    row: sqlite3.Row | None = db.execute(_LAST, (run, action.key)).fetchone()
+    return row

@@ -2,9 +2,11 @@
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from launcher.core.run import Cause, Outcome, RunId, RunName, RunState, Wanted
+from launcher.core.run import Cause, Outcome, Record, Run, RunId, RunName, RunState, Wanted
+from launcher.errors import LaunchError
+from launcher.store.codec import load
 from launcher.store.owner import Owner
 
 RUN_ROWS = """
@@ -48,6 +50,22 @@ def read_run_row(row: sqlite3.Row) -> RunRow:
         fleet=row["fleet"],
         source=row["source"],
     )
+
+
+def read_run(row: sqlite3.Row) -> tuple[Run, Record]:
+    """Answer the run of a row, with what is wanted of it now, and its record; LaunchError where it has words that only
+    another version of the program knows."""
+    try:
+        run = replace(load(Run, row["run"]), wanted=Wanted(row["wanted"]))
+        return run, load(Record, row["record"])
+    except ValueError as error:  # pydantic's ValidationError is one
+        raise LaunchError(
+            f"run `{row['id']}` was written by another version of nvlaunch, and this one cannot read it",
+            hints=(
+                "drive it with the version that started it, or a newer one",
+                "its nodes go on meanwhile; on each of them, `doctor` and the lease file show what is left of it",
+            ),
+        ) from error
 
 
 def read_owner(row: sqlite3.Row) -> Owner | None:

@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,19 +15,25 @@ from launcher.core.run import Outcome, Record, Run, RunId, RunName, RunState, Wa
 from launcher.core.status import RunStatus
 from launcher.core.task import Task
 from launcher.errors import LeaseHeldError, Mistake, NoCapacityError, SpecError
-from launcher.store import journal
+from launcher.store import fleets, journal, ledger
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
+from launcher.store.domains import domains_of
+from launcher.store.fleets import Fleets
 from launcher.store.journal import Event, EventKind
+from launcher.store.ledger import Ledger
+from launcher.store.looks import Look, Looks
 from launcher.store.newborn import NEW_RUN, fresh_id, row_of
+from launcher.store.orders import Orders
 from launcher.store.owner import Owner
-from launcher.store.rows import RUN_ROWS, RunRow, read_owner, read_run_row
+from launcher.store.rows import RUN_ROWS, RunRow, read_owner, read_run, read_run_row
 from launcher.store.shown import MATCH, names, unknown_run
 
 SNAPSHOT_S = 1.0
 """A snapshot in which only the time of the look changed is written no more often than this (s)."""
 
 Decide = Callable[[Mapping[NodeName, Taken]], Placement | Shortfall]
+Allot = Callable[[Run, Record, Mapping[NodeName, Taken]], Run | None]
 
 
 def secrets_file(home: Path, run: RunId) -> Path:
@@ -47,6 +53,10 @@ class Store:
     def __init__(self, home: Path) -> None:
         self.home = home
         self._db = Database(home)
+        self.ledger = Ledger(self._db)
+        self.orders = Orders(self._db)
+        self.fleets = Fleets(self._db)
+        self.looks = Looks(self._db)
         self._owned: dict[RunId, Owner] = {}
         self._intended: dict[RunId, tuple[Record, str, RunState]] = {}
         self._published: dict[RunId, tuple[RunStatus, float]] = {}
@@ -56,9 +66,13 @@ class Store:
         self._db.close()
 
     def taken(self, fleet: Inventory) -> Mapping[NodeName, Taken]:
-        """Answer which nodes of an inventory are not free, and which run has each."""
-        rows = self._db.read(_CLAIMS, fleet.name)
-        return _taken(rows)
+        """Answer which nodes of an inventory are not free: which run has each, and which are quarantined or drained."""
+        with self._db.at_once() as db:
+            return _taken(db, fleet.name)
+
+    def domains(self, fleet: str) -> Mapping[NodeName, str]:
+        """Answer the NVLink domains that nodes of an inventory have reported."""
+        return domains_of(self._db, fleet)
 
     def check_name(self, name: RunName) -> None:
         """Raise LeaseHeldError where a run of that name is not over yet."""
@@ -69,7 +83,7 @@ class Store:
         LeaseHeldError where a run of that name is not over yet."""
         with self._db.write() as db:
             _check_free(db.execute(_LIVE, (name,)).fetchall())
-            answer = decide(_taken(db.execute(_CLAIMS, (fleet.name,)).fetchall()))
+            answer = decide(_taken(db, fleet.name))
             if isinstance(answer, Shortfall):
                 raise NoCapacityError(answer)
             trimmed = fleet.cut_down(answer.nodes)
@@ -78,6 +92,7 @@ class Store:
             db.execute(NEW_RUN, row_of(run, source, at))
             claims = [(fleet.name, node.name, run.id) for node in nodes]
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", claims)
+            fleets.keep(db, fleet)
             words = f"{count(len(answer.slices), 'slice')} on {count(len(nodes), 'node')} of `{fleet.name}`"
             journal.add(db, run.id, EventKind.LAUNCHED, at, subject=name, words=words)
         return run
@@ -104,26 +119,67 @@ class Store:
 
     def load(self, run: RunId) -> tuple[Run, Record]:
         """Answer a run, with what is wanted of it now, and its record."""
-        row = self._row("SELECT run, record, wanted FROM runs WHERE id = ?", run)
-        stored = replace(load(Run, row["run"]), wanted=Wanted(row["wanted"]))
-        return stored, load(Record, row["record"])
+        return read_run(self._row("SELECT id, run, record, wanted FROM runs WHERE id = ?", run))
 
     def intend(
-        self, run: RunId, record: Record, actions: Sequence[Action], headline: str, state: RunState, at: float
+        self,
+        run: RunId,
+        record: Record,
+        actions: Sequence[Action],
+        headline: str,
+        state: RunState,
+        at: float,
+        look: Look | None = None,
     ) -> None:
-        """Keep a decision before it is acted on: record, what is about to be done, a changed headline or state."""
+        """Keep a decision before it is acted on: record, what is about to be done, a changed headline or state.
+
+        `look` is what it was made of, kept for `replay`. What the record newly says of nodes goes into the ledger, and
+        nodes that the run has let go and that stand in none of its slices are free.
+        """
         now = (record, headline, state)
         if not actions and self._intended.get(run) == now:
             return
         with self._db.write() as db:
-            row = db.execute("SELECT headline, state, outcome FROM runs WHERE id = ?", (run,)).fetchone()
+            row = db.execute(_BEFORE, (run,)).fetchone()
             outcome = dump(Outcome, record.outcome) if record.outcome else row["outcome"]
             values = (dump(Record, record), headline, state.value, outcome, run)
             db.execute("UPDATE runs SET record = ?, headline = ?, state = ?, outcome = ? WHERE id = ?", values)
+            self._note(db, run, row, record, at)
             if (headline, state.value) != (row["headline"], row["state"]):
                 journal.add(db, run, EventKind.HEADLINE, at, subject=state.value, words=headline)
             journal.add_intents(db, run, actions, at)
+            if look is not None:
+                self.looks.keep(db, look, at)
         self._intended[run] = now
+
+    def _note(self, db: sqlite3.Connection, run: RunId, row: sqlite3.Row, record: Record, at: float) -> None:
+        """Only a record that says something new of nodes is held against the one before."""
+        intended = self._intended.get(run)
+        before = intended[0] if intended else load(Record, row["record"])
+        if before.condemned != record.condemned or before.failures != record.failures:
+            ledger.note(db, row["fleet"], run, before, record, at)
+        if before.asked - record.asked:
+            kept = load(Run, row["run"])
+            _release(db, kept, before.asked - record.asked)
+
+    def allot(self, run: RunId, allot: Allot) -> Run | None:
+        """Change where a run is, with its claims, in one transaction; None where `allot` refuses or changes nothing."""
+        with self._db.write() as db:
+            row = db.execute(
+                "SELECT id, run, record, wanted FROM runs WHERE id = ? AND ended IS NULL", (run,)
+            ).fetchone()
+            if row is None:
+                return None
+            before, record = read_run(row)
+            after = allot(before, record, _taken(db, before.fleet.name))
+            if after is None or after == before:
+                return after
+            db.execute("UPDATE runs SET run = ? WHERE id = ?", (dump(Run, after), run))
+            fleet, new = before.fleet.name, set(after.placement.nodes)
+            held = {row["node"] for row in db.execute("SELECT node FROM claims WHERE run = ?", (run,))}
+            db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet, node, run) for node in sorted(new - held)])
+            _release(db, after, {NodeName(node) for node in held - new} - record.asked)
+            return after
 
     def receipt(self, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
         """Keep what came of an action. Lost in a power cut, the action is done again, and is idempotent."""
@@ -212,10 +268,21 @@ class Store:
 _LIVE = "SELECT id, name, state FROM runs WHERE name = ? AND ended IS NULL"
 _DISOWN = "DELETE FROM owners WHERE run = ? AND host = ? AND boot = ? AND pid = ? AND started = ?"
 _CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE claims.fleet = ?"
+_BEFORE = "SELECT headline, state, outcome, record, run, fleet FROM runs WHERE id = ?"
 
 
-def _taken(rows: Sequence[sqlite3.Row]) -> Mapping[NodeName, Taken]:
-    return {NodeName(row["node"]): Taken(by_run=row["name"]) for row in rows}
+def _taken(db: sqlite3.Connection, fleet: str) -> Mapping[NodeName, Taken]:
+    found = ledger.marks(db, fleet)
+    for row in db.execute(_CLAIMS, (fleet,)).fetchall():
+        name = NodeName(row["node"])
+        found[name] = replace(found.get(name, Taken()), by_run=row["name"])
+    return found
+
+
+def _release(db: sqlite3.Connection, run: Run, nodes: Iterable[NodeName]) -> None:
+    """Let other runs have nodes that stand in no slice of this one any more, and on which nothing of it is left."""
+    gone = set(nodes) - set(run.placement.nodes)
+    db.executemany("DELETE FROM claims WHERE run = ? AND node = ?", [(run.id, node) for node in sorted(gone)])
 
 
 def _check_free(live: Sequence[sqlite3.Row]) -> None:

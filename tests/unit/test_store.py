@@ -15,7 +15,7 @@ import pytest
 from launcher.core.actions import Answer, Claim, Level, Reason, Result, Start, Sweep, Unclaim, Why
 from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, SimSettings, Transport
 from launcher.core.placement import Placement, Shortfall, Slice
-from launcher.core.run import Cause, Exit, Gang, Outcome, Record, Run, RunName, RunState, Wanted
+from launcher.core.run import Cause, Exit, Gang, Outcome, Record, Run, RunId, RunName, RunState, Wanted
 from launcher.core.seat import GangName, MemberName, Seat
 from launcher.core.status import RankState, RankStatus, RunStatus
 from launcher.core.task import Group, Task, TopologyRule
@@ -26,6 +26,7 @@ from launcher.store.owner import Owner
 from launcher.store.shown import Shelf
 from launcher.store.store import Store
 
+CORPUS = Path(__file__).parents[1] / "corpus" / "store"
 REASON = Reason(why=Why.START, words="first start")
 
 
@@ -116,15 +117,33 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
-def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    run = launch(store)
-    store.close()
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_that_an_older_version_wrote_opens_with_its_run(tmp_path: Path, version: int) -> None:
+    """The file is one that a run was left in by a version before drains, orders and the ledger."""
     with sqlite3.connect(tmp_path / "state.db") as db:
-        db.execute("DROP TABLE domains")
-        db.execute("PRAGMA user_version = 1")
+        db.executescript((CORPUS / "format-2.sql").read_text())
+        if version == 1:
+            db.execute("DROP TABLE domains")
+        db.execute(f"PRAGMA user_version = {version}")
+    store = Store(tmp_path)
+    run, record = store.load(RunId("old-abc234"))
+    assert (run.name, record.claimed) == ("old", {"r1-n1", "r1-n2"})
+    assert store.find("old").state is RunState.RUNNING
+    assert store.events(run.id)[-1].times == 1
+    assert store.ledger.quarantines("hall") == ()
+    assert store.taken(run.fleet)[NodeName("r1-n1")].by_run == "old"
+    store.intend(run.id, record, (), "steady", RunState.RUNNING, 9.0)
     assert Domains(tmp_path).of("hall") == {}
-    assert Store(tmp_path).find(run.id).name == run.name
+
+
+def test_a_run_that_only_another_version_can_read_is_told_with_what_to_do(store: Store) -> None:
+    run = launch(store)
+    with sqlite3.connect(store.home / "state.db") as db:
+        db.execute("""UPDATE runs SET record = '{"gangs":{"run":{"broken":{"why":"new","words":"x"}}}}'""")
+    with pytest.raises(LaunchError, match="written by another version") as told:
+        store.load(run.id)
+    assert told.value.hints[0].startswith("drive it with the version that started it")
+    assert store.find(run.id).name == "job"
 
 
 def test_domains_are_remembered_by_inventory_and_the_last_word_counts(tmp_path: Path) -> None:

@@ -1,0 +1,179 @@
+"""What is known of nodes over all runs: drains, incidents and quarantines. It outlives the runs that wrote it."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from launcher.core.fleet import NodeName
+from launcher.core.placement import Taken
+from launcher.core.run import Cause, Evidence, Record, RunId
+from launcher.store.codec import storable
+from launcher.store.database import Database
+
+# How long the failures of programs that began on a node are held against it (s).
+MEMORY_S = 86400.0
+
+# Evidence of these causes speaks against the node itself, and so keeps other runs off it too.
+_QUARANTINED = (Cause.NODE, Cause.EXHAUSTED)
+
+
+class IncidentKind(Enum):
+    """What happened on a node: it was condemned, or a program began to fail there."""
+
+    CONDEMNED = "condemned"
+    PROGRAM = "program"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """Something that happened on a node in a run; `at` is wall-clock time (s), `evidence` the lines that show it."""
+
+    node: NodeName
+    run: str
+    at: float
+    kind: IncidentKind
+    words: str
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """A node that nothing is placed on: since when (s, wall clock), why, and which run found it out."""
+
+    node: NodeName
+    run: str
+    since: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """A node that an operator takes out of service; runs leave it as soon as they can."""
+
+    node: NodeName
+    reason: str
+    at: float
+    by: str
+
+
+class Ledger:
+    """The rows about nodes of one `$NVLAUNCH_HOME`; `fleet` is the name of an inventory."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def drain(self, fleet: str, nodes: Iterable[NodeName], drain: Drain) -> None:
+        """Take nodes out of service, for the reason, at the time and by whom `drain` says; the last word counts."""
+        rows = [(fleet, node, storable(drain.reason), drain.at, drain.by) for node in nodes]
+        with self._db.write() as db:
+            db.executemany("INSERT OR REPLACE INTO drains VALUES (?, ?, ?, ?, ?)", rows)
+
+    def undrain(self, fleet: str, nodes: Iterable[NodeName]) -> tuple[NodeName, ...]:
+        """Put nodes in service again; answer those that were drained."""
+        with self._db.write() as db:
+            query = "DELETE FROM drains WHERE fleet = ? AND node = ?"
+            return tuple(node for node in nodes if db.execute(query, (fleet, node)).rowcount)
+
+    def drains(self, fleet: str) -> tuple[Drain, ...]:
+        """Answer the nodes of an inventory that are drained by order, in no particular order."""
+        rows = self._db.read("SELECT node, reason, at, author FROM drains WHERE fleet = ?", fleet)
+        return tuple(
+            Drain(node=NodeName(row["node"]), reason=row["reason"], at=row["at"], by=row["author"]) for row in rows
+        )
+
+    def drained(self, fleet: str) -> Mapping[NodeName, str]:
+        """Answer why each node of an inventory that is drained by order is so."""
+        return {drain.node: drain.reason for drain in self.drains(fleet)}
+
+    def incidents(self, fleet: str) -> tuple[Incident, ...]:
+        """Answer what happened on the nodes of an inventory, in order."""
+        rows = self._db.read("SELECT * FROM incidents WHERE fleet = ? ORDER BY number", fleet)
+        return tuple(
+            Incident(
+                node=NodeName(row["node"]),
+                run=row["run"],
+                at=row["at"],
+                kind=IncidentKind(row["kind"]),
+                words=row["words"],
+                evidence=tuple(row["evidence"].splitlines()),
+            )
+            for row in rows
+        )
+
+    def quarantines(self, fleet: str) -> tuple[Quarantine, ...]:
+        """Answer the nodes of an inventory that nothing may be placed on, in no particular order."""
+        rows = self._db.read("SELECT * FROM quarantines WHERE fleet = ? AND released IS NULL", fleet)
+        return tuple(
+            Quarantine(node=NodeName(row["node"]), run=row["run"], since=row["since"], words=row["words"])
+            for row in rows
+        )
+
+    def readmit(self, fleet: str, node: NodeName, *, by: str, at: float) -> bool:
+        """End the quarantine of a node; answer whether there was one."""
+        with self._db.write() as db:
+            return _release(db, fleet, node, by=by, at=at)
+
+    def history(self, fleet: str, run: RunId, now: float) -> Mapping[NodeName, int]:
+        """Answer how many failures of programs began on each node in the last day, in all runs but this one."""
+        query = """SELECT node, count(*) AS times FROM incidents
+            WHERE fleet = ? AND kind = ? AND at > ? AND run != ? GROUP BY node"""
+        rows = self._db.read(query, fleet, IncidentKind.PROGRAM.value, now - MEMORY_S, run)
+        return {NodeName(row["node"]): int(row["times"]) for row in rows}
+
+    def fleets(self) -> tuple[str, ...]:
+        """Answer the inventories that something is known of, in order."""
+        tables = ("drains", "incidents", "quarantines")
+        query = " UNION ".join(f"SELECT fleet FROM {table}" for table in tables)  # noqa: S608 -- names of our tables
+        return tuple(row["fleet"] for row in self._db.read(f"{query} ORDER BY fleet"))
+
+
+def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Taken]:
+    """Answer which nodes of an inventory are kept out of every placement, in the current transaction."""
+    sick = db.execute("SELECT node, words FROM quarantines WHERE fleet = ? AND released IS NULL", (fleet,)).fetchall()
+    found = {NodeName(row["node"]): Taken(sick=row["words"]) for row in sick}
+    for row in db.execute("SELECT node, reason FROM drains WHERE fleet = ?", (fleet,)).fetchall():
+        name = NodeName(row["node"])
+        found[name] = replace(found.get(name, Taken()), drained=row["reason"])
+    return found
+
+
+def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Record, at: float) -> None:
+    """Write what a new record of a run says of nodes for the first time, in the transaction that keeps the record."""
+    for node, evidence in now.condemned.items():
+        if node not in before.condemned:
+            _condemned(db, fleet, run, node, evidence, at)
+    for node in before.condemned.keys() - now.condemned.keys():
+        _release(db, fleet, node, by=f"run `{run}`, to which it proved well again", at=at)
+    for node, times in now.failures.items():
+        for _ in range(times - before.failures.get(node, 0)):
+            _add(db, fleet, run, node, IncidentKind.PROGRAM, "its program began to fail here", (), at)
+
+
+def _condemned(db: sqlite3.Connection, fleet: str, run: RunId, node: NodeName, evidence: Evidence, at: float) -> None:
+    if evidence.cause is Cause.LEASE_HELD:
+        return  # that somebody else works there says nothing of the node
+    _add(db, fleet, run, node, IncidentKind.CONDEMNED, evidence.words, evidence.tail, at)
+    if evidence.cause in _QUARANTINED:
+        values = (fleet, node, run, at, storable(evidence.words))
+        db.execute("INSERT OR REPLACE INTO quarantines VALUES (?, ?, ?, ?, ?, NULL, '')", values)
+
+
+def _add(
+    db: sqlite3.Connection,
+    fleet: str,
+    run: RunId,
+    node: NodeName,
+    kind: IncidentKind,
+    words: str,
+    evidence: Sequence[str],
+    at: float,
+) -> None:
+    values = (fleet, node, run, at, kind.value, storable(words), storable("\n".join(evidence)))
+    query = "INSERT INTO incidents (fleet, node, run, at, kind, words, evidence) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    db.execute(query, values)
+
+
+def _release(db: sqlite3.Connection, fleet: str, node: NodeName, *, by: str, at: float) -> bool:
+    query = "UPDATE quarantines SET released = ?, author = ? WHERE fleet = ? AND node = ? AND released IS NULL"
+    return db.execute(query, (at, by, fleet, node)).rowcount > 0

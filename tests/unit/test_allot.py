@@ -1,0 +1,156 @@
+"""More nodes for a run that goes on: claimed with it, asked before, not given twice, and free again when let go."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.core.actions import Enlist, Reason, Relocate, Result, Why
+from launcher.core.fleet import NodeName
+from launcher.core.place import place
+from launcher.core.run import Cause, Evidence, Record, Run, RunName, RunState
+from launcher.core.seat import MemberName, Seat
+from launcher.core.task import Group, Task, TopologyRule
+from launcher.drive.allot import StoreAllotter
+from launcher.drive.control import open_prober
+from launcher.spec.inventory import read_inventory
+from launcher.store.ledger import Drain
+from launcher.store.store import Store
+
+REASON = Reason(why=Why.SWAP, words="a node is lost")
+ENLIST = Enlist(reason=REASON, slice="main/0")
+
+
+class Hall:
+    """A store with one run of a slice of 2 and a spare in r1, and the allotter."""
+
+    def __init__(self, folder: Path, *, racks: str, sim: str = "{seed: 1}", taken: int = 0) -> None:
+        self.file = folder / "hall.yaml"
+        self.write(racks, sim)
+        self.store = Store(folder / "home")
+        self.fleet = read_inventory(self.file)
+        for at in range(taken):
+            self.launch(f"other-{at}", TopologyRule(nodes_per_slice=1, racks=("r1",)))
+        self.run = self.launch("job", TopologyRule(nodes_per_slice=2, spares=1, racks=("r1", "r2")))
+        self.allotter = StoreAllotter(self.store, lambda fleet: open_prober(folder / "home", fleet))
+
+    def write(self, racks: str, sim: str = "{seed: 1}") -> None:
+        self.file.write_text(f"name: hall\ntransport: sim\nsim: {sim}\n{racks}\n")
+
+    def launch(self, name: str, rule: TopologyRule) -> Run:
+        task = Task(name=name, groups=(Group(name="main", topology=rule, gpus=4, run="true"),))
+        return self.store.launch(
+            name=RunName(name),
+            task=task,
+            fleet=self.fleet,
+            decide=lambda taken: place(task, self.fleet, taken),
+            source="task.yaml",
+            at=1.0,
+        )
+
+    def keep(self, **changes: object) -> None:
+        """The run's controller keeps a record."""
+        self.store.intend(self.run.id, replace(Record(), **changes), (), "on", RunState.RUNNING, 5.0)
+
+    def on(self, *nodes: str) -> dict[MemberName, Seat]:
+        """Who holds the seats."""
+        names = [MemberName(f"main/{rank}") for rank in range(len(nodes))]
+        return {name: Seat(member=name, node=NodeName(node)) for name, node in zip(names, nodes, strict=True)}
+
+    def claims(self) -> set[str]:
+        return {name for name, use in self.store.taken(self.fleet).items() if use.by_run == "job"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+TWO_RACKS = 'racks: {r1: {nodes: "r1-n[1-4]"}, r2: {nodes: "r2-n[1-4]"}}'
+
+
+def test_a_slice_gets_a_node_of_its_own_rack_and_the_run_and_its_claims_say_so(folder: Path) -> None:
+    hall = Hall(folder, racks=TWO_RACKS)
+    hall.keep(
+        seats=hall.on("r1-n1", "r1-n3"), condemned={NodeName("r1-n2"): Evidence(cause=Cause.NODE, words="Xid 79")}
+    )
+    answer = hall.allotter.enlist(hall.run, ENLIST)
+    assert (answer.result, answer.nodes) == (Result.DONE, ("r1-n4",))
+    run, _ = hall.store.load(hall.run.id)
+    assert run.placement.slices[0].spares == ("r1-n3", "r1-n4")
+    assert {node.name for node in run.fleet.nodes} == {"r1-n1", "r1-n2", "r1-n3", "r1-n4"}
+    assert hall.claims() == {"r1-n1", "r1-n2", "r1-n3", "r1-n4"}
+
+
+def test_the_same_order_after_a_crash_gives_no_second_node(folder: Path) -> None:
+    hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-6]"}}')
+    hall.keep(seats=hall.on("r1-n1", "r1-n3"))
+    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n4",)
+    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n4",)
+    hall.keep(seats=hall.on("r1-n4", "r1-n3"))
+    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n5",)
+
+
+def test_no_node_of_another_rack_another_run_or_out_of_service_is_given(folder: Path) -> None:
+    hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-6]"}, r2: {nodes: "r2-n[1-2]"}}', taken=1)
+    hall.keep(seats=hall.on("r1-n2", "r1-n4"))
+    hall.store.ledger.drain("hall", [NodeName("r1-n5")], Drain(node=NodeName("r1-n5"), reason="fan", at=1.0, by="me"))
+    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n6",)
+    hall.keep(
+        seats=hall.on("r1-n4", "r1-n6"), condemned={NodeName("r1-n2"): Evidence(cause=Cause.NODE, words="Xid 79")}
+    )
+    answer = hall.allotter.enlist(hall.run, ENLIST)
+    assert (answer.result, answer.words) == (
+        Result.FAILED,
+        "no node that slice `main/0` could have is free in `r1`",
+    )
+
+
+def test_a_node_that_does_not_answer_is_passed_over_and_said(folder: Path) -> None:
+    sim = "{faults: [{at: 0, node: r1-n4, fault: power_cut}]}"
+    hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-5]"}}', sim=sim)
+    hall.keep(seats=hall.on("r1-n1", "r1-n3"))
+    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n5",)
+    hall.keep(seats=hall.on("r1-n5", "r1-n3"))
+    assert "`r1-n4`: " in hall.allotter.enlist(hall.run, ENLIST).words
+
+
+def test_a_node_that_was_added_to_the_file_serves_and_a_broken_file_harms_nobody(folder: Path) -> None:
+    hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-3]"}}')
+    hall.keep(seats=hall.on("r1-n1", "r1-n3"))
+    hall.file.write_text("racks: {")
+    assert hall.allotter.enlist(hall.run, ENLIST).result is Result.FAILED
+    hall.write('racks: {r1: {nodes: "r1-n[1-4]"}}')
+    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n4",)
+
+
+def test_a_slice_moves_whole_and_its_old_nodes_stay_until_they_are_let_go(folder: Path) -> None:
+    hall = Hall(folder, racks=TWO_RACKS)
+    old = frozenset(hall.run.placement.nodes)
+    assert old == {"r1-n1", "r1-n2", "r1-n3"}
+    hall.keep(seats=hall.on("r1-n1", "r1-n2"), asked=old)
+    move = Relocate(reason=REASON, slice="main/0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
+    answer = hall.allotter.relocate(hall.run, move)
+    assert answer.nodes == ("r2-n1", "r2-n2", "r2-n3")
+    run, _ = hall.store.load(hall.run.id)
+    (part,) = run.placement.slices
+    assert (part.key, part.rack, part.nodes, part.spares) == ("main/0", "r2", ("r2-n1", "r2-n2"), ("r2-n3",))
+    assert {node.rack for node in run.fleet.nodes} == {"r1", "r2"}
+    assert hall.claims() == old | set(answer.nodes)
+    again = hall.allotter.relocate(hall.run, move)
+    assert again.nodes == answer.nodes
+    hall.keep(seats=hall.on("r2-n1", "r2-n2"), asked=old | set(answer.nodes))
+    hall.keep(seats=hall.on("r2-n1", "r2-n2"), asked=frozenset({NodeName("r1-n1"), *answer.nodes}))
+    assert hall.claims() == {"r1-n1", *answer.nodes}
+
+
+def test_a_slice_that_fits_nowhere_else_says_why(folder: Path) -> None:
+    hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-4]"}, r2: {nodes: "r2-n[1-2]"}}')
+    hall.keep(seats=hall.on("r1-n1", "r1-n2"), asked=frozenset(hall.run.placement.nodes))
+    move = Relocate(reason=REASON, slice="main/0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
+    answer = hall.allotter.relocate(hall.run, move)
+    assert answer.result is Result.FAILED
+    assert answer.words == (
+        "slice `main/0` fits nowhere else: it needs 3 nodes in one place, and the most that one has free is 2"
+    )
+    assert hall.store.load(hall.run.id)[0] == hall.run
