@@ -1,9 +1,12 @@
 """Where a slice may be because of others: `spread`, `near`, `apart_from`, all in one place, nobody else there."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Protocol
 
-from launcher.core.fleet import ANY_LEVEL, RACK_LEVEL, Inventory, Node, NodeName
+from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Inventory, NodeName
 from launcher.core.placement import Exclusion, Slice, Taken
 from launcher.core.task import Task, TopologyRule
 
@@ -11,98 +14,180 @@ Spot = tuple[str, str | None]
 """A place at a level: its name, and for the racks of rack-local work its NVLink domain."""
 
 
-def spot_at(node: Node, level: str, *, local: bool = False) -> Spot | None:
-    """Answer the place of a node at a level; None where the inventory does not say. `local` tells domains apart."""
-    if level == ANY_LEVEL:
-        return ANY_LEVEL, None
-    name = node.at(level)
-    return None if name is None else (name, node.domain if local and level == RACK_LEVEL else None)
+class Sited(Protocol):
+    """A node, or nodes that are alike."""
+
+    @property
+    def domain(self) -> str | None:
+        """Its NVLink domain."""
+
+    def at(self, level: str) -> str | None:
+        """Answer the name of its place at a level; None where the inventory does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A level at which places are told apart; `local` tells the NVLink domains of a rack apart too."""
+
+    level: str
+    local: bool = False
+
+    def spot(self, what: Sited) -> Spot | None:
+        """Answer where something is; None where the inventory does not say."""
+        if self.level == ANY_LEVEL:
+            return ANY_LEVEL, None
+        name = what.at(self.level)
+        return None if name is None else (name, what.domain if self.local and self.level == RACK_LEVEL else None)
+
+
+def within_scale(rule: TopologyRule) -> Scale:
+    """Answer the scale of the places that no slice may cross."""
+    return Scale(rule.within, local=rule.within == RACK_LEVEL)
+
+
+def near_scale(rule: TopologyRule) -> Scale:
+    """Answer the scale of the places that slices share with the group that they are near."""
+    return Scale(rule.near_level, local=rule.within == RACK_LEVEL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """What keeps the next slice of a group off nodes. All of `inside` hold at once; `outside` bars single places."""
 
-    inside: tuple[tuple[Exclusion, str, bool, frozenset[Spot]], ...] = ()
-    outside: Mapping[tuple[str, bool], Mapping[Spot, Exclusion]] = field(default_factory=dict)
+    inside: tuple[tuple[Exclusion, Scale, AbstractSet[Spot]], ...] = ()
+    outside: tuple[tuple[Exclusion, Scale, AbstractSet[Spot]], ...] = ()
 
-    def reason(self, node: Node) -> Exclusion | None:
-        """Answer why the node may not be used; None where it may."""
-        for (level, local), barred in self.outside.items():
-            spot = spot_at(node, level, local=local)
-            why = None if spot is None else barred.get(spot)
-            if why is not None:
+    def __bool__(self) -> bool:
+        """Answer whether anything is kept off."""
+        return bool(self.inside or self.outside)
+
+    def reason(self, what: Sited) -> Exclusion | None:
+        """Answer why a node may not be used; None where it may."""
+        for why, scale, barred in self.outside:
+            if scale.spot(what) in barred:
                 return why
-        for why, level, local, allowed in self.inside:
-            if spot_at(node, level, local=local) not in allowed:
+        for why, scale, allowed in self.inside:
+            if scale.spot(what) not in allowed:
                 return why
         return None
+
+
+class Ledger:
+    """The places that the slices of a task have touched so far, and what they mean for the next one of each group."""
+
+    def __init__(self, task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> None:
+        self._rules = {group.name: group.topology for group in task.groups}
+        self._touched: dict[tuple[str, Scale], Counter[Spot]] = {key: Counter() for key in _watched(self._rules)}
+        self._kept: list[tuple[str, Scale, frozenset[Spot]]] = []
+        self._foreign = {level: _foreign(Scale(level), inventory, taken) for level in _exclusive(self._rules)}
+        self.free = frozenset(name for name in self._rules if not any(self._speaks_of(name)))
+
+    def _speaks_of(self, name: str) -> Iterator[bool]:
+        rule = self._rules[name]
+        yield rule.exclusive is not None or rule.near is not None or rule.all_within is not None
+        yield ground(rule.spread) is not None or rule.apart_from is not None
+        yield any(name in (other.near, other.apart_from) for other in self._rules.values())
+
+    def touch(self, group: str, nodes: Iterable[Sited], sign: int = 1) -> None:
+        """Note the places of a slice of a group; `sign` -1 takes that back."""
+        nodes = tuple(nodes)
+        for (name, scale), touched in self._touched.items():
+            if name == group:
+                for spot in {spot for node in nodes if (spot := scale.spot(node)) is not None}:
+                    touched[spot] += sign
+                    if touched[spot] <= 0:
+                        del touched[spot]
+
+    def keep(self, group: str, nodes: Iterable[Sited]) -> None:
+        """Note a slice that stays where it is, and that what it is near to has to come to it."""
+        nodes = tuple(nodes)
+        self.touch(group, nodes)
+        rule = self._rules[group]
+        if rule.near is not None:
+            scale = near_scale(rule)
+            self._kept.append((rule.near, scale, frozenset(spot for node in nodes if (spot := scale.spot(node)))))
+
+    @property
+    def watched(self) -> AbstractSet[tuple[str, Scale]]:
+        """Answer the groups and scales whose places are noted."""
+        return self._touched.keys()
+
+    def touched(self, group: str, scale: Scale) -> Counter[Spot]:
+        """Answer how many slices of a group touch each place, at a scale that its rules speak of."""
+        return self._touched[group, scale]
+
+    def lonely(self, name: str) -> list[tuple[Scale, frozenset[Spot]]]:
+        """Answer where slices stay that must be near a group, and that no slice of it is near to yet."""
+        return [
+            (scale, spots)
+            for target, scale, spots in self._kept
+            if target == name and not spots & self._touched[name, scale].keys()
+        ]
+
+    def bounds(self, name: str) -> Bounds:
+        """Answer the bounds of the next slice of a group; they follow what is noted later."""
+        if name in self.free:
+            return Bounds()
+        rule = self._rules[name]
+        inside: list[tuple[Exclusion, Scale, AbstractSet[Spot]]] = []
+        if rule.all_within is not None and (spots := self._touched[name, Scale(rule.all_within)]):
+            inside.append((Exclusion.ELSEWHERE, Scale(rule.all_within), spots.keys()))
+        if rule.near is not None:
+            inside.append((Exclusion.NOT_NEAR, near_scale(rule), self._touched[rule.near, near_scale(rule)].keys()))
+        inside += ((Exclusion.NOT_NEAR, scale, spots) for scale, spots in self.lonely(name))
+        return Bounds(inside=tuple(inside), outside=tuple(self._barred(name, rule)))
+
+    def _barred(self, name: str, rule: TopologyRule) -> Iterator[tuple[Exclusion, Scale, AbstractSet[Spot]]]:
+        if rule.exclusive is not None:
+            yield Exclusion.SHARED, Scale(rule.exclusive), self._foreign[rule.exclusive]
+        if (spread := ground(rule.spread)) is not None:
+            yield Exclusion.SPREAD, Scale(spread), self._touched[name, Scale(spread)].keys()
+        for other, scale in _apart(name, self._rules):
+            yield Exclusion.APART, scale, self._touched[other, scale].keys()
+
+
+def ground(level: str | None) -> str | None:
+    """Answer a level at which nodes must keep apart; None where that they are different nodes is enough."""
+    return None if level in (None, NODE_LEVEL, ANY_LEVEL) else level
 
 
 def bounds(
     task: Task, name: str, inventory: Inventory, taken: Mapping[NodeName, Taken], placed: Iterable[Slice]
 ) -> Bounds:
     """Answer the bounds of a group's next slice, given the slices of the task that have their place."""
-    return _Surveyor(task, inventory, taken, tuple(placed)).bounds(name)
+    ledger = Ledger(task, inventory, taken)
+    nodes = {node.name: node for node in inventory.nodes}
+    for part in placed:
+        ledger.keep(part.group, [nodes[one] for one in (*part.nodes, *part.spares) if one in nodes])
+    return ledger.bounds(name)
 
 
-class _Surveyor:
-    """The slices that are placed, and what each of them means for the others."""
-
-    def __init__(
-        self, task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], placed: tuple[Slice, ...]
-    ) -> None:
-        self._task, self._inventory, self._taken, self._placed = task, inventory, taken, placed
-        self._nodes = {node.name: node for node in inventory.nodes}
-
-    def bounds(self, name: str) -> Bounds:
-        """Answer the bounds of one group."""
-        rule = self._task.group(name).topology
-        local = rule.within == RACK_LEVEL
-        inside: list[tuple[Exclusion, str, bool, frozenset[Spot]]] = []
-        if rule.all_within is not None and (together := self._spots(name, rule.all_within, local=False)):
-            inside.append((Exclusion.ELSEWHERE, rule.all_within, False, frozenset(together)))
+def _watched(rules: Mapping[str, TopologyRule]) -> Iterator[tuple[str, Scale]]:
+    for name, rule in rules.items():
+        if rule.all_within is not None:
+            yield name, Scale(rule.all_within)
+        if (spread := ground(rule.spread)) is not None:
+            yield name, Scale(spread)
         if rule.near is not None:
-            spots = self._spots(rule.near, rule.near_level, local=local)
-            inside.append((Exclusion.NOT_NEAR, rule.near_level, local, frozenset(spots)))
-        inside += self._followed(name)
-        outside: dict[tuple[str, bool], dict[Spot, Exclusion]] = {}
-        for level, spot, why in self._barred(name, rule):
-            outside.setdefault((level, False), {})[spot] = why
-        return Bounds(inside=tuple(inside), outside=outside)
+            yield rule.near, near_scale(rule)
+            yield name, near_scale(rule)
+        yield from _apart(name, rules)
 
-    def _spots(self, group: str, level: str, *, local: bool) -> set[Spot]:
-        return {spot for part in self._placed if part.group == group for spot in self._of(part, level, local=local)}
 
-    def _of(self, part: Slice, level: str, *, local: bool = False) -> set[Spot]:
-        nodes = [self._nodes[name] for name in (*part.nodes, *part.spares) if name in self._nodes]
-        return {spot for node in nodes if (spot := spot_at(node, level, local=local)) is not None}
+def _apart(name: str, rules: Mapping[str, TopologyRule]) -> Iterator[tuple[str, Scale]]:
+    """Answer the groups that a group keeps apart from, or that do from it, each with the scale of that."""
+    for other, rule in rules.items():
+        if rules[name].apart_from == other:
+            yield other, Scale(rules[name].apart_level)
+        if rule.apart_from == name:
+            yield other, Scale(rule.apart_level)
 
-    def _followed(self, name: str) -> Iterable[tuple[Exclusion, str, bool, frozenset[Spot]]]:
-        """Answer where slices are that must be near this group, and that no slice of it is near to yet."""
-        for follower in self._task.groups:
-            rule = follower.topology
-            if rule.near != name:
-                continue
-            local = rule.within == RACK_LEVEL
-            here = self._spots(name, rule.near_level, local=local)
-            for part in self._placed:
-                spots = self._of(part, rule.near_level, local=local)
-                if part.group == follower.name and not spots & here:
-                    yield Exclusion.NOT_NEAR, rule.near_level, local, frozenset(spots)
 
-    def _barred(self, name: str, rule: TopologyRule) -> Iterable[tuple[str, Spot, Exclusion]]:
-        if rule.spread is not None and rule.spread != ANY_LEVEL:
-            yield from ((rule.spread, spot, Exclusion.SPREAD) for spot in self._spots(name, rule.spread, local=False))
-        for other in self._task.groups:
-            levels = {
-                own.apart_level for own, far in ((rule, other.name), (other.topology, name)) if own.apart_from == far
-            }
-            for level in sorted(levels):
-                yield from ((level, spot, Exclusion.APART) for spot in self._spots(other.name, level, local=False))
-        if rule.exclusive is not None:
-            for node in self._inventory.nodes:
-                taken = self._taken.get(node.name)
-                spot = spot_at(node, rule.exclusive)
-                if taken is not None and taken.by_run is not None and spot is not None:
-                    yield rule.exclusive, spot, Exclusion.SHARED
+def _exclusive(rules: Mapping[str, TopologyRule]) -> set[str]:
+    return {rule.exclusive for rule in rules.values() if rule.exclusive is not None}
+
+
+def _foreign(scale: Scale, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> frozenset[Spot]:
+    """Answer the places where another run has a node."""
+    nodes = (node for node in inventory.nodes if node.name in taken and taken[node.name].by_run is not None)
+    return frozenset(spot for node in nodes if (spot := scale.spot(node)) is not None)

@@ -1,4 +1,4 @@
-"""Which nodes the slices of one group get, chosen from the top: the place, the cells in it, the nodes in them.
+"""Which place the next slice of a group gets, chosen from the top: nearness where it is asked for, then best fit.
 
 The rule is best fit: the place with the fewest free nodes that still holds the slice and its spares. Nodes are
 *stranded* for slices of b nodes when they can all stay free while no such slice fits: up to b - 1 in each domain, so
@@ -8,226 +8,190 @@ place if another choice would have kept it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
-from launcher.core.cover import cover, fill
-from launcher.core.eligible import Cell, Sieve, gather
-from launcher.core.fleet import NODE_LEVEL, RACK_LEVEL, Inventory, Node, RackName
-from launcher.core.nodeset import NaturalKey, natural
-from launcher.core.task import Group
+from launcher.core.board import Board, Cell, Place, Role
+from launcher.core.bounds import Scale, near_scale
+from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL
+from launcher.core.nodeset import natural
+from launcher.core.portion import by_value, most_slices, worth
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pick:
-    """Nodes chosen for one slice, in rank order; its place had `room` free nodes and `rivals` others had enough."""
-
-    place: str
-    rack: RackName | None
-    domain: str | None
-    nodes: tuple[Node, ...]
-    room: int
-    rivals: int
-
-
-def rank_order(node: Node) -> tuple[NaturalKey, bool, int, NaturalKey]:
-    """Answer the sort key of ranks: rack by rack, tray by tray; a node without a tray comes last in its rack."""
-    return natural(node.rack), node.tray is None, node.tray or 0, natural(node.name)
-
-
-def choose(group: Group, inventory: Inventory, sieve: Sieve) -> tuple[Pick, ...]:
-    """Answer a pick for each slice of a group in rank order, or for as many slices as found room.
-
-    Fewer picks than slices mean that no choice of nodes holds all; only for `spread` below `within` that is a search
-    with a limit (see `cover`).
-    """
-    rule = group.topology
-    if rule.within == NODE_LEVEL and rule.nodes_per_slice + rule.spares > 1:
-        return ()
-    picks = _Board(group, inventory, gather(inventory, sieve)).best_fit()
-    if len(picks) < rule.slices and sieve.spread is not None:
-        picks = _Board(group, inventory, gather(inventory, sieve)).searched() or picks
-    return tuple(sorted(picks, key=lambda pick: rank_order(pick.nodes[0])))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Place:
-    """Somewhere a slice may be: one cell for `rack` and `node`, for other levels all cells of one value.
-
-    `gpus` is the most that one of its nodes has.
-    """
-
-    name: str
-    cells: list[Cell]
-    at: dict[str, str | None]
-    gpus: int
-    order: tuple[NaturalKey, NaturalKey]
-    room: int = 0
-    whole: bool = False
-
-    def count(self) -> "_Place":
-        """Take notice of what its cells have left."""
-        self.room = sum([len(cell.free) for cell in self.cells])
-        self.whole = all(cell.whole for cell in self.cells)
-        return self
-
-
-_Portion = list[tuple[Cell, int]]
 _Closeness = tuple[int, bool, bool, int]
 
 
-class _Board:
-    """The places of one group while its slices are put on them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A place with the cells of it that the next slice may use, their free nodes, and how many slices they hold."""
 
-    def __init__(self, group: Group, inventory: Inventory, cells: Iterable[Cell]) -> None:
-        self.rule = group.topology
-        self.need = self.rule.nodes_per_slice + self.rule.spares
-        self.without_gpus = group.gpus == 0
-        self.levels = tuple(reversed(inventory.levels))
-        self.nearby: Counter[tuple[str, str | None]] = Counter()
-        self.picks: list[Pick] = []
-        self.local = self.rule.within in (RACK_LEVEL, NODE_LEVEL)
-        grouped: dict[tuple[str, str | None], list[Cell]] = {}
-        for cell in cells:
-            grouped.setdefault((cell.place, cell.domain if self.local else None), []).append(cell)
-        self.places = sorted(map(self._place, grouped.values()), key=lambda place: place.order)
+    place: Place
+    cells: Sequence[Cell]
+    room: int
+    slices: int
 
-    def best_fit(self) -> list[Pick]:
-        """Put slices on the best place, one after another, until all are placed or no place has room."""
-        while self._missing():
-            roomy = [place for place in self.places if place.room >= self.need]
-            if not roomy:
-                break
-            for place in self._best(self._preferred(roomy)):
-                self._give(place, self._portion(_grounds(place, self.need)), len(roomy) - 1)
-        return self.picks
 
-    def searched(self) -> list[Pick] | None:
-        """Put all slices where a search over the grounds finds room; None where it finds none."""
-        found = cover([list(_sizes(place).items()) for place in self.places], self.need, self.rule.slices)
-        places = list(self.places)
-        for index, grounds in found or ():
-            place = places[index]
-            self._give(place, self._portion([cell for cell in place.cells if cell.ground in grounds]), len(places) - 1)
-        return None if found is None else self.picks
+class Chooser:
+    """The options of one role, while its slices are put on the board; it counts them at every level."""
 
-    def _place(self, cells: list[Cell]) -> _Place:
-        if len(cells) > 1:
-            cells.sort(key=lambda cell: (natural(cell.rack), natural(cell.domain or ""), natural(cell.ground or "")))
-        first, *others = cells
-        return _Place(
-            name=first.place,
-            cells=cells,
-            at={level: at for level, at in first.at.items() if all(cell.at[level] == at for cell in others)},
-            gpus=max(node.gpus for cell in cells for node in cell.free) if self.without_gpus else 0,
-            order=(natural(first.place), natural(first.domain or "" if self.local else "")),
-        ).count()
+    def __init__(self, board: Board, role: Role) -> None:
+        self._board, self._role = board, role
+        self._levels = tuple(reversed(board.levels))
+        self._nearby: Counter[tuple[str, str | None]] = Counter()
+        self.missing = role.missing
 
-    def _missing(self) -> int:
-        return self.rule.slices - len(self.picks)
+    def options(self) -> list[Option]:
+        """Answer every place that holds a slice now."""
+        bounds, role = self._board.ledger.bounds(self._role.name), self._role
+        if not bounds and role.members is None and not role.rule.spares_per_rack:
+            need = role.need
+            return [
+                Option(place=place, cells=place.cells, room=place.room, slices=place.room // need)
+                for place in role.places
+                if place.room >= need
+            ]
+        found: list[Option] = []
+        for place in role.places:
+            if place.room < role.need:
+                continue
+            cells = (
+                [cell for cell in place.cells if cell.free and bounds.reason(cell) is None] if bounds else place.cells
+            )
+            room = sum(len(cell.free) for cell in cells)
+            slices = self._slices(place, cells, room)
+            if slices:
+                found.append(Option(place=place, cells=cells, room=room, slices=slices))
+        return found
 
-    def _preferred(self, roomy: Sequence[_Place]) -> Sequence[_Place]:
-        """Answer the places that are together at the `prefer` level: where slices are, else where all of them fit."""
-        level = self.rule.prefer
-        if level is None:
-            return roomy
-        closeness = self._by_closeness(level, roomy)
-        best = min(closeness, key=lambda value: (closeness[value], natural(value or "")))
-        return [place for place in roomy if place.at.get(level) == best]
-
-    def _best(self, roomy: Sequence[_Place]) -> Sequence[_Place]:
-        """Answer the fullest place; among equals the one nearest to the other slices, then the first by name.
+    def best(self, options: Sequence[Option]) -> Sequence[Option]:
+        """Answer where the next slice goes: the fullest place; among equals the one nearest to the other slices.
 
         All equals are the answer where each of them is needed: what is left in one makes it the fullest again.
         """
-        fullness = list(map(self._fullness, roomy))
+        role = self._role
+        options = self._paired(self._even(self._together(role.rule.prefer, self._gathered(self._roomy(options)))))
+        fullness = [self._fullness(option) for option in options]
         fullest = min(fullness)
-        ties = [place for place, full in zip(roomy, fullness, strict=True) if full == fullest]
-        needed = sum([place.room // self.need for place in ties]) <= self._missing()
-        if len(ties) == 1 or (needed and ties[0].cells[0].ground is None):
+        ties = [option for option, full in zip(options, fullness, strict=True) if full == fullest]
+        plain = role.name in self._board.ledger.free and role.members is None and role.rule.balance is None
+        if len(ties) == 1 or (plain and sum(option.slices for option in ties) <= self.missing):
             return ties
-        near = [(level, self._by_closeness(level, ties)) for level in self.levels]
-        return [min(ties, key=lambda place: [closeness[place.at.get(level)] for level, closeness in near])]
+        near = [(level, self._by_closeness(level, ties)) for level in self._levels]
+        return [min(ties, key=lambda option: [close[option.place.at.get(level)] for level, close in near])]
 
-    def _fullness(self, place: _Place) -> tuple[int, int, int]:
+    def placed(self, option: Option) -> None:
+        """Note that a slice went to a place."""
+        self.missing -= 1
+        self._nearby.update(option.place.at.items())
+
+    def _slices(self, place: Place, cells: Sequence[Cell], room: int) -> int:
+        role = self._role
+        if role.members is not None:
+            sizes = [sum(len(cell.free) for cell in own) for own in by_value(cells, role.members).values()]
+            return most_slices(sizes, role.need)
+        stationed = (role.name, id(place)) in self._board.stations
+        shared = 0 if stationed else role.rule.spares_per_rack
+        return max(0, room - shared) // role.need
+
+    def _fullness(self, option: Option) -> tuple[int, int, int]:
         """Answer the order of best fit; work without GPUs keeps off GPU nodes, then off whole domains, before that."""
-        if self.without_gpus:
-            return place.gpus, place.whole, place.room
-        return place.room, place.whole, 0
+        if self._role.group.gpus == 0:
+            return option.place.gpus, option.place.whole, option.room
+        return option.room, option.place.whole, 0
 
-    def _slots(self, level: str, roomy: Sequence[_Place]) -> Counter[str | None]:
+    def _roomy(self, options: Sequence[Option]) -> Sequence[Option]:
+        """Answer the places that hold also what groups near to this one need there, if there are any."""
+        followers = [role for role in self._board.roles.values() if role.rule.near == self._role.name and role.missing]
+        if not followers:
+            return options
+        fits = {id(option) for option in options}
+        for scale in {near_scale(role.rule) for role in followers}:
+            room = self._shares(scale, [role for role in followers if near_scale(role.rule) == scale])
+            fits &= {id(option) for option in options if any(room(cell) for cell in option.cells)}
+        return [option for option in options if id(option) in fits] or options
+
+    def _shares(self, scale: Scale, followers: Sequence[Role]) -> Callable[[Cell], bool]:
+        """Answer whether a place has room for a slice and its share of the slices that go with it, each on its own
+        nodes and all of them together."""
+        shares = [(role.use, -(-role.missing // max(1, self._role.missing)) * role.need) for role in followers]
+        wanted = [*shares, (sum({use for use, _ in shares} | {self._role.use}), 0)]
+        every = self._role.need + sum(share for _, share in shares)
+        free: Counter[tuple[object, int]] = Counter()
+        for cell in self._board.cells:
+            for use, _ in wanted:
+                free[scale.spot(cell), use] += len(cell.free) if cell.uses & use else 0
+        return lambda cell: all(free[scale.spot(cell), use] >= (share or every) for use, share in wanted)
+
+    def _gathered(self, options: Sequence[Option]) -> Sequence[Option]:
+        """Answer the places of the one value that has room for all slices, where they must be together."""
+        level = self._role.rule.all_within
+        return options if level in (None, ANY_LEVEL, NODE_LEVEL) else self._together(level, options)
+
+    def _together(self, level: str | None, options: Sequence[Option]) -> Sequence[Option]:
+        """Answer the places that are together at a level: where slices are, else where all of them fit."""
+        if level is None:
+            return options
+        closeness = self._by_closeness(level, options)
+        best = min(closeness, key=lambda value: (closeness[value], natural(value or "")))
+        return [option for option in options if option.place.at.get(level) == best]
+
+    def _even(self, options: Sequence[Option]) -> Sequence[Option]:
+        """Answer the places where the fewest slices are, of as few as hold all slices evenly."""
+        level = self._role.rule.balance
+        if level is None or self._role.rule.slices == 1:
+            return options
+        slots = self._slots(level, options)
+        have = {value: self._nearby[level, value] for value in slots}
+        ranked = sorted(slots, key=lambda value: -(slots[value] + have[value]))
+        total = self.missing + sum(have.values())
+        few = next((n for n in range(1, len(ranked)) if sum(slots[v] for v in ranked[:n]) >= self.missing), len(ranked))
+        able = [value for value in slots if slots[value] + have[value] >= -(-total // few)]
+        able.sort(key=lambda value: (-have[value], slots[value], natural(value or "")))
+        chosen = able[:few] if len(able) >= few else ranked[:few]
+        least = min(have[value] for value in chosen)
+        return [
+            option for option in options if (value := option.place.at.get(level)) in chosen and have[value] == least
+        ]
+
+    def _paired(self, options: Sequence[Option]) -> Sequence[Option]:
+        """Answer the places with the fewest slices for each slice that they are near to."""
+        rule = self._role.rule
+        if rule.near is None:
+            return options
+        scale = near_scale(rule)
+        own, theirs = self._board.ledger.touched(self._role.name, scale), self._board.ledger.touched(rule.near, scale)
+        crowd = [
+            min((own[spot] / theirs[spot] for cell in option.cells if (spot := scale.spot(cell))), default=0.0)
+            for option in options
+        ]
+        return [option for option, many in zip(options, crowd, strict=True) if many == min(crowd)]
+
+    def _slots(self, level: str, options: Sequence[Option]) -> Counter[str | None]:
         """Answer how many slices each value of a level has room for; places that share a ground count once."""
         slots: Counter[str | None] = Counter()
-        grounds = {(place.at.get(level), place.cells[0].ground) for place in roomy}
-        slots.update(value for value, ground in grounds if ground is not None)
-        for place in roomy:
-            slots[place.at.get(level)] += place.room // self.need if place.cells[0].ground is None else 0
+        spread = self._role.spread
+        if spread is None:
+            for option in options:
+                slots[option.place.at.get(level)] += option.slices
+            return slots
+        grounds: set[tuple[str | None, str]] = set()
+        for option in options:
+            value, own = option.place.at.get(level), by_value(option.cells, spread)
+            if len(own) == 1:
+                grounds.add((value, next(iter(own))))
+            else:
+                slots[value] += _portions([worth(cells, self._role) for cells in own.values()], self._role.need)
+        slots.update(value for value, _ in grounds)
         return slots
 
-    def _by_closeness(self, level: str, roomy: Sequence[_Place]) -> dict[str | None, _Closeness]:
+    def _by_closeness(self, level: str, options: Sequence[Option]) -> dict[str | None, _Closeness]:
         """Answer how near each value of a level is: beside other slices, named, with room for all missing, tightest."""
-        missing = self._missing()
+        missing = self.missing
         return {
-            value: (-self.nearby[level, value], value is None, room < missing, -room if room < missing else room)
-            for value, room in self._slots(level, roomy).items()
+            value: (-self._nearby[level, value], value is None, room < missing, -room if room < missing else room)
+            for value, room in self._slots(level, options).items()
         }
 
-    def _portion(self, cells: Sequence[Cell]) -> _Portion:
-        """Answer how many nodes to take of which cells: broken domains are used up before whole ones, few of each."""
-        portion: _Portion = []
-        missing = self.need
-        for _, alike in groupby(sorted(cells, key=self._waste), key=self._waste):
-            stock = [(cell, len(cell.free)) for cell in alike]
-            portion += fill(stock, min(missing, sum(size for _, size in stock)))
-            missing = self.need - sum(count for _, count in portion)
-        return portion
 
-    def _waste(self, cell: Cell) -> tuple[int, bool]:
-        gpus = max((node.gpus for node in cell.free), default=0) if self.without_gpus else 0
-        return gpus, cell.whole
-
-    def _give(self, place: _Place, portion: _Portion, rivals: int) -> None:
-        """Take the nodes of a portion for the next slice, and its grounds out of reach of the others."""
-        room = place.room
-        nodes: list[Node] = []
-        for cell, count in portion:
-            cell.free.sort(key=lambda node: (node.gpus, rank_order(node)))
-            nodes += cell.free[:count]
-            del cell.free[:count]
-        used = {cell.ground for cell, _ in portion} - {None}
-        if used:
-            for other in self.places:
-                other.cells = [cell for cell in other.cells if cell.ground not in used]
-            self.places = [other.count() for other in self.places if other.cells]
-        place.count()
-        self.nearby.update((level, value) for level, value in place.at.items() if value is not None)
-        nodes.sort(key=rank_order)
-        self.picks.append(
-            Pick(
-                place=nodes[0].name if self.rule.within == NODE_LEVEL else place.name,
-                rack=nodes[0].rack if self.local else None,
-                domain=nodes[0].domain if self.local else None,
-                nodes=tuple(nodes),
-                room=room,
-                rivals=rivals,
-            )
-        )
-
-
-def _sizes(place: _Place) -> Counter[str]:
-    """Answer how many free nodes a place has on each ground."""
-    sizes: Counter[str] = Counter()
-    for cell in place.cells:
-        if cell.ground is not None:
-            sizes[cell.ground] += len(cell.free)
-    return sizes
-
-
-def _grounds(place: _Place, need: int) -> Sequence[Cell]:
-    """Answer the cells of the few grounds that hold a slice; all cells where grounds do not matter."""
-    sizes = _sizes(place)
-    if not sizes:
-        return place.cells
-    chosen = {ground for ground, _ in fill(sorted(sizes.items(), key=lambda item: natural(item[0])), need)}
-    return [cell for cell in place.cells if cell.ground in chosen]
+def _portions(sizes: Sequence[int], need: int) -> int:
+    """Answer a number of slices that no split can exceed, when a ground serves one slice only."""
+    return sum(1 for size in sizes if size >= need) + sum(size for size in sizes if size < need) // need

@@ -1,40 +1,17 @@
-"""Which nodes a group can use, gathered into cells; and for each node it cannot use, the one reason that counts."""
+"""Which nodes a group can use; and for each node it cannot use, the one reason that counts."""
 
 import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from fnmatch import translate
 
 from launcher.core.bounds import Bounds
-from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, GpuDriver, Inventory, Node, NodeName, RackName
+from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, GpuDriver, Node, NodeName, RackName
 from launcher.core.nodeset import expand
 from launcher.core.placement import Exclusion, Taken
-from launcher.core.task import Group
+from launcher.core.task import Group, TopologyRule
 
 _RANGE_IN_BRACKETS = re.compile(r"\[[^\]]*([0-9]{2,}-|-[0-9]{2,}|,|/)[^\]]*\]")
-
-
-@dataclass(slots=True, kw_only=True)
-class Cell:
-    """The nodes of one rack and one NVLink domain that a group can use and that are still free.
-
-    `place` is the value of the group's `within` level (the rack for `node`), `ground` that of its `spread` level;
-    `size` counts all nodes of the domain, usable or not; `at` names the cell at the inventory's levels.
-    """
-
-    place: str
-    rack: RackName
-    domain: str | None
-    ground: str | None
-    size: int
-    free: list[Node]
-    at: Mapping[str, str | None]
-
-    @property
-    def whole(self) -> bool:
-        """Answer whether every node of the domain is free, so that placing here breaks a domain."""
-        return len(self.free) == self.size
 
 
 class Pattern:
@@ -74,21 +51,26 @@ class Sieve:
         self.taken = taken
         self.promised = promised
         self.bounds = bounds
-        self.spread = None if rule.spread in (None, NODE_LEVEL, ANY_LEVEL) else rule.spread
         self._kind = None if group.accelerator is None else group.accelerator.casefold()
         self._local = rule.within == RACK_LEVEL
-        self._levels = [level for level in (rule.within, self.spread) if level not in _ALWAYS]
+        self._levels = tuple(named_levels(rule))
         self._racks = Pattern(rule.racks) if rule.racks else None
         self._no_racks = Pattern(rule.exclude_racks)
+        self._nodes = Pattern(rule.only_nodes) if rule.only_nodes else None
         self._no_nodes = Pattern(rule.exclude_nodes) if rule.exclude_nodes else None
         self._barred: dict[RackName, bool] = {}
+
+    @property
+    def names_nodes(self) -> bool:
+        """Answer whether the group speaks of nodes by name, so that two that look the same may differ."""
+        return self._nodes is not None or self._no_nodes is not None
 
     def reason(self, node: Node) -> Exclusion | None:
         """Answer the first reason, in the order of `Exclusion`, why the group cannot use a node; None where it can."""
         taken = self.taken.get(node.name)
-        if self._bars(node.rack) or (self._no_nodes is not None and self._no_nodes.matches(node.name)):
+        if self._bars(node.rack) or self._names_otherwise(node.name):
             return Exclusion.EXCLUDED
-        if node.drained is not None:
+        if node.drained is not None or (taken is not None and taken.drained is not None):
             return Exclusion.DRAINED
         if taken is not None and taken.sick is not None:
             return Exclusion.SICK
@@ -121,6 +103,10 @@ class Sieve:
             return ANY_LEVEL
         return (None if within == NODE_LEVEL else node.at(within)) or node.rack
 
+    def _names_otherwise(self, name: NodeName) -> bool:
+        wanted = self._nodes is None or self._nodes.matches(name)
+        return not wanted or (self._no_nodes is not None and self._no_nodes.matches(name))
+
     def _bars(self, rack: RackName) -> bool:
         barred = self._barred.get(rack)
         if barred is None:
@@ -129,32 +115,22 @@ class Sieve:
         return barred
 
 
-def gather(inventory: Inventory, sieve: Sieve) -> tuple[Cell, ...]:
-    """Answer the cells of all nodes that the sieve lets through, in no particular order."""
-    domains: dict[tuple[RackName, str | None], list[Node]] = {}
-    for node in inventory.nodes:
-        domains.setdefault((node.rack, node.domain), []).append(node)
-    spread = sieve.spread
-    cells: list[Cell] = []
-    for (rack, domain), nodes in domains.items():
-        free = [node for node in nodes if sieve.reason(node) is None]
-        parts: dict[tuple[str, str | None], list[Node]] = {}
-        for node in free:
-            parts.setdefault((sieve.place(node), node.at(spread) if spread else None), []).append(node)
-        for (place, ground), part in parts.items():
-            at = _levels(inventory, part)
-            cells.append(Cell(place=place, rack=rack, domain=domain, ground=ground, size=len(nodes), free=part, at=at))
-    return tuple(cells)
+def named_levels(rule: TopologyRule) -> frozenset[str]:
+    """Answer the levels at which a node must have a place for a rule to be held on it."""
+    apart = None if rule.apart_from is None else rule.apart_level
+    named = {rule.within, rule.all_within, rule.spread, rule.spread_members, rule.exclusive, apart}
+    return frozenset(level for level in named if level is not None and level not in _ALWAYS)
 
 
-_ALWAYS = (None, NODE_LEVEL, RACK_LEVEL, ANY_LEVEL)
+def free_of_marks(node: Node, taken: Taken | None) -> bool:
+    """Answer whether nobody has a node, and nothing is said against it."""
+    if node.drained is not None:
+        return False
+    return taken is None or (taken.by_run is None and taken.sick is None and taken.drained is None)
+
+
+_ALWAYS = (NODE_LEVEL, RACK_LEVEL, ANY_LEVEL)
 """The levels at which every node has a place."""
-
-
-def _levels(inventory: Inventory, nodes: Iterable[Node]) -> Mapping[str, str | None]:
-    """Answer where a cell is, by its first node: an inventory in which a rack straddles blocks is not refused here."""
-    first = min(nodes, key=lambda node: node.name)
-    return {level: first.at(level) for level in inventory.levels}
 
 
 def _spell(text: str) -> tuple[str, ...]:

@@ -1,19 +1,22 @@
 """The answer to a task on an inventory: nodes for every slice of every group, or all there is to say about why not."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from launcher.core.assign import assign
 from launcher.core.fleet import Inventory, NodeName
-from launcher.core.placement import Placement, Shortfall, Taken
+from launcher.core.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.shortfall import explain
 from launcher.core.task import Task
 
 
-def place(task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+def place(
+    task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], kept: Sequence[Slice] = ()
+) -> Placement | Shortfall:
     """Answer which nodes each slice of a task gets, or why it cannot be placed now and what would make it fit.
 
-    The answer depends on what the inventory says and never on the order in which it says it. With one group a refusal
-    means that no placement exists; several groups are tried in a bounded number of orders. A member takes a whole node.
+    The answer depends on what the inventory says and never on the order in which it says it. A refusal that is `proven`
+    means that no placement exists; with one group whose slices cannot get in each other's way it always is. A member
+    takes a whole node. Slices in `kept` have their nodes already, and only the others are placed.
     """
-    outcome = assign(task, inventory, taken)
-    return outcome if isinstance(outcome, Placement) else explain(outcome, task, inventory, taken)
+    outcome = assign(task, inventory, taken, kept)
+    return outcome if isinstance(outcome, Placement) else explain(outcome, task, inventory, taken, kept)

@@ -31,7 +31,8 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Every slice of a task with its nodes. A node stands in it once, as a member or as a spare."""
+    """Every slice of a task with its nodes. A node is a member of one slice, or a spare: of one slice, or of all slices
+    in one rack, for whichever needs it first."""
 
     slices: tuple[Slice, ...]
     why: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class Placement:
         """Answer all nodes of the placement: members in rank order, then spares."""
         members = [name for part in self.slices for name in part.nodes]
         spares = [name for part in self.slices for name in part.spares]
-        return tuple(members + spares)
+        return tuple(dict.fromkeys(members + spares))
 
 
 class Exclusion(Enum):
@@ -92,6 +93,8 @@ class Shortfall:
     racks: tuple[RackAnswer, ...]
     changes: tuple[str, ...]
     sick: Mapping[NodeName, str] = field(default_factory=dict)
+    spares_per_rack: int = 0
+    proven: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

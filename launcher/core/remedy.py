@@ -1,17 +1,18 @@
 """What would make a task fit, nearest first; every sentence was tried on the placer before it is said."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from launcher.core.assign import Miss, assign
-from launcher.core.choose import rank_order
+from launcher.core.board import rank_order
+from launcher.core.bounds import Spot, within_scale
 from launcher.core.ease import eased
-from launcher.core.eligible import Sieve, gather
-from launcher.core.fleet import RACK_LEVEL, Inventory, Node, NodeName
+from launcher.core.eligible import Sieve
+from launcher.core.fleet import Inventory, Node, NodeName
 from launcher.core.nodeset import fold, natural
-from launcher.core.placement import Exclusion, Placement, Taken
+from launcher.core.placement import Exclusion, Placement, Slice, Taken
 from launcher.core.task import Group, Task
 
 MAX_RUNS_TRIED = 6
@@ -20,22 +21,23 @@ MAX_RUNS_TRIED = 6
 MAX_RUNS_NAMED = 3
 """How many of them are named: enough to choose from."""
 
+WORK = 40_000
+"""How much a search may do for one sentence: a tenth of what it may do for the answer."""
+
 MAX_PRUNED = 40
 """How many mended nodes are dropped one at a time to see which are needed; each costs a placement."""
 
 _Taken = Mapping[NodeName, Taken]
 _World = tuple[Inventory, _Taken]
-_Spot = tuple[str, str | None]
-"""Where a slice may be: the place, and for rack-local work its domain."""
 
 
-def changes(miss: Miss, task: Task, inventory: Inventory, taken: _Taken) -> tuple[str, ...]:
+def changes(miss: Miss, task: Task, inventory: Inventory, taken: _Taken, kept: Sequence[Slice] = ()) -> tuple[str, ...]:
     """Answer a sentence for each change that alone lets the task be placed: the operator's first, then the user's."""
-    case = _Case(miss, task, inventory, taken)
+    case = _Case(miss, task, inventory, taken, kept)
 
     def fits_as(group: Group) -> bool:
         groups = tuple(group if own is miss.group else own for own in task.groups)
-        return isinstance(assign(replace(task, groups=groups), inventory, taken), Placement)
+        return isinstance(assign(replace(task, groups=groups), inventory, taken, kept, WORK), Placement)
 
     return (
         *_mended(case, Exclusion.DRAINED, _undrain, "undrain `{}`"),
@@ -49,32 +51,30 @@ def changes(miss: Miss, task: Task, inventory: Inventory, taken: _Taken) -> tupl
 class _Case:
     """A task that does not fit, and the room there is for one more slice of the group that missed."""
 
-    def __init__(self, miss: Miss, task: Task, inventory: Inventory, taken: _Taken) -> None:
-        self.task, self.inventory, self.taken = task, inventory, taken
-        self.group, self.promised = miss.group, miss.promised
-        self.rule = miss.group.topology
-        self.need = self.rule.nodes_per_slice + self.rule.spares
-        self.missing = self.rule.slices - len(miss.picks)
-        self.sieve = Sieve(miss.group, taken, miss.promised)
-        self.grounds = {self._ground(node) for pick in miss.picks for node in pick.nodes} - {None}
-        self.room: Counter[_Spot] = Counter()
-        for cell in gather(inventory, self.sieve):
-            self.room[self.spot(cell.free[0])] += len(cell.free)
+    def __init__(self, miss: Miss, task: Task, inventory: Inventory, taken: _Taken, kept: Sequence[Slice]) -> None:
+        self.task, self.inventory, self.taken, self.kept = task, inventory, taken, kept
+        self.group, self.promised, self._bounds = miss.group, miss.promised, miss.bounds
+        rule = miss.group.topology
+        self.need = rule.nodes_per_slice + rule.spares
+        self.missing = rule.slices - miss.placed
+        self.sieve = Sieve(miss.group, taken, miss.promised, miss.bounds)
+        self._scale = within_scale(rule)
+        self.room: Counter[Spot] = Counter()
+        for node in inventory.nodes:
+            if self.sieve.reason(node) is None:
+                self.room[self.spot(node)] += 1
 
-    def spot(self, node: Node) -> _Spot:
+    def spot(self, node: Node) -> Spot:
         """Answer where a slice with this node would have to stay."""
-        return self.sieve.place(node), node.domain if self.rule.within == RACK_LEVEL else None
+        return self._scale.spot(node) or ("", None)
 
     def barred(self, node: Node) -> bool:
-        """Answer whether `spread` keeps another slice off this node."""
-        return self._ground(node) in self.grounds
+        """Answer whether the rules of the task keep another slice off this node, whoever has it."""
+        return self._bounds.reason(node) not in (None, Exclusion.SHARED)
 
     def fits(self, inventory: Inventory, taken: _Taken) -> bool:
         """Answer whether the task has a placement in another world."""
-        return isinstance(assign(self.task, inventory, taken), Placement)
-
-    def _ground(self, node: Node) -> str | None:
-        return node.at(self.sieve.spread) if self.sieve.spread else None
+        return isinstance(assign(self.task, inventory, taken, self.kept, WORK), Placement)
 
 
 def _undrain(case: _Case, names: AbstractSet[NodeName]) -> _World:
@@ -126,7 +126,7 @@ def _mended(
 
 def _nearest(case: _Case, usable: Iterable[Node]) -> set[NodeName]:
     """Answer the nodes that complete one slice in each of the places that lack the fewest."""
-    by_spot: dict[_Spot, list[NodeName]] = {}
+    by_spot: dict[Spot, list[NodeName]] = {}
     for node in usable:
         if not case.barred(node):
             by_spot.setdefault(case.spot(node), []).append(node.name)
@@ -141,7 +141,7 @@ def _nearest(case: _Case, usable: Iterable[Node]) -> set[NodeName]:
 
 def _ended(case: _Case) -> Iterator[str]:
     """Answer the runs of which one would have to end, the smallest first; else runs that would have to end together."""
-    gains: dict[str, Counter[_Spot]] = {}
+    gains: dict[str, Counter[Spot]] = {}
     for node in case.inventory.nodes:
         if case.sieve.reason(node) is Exclusion.IN_USE and not case.barred(node):
             gains.setdefault(case.taken[node.name].by_run or "", Counter())[case.spot(node)] += 1
@@ -157,14 +157,14 @@ def _ended(case: _Case) -> Iterator[str]:
         yield f"runs {', '.join(f'`{run}`' for run in sorted(together, key=natural))} end"
 
 
-def _slots_won(case: _Case, gain: Mapping[_Spot, int]) -> int:
+def _slots_won(case: _Case, gain: Mapping[Spot, int]) -> int:
     """Answer at most how many more slices there is room for with these nodes back."""
     return sum((case.room[spot] + count) // case.need - case.room[spot] // case.need for spot, count in gain.items())
 
 
-def _together(case: _Case, gains: Mapping[str, Counter[_Spot]]) -> set[str]:
+def _together(case: _Case, gains: Mapping[str, Counter[Spot]]) -> set[str]:
     """Answer runs that make room for one slice in each of the places where the fewest of them do."""
-    options: list[tuple[int, _Spot, list[str]]] = []
+    options: list[tuple[int, Spot, list[str]]] = []
     for spot in {spot for gain in gains.values() for spot in gain}:
         runs = sorted((run for run in gains if gains[run][spot]), key=lambda run: (-gains[run][spot], natural(run)))
         room, ending = case.room[spot], 0

@@ -1,15 +1,10 @@
-"""One slice of a placement somewhere else, while all others stay where they are."""
+"""Nodes for a part of a placement, while all the rest of it stays where it is."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from launcher.core.assign import Miss, slice_of
-from launcher.core.bounds import bounds
-from launcher.core.choose import choose
-from launcher.core.eligible import Sieve
 from launcher.core.fleet import Inventory, NodeName
+from launcher.core.place import place
 from launcher.core.placement import Placement, Shortfall, Slice, Taken
-from launcher.core.shortfall import account
 from launcher.core.task import Task
 
 
@@ -23,12 +18,7 @@ def replace_slice(
     serve again unless they are in `taken`; those of the slices that stay never do.
     """
     kept = tuple(other for other in placement.slices if other.key != part.key)
-    group = task.group(part.group)
-    one = replace(group, topology=replace(group.topology, slices=1))
-    promised = {name for other in kept for name in (*other.nodes, *other.spares)}
-    foreign = {name: mark for name, mark in taken.items() if name not in promised and name not in placement.nodes}
-    sieve = Sieve(one, taken, promised, bounds(task, group.name, inventory, foreign, kept))
-    picks = choose(one, inventory, sieve)
-    if not picks:
-        return account(Miss(group=one, picks=(), promised=promised), inventory, sieve)
-    return slice_of(one, part.index, picks[0])
+    answer = place(task, inventory, taken, kept)
+    if isinstance(answer, Shortfall):
+        return answer
+    return next(other for other in answer.slices if other.key == part.key)

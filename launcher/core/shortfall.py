@@ -1,37 +1,37 @@
 """Why a task does not fit: every place with what it offered, each node that is not free under one reason."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from launcher.core.assign import Miss
-from launcher.core.eligible import Sieve, gather
+from launcher.core.bounds import Spot, ground, within_scale
+from launcher.core.eligible import Sieve
 from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Inventory, Node, NodeName
 from launcher.core.nodeset import natural
-from launcher.core.placement import Exclusion, RackAnswer, Shortfall, Taken
+from launcher.core.placement import Exclusion, RackAnswer, Shortfall, Slice, Taken
 from launcher.core.remedy import changes
 from launcher.core.task import Task
 
 
-def explain(miss: Miss, task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> Shortfall:
+def explain(
+    miss: Miss, task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], kept: Sequence[Slice] = ()
+) -> Shortfall:
     """Answer the full account of a miss, as things stand after the slices that did find room."""
-    found = account(miss, inventory, Sieve(miss.group, taken, miss.promised))
-    return replace(found, changes=changes(miss, task, inventory, taken))
-
-
-def account(miss: Miss, inventory: Inventory, sieve: Sieve) -> Shortfall:
-    """Answer what each place offered, without what would have to change."""
     rule = miss.group.topology
+    sieve = Sieve(miss.group, taken, miss.promised, miss.bounds)
     return Shortfall(
         group=miss.group.name,
         slices=rule.slices,
         nodes_per_slice=rule.nodes_per_slice,
         spares=rule.spares,
+        spares_per_rack=rule.spares_per_rack,
         within=rule.within,
-        placed=len(miss.picks),
-        largest=_largest(miss, inventory, sieve),
-        racks=_answers(inventory, sieve),
-        changes=(),
+        placed=miss.placed,
+        proven=miss.proven,
+        largest=_largest(inventory, sieve),
+        racks=answers(inventory, sieve),
+        changes=changes(miss, task, inventory, taken, kept),
         sick=_sick(inventory, sieve),
     )
 
@@ -42,16 +42,15 @@ def _sick(inventory: Inventory, sieve: Sieve) -> Mapping[NodeName, str]:
     return {name: sieve.taken[name].sick or "" for name in found}
 
 
-def _largest(miss: Miss, inventory: Inventory, sieve: Sieve) -> int:
-    """Answer the most nodes one more slice could have, where `spread` lets it be."""
-    within = miss.group.topology.within
-    grounds = {node.at(sieve.spread) for pick in miss.picks for node in pick.nodes} if sieve.spread else set()
-    room: Counter[tuple[str, str | None]] = Counter()
-    for cell in gather(inventory, sieve):
-        if cell.ground is None or cell.ground not in grounds:
-            room[cell.place, cell.domain if within == RACK_LEVEL else None] += len(cell.free)
-    most = max(room.values(), default=0)
-    return min(most, 1) if within == NODE_LEVEL else most
+def _largest(inventory: Inventory, sieve: Sieve) -> int:
+    """Answer the most nodes one more slice could have where the rules of the task let it be."""
+    rule = sieve.group.topology
+    scale, members = within_scale(rule), ground(rule.spread_members)
+    rooms: dict[Spot | None, list[str]] = {}
+    for node in inventory.nodes:
+        if sieve.reason(node) is None:
+            rooms.setdefault(scale.spot(node), []).append(node.at(members) or "" if members else node.name)
+    return max((len(set(room)) for room in rooms.values()), default=0)
 
 
 @dataclass(slots=True)
@@ -64,12 +63,12 @@ class _Row:
     users: Counter[str] = field(default_factory=Counter)
 
 
-def _answers(inventory: Inventory, sieve: Sieve) -> tuple[RackAnswer, ...]:
+def answers(inventory: Inventory, sieve: Sieve) -> tuple[RackAnswer, ...]:
     """Answer a row for each place of the `within` level, for each rack where that is `node` or `any`."""
     rows: dict[str, _Row] = {}
-    domains = _domains(inventory)
+    domains = domains_of(inventory)
     for node in inventory.nodes:
-        row = rows.setdefault(_label(node, sieve.group.topology.within, domains), _Row())
+        row = rows.setdefault(label(node, sieve.group.topology.within, domains), _Row())
         row.total += 1
         reason = sieve.reason(node)
         if reason is None:
@@ -91,7 +90,8 @@ def _answers(inventory: Inventory, sieve: Sieve) -> tuple[RackAnswer, ...]:
     )
 
 
-def _domains(inventory: Inventory) -> Mapping[str, set[str]]:
+def domains_of(inventory: Inventory) -> Mapping[str, set[str]]:
+    """Answer the NVLink domains that are known of each rack."""
     domains: dict[str, set[str]] = {}
     for node in inventory.nodes:
         known = domains.setdefault(node.rack, set())
@@ -100,7 +100,7 @@ def _domains(inventory: Inventory) -> Mapping[str, set[str]]:
     return domains
 
 
-def _label(node: Node, within: str, domains: Mapping[str, set[str]]) -> str:
+def label(node: Node, within: str, domains: Mapping[str, set[str]]) -> str:
     """Answer the name of a node's row; a rack of several NVLink domains has a row for each."""
     if within == RACK_LEVEL and len(domains[node.rack]) > 1:
         return f"{node.rack} (domain {node.domain or 'unknown'})"

@@ -68,7 +68,7 @@ class TopologyRule:
     @property
     def apart_level(self) -> str:
         """Answer the level of the places that slices do not share with the group they are `apart_from`."""
-        return RACK_LEVEL if self.spread in (None, ANY_LEVEL) else self.spread
+        return RACK_LEVEL if self.spread is None or self.spread in (NODE_LEVEL, ANY_LEVEL) else self.spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
