@@ -81,6 +81,7 @@ FACTS = Facts(
     addresses=("10.0.7.1", "192.168.3.4"),
     ports=frozenset({22, 9100}),
     processes=(),
+    lease=None,
     logout=Logout(kill_processes=False, remove_ipc=False, linger=False),
     sudo=True,
     driver=DRIVER,

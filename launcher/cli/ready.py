@@ -14,8 +14,9 @@ from launcher.core.nodeset import fold
 from launcher.core.placement import Placement, Shortfall, Taken
 from launcher.drive.control import open_prober
 from launcher.drive.preflight import Preflight, unknown_domains, with_domains
-from launcher.errors import NoCapacityError
+from launcher.errors import LeaseHeldError, NoCapacityError
 from launcher.probe.report import Answer
+from launcher.setup.lease import Holder
 from launcher.store.domains import Domains
 
 
@@ -43,7 +44,9 @@ class Ready:
             answer = self._flight.place(taken)
         finally:
             self._domains.keep(self._request.fleet.name, self._flight.reported, time.time())
+        self._tell_held()
         if isinstance(answer, Shortfall):
+            self._check_held(taken)
             raise NoCapacityError(answer)
         self._checked = answer
         self._tell(answer)
@@ -56,6 +59,24 @@ class Ready:
             raise MovedError
         return answer
 
+    def _check_held(self, taken: Mapping[NodeName, Taken]) -> None:
+        """Where nothing but the holders of nodes is in the way, it is they that are named."""
+        held = self._flight.held
+        if held and isinstance(self._flight.unheld(taken), Placement):
+            others = sorted({str(holder) for holder in held.values()})
+            hint = (
+                "`nvlaunch doctor -o json` shows the lease of each node; ask its owner, or wait until the run is over"
+            )
+            raise LeaseHeldError(
+                f"what is left does not hold `{self._request.task.name}`: {held_words(held)}",
+                holder="; ".join(others),
+                hints=(hint,),
+            )
+
+    def _tell_held(self) -> None:
+        if self._flight.held:
+            say(clean(f"passed over {held_words(self._flight.held)}"))
+
     def _tell(self, placement: Placement) -> None:
         passed: dict[str, list[NodeName]] = {}
         for name, words in self._flight.sick.items():
@@ -67,14 +88,29 @@ class Ready:
                 warn(clean(f"{row.whose}: {row.facts}: {row.finding.words}"))
 
 
+def held_words(held: Mapping[NodeName, Holder]) -> str:
+    """Answer who has which nodes, and since when the first of them."""
+    nodes: dict[str, list[NodeName]] = {}
+    since: dict[str, str] = {}
+    for name, holder in held.items():
+        nodes.setdefault(holder.who, []).append(name)
+        since[holder.who] = min(since.get(holder.who, holder.since), holder.since)
+    return "; ".join(
+        f"{fold(names)} held by {Holder(who=who, run='', since=since[who])}" for who, names in nodes.items()
+    )
+
+
 @contextmanager
-def preflight(request: Request) -> Iterator[Ready]:
-    """Answer what places a task on nodes that were asked; they can be asked as long as the block lasts."""
+def preflight(request: Request, held: Mapping[NodeName, Holder] | None = None) -> Iterator[Ready]:
+    """Answer what places a task on nodes that were asked; they can be asked as long as the block lasts.
+
+    `held` are nodes that others were seen to have.
+    """
     fleet, domains = request.fleet, Domains(home())
     prober = open_prober(home(), fleet)
     try:
         with Asking(fleet) as asking:
-            flight = Preflight(request.task, fleet, prober, asking, domains.of(fleet.name))
+            flight = Preflight(request.task, fleet, prober, asking, domains.of(fleet.name), held)
             yield Ready(request, flight, domains)
     finally:
         prober.close()

@@ -2,7 +2,7 @@
 
 import json
 import threading
-import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,14 +11,22 @@ import typer
 from launcher.cli.console import agree, refuse, say, show
 from launcher.cli.options import As, Env, EnvFile, FleetFile, Name, Output, Secret, TaskFile, Yes, home
 from launcher.cli.plain import PlainCommand
-from launcher.errors import LaunchError, NoCapacityError
+from launcher.errors import NoCapacityError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from launcher.cli.intake import Request
-    from launcher.cli.ready import Ready
+    from launcher.core.fleet import NodeName
     from launcher.core.placement import Placement
     from launcher.core.run import Run, RunId
+    from launcher.setup.lease import Holder
+    from launcher.store.rows import RunRow
     from launcher.store.store import Store
+
+
+SETTLE_S = 10.0
+"""Seconds that `up -d` waits for the run to get its nodes, so that it can take others where it does not."""
 
 
 def register(app: typer.Typer) -> None:
@@ -49,8 +57,6 @@ def up(
     Example:
       nvlaunch up task.yaml -i fleet.yaml --env STEPS=1000 --secret HF_TOKEN
     """
-    from launcher.cli.parcel import tell_files
-    from launcher.cli.ready import preflight
     from launcher.core.run import RunName
     from launcher.store.store import Store
 
@@ -62,15 +68,8 @@ def up(
         _show_plan(request, _place(request, store), Output.TEXT)
         return
     store.check_name(RunName(request.task.name))
-    with preflight(request) as ready:
-        _say_plan(request, ready.place(store.taken(request.fleet)))
-        tell_files(request.task, request.fleet)
-        agree(f"start `{request.task.name}`?", yes=yes)
-        run = _launch(store, request, ready)
-    if foreground:
-        _drive_here(store, run.id)
-    else:
-        _drive_apart(store, run, detach=detach)
+    row = _run(store, request, _Ways(yes=yes, detach=detach, foreground=foreground))
+    _conclude(row)
 
 
 def plan(
@@ -129,60 +128,72 @@ def _place(request: "Request", store: "Store") -> "Placement":
     return answer
 
 
-def _launch(store: "Store", request: "Request", ready: "Ready") -> "Run":
-    """Answer the run, kept with its claims, secrets and files; where those cannot be kept, nothing is."""
-    from launcher.cli.intake import keep_secrets
-    from launcher.cli.parcel import keep_files
-    from launcher.core.run import RunState
-    from launcher.store.store import secrets_file
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ways:
+    """How a launch goes: without a question, and who drives it."""
 
-    run = _claim(store, request, ready)
-    try:
-        keep_secrets(secrets_file(home(), run.id), request.secrets)
-        keep_files(run)
-    except LaunchError:
-        store.finish(run.id, RunState.FAILED, time.time())
-        raise
-    return run
+    yes: bool
+    detach: bool
+    foreground: bool
 
 
-def _claim(store: "Store", request: "Request", ready: "Ready") -> "Run":
-    from launcher.cli.ready import MovedError
-    from launcher.core.run import RunName
+def _run(store: "Store", request: "Request", ways: _Ways) -> "RunRow":
+    """Answer the run as it stands when it is left alone; one that lost nodes to somebody else is placed anew."""
+    from launcher.cli.launching import ROUNDS, give_way, lost
 
-    while True:
-        try:
-            return store.launch(
-                name=RunName(request.task.name),
-                task=request.task,
-                fleet=ready.fleet,
-                decide=ready.decide,
-                source=request.source,
-                at=time.time(),
-            )
-        except MovedError:
-            say("other runs came first; it is placed so:")
-            _say_plan(request, ready.place(store.taken(request.fleet)))
+    run = _accept(store, request, {}, yes=ways.yes)
+    row = _drive(store, run, ways)
+    held: dict[NodeName, Holder] = {}
+    for _ in range(ROUNDS):
+        others = lost(store, row)
+        if not others:
+            break
+        held |= others
+        give_way(run, others)
+        run = _accept(store, request, held, yes=True)
+        row = _drive(store, run, ways)
+    return row
 
 
-def _drive_apart(store: "Store", run: "Run", *, detach: bool) -> None:
+def _accept(store: "Store", request: "Request", held: "Mapping[NodeName, Holder]", *, yes: bool) -> "Run":
+    """Answer the run, placed on nodes that were asked, once its owner agrees."""
+    from launcher.cli.launching import keep
+    from launcher.cli.parcel import tell_files
+    from launcher.cli.ready import preflight
+
+    with preflight(request, held) as ready:
+        _say_plan(request, ready.place(store.taken(request.fleet)))
+        if not held:
+            tell_files(request.task, request.fleet)
+        agree(f"start `{request.task.name}`?", yes=yes)
+        return keep(store, request, ready)
+
+
+def _conclude(row: "RunRow") -> None:
     from launcher.cli.conclude import conclude
-    from launcher.cli.follow import follow, leaving
-    from launcher.drive.control import spawn
 
-    with leaving(run.name):
-        spawn(home(), run.id)
-        row = None if detach else follow(store, home(), run.id)
-    if row is not None:
+    if row.ended is not None or row.outcome is not None:
         conclude(row)
         return
-    say(f"`{run.name}` is starting; `nvlaunch watch {run.name}` follows it, `nvlaunch status {run.name}` shows it")
-    show(run.id)
+    say(f"`{row.name}` is starting; `nvlaunch watch {row.name}` follows it, `nvlaunch status {row.name}` shows it")
+    show(row.id)
 
 
-def _drive_here(store: "Store", run: "RunId") -> None:
+def _drive(store: "Store", run: "Run", ways: _Ways) -> "RunRow":
+    """Answer a run when it is over; a detached one when its nodes are its own."""
+    from launcher.cli.follow import follow, leaving
+    from launcher.cli.launching import settle
+    from launcher.drive.control import spawn
+
+    if ways.foreground:
+        return _drive_here(store, run.id)
+    with leaving(run.name):
+        spawn(home(), run.id)
+        return settle(store, run, SETTLE_S) if ways.detach else follow(store, home(), run.id)
+
+
+def _drive_here(store: "Store", run: "RunId") -> "RunRow":
     """The loop has the main thread, for its signals; what it decides is told from the journal beside it."""
-    from launcher.cli.conclude import conclude
     from launcher.cli.follow import GLANCE, Follower, Progress
     from launcher.drive.control import control
     from launcher.errors import ExitCode
@@ -207,7 +218,7 @@ def _drive_here(store: "Store", run: "RunId") -> None:
     if row.ended is None:
         say(f"`{row.name}` goes on, undriven; `nvlaunch watch {row.name}` drives it again")
         raise typer.Exit(ExitCode.INTERRUPTED)
-    conclude(row)
+    return row
 
 
 def _say_plan(request: "Request", placement: "Placement") -> None:

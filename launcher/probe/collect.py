@@ -64,6 +64,7 @@ class Facts:
     addresses: tuple[str, ...] | Unknown
     ports: frozenset[int] | Unknown
     processes: tuple[Process, ...] | Unknown
+    lease: str | Unknown | None
     logout: Logout | Unknown
     sudo: bool | Unknown
     driver: Driver | Unknown
@@ -84,13 +85,22 @@ class Call:
     timeout: float
 
 
-def call(script: bytes, node: Node, *, paths: Sequence[str] = (), only: Collection[str] | None = None) -> Call:
+def call(
+    script: bytes,
+    node: Node,
+    *,
+    paths: Sequence[str] = (),
+    leases: Sequence[str] = (),
+    only: Collection[str] | None = None,
+) -> Call:
     """Answer how to ask a node everything in one round trip; `script` is the content of `runtime/facts.py`.
 
-    `paths` are folders of the run to look at besides the usual ones; `only` names the probes that are wanted. The
-    script runs on whatever Python there is; the exit status is NO_PYTHON where there is none.
+    `paths` are folders of the run to look at besides the usual ones, `leases` where a lease of the node may be; `only`
+    names the probes that are wanted. The script runs on whatever Python there is; the exit status is NO_PYTHON where
+    there is none.
     """
-    wanted = {name: probe for name, probe in probes(node, paths=paths).items() if only is None or name in only}
+    asked = probes(node, paths=paths, leases=leases)
+    wanted = {name: probe for name, probe in asked.items() if only is None or name in only}
     request = json.dumps({"probes": wanted}).encode()
     stdin = str(len(script)).encode() + b"\n" + script + request
     return Call(argv=("sh", "-c", _FIND, "sh", _LOADER, *_pythons(node)), stdin=stdin, timeout=SLOWEST)
@@ -102,7 +112,7 @@ def _pythons(node: Node) -> tuple[str, ...]:
     return (SYSTEM_PYTHON, "python", *((given,) if given not in (None, SYSTEM_PYTHON, "python") else ()))
 
 
-def probes(node: Node, *, paths: Sequence[str] = ()) -> Mapping[str, Mapping[str, object]]:
+def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ()) -> Mapping[str, Mapping[str, object]]:
     """Answer the probes for a node, by name, in the form of `runtime/facts.py`."""
     found: dict[str, Mapping[str, object]] = {
         "host": _builtin("host"),
@@ -113,6 +123,7 @@ def probes(node: Node, *, paths: Sequence[str] = ()) -> Mapping[str, Mapping[str
         "addresses": _command(system.ADDRESSES_COMMAND, QUICK),
         "ports": _builtin("ports"),
         "processes": _builtin("processes", timeout=10.0),
+        "lease": _builtin("lease", *leases),
         "logind": _command(system.LOGIND_COMMAND, QUICK),
         "sudo": _command(system.SUDO_COMMAND, QUICK),
         "infiniband": _builtin("infiniband"),
@@ -173,6 +184,7 @@ def facts(answers: Answers, node: Node, *, now: float, asked: float | None = Non
         addresses=system.read_addresses(ask("addresses")),
         ports=resources.read_ports(ask("ports")),
         processes=resources.read_processes(ask("processes")),
+        lease=resources.read_lease(ask("lease")),
         logout=system.read_logout(ask("logind")),
         sudo=system.read_sudo(ask("sudo")),
         driver=nvidia_smi.read_driver(ask("nvidia_smi")),

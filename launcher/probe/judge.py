@@ -17,6 +17,7 @@ _SYSTEM = (
     judge_system.own_name,
     judge_company.other_ray,
     judge_company.leftovers,
+    judge_company.lease,
     judge_system.logout,
     judge_system.sudo,
     judge_system.infiniband,

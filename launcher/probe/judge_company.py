@@ -57,3 +57,10 @@ def leftovers(facts: Facts, _node: Node) -> Finding:
         words = f"{count} of run {runs} left behind: `kill -9 {' '.join(str(one.pid) for one in left[:10])}`"
         return bad(Fact.LEFTOVERS, words, *_named(left))
     return good(Fact.LEFTOVERS, f"none; alive: {', '.join(alive)}" if alive else "none")
+
+
+def lease(facts: Facts, _node: Node) -> Finding:
+    """Tell whose the node is now: to be in use is nothing bad."""
+    if isinstance(facts.lease, Unknown):
+        return cannot_tell(Fact.LEASE, facts.lease.why)
+    return good(Fact.LEASE, f"held by {facts.lease}" if facts.lease else "free")

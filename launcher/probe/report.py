@@ -22,6 +22,7 @@ class Fact(Enum):
     PORTS = "ports"
     OTHER_RAY = "other ray"
     LEFTOVERS = "leftovers"
+    LEASE = "lease"
     LOGOUT = "logout"
     SUDO = "sudo"
     DRIVER = "driver"

@@ -71,6 +71,12 @@ def _list(ran: Ran | None, what: str) -> list[object] | Unknown:
     return why or (found[:MAX_ITEMS] if isinstance(found, list) else Unknown(why=f"{what} cannot be read"))
 
 
+def read_lease(ran: Ran | None) -> str | Unknown | None:
+    """Answer what the holder of a node's lease wrote for people; None where nobody has it."""
+    found = read_object(ran, "the lease")
+    return found if isinstance(found, Unknown) else string(found, "holder") or None
+
+
 def read_space(ran: Ran | None, path: str) -> Space | Unknown:
     """Answer what is free at a path."""
     found = read_object(ran, f"`{path}`")

@@ -15,6 +15,8 @@ from typing import Any
 NOT_HERE = (errno.ENOENT, errno.EACCES, errno.EROFS, errno.ENOTDIR)
 
 FREE_S = 5.0
+PASSING_S = 0.3
+"""Seconds in which whoever only looked at a lease has let go of it."""
 
 
 class HeldError(Exception):
@@ -27,15 +29,26 @@ def take(paths: Sequence[str], holder: str) -> int:
     HeldError names the holder; OSError where no path can be used or one is not a plain file.
     """
     handle = _open_first(paths)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _lock(handle):
         words = os.pread(handle, 4096, 0).decode(errors="replace").strip()
         os.close(handle)
-        raise HeldError(words or "a run that did not write its name") from None
+        raise HeldError(words or "a run that did not write its name")
     os.ftruncate(handle, 0)
     os.pwrite(handle, holder.encode() + b"\n", 0)
     return handle
+
+
+def _lock(handle: int) -> bool:
+    deadline, pause = time.monotonic() + PASSING_S, threading.Event()
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            pause.wait(0.02)
+        else:
+            return True
 
 
 def take_block(ports: dict[str, Any], before: int | None) -> tuple[int, int]:

@@ -31,7 +31,7 @@ def claim(fleet: Fleet, run: Run, action: Claim, now: float) -> Answer:
     stranger = STRANGER if during(faults, FaultKind.CLAIM_HELD, now) else None
     holder = life.host.run if life.host.run not in (None, run.id) else stranger
     if holder:
-        return Answer(result=Result.HELD, stage=action.kind, words=f"`{action.node}` is held by `{holder}`")
+        return Answer(result=Result.HELD, stage=action.kind, words=f"`{holder}`")
     if not life.keeper(now):
         fleet.save(action.node, replace(life.host, run=run.id, keeper_at=now, setup=None))
     return DONE

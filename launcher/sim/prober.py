@@ -57,6 +57,7 @@ def _facts(node: Node) -> Facts:
         addresses=(address,),
         ports=frozenset(),
         processes=(),
+        lease=None,
         logout=Logout(kill_processes=False, remove_ipc=False, linger=False),
         sudo=True,
         driver=Driver(version="580.95.05", gpus=tuple(_gpu(node, at) for at in range(node.gpus))),

@@ -9,7 +9,7 @@ from launcher.ports import Nodes, Prober, Shell
 from launcher.transport.local import LocalShell
 from launcher.transport.nodes import ShellNodes
 from launcher.transport.prober import ShellProber
-from launcher.transport.sites import Sites
+from launcher.transport.sites import Sites, leases
 from launcher.transport.ssh import SshShell
 
 
@@ -23,7 +23,8 @@ def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
 
 def open_prober(home: Path, fleet: Inventory) -> Prober:
     """Answer the way to the facts of the machines of an inventory."""
-    return ShellProber(_shell(home, fleet), shared=fleet.transport is Transport.LOCAL)
+    local = fleet.transport is Transport.LOCAL
+    return ShellProber(_shell(home, fleet), () if local else leases(fleet), shared=local)
 
 
 def _shell(home: Path, fleet: Inventory) -> Shell:

@@ -26,10 +26,12 @@ _Told: TypeAlias = tuple[Sequence[Node], Facts | Unknown | Exception]
 
 
 class ShellProber:
-    """Asks machines by running one script; `shared` says that all nodes are on one machine, which is asked once."""
+    """Asks machines by running one script. `leases` are where the lease of a machine may be; `shared` says that all
+    nodes are on one machine, which is asked once."""
 
-    def __init__(self, shell: Shell, *, shared: bool = False) -> None:
+    def __init__(self, shell: Shell, leases: Sequence[str] = (), *, shared: bool = False) -> None:
         self._shell = shell
+        self._leases = leases
         self._shared = shared
         self._script = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
 
@@ -80,7 +82,7 @@ class ShellProber:
             yield [node for node in nodes if node.access.python == python]
 
     def _ask(self, node: Node) -> Facts | Unknown:
-        call = collect.call(self._script, node)
+        call = collect.call(self._script, node, leases=self._leases)
         asked = time.time()
         try:
             ended = self._shell.run(node.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)

@@ -8,6 +8,7 @@ from launcher.core.actions import Answer, Prepare, Result, Unit
 from launcher.core.run import Member, Run, RunId
 from launcher.setup import environ
 from launcher.setup.layout import Layout
+from launcher.setup.lease import holder_words
 from launcher.setup.ports import HEARTBEAT, PINNED
 from launcher.transport import files, imex, interpreter, parcel
 from launcher.transport.answers import done
@@ -51,7 +52,7 @@ class Provision:
         site.put({**parcel.programs(), **parcel.orders(self._orders(run, site)), **token})
 
     def _orders(self, run: Run, site: Site) -> Json:
-        holder = f"run `{run.name}` ({run.id}) of {self._owner}"
+        holder = holder_words(run.name, run.id, self._owner)
         return {
             "run": run.id,
             "place": site.layout.place,

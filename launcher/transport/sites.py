@@ -14,6 +14,11 @@ from launcher.transport.site import Site
 FALLBACK_LEASE = "/tmp/.nvlaunch-lease"  # noqa: S108 - a known place that anybody may lock is the point
 
 
+def leases(fleet: Inventory) -> tuple[str, ...]:
+    """Answer where the lease of a machine may be, the first path that can be used."""
+    return (fleet.lease_path, FALLBACK_LEASE)
+
+
 class Sites:
     """The units of runs on the machines of one inventory."""
 
@@ -40,7 +45,7 @@ class Sites:
     def _leases(self, fleet: Inventory, node: NodeName) -> tuple[str, ...]:
         """A machine has one lease, whatever an inventory calls it; a local node is a thing of this home alone."""
         if not self._local:
-            return (fleet.lease_path, FALLBACK_LEASE)
+            return leases(fleet)
         suffix = f".{sha256(str(self.home).encode()).hexdigest()[:8]}.{node}"
         return (fleet.lease_path + suffix, FALLBACK_LEASE + suffix)
 

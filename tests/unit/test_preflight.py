@@ -15,6 +15,7 @@ from launcher.errors import ProvisionError, SpecError
 from launcher.ports import Listener
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
+from launcher.setup.lease import read_holder
 from launcher.setup.ports import FIRST
 from tests.facts import DRIVER, FACTS, HEALTHY
 
@@ -274,3 +275,31 @@ def test_local_racks_are_told_what_they_lack_and_stopped_by_the_wrong_ray_alone(
     assert where(preflight(task(), machines, World(every("r1-n[1-3]", full))).place({})) == ["r1-n[1-2]"]
     no_ray = replace(FACTS, python=replace(FACTS.python, ray=None))
     assert isinstance(preflight(task(), machines, World(every("r1-n[1-3]", no_ray))).place({}), Shortfall)
+
+
+LEASE = "run `theirs` (theirs-abc123) of bob@desk since 2026-11-30 01:00:00 UTC"
+HELD = replace(FACTS, lease=LEASE)
+
+
+def test_nodes_that_another_has_are_passed_over_and_not_called_sick() -> None:
+    flight = preflight(task(), fleet(2, 2), World(every("r1-n2", replace(HELD, driver=SHORT.driver))))
+    assert where(flight.place({})) == ["r2-n[1-2]"]
+    assert flight.sick == {}
+    assert {name: str(holder) for name, holder in flight.held.items()} == {"r1-n2": LEASE}
+
+
+def test_where_nothing_is_left_the_refusal_counts_them_as_in_use() -> None:
+    flight = preflight(task(), fleet(2), World(every("r1-n2", HELD)))
+    answer = flight.place({})
+    assert isinstance(answer, Shortfall)
+    assert answer.racks[0].excluded == {Exclusion.IN_USE: 1}
+    assert answer.racks[0].users == {"run `theirs` (theirs-abc123) of bob@desk": 1}
+    assert isinstance(flight.unheld({}), Placement)
+
+
+def test_whoever_had_a_node_is_asked_again_and_may_have_let_go() -> None:
+    held = {NodeName("r1-n1"): read_holder(LEASE), NodeName("r1-n2"): read_holder("a stranger")}
+    world = World()
+    flight = Preflight(task(), fleet(3), world, Deaf(), {}, held)
+    assert where(flight.place({})) == ["r1-n[1,3]"], "one that no run of ours has cannot be asked"
+    assert world.rounds == ["r1-n1", "r1-n3"]

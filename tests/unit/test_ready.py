@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from launcher.cli.intake import Request
+from launcher.cli.launching import claim
 from launcher.cli.ready import preflight
-from launcher.cli.up import _claim
 from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
 from launcher.core.place import place
 from launcher.core.placement import Placement, Shortfall, Taken
@@ -50,7 +50,7 @@ def test_a_run_that_came_first_moves_a_task_to_other_nodes_which_are_asked(
     with preflight(request) as ready:
         assert ready.place(store.taken(FLEET)).nodes == ("r1-n1", "r1-n2")
         comes_first(store, 2)
-        run = _claim(store, request, ready)
+        run = claim(store, request, ready)
     assert run.placement.nodes == ("r1-n3", "r1-n4")
     said = capfd.readouterr().err
     assert "other runs came first; it is placed so:" in said
@@ -64,5 +64,5 @@ def test_a_run_that_came_first_may_leave_no_room(store: Store) -> None:
         ready.place(store.taken(FLEET))
         comes_first(store, 4)
         with pytest.raises(NoCapacityError):
-            _claim(store, request, ready)
+            claim(store, request, ready)
     assert len(store.taken(FLEET)) == 4

@@ -1,0 +1,89 @@
+"""A run is kept, and placed anew where somebody else took nodes of it in the same moment."""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from launcher.cli.console import clean, pause, say
+from launcher.cli.intake import Request, keep_secrets
+from launcher.cli.options import home
+from launcher.cli.parcel import keep_files
+from launcher.cli.ready import MovedError, Ready, held_words
+from launcher.cli.render_plan import plan_text
+from launcher.core.actions import Claim, Result
+from launcher.core.fleet import NodeName
+from launcher.core.run import Cause, Run, RunName, RunState
+from launcher.setup.lease import Holder, read_holder
+from launcher.store.store import Store, secrets_file
+
+if TYPE_CHECKING:
+    from launcher.store.rows import RunRow
+
+ROUNDS = 4
+"""How often a launch is placed anew: each time somebody else was faster, and it names them."""
+
+YIELD_S = 6.0
+"""Seconds in which a run that gives way has let go of its nodes, and the one that goes first has taken them."""
+
+
+def keep(store: Store, request: Request, ready: Ready) -> Run:
+    """Answer the run, kept with its claims, secrets and files; where those cannot be kept, nothing is."""
+    run = claim(store, request, ready)
+    try:
+        keep_secrets(secrets_file(home(), run.id), request.secrets)
+        keep_files(run)
+    except BaseException:  # Ctrl-C too: nothing was begun, and nothing is left
+        store.finish(run.id, RunState.FAILED, time.time())
+        raise
+    return run
+
+
+def claim(store: Store, request: Request, ready: Ready) -> Run:
+    """Answer the run, kept with its claims; where other runs came first, it is placed among them, and said so."""
+    while True:
+        try:
+            return store.launch(
+                name=RunName(request.task.name),
+                task=request.task,
+                fleet=ready.fleet,
+                decide=ready.decide,
+                source=request.source,
+                at=time.time(),
+            )
+        except MovedError:
+            say("other runs came first; it is placed so:")
+            say(plan_text(request.task.name, ready.place(store.taken(request.fleet))))
+
+
+def lost(store: Store, row: "RunRow") -> dict[NodeName, Holder]:
+    """Answer who has which nodes that a run did not get, where it is over for that."""
+    if row.ended is None or row.outcome is None or row.outcome.cause is not Cause.LEASE_HELD:
+        return {}
+    return {
+        receipt.action.node: read_holder(receipt.answer.words)
+        for receipt in store.receipts_after(row.id, 0)
+        if isinstance(receipt.action, Claim) and receipt.answer.result is Result.HELD
+    }
+
+
+def give_way(run: Run, held: Mapping[NodeName, Holder]) -> None:
+    """Say who was faster, and return when it is our turn.
+
+    Two that came at once may each have got what the other lacks, and both let go. Then the one whose id comes first
+    goes first; the other waits until it can see whom the nodes belong to.
+    """
+    say(clean(f"{held_words(held)}; placing `{run.name}` anew"))
+    if any(holder.run and holder.run < run.id for holder in held.values()):
+        pause(YIELD_S)
+
+
+def settle(store: Store, run: Run, limit: float) -> "RunRow":
+    """Answer a run as soon as it has all its nodes, is over, or `limit` seconds have passed."""
+    deadline = time.monotonic() + limit
+    while True:
+        row, (_, record) = store.find(run.id), store.load(run.id)
+        wanted = set(run.placement.nodes) - set(record.condemned)
+        losing = any(evidence.cause is Cause.LEASE_HELD for evidence in record.condemned.values())
+        if row.ended is not None or (wanted <= record.claimed and not losing) or time.monotonic() > deadline:
+            return row
+        pause(0.05)

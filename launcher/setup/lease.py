@@ -1,0 +1,32 @@
+"""What the holder of a node's lease writes for people, and how it is read again."""
+
+import re
+from dataclasses import dataclass
+
+_SINCE = " since "
+_ID = re.compile(r"^run `[^`]*` \(([^\s()]+)\) of ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Whose a node is. `who` is run and owner; `run` is the id of the run, `since` the node's time, "" if not said."""
+
+    who: str
+    run: str
+    since: str
+
+    def __str__(self) -> str:
+        """Answer all that is known of it."""
+        return f"{self.who}{_SINCE}{self.since}" if self.since else self.who
+
+
+def holder_words(name: str, run: str, owner: str) -> str:
+    """Answer who holds a lease; the keeper adds since when."""
+    return f"run `{name}` ({run}) of {owner}"
+
+
+def read_holder(words: str) -> Holder:
+    """Answer the holder in what stands in a lease, whoever wrote it."""
+    who, _, since = " ".join(words.split()).partition(_SINCE)
+    found = _ID.match(who)
+    return Holder(who=who, run=found[1] if found else "", since=since)
