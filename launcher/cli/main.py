@@ -15,6 +15,7 @@ from launcher.cli import (
     events,
     exec_,
     hosts,
+    inventory,
     logs,
     racks,
     ssh,
@@ -37,7 +38,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _family in (up, status, logs, exec_, ssh, sync_down, events, watch, down, racks, doctor, check, start, hosts):
+for _family in (
+    up,
+    status,
+    logs,
+    exec_,
+    ssh,
+    sync_down,
+    events,
+    watch,
+    down,
+    racks,
+    doctor,
+    check,
+    start,
+    hosts,
+    inventory,
+):
     _family.register(app)
 
 

@@ -1,12 +1,13 @@
 """How Ray is started: arguments, labels and environment of a head and of a seat's raylet."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Node
 from launcher.core.placement import Slice
 from launcher.core.run import Member, Run
 from launcher.core.seat import Seat
+from launcher.core.task import Group
 from launcher.setup.ports import Ports
 
 DOMAIN = "ray.io/gpu-domain"
@@ -18,6 +19,9 @@ FOLDER = "@folder@"
 
 OBJECT_STORE_LOCAL = 80_000_000
 """Bytes of object store on a node that shares its machine; Ray takes no less than 75 MB."""
+
+CPUS_LOCAL = 16
+"""CPUs that a driver finds on a node that shares its machine: pretended, as its GPUs are."""
 
 OPTIONS = (
     "--block",
@@ -53,15 +57,20 @@ def head_argv(at: At) -> tuple[str, ...]:
     )
 
 
-def seat_argv(at: At, head: str, node: Node, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Answer the arguments of a seat's raylet; `head` is `address:port`."""
+def seat_argv(at: At, head: str, node: Node, labels: Mapping[str, str], *, driven: bool) -> tuple[str, ...]:
+    """Answer the arguments of a seat's raylet; `head` is `address:port`.
+
+    A bundle of ours takes one CPU, for what a rank really uses is not Ray's to count. What a driver makes is, and its
+    prints go to the driver.
+    """
+    ours = ("--include-log-monitor=false", "--num-cpus=1")
+    pretended = (f"--num-cpus={CPUS_LOCAL}",) if at.shared else ()
     return (
         "start",
         f"--address={head}",
         "--block",
         "--disable-usage-stats",
-        "--include-log-monitor=false",
-        "--num-cpus=1",  # a bundle's own: what a rank really uses is not Ray's to count
+        *(pretended if driven else ours),
         f"--num-gpus={node.gpus}",
         "--labels=" + ",".join(f"{key}={value}" for key, value in labels.items()),
         *_node_argv(at),
@@ -87,10 +96,14 @@ def _node_argv(at: At) -> tuple[str, ...]:
 
 def labels(run: Run, seat: Seat, member: Member) -> dict[str, str]:
     """Answer the labels of a seat's raylet: its levels, its domain, its seat and its generation."""
-    node = run.node(seat.node)
-    places = {f"nvlaunch.io/{level}": value for level in run.fleet.levels if (value := node.at(level))}
-    domain = {DOMAIN: node.domain} if node.domain else {}
-    return {**places, **domain, SEAT: member.label, GENERATION: str(seat.generation)}
+    placed = place_labels(run.node(seat.node), run.fleet.levels)
+    return {**placed, SEAT: member.label, GENERATION: str(seat.generation)}
+
+
+def place_labels(node: Node, levels: Sequence[str]) -> dict[str, str]:
+    """Answer the labels that say where a node is: its place at each level, and its NVLink domain where it is known."""
+    places = {f"nvlaunch.io/{level}": value for level in levels if (value := node.at(level))}
+    return {**places, DOMAIN: node.domain} if node.domain else places
 
 
 def within(run: Run, part: Slice) -> dict[str, str]:
@@ -103,9 +116,10 @@ def within(run: Run, part: Slice) -> dict[str, str]:
     return {f"nvlaunch.io/{level}": "STRICT_PACK"}
 
 
-def bundle(gpus: int) -> dict[str, float]:
-    """Answer what a seat's bundle takes of its node."""
-    return {"CPU": 1.0, **({"GPU": float(gpus)} if gpus else {})}
+def bundle(group: Group) -> dict[str, float]:
+    """Answer what a seat's bundle takes of its node; a driver's has a CPU for a task on each GPU."""
+    cpus = max(1, group.gpus) if group.driver is not None else 1
+    return {"CPU": float(cpus), **({"GPU": float(group.gpus)} if group.gpus else {})}
 
 
 def environment(head: bool) -> dict[str, str]:

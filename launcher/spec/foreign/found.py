@@ -6,9 +6,6 @@ from enum import Enum
 
 from launcher.errors import Mistake
 
-UNSORTED = "unsorted"
-"""The name of a rack that is none: a place for nodes until somebody says in which rack they are."""
-
 
 class Foreign(Enum):
     """The kinds of inventory that can be read."""
@@ -79,8 +76,3 @@ class Imported:
     def rackless(self) -> tuple[str, ...]:
         """Answer the hosts whose rack the file does not tell."""
         return tuple(host.name for host in self.hosts if host.rack is None)
-
-
-def is_unsorted(rack: str) -> bool:
-    """Answer whether a rack of an inventory is a place for nodes whose rack is not known."""
-    return rack == UNSORTED or rack.startswith(f"{UNSORTED}-")

@@ -41,8 +41,10 @@ _READERS: dict[Foreign, Callable[[str, Roster], None]] = {
 
 
 def read_foreign(path: Path, kind: Foreign | None = None) -> Imported:
-    """Answer what a file says of machines; SpecError with every mistake of it, or where its kind cannot be told."""
-    return parse_foreign(read_text(path, what="list of machines", limit=MAX_BYTES), str(path), kind)
+    """Answer what a file, or with `-` stdin, says of machines; SpecError with every mistake, or for no known kind."""
+    stdin = str(path) == "-"
+    text = read_text(Path("/dev/stdin") if stdin else path, what="list of machines", limit=MAX_BYTES)
+    return parse_foreign(text, "stdin" if stdin else str(path), kind)
 
 
 def parse_foreign(text: str, where: str, kind: Foreign | None = None) -> Imported:

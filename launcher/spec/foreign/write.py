@@ -8,8 +8,9 @@ from pathlib import Path
 from launcher.core.fleet import RACK_LEVEL
 from launcher.core.nodeset import fold, natural
 from launcher.core.nouns import count
+from launcher.core.whereabouts import UNSORTED
 from launcher.errors import Mistake
-from launcher.spec.foreign.found import UNSORTED, Host, Imported
+from launcher.spec.foreign.found import Host, Imported
 from launcher.spec.foreign.roster import common_places
 from launcher.spec.patterns import LABEL
 
@@ -18,6 +19,10 @@ _SHARED = (*_LOGIN, "gpus", "accelerator")
 _PLAIN = re.compile(r"[A-Za-z~/][A-Za-z0-9_./@-]*|[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 # YAML 1.1 has other ideas of these.
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~"}
+
+
+UNSORTED_COMMENT = "  # No rack is known of the nodes below: these are places to sort them from."
+"""The line above the first rack that is none; it goes when the last of these goes."""
 
 
 def quoted(value: object) -> str:
@@ -61,7 +66,7 @@ class _Writer:
         for rack, hosts in self._racks.items():
             if known and hosts[0].rack is None:
                 known = False
-                yield "  # No rack is known of the nodes below: these are places to sort them from."
+                yield UNSORTED_COMMENT
             yield from self._rack(rack, hosts)
 
     def _rack(self, rack: str, hosts: list[Host]) -> Iterator[str]:

@@ -1,0 +1,36 @@
+"""Where a node is, of what its drivers say: chassis, tray, NVLink domain."""
+
+import re
+
+from launcher.core.whereabouts import Whereabouts
+from launcher.probe.answer import Unknown
+from launcher.probe.collect import Facts
+from launcher.probe.judge_gpu import domain_of
+
+# A name that Ray takes as a label: the serial number becomes the name of a rack.
+_SERIAL = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,60}[a-zA-Z0-9])?")
+_NO_SERIAL = re.compile(r"0+|N/?A|none|unknown", re.IGNORECASE)
+_KIND = re.compile(r"(?:NVIDIA )?([A-Z]+[0-9]+[A-Za-z]*)")
+
+
+def whereabouts(facts: Facts | Unknown) -> Whereabouts | Unknown:
+    """Answer what a node tells of its place; Unknown where its drivers could not be asked."""
+    if isinstance(facts, Unknown):
+        return facts
+    if isinstance(facts.driver, Unknown):
+        return facts.driver
+    if not facts.driver.gpus:
+        return Unknown(why=facts.driver.fault or "there are no GPUs")
+    present = [gpu for gpu in facts.driver.gpus if not gpu.lost]
+    serials = {gpu.chassis for gpu in present}
+    trays = {gpu.tray for gpu in present}
+    kinds = {found[1] if (found := _KIND.fullmatch(gpu.name or "")) else None for gpu in present}
+    serial = next(iter(serials)) if len(serials) == 1 else None
+    return Whereabouts(
+        chassis=serial if serial and _SERIAL.fullmatch(serial) and not _NO_SERIAL.fullmatch(serial) else None,
+        tray=next(iter(trays)) if len(trays) == 1 else None,
+        domain=domain_of(facts),
+        gpus=len(present),
+        machine=next((gpu.uuid for gpu in present if gpu.uuid), None),
+        accelerator=next(iter(kinds)) if len(kinds) == 1 else None,
+    )
