@@ -4,6 +4,8 @@ import os
 import pwd
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 # What is kept of the shell that launches on a node of its own machine: anything else would differ from run to run.
 USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
@@ -38,6 +40,13 @@ def _without_ray(path: str) -> str:
     own = os.path.realpath(os.path.dirname(sys.executable)) if sys.prefix != sys.base_prefix else None
     kept = [part for part in path.split(":") if part and os.path.realpath(part) != own]
     return ":".join(kept) or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def driver(spec: Mapping[str, Any], base: Mapping[str, str], folder: Path, python: str) -> dict[str, Any]:
+    """Answer the orders of a rank that speaks to Ray: `python` and `ray` are those of the run's cluster."""
+    own = {name: value.replace(FOLDER, str(folder)) for name, value in spec["rank_env"].items()}
+    path = spec["env"].get("PATH", base["PATH"])
+    return {**spec, "rank_env": {**own, "PATH": f"{os.path.dirname(python)}:{path}"}}
 
 
 def ray(asked: Mapping[str, str], folder: str, scratch: str, python: str) -> dict[str, str]:

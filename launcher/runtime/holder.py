@@ -35,13 +35,16 @@ class Holder:
                 start_new_session=True,  # Ray kills the group of a worker that ends: the exit file would be lost
             )
         threading.Thread(target=parent.wait, daemon=True).start()  # or it would stay a zombie of this actor
-        return "" if _begun(parent.pid, own) else f"rank `{label}` did not begin: see `{own}/parent.log`"
+        return "" if begun(parent.pid, own) else f"rank `{label}` did not begin: see `{own}/parent.log`"
 
 
-def _begun(parent: int, own: Path) -> bool:
+def begun(parent: int, own: Path) -> bool:
     """Answer whether the parent wrote its state: looked at ten times a second, until it ends or ten seconds pass."""
     poll = select.poll()
-    poll.register(os.pidfd_open(parent), select.POLLIN)
+    try:
+        poll.register(os.pidfd_open(parent), select.POLLIN)
+    except ProcessLookupError:  # it has ended, and was reaped
+        return (own / "state.json").exists()
     for _ in range(int(BEGUN_S * 20)):
         ended = poll.poll(50)
         if (own / "state.json").exists():

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import environment, files, interpreter, procs, ranks, rpc
+from . import environment, files, holder, interpreter, logs, procs, ranks, rpc
 from .children import Children
 from .steps import Step
 
@@ -44,6 +44,7 @@ class Service:
         self._supervisor_after = 0.0
         self._block = block
         self._head: tuple[str, int] | None = None
+        self._member: str | None = None
         self._doing = threading.Lock()
         self._asked: dict[str, Callable[[Json], Json]] = {
             "hello": lambda _: {"ok": True, "block": block},
@@ -52,6 +53,7 @@ class Service:
             "ray": self.ray,
             "sweep": self.sweep,
             "signal": self.signal,
+            "drive": self.drive,
             "environment": self.environment,
             "supervisor": self.supervisor,
             "stop": self.stop,
@@ -65,6 +67,7 @@ class Service:
     def status(self, _: Json) -> Json:
         """Answer where setup, Ray, the supervisor and the ranks stand."""
         answer: Json = {"ok": True, "keeper": os.getpid(), "block": self._block, "ray": self._ray.report()}
+        answer["member"] = self._member
         if self._supervised is None:
             return {**answer, "setup": self._setup.report(), "ranks": ranks.reports(self._folder)}
         return {**answer, "supervisor": self._ask_supervisor({"op": "status"}, timeout=2)}
@@ -116,10 +119,10 @@ class Service:
                 words = f"the raylet of generation {self._ray.generation} still runs"
                 return {"ok": True} if same else {"ok": False, "words": words}
             self._head = tuple(question["head"]) if question.get("head") else None
+            self._member = question.get("member")
             self._clear_ray(whole=not question.get("supervisor"))
             folder = str(self._folder)
-            python = str(self._interpreter.python) if self._interpreter else sys.executable
-            env = environment.ray(question["env"], folder, str(self._scratch), python)
+            env = environment.ray(question["env"], folder, str(self._scratch), self._python)
             env[procs.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
             argv = self._of_ray("ray_start", str(question.get("client", "-")), *question["argv"])
             here = self._scratch / f"g{generation}"  # Ray's agents hide their mark: their folder gives them away
@@ -164,6 +167,28 @@ class Service:
             scope = replace(procs.of_spec(self._spec), level="rank", member=member, epoch=epoch)
             found.update({p.pid: p for p in procs.scan(scope, os.getpid(), self._children.pids)})
         return list(found.values())
+
+    @property
+    def _python(self) -> str:
+        """Answer the interpreter that has Ray."""
+        return str(self._interpreter.python) if self._interpreter else sys.executable
+
+    def drive(self, question: Json) -> Json:
+        """Begin a driver, once for an epoch: a rank under this keeper, with the Python of the run's Ray."""
+        label, spec = question["label"], environment.driver(question["spec"], self._base, self._folder, self._python)
+        own = self._folder / "ranks" / label / str(spec["epoch"])
+        with self._doing:
+            if (own / "state.json").exists():
+                return {"ok": True}
+            own.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.write(own / "spec.json", spec)
+            argv = [sys.executable, "-EsS", PACKAGE, "rank", str(self._folder), label, str(spec["epoch"])]
+            env = {**os.environ, procs.MARK: question["mark"]}
+            log = own / "parent.log"
+            parent = self._children.spawn(argv, env, folder=self._folder, log=log, ended=lambda _: None)
+            if holder.begun(parent, own):
+                return {"ok": True}
+        return {"ok": False, "words": f"driver `{label}` did not begin", "tail": logs.tail(log)}
 
     def environment(self, _: Json) -> Json:
         """Answer what a rank's parent needs: the user's variables, where the secrets are, and whom to live with."""

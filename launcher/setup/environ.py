@@ -1,10 +1,14 @@
 """The variables that a rank sees, ours and SkyPilot's."""
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from launcher.core.fleet import Node
+from launcher.core.placement import Slice
 from launcher.core.run import Member, Run
 from launcher.core.seat import MemberName, Seat
+from launcher.setup import ray
 
 
 def task_id(run: Run) -> str:
@@ -82,6 +86,43 @@ def rank(
     }
     others = {_group_variable(name): "\n".join(ips) for name, ips in addresses.items() if name != member.group}
     return {**variables, **others, **_devices(group.gpus, node)}
+
+
+def slices(run: Run, seats: Sequence[Seat]) -> str:
+    """Answer the slices of a run as JSON, each node with its rank and its Ray labels: for a driver to build on.
+
+    `placement_group` is the name of the group that is reserved for a slice (in the namespace `nvlaunch`), or null.
+    """
+    members = {member.name: member for member in run.members()}
+    return json.dumps([_slice(run, part, seats, members) for part in run.placement.slices])
+
+
+def _slice(run: Run, part: Slice, seats: Sequence[Seat], members: Mapping[MemberName, Member]) -> dict[str, Any]:
+    own = [seat for seat in seats if members[seat.member].slice_key == part.key]
+    nodes = [_node(run, seat, members[seat.member]) for seat in sorted(own, key=lambda one: members[one.member].rank)]
+    group, labels = run.group(part.group), [node["labels"] for node in nodes]
+    return {
+        "group": part.group,
+        "slice": part.index,
+        "rack": nodes[0]["rack"],
+        "domain": nodes[0]["domain"],
+        "labels": {key: value for key, value in labels[0].items() if all(other.get(key) == value for other in labels)},
+        "placement_group": part.key if group.driver is None or group.reserve else None,
+        "nodes": nodes,
+    }
+
+
+def _node(run: Run, seat: Seat, member: Member) -> dict[str, Any]:
+    node = run.node(seat.node)
+    return {
+        "name": node.name,
+        "rank": member.rank,
+        "address": node.access.address,
+        "rack": node.rack,
+        "domain": node.domain,
+        "gpus": run.group(member.group).gpus,
+        "labels": ray.labels(run, seat, member),
+    }
 
 
 def _addresses(run: Run, holders: Mapping[MemberName, str]) -> dict[str, list[str]]:

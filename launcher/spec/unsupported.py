@@ -10,8 +10,6 @@ from launcher.spec.fields import Field, Use
 
 # By the name of the key, wherever in the file it stands: what to do instead.
 UNSUPPORTED: Mapping[str, str] = {
-    "driver": "write `run`: every rank runs it, and rank 0 may start what the others join",
-    "reserve": "remove it for now",
     "restart_with": "remove it for now",
     "on_no_spare": "remove it for now",
     "hang_after": "remove it for now",

@@ -6,7 +6,7 @@ from launcher.core.seat import Seat
 from launcher.errors import RemoteError
 from launcher.setup import ray
 from launcher.setup.ports import Ports
-from launcher.transport import decode
+from launcher.transport import decode, drivers
 from launcher.transport.answers import done
 from launcher.transport.site import Json, Site
 from launcher.transport.sites import Sites
@@ -53,7 +53,10 @@ class Heads:
         question = {
             "op": "ray",
             "generation": seat.generation,
-            "argv": ray.seat_argv(self._at(site), address, run.node(seat.node), labels),
+            "member": seat.member,
+            "argv": ray.seat_argv(
+                self._at(site), address, run.node(seat.node), labels, driven=run.group(member.group).driver is not None
+            ),
             "env": ray.environment(head=False),
             "head": [head.access.address, ports.heartbeat],
         }
@@ -63,10 +66,12 @@ class Heads:
         return ray.At(address=site.access.address, ports=self.ports(site), temp_dir=site.layout.ray, shared=site.shared)
 
     def reserve(self, run: Run, key: str) -> Answer:
-        """Ask for the placement group of a slice: one bundle a seat, pinned to it."""
+        """Ask for the placement group of a slice: one bundle a seat, pinned to it. A driver makes its own."""
+        if key in drivers.open_slices(run):
+            return Answer(result=Result.DONE)
         part = next(part for part in run.placement.slices if part.key == key)
         members = sorted((m for m in run.members() if m.slice_key == key), key=lambda m: m.slice_rank)
-        bundle = ray.bundle(run.group(part.group).gpus)
+        bundle = ray.bundle(run.group(part.group))
         question = {
             "op": "reserve",
             "slice": key,
@@ -77,7 +82,9 @@ class Heads:
         return done(self.ask(run, question, timeout=RESERVE_S))
 
     def unreserve(self, run: Run, key: str) -> Answer:
-        """Remove the placement group of a slice."""
+        """Remove the placement group of a slice, where we made one."""
+        if key in drivers.open_slices(run):
+            return Answer(result=Result.DONE)
         return done(self.ask(run, {"op": "unreserve", "slice": key}, timeout=RESERVE_S))
 
     def verify(self, run: Run, key: str) -> Answer:
@@ -85,6 +92,7 @@ class Heads:
         told = self.ask(run, {"op": "verify", "timeout": ASK_S}, timeout=ASK_S + 2)
         if not told["ok"]:
             return done(told)
+        drivers.add_groups(run, told)
         row = next((row for row in told["groups"] if row["slice"] == key), None)
         if row is None or row["state"] == "REMOVED":
             return Answer(result=Result.FAILED, words=f"ray has no group for slice `{key}`")

@@ -28,7 +28,7 @@ from launcher.core.run import Run
 from launcher.core.seat import MemberName
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
-from launcher.transport import commands, decode, provision, ranks
+from launcher.transport import commands, decode, drivers, provision, ranks
 from launcher.transport.answers import done, killed
 from launcher.transport.heads import Heads
 from launcher.transport.site import Json, Site, ask_all
@@ -56,6 +56,8 @@ class ShellNodes:
         """Answer what exists of the run on each of its nodes and on its head, all asked at once."""
         names = [node.name for node in run.fleet.nodes]
         told = self._ask_all([*(self._sites.seat(run, name) for name in names), self._sites.head(run)])
+        drivers.follow(run, told[:-1])
+        drivers.add_groups(run, told[-1].get("supervisor", {}))
         views = {name: decode.node_view(answer) for name, answer in zip(names, told[:-1], strict=True)}
         return Sighting(nodes=views, head=decode.head_view(told[-1]))
 

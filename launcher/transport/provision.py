@@ -138,9 +138,9 @@ def _rotated(starts: tuple[int, ...], name: str) -> list[int]:
 
 
 def _scripts(run: Run, member: Member) -> parcel.Files:
-    """Answer the user's scripts of a group, byte for byte."""
+    """Answer the user's scripts of a group, byte for byte; a driver stands where others have what ranks run."""
     group = run.group(member.group)
-    files = {Layout.run_script(group.name): (group.run.encode(), 0o600)}
+    files = {Layout.run_script(group.name): ((group.driver or group.run).encode(), 0o600)}
     if group.setup:
         files[Layout.setup_script(group.name)] = (group.setup.encode(), 0o600)
     return files

@@ -2,12 +2,13 @@
 
 import json
 
-from launcher.core.actions import Answer, Start
+from launcher.core.actions import Answer, Result, Start
 from launcher.core.run import Member, Run
 from launcher.errors import RemoteError
 from launcher.ports import LogName, LogPart
 from launcher.setup import environ, ray
 from launcher.setup.layout import Layout
+from launcher.transport import drivers
 from launcher.transport.answers import done
 from launcher.transport.heads import Heads
 from launcher.transport.site import Json, Site
@@ -15,16 +16,44 @@ from launcher.transport.sites import Sites
 
 BEGIN_S = 30.0
 BEGIN_EACH_S = 1.0
+DRIVE_S = 20.0
 
 
 def start(sites: Sites, heads: Heads, run: Run, action: Start) -> Answer:
-    """Begin every rank of a gang in the actor of its seat; FAILED names those that did not begin."""
+    """Begin every rank of a gang in the actor of its seat, and its drivers; FAILED names those that did not begin."""
     members = [member for member in run.members() if run.gang(member) == action.gang]
     masters = {group: _master_port(sites, heads, run, action, group) for group in {m.group for m in members}}
-    ranks = [_rank(sites, run, action, member, masters[member.group]) for member in members]
+    for member in members:
+        if drivers.leads(run, member):
+            begun = _drive(sites, heads, run, action, member, masters[member.group])
+            if begun.result is not Result.DONE:
+                return begun
+    plain = [member for member in members if run.group(member.group).driver is None]
+    ranks = [_rank(sites, run, action, member, masters[member.group]) for member in plain]
+    if not ranks:
+        return Answer(result=Result.DONE)
     limit = BEGIN_S + BEGIN_EACH_S * len(ranks)
     question = {"op": "start", "ranks": ranks, "timeout": limit}
     return done(heads.ask(run, question, timeout=limit + 5))
+
+
+def _drive(sites: Sites, heads: Heads, run: Run, action: Start, member: Member, master_port: int) -> Answer:
+    """Begin a driver under the keeper of its seat, with what its rank would be given and what it needs for Ray."""
+    rank, head = _rank(sites, run, action, member, master_port), sites.head(run)
+    own = {
+        **rank["spec"]["rank_env"],
+        **ray.environment(head=False),
+        "RAY_ADDRESS": f"{head.access.address}:{heads.ports(head).gcs}",
+        "NVLAUNCH_SLICES": environ.slices(run, action.seats),
+    }
+    node = next(seat.node for seat in action.seats if seat.member == member.name)
+    question = {
+        "op": "drive",
+        "label": member.label,
+        "spec": {**rank["spec"], "rank_env": own},
+        "mark": rank["mark"],
+    }
+    return done(sites.seat(run, node).ask(question, timeout=DRIVE_S))
 
 
 def _master_port(sites: Sites, heads: Heads, run: Run, action: Start, group: str) -> int:
@@ -42,7 +71,7 @@ def _rank(sites: Sites, run: Run, action: Start, member: Member, master_port: in
         "actor": f"{member.label}#{seat.generation}",
         "slice": member.slice_key,
         "index": member.slice_rank,
-        "bundle": ray.bundle(run.group(member.group).gpus),
+        "bundle": ray.bundle(run.group(member.group)),
         "mark": site.layout.mark(seat.generation, member, action.epoch),
         "spec": {
             "member": member.name,

@@ -12,7 +12,7 @@ from launcher.spec.task import read_task
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FLEET = "fleet-9xnvl72.yaml"
-WHERE = {"vla-8x64": FLEET, "two-groups": FLEET, "demo": None, "plain-skypilot": None}
+WHERE = {"vla-8x64": FLEET, "two-groups": FLEET, "demo": None, "plain-skypilot": None, "ray-driver": None}
 INVENTORIES = {"fleet-9xnvl72", "local-racks"}
 
 
