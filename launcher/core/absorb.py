@@ -8,9 +8,12 @@ from launcher.core.actions import (
     Action,
     Answer,
     Claim,
+    Enlist,
     Join,
+    PowerOff,
     Prepare,
     Receipt,
+    Relocate,
     Reserve,
     Result,
     Signal,
@@ -40,7 +43,7 @@ def absorb(draft: Draft) -> None:
 
 def _receipt(draft: Draft, receipt: Receipt) -> None:
     action, answer = receipt.action, receipt.answer
-    if answer.result in (Result.DONE, Result.KILLED):
+    if answer.result in (Result.DONE, Result.KILLED, Result.POWERED_OFF):
         if not isinstance(action, Verify):  # an answer from Ray is not yet the right answer
             draft.retries.pop(action.key, None)
         _succeeded(draft, action, answer)
@@ -64,6 +67,10 @@ def _succeeded(draft: Draft, action: Action, answer: Answer) -> None:
             draft.verified.pop(action.slice, None)
         case Signal():
             draft.signalled.add(action.node)
+        case PowerOff():
+            draft.stopped[action.node] = "it was powered off"
+        case Enlist() | Relocate():
+            pass  # the run that is decided on has the nodes
         case Prepare() | StartHead() | Join() | Reserve() | Start() | Unclaim():
             pass  # their effect is seen by looking
         case _:
@@ -84,7 +91,7 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
         case StartHead() | Reserve() | Unreserve() | Verify() | Start():
             if count >= TRIES:
                 draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=answer.tail))
-        case Sweep() | Signal() | Unclaim():
+        case Sweep() | Signal() | Unclaim() | PowerOff() | Enlist() | Relocate():
             pass  # must be done however often it takes; the back-off spaces the tries
         case _:
             assert_never(action)

@@ -82,15 +82,19 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartHead:
-    """Start the Ray head of the run with its keeper and supervisor, on its own storage if it was there before."""
+    """Start the Ray head of the run with its keeper and supervisor, on its own storage if it was there before.
+
+    A new `cluster` begins without storage, on the node where the run's head now is.
+    """
 
     reason: Reason
+    cluster: int = 0
     kind: Literal["start_head"] = "start_head"
 
     @property
     def key(self) -> str:
         """Answer the name of this act: the same for the same act, however often it is decided."""
-        return "start_head"
+        return f"start_head@{self.cluster}" if self.cluster else "start_head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

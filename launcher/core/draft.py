@@ -6,7 +6,7 @@ from launcher.core.fleet import NodeName
 from launcher.core.observation import Head, HeadSeen, Keeper, Observation, Phase, Seen
 from launcher.core.overlap import must_wait
 from launcher.core.placement import Slice
-from launcher.core.run import Evidence, Exit, Gang, Member, Outcome, Record, Retry, Run
+from launcher.core.run import Evidence, Exit, Gang, Member, Outcome, Record, Retry, Run, Verdict
 from launcher.core.seat import GangName, MemberName, Seat
 
 # Tries of one action that in a row fail before the run gives up on it, and the longest wait between two (s).
@@ -34,6 +34,17 @@ class Draft:
         self.since: dict[str, float] = dict(record.since)
         self.signalled: set[NodeName] = set(record.signalled)
         self.head_asked = record.head_asked
+        self.head_at: NodeName | None = record.head
+        self.cluster = record.cluster
+        self.heads: list[NodeName | None] = list(record.heads)
+        self.stale: set[str] = set(record.stale)
+        self.stopped: dict[NodeName, str] = dict(record.stopped)
+        self.excused: dict[NodeName, tuple[str, ...]] = dict(record.excused)
+        self.failures: dict[NodeName, int] = dict(record.failures)
+        self.verdict: Verdict | None = record.verdict
+        self.moving: set[str] = set(record.moving)
+        self.resumed: set[NodeName] = set(record.resumed)
+        self.orders_seen = record.orders_seen
         self.outcome: Outcome | None = record.outcome
         self.receipts_seen = record.receipts_seen
         self.actions: list[Action] = []
@@ -164,6 +175,17 @@ class Draft:
             signalled=frozenset(self.signalled),
             head_asked=self.head_asked,
             outcome=self.outcome,
+            head=self.head_at,
+            cluster=self.cluster,
+            heads=tuple(self.heads),
+            stale=frozenset(self.stale),
+            stopped=self.stopped,
+            excused=self.excused,
+            failures=self.failures,
+            verdict=self.verdict,
+            moving=frozenset(self.moving),
+            resumed=frozenset(self.resumed),
+            orders_seen=self.orders_seen,
         )
 
 

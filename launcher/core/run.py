@@ -83,7 +83,7 @@ class Member:
 class Run:
     """One named execution of a task, placed. `fleet` is the inventory cut down to the nodes the run has ever had.
 
-    `head_at` is where the head lives once it had to move.
+    `head_at` is the node where the head lives, once that is decided.
     """
 
     id: RunId
@@ -128,8 +128,13 @@ class Run:
 
     @property
     def head(self) -> NodeName | None:
-        """Answer on which node of the run its Ray head lives; None where the inventory names a machine for it."""
-        return None if self.fleet.head else self.head_at or self.placement.slices[0].nodes[0]
+        """Answer on which node of the run its Ray head lives; None where it is on the machine that the inventory names.
+
+        A head that had to move stays on a node.
+        """
+        if self.head_at is not None:
+            return self.head_at
+        return None if self.fleet.head else self.placement.slices[0].nodes[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,11 +184,23 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Why a node is not used by this run any more, and how the run ends where nothing can take its place."""
+    """Why a node is not used by this run any more, and how the run ends where nothing can take its place.
+
+    `mends`: two good answers of the node about its own health, some time apart, bring it back.
+    """
 
     cause: Cause
     words: str
     tail: tuple[str, ...] = ()
+    mends: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A fault that is more than one node's: nothing is replaced before an operator says how to go on."""
+
+    words: str
+    nodes: tuple[NodeName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +208,15 @@ class Record:
     """Only what cannot be observed again: claims, counters, and facts whose evidence may vanish.
 
     `asked` are nodes whose lease we may have, `claimed` those whose lease we have had; `head_asked` says that a head
-    may live. `sweeps` are fences that were
-    decided and have no `killed` receipt yet. `verified` holds, for each slice that Ray was seen to place right, the
-    generations of its seats. `since` times what may not last for ever (s). `failures` counts, for each node,
-    the failures of the program that began on it.
+    may live. `sweeps` are fences that were decided and have no `killed` receipt yet. `verified` holds, for each slice
+    that Ray was seen to place right, the generations of its seats. `since` times what may not last for ever (s).
+    `failures` counts, for each node, the failures of the program that began on it.
+
+    `head` is the node of the Ray head, None where the inventory names a machine for it and it is still there; `cluster`
+    counts the incarnations of the run's Ray, `heads` are machines where an earlier one may still be (None: that
+    machine). `stale` are slices whose placement group has to be taken back. `stopped` says of nodes out of sight why
+    nothing of the run can run there. `excused` has the signs of nodes that were found to be another's fault. `moving`
+    are slices that an operator wants elsewhere, `resumed` nodes that no verdict is held for any more.
     """
 
     receipts_seen: int = 0
@@ -213,6 +235,16 @@ class Record:
     head_asked: bool = False
     failures: Mapping[NodeName, int] = field(default_factory=dict)
     outcome: Outcome | None = None
+    head: NodeName | None = None
+    cluster: int = 0
+    heads: tuple[NodeName | None, ...] = ()
+    stale: frozenset[str] = frozenset()
+    stopped: Mapping[NodeName, str] = field(default_factory=dict)
+    excused: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    moving: frozenset[str] = frozenset()
+    resumed: frozenset[NodeName] = frozenset()
+    orders_seen: int = 0
 
 
 def rebased(record: Record, now: float) -> Record:

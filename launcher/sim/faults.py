@@ -8,7 +8,14 @@
 | head_killed | the Ray head of the run is killed on its machine; the node named is the head's, where it is a node |
 | setup_fails | a setup begun meanwhile fails with the fault's code |
 | power_cut | the host is off: it cannot be seen, and all that ran on it is gone when it comes back |
-| link_down | the host cannot be seen; what runs there goes on until the keeper's self-stop |
+| link_down | the host is cut off from all others; what runs there goes on until the keeper's self-stop |
+| ssh_down | we cannot reach the host, all others can; nothing there notices |
+| bastion_down | we can reach no host at all; nothing there notices, and the node named means nothing |
+| raylet_stopped | the raylet is stopped by SIGSTOP; Ray holds it for dead when that lasts too long |
+| rank_hangs | ranks on the node run and write nothing more |
+| gpu_lost, memory_error, disk_full | the node shows a GPU less, a memory error, a full disk, while it lasts |
+| xid_fatal, xid_sympathetic | the node's kernel log has a dead NVLink, or an error that a peer's dead one causes |
+| probe_hangs | a question about the node's health has no answer in its time |
 | slow_start | setup and raylets begun meanwhile take ten times as long |
 | claim_held | somebody else has the node's lease |
 
@@ -18,6 +25,7 @@ A kill strikes what was begun before it; one with a duration strikes all that is
 from collections.abc import Iterable
 
 from launcher.core.fleet import Fault, FaultKind
+from launcher.core.health import Health, Sign, Symptom
 from launcher.sim.world import NEVER
 
 STRIKE_S = 1.0
@@ -30,8 +38,17 @@ _ONCE = frozenset(
         FaultKind.RANK_KILLED,
         FaultKind.KEEPER_KILLED,
         FaultKind.HEAD_KILLED,
+        FaultKind.RANK_HANGS,
     )
 )
+
+_SIGNS = {
+    FaultKind.GPU_LOST: Sign(symptom=Symptom.GPU_LOST, words="3 of 4 GPUs"),
+    FaultKind.XID_FATAL: Sign(symptom=Symptom.FATAL_LINK, words="Xid 149: NETIR_LINK_DOWN Fatal"),
+    FaultKind.MEMORY_ERROR: Sign(symptom=Symptom.MEMORY, words="Xid 95: uncontained memory error"),
+    FaultKind.DISK_FULL: Sign(symptom=Symptom.NODE, words="`/` is full"),
+    FaultKind.XID_SYMPATHETIC: Sign(symptom=Symptom.SYMPATHETIC, words="Xid 145: RLW_RXPIPE Nonfatal"),
+}
 
 
 def window(fault: Fault) -> tuple[float, float]:
@@ -64,3 +81,10 @@ def strike(faults: Iterable[Fault], kind: FaultKind, begun: float) -> tuple[floa
 def silences(faults: Iterable[Fault], *kinds: FaultKind) -> tuple[tuple[float, float], ...]:
     """Answer the stretches of time in which a host does not answer for one of these kinds of fault."""
     return tuple(window(fault) for fault in faults if fault.fault in kinds)
+
+
+def health(faults: Iterable[Fault], now: float) -> Health:
+    """Answer what a node says of itself at a time, given what befalls it."""
+    holding = [fault.fault for fault in faults if window(fault)[0] <= now < window(fault)[1]]
+    signs = tuple(_SIGNS[kind] for kind in sorted(set(holding) & _SIGNS.keys(), key=lambda kind: kind.value))
+    return Health(at=0.0, signs=signs, hung=("nvidia-smi",) if FaultKind.PROBE_HANGS in holding else ())

@@ -1,13 +1,16 @@
 """A run's nodes in an imaginary fleet: their rows, kept with the lives and views made of them until they change."""
 
+from collections.abc import Mapping
+
 from launcher.core.fleet import Fault, FaultKind, NodeName, SimSettings
-from launcher.core.observation import HeadView, NodeView, Sighting
+from launcher.core.observation import HeadView, NodeView, Reached, Seen, Sighting, Unseen
 from launcher.core.run import Run
 from launcher.sim import faults, lives
 from launcher.sim.lives import Circumstances, Life
 from launcher.sim.ray import HeadLife, Tables, head_after, head_life, head_view
+from launcher.sim.reach import Reach, merged, reach, within
 from launcher.sim.sight import node_view
-from launcher.sim.world import NEVER, Host, Ray, Rows, World, dump, load_host, load_world
+from launcher.sim.world import NEVER, Host, Ray, Rows, Watch, World, dump, load_host, load_world
 
 HEAD = NodeName("head")
 """What the machine that the inventory names for Ray heads is called here; no fault befalls it but `head_killed`."""
@@ -29,24 +32,36 @@ class Fleet:
         self._head: HeadView | None = None
         self._head_until = -NEVER
         self._world = World()
+        self._hosts: dict[NodeName, Host] = {}
+        self._reach: Reach | None = None
         self._read_world()
         for node in run.fleet.nodes:
-            self.life(node.name)
+            text = self._rows.world(self._node_key(node.name))
+            self._texts[node.name] = text
+            self._hosts[node.name] = load_host(text)
+        self._forget()
+
+    @property
+    def run(self) -> Run:
+        """Answer the run that this is the fleet of."""
+        return self._run
 
     def look(self, now: float) -> Sighting:
         """Answer what is seen of the run now; made anew only for what may have changed since the last look."""
         if now >= self._nodes_until:
             self._nodes.clear()
             self._nodes_until = NEVER
+        restless = False
         for name, life in self._lives.items():
-            if name not in self._nodes:
-                self._nodes[name] = node_view(life, name, self._run.id, now)
+            if name not in self._nodes or life.restless(now):
+                self._nodes[name] = node_view(life, name, self._run.id, now, head=bool(self._world.watches))
                 self._nodes_until = min(self._nodes_until, life.after(now))
-        if self._head is None or now >= self._head_until:
+                restless = restless or life.restless(now)
+        if self._head is None or restless or now >= self._head_until:
             head, around = self._head_life(), self._head_around()
-            self._head = head_view(self._run, head, around, self._lives, now)
+            self._head = head_view(self._run, head, around, self._lives, self._heard(now), now)
             self._head_until = min(self._nodes_until, head_after(head, around, now))
-        return Sighting(nodes=dict(self._nodes), head=self._head)
+        return Sighting(nodes=dict(self._nodes), head=self._head, reached=self._reached(now))
 
     def begin(self, now: float) -> None:
         """Count the faults of the run from now on, if they are not counted yet."""
@@ -54,12 +69,17 @@ class Fleet:
             self.save_world(World(began_at=now))
             self._forget()
 
+    def watched(self, now: float, node: str | None) -> tuple[Watch, ...]:
+        """Answer where the head was, and is from now on."""
+        before = self.world().watches
+        return before if before and before[-1].node == node else (*before, Watch(since=now, node=node))
+
     def life(self, node: NodeName) -> Life:
         """Answer the life of a node, by its row as it is stored now."""
         text = self._rows.world(self._node_key(node))
         if node not in self._lives or text != self._texts.get(node):
             self._texts[node] = text
-            self._live(node, load_host(text))
+            self._keep(node, load_host(text))
         return self._lives[node]
 
     def save(self, node: NodeName, host: Host) -> None:
@@ -67,7 +87,7 @@ class Fleet:
         text = dump(host)
         self._rows.save_world(self._node_key(node), text)
         self._texts[node] = text
-        self._live(node, host)
+        self._keep(node, host)
 
     def world(self) -> World:
         """Answer the run's row as it is stored now."""
@@ -81,8 +101,10 @@ class Fleet:
         text = dump(world)
         self._rows.save_world(self._run_key, text)
         self._texts[self._run_key] = text
-        self._world = world
+        moved, self._world = world.watches != self._world.watches, world
         self._head = None
+        if moved:
+            self._forget()
 
     def circumstances(self, node: NodeName) -> Circumstances:
         """Answer what befalls a node during the run."""
@@ -92,7 +114,11 @@ class Fleet:
 
     def head_reachable(self, now: float) -> bool:
         """Answer whether the head's machine can be seen."""
-        return not any(begins <= now < ends for begins, ends in self._head_around().silent)
+        return within(self._head_around().silent, now) is None
+
+    def machine_reachable(self, node: NodeName | None, now: float) -> bool:
+        """Answer whether a machine where a head is, or was, can be seen; None is the one that the inventory names."""
+        return within(self.circumstances(node or HEAD).silent, now) is None
 
     def ray(self, now: float) -> Ray | None:
         """Answer the run's Ray as it is stored now; None where it cannot be asked, or not yet."""
@@ -110,28 +136,71 @@ class Fleet:
         return head is not None and now < head.dies
 
     def _head_life(self) -> HeadLife | None:
-        return head_life(self._world.ray, self._head_around()) if self._world.ray else None
+        ray = self._world.ray
+        return head_life(ray, self._head_around()) if ray and ray.node == self._run.head else None
 
     def _head_around(self) -> Circumstances:
         return self.circumstances(self._run.head or HEAD)
 
-    def _befalls(self, node: NodeName) -> Circumstances:
+    def _heard(self, now: float) -> Mapping[NodeName, float]:
+        """Answer how long the head's keeper has not heard each keeper of the run that it listens for."""
+        listens = self._world.watches[-1].since if self._world.watches else now
+        return {
+            name: min(max(life.unheard(now), now - life.keeper_dies), now - listens)
+            for name, life in self._lives.items()
+            if life.host.run == self._run.id and life.host.keeper_at is not None
+        }
+
+    def _reached(self, now: float) -> Mapping[NodeName, Reached]:
+        """Answer what a node that we see says of each that we do not: one of another rack, where there is one."""
+        unseen = [name for name, view in self._nodes.items() if isinstance(view, Unseen)]
+        asked = [name for name, view in self._nodes.items() if isinstance(view, Seen) and view.keeper]
+        if not unseen or not asked:
+            return {}
+        rack = {node.name: node.rack for node in self._run.fleet.nodes}
+        return {
+            name: Reached(
+                by=min(asked, key=lambda other: rack[other] == rack[name]),
+                answers=self._lives[name].answers(now),
+            )
+            for name in unseen
+        }
+
+    def _happen(self) -> tuple[Fault, ...]:
         began = self._world.began_at
-        happen = lives.by_clock(self._settings.faults, began) if began is not None else ()
+        return lives.by_clock(self._settings.faults, began) if began is not None else ()
+
+    def _befalls(self, node: NodeName) -> Circumstances:
+        happen = self._happen()
+        bastion = faults.silences(happen, FaultKind.BASTION_DOWN)
+        if self._reach is None:
+            self._reach = reach(happen, self._hosts, self._world.watches, self._run.id)
         if node == HEAD:
             killed = tuple(fault for fault in happen if fault.fault is FaultKind.HEAD_KILLED)
-            return Circumstances(node=node, settings=self._settings, faults=killed)
+            stops = self._reach.lost
+            return Circumstances(node=node, settings=self._settings, faults=killed, silent=bastion, stops=stops)
         own = tuple(fault for fault in happen if fault.node == node)
-        return Circumstances(node=node, settings=self._settings, faults=own, severed=self._severed(node, happen))
+        cut = self._reach.cut.get(node, ())
+        return Circumstances(
+            node=node,
+            settings=self._settings,
+            faults=own,
+            silent=merged((*bastion, *cut, *faults.silences(own, FaultKind.SSH_DOWN))),
+            cut=cut,
+            severed=self._reach.severed.get(node, ()),
+            stops=self._reach.stops.get(node, ()),
+            off_at=self._hosts[node].off_at if node in self._hosts else None,
+        )
 
-    def _severed(self, node: NodeName, happen: tuple[Fault, ...]) -> tuple[tuple[float, float], ...]:
-        head = self._run.head
-        if node == head:
-            return ()
-        own = tuple(fault for fault in happen if fault.node == node)
-        there = tuple(fault for fault in happen if fault.node == head)
-        links = faults.silences(own, FaultKind.LINK_DOWN)
-        return links + faults.silences(there, FaultKind.POWER_CUT, FaultKind.LINK_DOWN)
+    def _keep(self, node: NodeName, host: Host) -> None:
+        before = self._hosts.get(node, Host())
+        self._hosts[node] = host
+        listens = (before.run, before.keeper_at, before.off_at) != (host.run, host.keeper_at, host.off_at)
+        troubled = self._reach is not None and any(self._reach.cut.values())
+        if listens and (troubled or host.off_at is not None):
+            self._forget()
+        else:
+            self._live(node, host)
 
     def _live(self, node: NodeName, host: Host) -> None:
         self._lives[node] = lives.life(host, self.circumstances(node))
@@ -140,8 +209,9 @@ class Fleet:
 
     def _forget(self) -> None:
         self._around.clear()
-        for node, life in list(self._lives.items()):
-            self._live(node, life.host)
+        self._reach = None
+        for node, host in self._hosts.items():
+            self._live(node, host)
 
     def _read_world(self) -> None:
         text = self._rows.world(self._run_key)

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from launcher.core.fleet import Fault, FaultKind, NodeName, SimSettings
+from launcher.core.silence import SELF_STOP
 from launcher.sim import faults as fault_table
 from launcher.sim.faults import SLOWNESS, strike
+from launcher.sim.reach import Stretch, within
 from launcher.sim.world import NEVER, Host, Rank, Raylet
 
 JITTER = 0.2
 SETUP_SHARE = 0.3
 SIGNAL_S = 1.0
-SELF_STOP_S = 15.0
-"""A keeper that has heard nothing of the head's host for so long kills its ranks and its Ray (s)."""
 NOTICE_KILL_S = 3.0
 NOTICE_SILENCE_S = 18.0
 """How long Ray takes to notice a killed raylet and a silent host, measured with our health checks (s)."""
@@ -26,17 +26,17 @@ SIGNALLED = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What befalls one node during a run: its own faults, by the clock, and when the head's host does not answer it."""
+    """What befalls one node during a run: its own faults, by the clock, when it does not answer us (`silent`), when
+    its host is cut off from all others, when from the head's, and when its keeper stops itself because of it."""
 
     node: NodeName
     settings: SimSettings
     faults: tuple[Fault, ...] = ()
-    severed: tuple[tuple[float, float], ...] = ()
-
-    @property
-    def silent(self) -> tuple[tuple[float, float], ...]:
-        """Answer when the node does not answer."""
-        return fault_table.silences(self.faults, FaultKind.POWER_CUT, FaultKind.LINK_DOWN)
+    silent: tuple[Stretch, ...] = ()
+    cut: tuple[Stretch, ...] = ()
+    severed: tuple[Stretch, ...] = ()
+    stops: tuple[float, ...] = ()
+    off_at: float | None = None
 
     def start_s(self, begun: float) -> float:
         """Answer how long a raylet begun then takes to be known to Ray (s), by node, and by `slow_start`."""
@@ -48,10 +48,22 @@ class Circumstances:
         """Answer when something begun then is killed by one of these kinds of fault; NEVER if by none."""
         return min((strike(self.faults, kind, begun)[0] for kind in kinds), default=NEVER)
 
+    def dark(self, begun: float) -> float:
+        """Answer when something begun then goes with the power of its host; NEVER if it does not."""
+        ordered = self.off_at if self.off_at is not None and begun <= self.off_at else NEVER
+        return min(ordered, self.killed(begun, FaultKind.POWER_CUT))
+
     def self_stop(self, begun: float) -> float:
         """Answer when the keeper kills what was begun then, because the head's host has been silent for too long."""
-        stops = (begins + SELF_STOP_S for begins, ends in self.severed if ends - begins >= SELF_STOP_S)
-        return min((at for at in stops if begun < at), default=NEVER)
+        return min((at for at in self.stops if begun < at), default=NEVER)
+
+    def stopped(self, begun: float) -> Stretch:
+        """Answer from when on a raylet begun then is stopped for so long that Ray holds it for dead, and until when."""
+        for fault in self.faults:
+            begins, ends = fault_table.window(fault)
+            if fault.fault is FaultKind.RAYLET_STOPPED and begun < begins and ends - begins >= NOTICE_SILENCE_S:
+                return begins, ends
+        return NEVER, NEVER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +98,12 @@ class RayletLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLife:
-    """When a rank ends; `code` None: without an exit status."""
+    """When a rank ends, and from when on it writes nothing; `code` None: without an exit status."""
 
     rank: Rank
     ends: float
     code: int | None
+    hangs: float = NEVER
 
     def alive(self, now: float) -> bool:
         """Answer whether it runs."""
@@ -102,7 +115,7 @@ class Life:
     """The lives of all that was begun on a node."""
 
     host: Host
-    silent: tuple[tuple[float, float], ...]
+    around: Circumstances
     keeper_dies: float
     setup: SetupLife | None
     raylets: tuple[RayletLife, ...]
@@ -110,7 +123,20 @@ class Life:
 
     def reachable(self, now: float) -> bool:
         """Answer whether the node can be seen."""
-        return not any(begins <= now < ends for begins, ends in self.silent)
+        return within(self.around.silent, now) is None
+
+    def answers(self, now: float) -> bool:
+        """Answer whether the node's host answers other hosts."""
+        return within(self.around.cut, now) is None
+
+    def unheard(self, now: float) -> float:
+        """Answer for how long the node and the head's host have not reached each other (s)."""
+        stretch = within(self.around.severed, now)
+        return now - max(stretch[0], self.host.keeper_at or 0.0) if stretch else 0.0
+
+    def restless(self, now: float) -> bool:
+        """Answer whether what is seen here differs from moment to moment."""
+        return self.unheard(now) > 0 or any(one.hangs <= now < one.ends for one in self.ranks)
 
     def keeper(self, now: float) -> bool:
         """Answer whether a keeper lives there."""
@@ -122,10 +148,11 @@ class Life:
 
     def after(self, now: float) -> float:
         """Answer the first moment after a time at which something here changes; NEVER if nothing will."""
-        moments = [self.keeper_dies, *(at for stretch in self.silent for at in stretch)]
+        around = self.around
+        moments = [self.keeper_dies, *(at for one in (*around.silent, *around.severed) for at in one)]
         moments += [self.setup.ends] if self.setup else []
         moments += [at for life in self.raylets for at in (life.ready, life.dies, life.noticed)]
-        moments += [life.ends for life in self.ranks]
+        moments += [at for life in self.ranks for at in (life.ends, life.hangs)]
         return min((at for at in moments if at > now), default=NEVER)
 
 
@@ -136,8 +163,8 @@ def life(host: Host, around: Circumstances) -> Life:
     keeper_at = NEVER if host.keeper_at is None else host.keeper_at
     return Life(
         host=host,
-        silent=around.silent,
-        keeper_dies=around.killed(keeper_at, FaultKind.KEEPER_KILLED, FaultKind.POWER_CUT),
+        around=around,
+        keeper_dies=min(around.killed(keeper_at, FaultKind.KEEPER_KILLED), around.dark(keeper_at)),
         setup=_setup(host, around),
         raylets=raylets,
         ranks=tuple(_rank(rank, dies, around) for rank in host.ranks),
@@ -154,30 +181,34 @@ def _setup(host: Host, around: Circumstances) -> SetupLife | None:
 
 def _raylet(raylet: Raylet, around: Circumstances) -> RayletLife:
     begun = raylet.begun_at
-    power, stop = around.killed(begun, FaultKind.POWER_CUT), around.self_stop(begun)
+    power, stop = around.dark(begun), around.self_stop(begun)
+    stopped, goes_on = around.stopped(begun)
     killed = min(around.killed(begun, FaultKind.RAYLET_KILLED), _or_never(raylet.ended_at))
     dies, noticed = min(
         (killed, killed + NOTICE_KILL_S),
         (power, power + NOTICE_SILENCE_S),
-        (stop, stop - SELF_STOP_S + NOTICE_SILENCE_S),
+        (stop, stop - SELF_STOP + NOTICE_SILENCE_S),
+        (goes_on, goes_on),  # it learns that it is dead, and ends
     )
+    noticed = min(noticed, stopped + NOTICE_SILENCE_S)
     return RayletLife(raylet=raylet, ready=begun + around.start_s(begun), dies=dies, noticed=noticed)
 
 
 def _rank(rank: Rank, raylets: Mapping[int, float], around: Circumstances) -> RankLife:
     begun = rank.begun_at
     fails, fault = strike(around.faults, FaultKind.RANK_FAILS, begun)
+    hangs = around.killed(begun, FaultKind.RANK_HANGS)
     ends: list[tuple[float, int | None]] = [
         (raylets.get(rank.generation, begun), None),
         (_or_never(rank.ended_at), None),
         (around.killed(begun, FaultKind.RANK_KILLED), None),
         (fails, fault.code if fault else None),
-        (begun + around.settings.run_s, 0),
+        (begun + around.settings.run_s if begun + around.settings.run_s < hangs else NEVER, 0),
     ]
     if rank.signalled_at is not None and rank.signalled is not None:
         ends.append((rank.signalled_at + SIGNAL_S, SIGNALLED + rank.signalled))
     at, code = min(ends, key=lambda end: end[0])
-    return RankLife(rank=rank, ends=at, code=code)
+    return RankLife(rank=rank, ends=at, code=code, hangs=hangs)
 
 
 def _or_never(at: float | None) -> float:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from signal import Signals
 
-from launcher.core.actions import Answer, Claim, Join, Level, Prepare, Result, Signal, Sweep, Unclaim
+from launcher.core.actions import Answer, Claim, Join, Level, PowerOff, Prepare, Result, Signal, Sweep, Unclaim
 from launcher.core.fleet import FaultKind, NodeName
 from launcher.core.run import Member, Run
 from launcher.core.seat import MemberName
@@ -103,6 +103,16 @@ def unclaim(fleet: Fleet, run: Run, action: Unclaim, now: float) -> Answer:
     if life.host.run == run.id:
         fleet.save(action.node, Host())
     return KILLED
+
+
+def power_off(fleet: Fleet, run: Run, action: PowerOff, now: float) -> Answer:
+    """Cut the power of a node: all that was begun there is gone, also where nobody can look. It comes up again by
+    itself, as empty as after a power cut."""
+    if run.fleet.fence_command is None:
+        return failed(action.kind, "the inventory has no `fence_command`")
+    life = fleet.life(action.node)
+    fleet.save(action.node, replace(life.host, off_at=now))
+    return Answer(result=Result.POWERED_OFF)
 
 
 def silent(node: str, stage: str) -> Answer:

@@ -9,6 +9,7 @@ from launcher.core.actions import (
     Answer,
     Claim,
     Join,
+    PowerOff,
     Prepare,
     Reserve,
     Signal,
@@ -21,13 +22,15 @@ from launcher.core.actions import (
     Verify,
 )
 from launcher.core.fleet import NodeName, SimSettings
-from launcher.core.observation import Sighting
+from launcher.core.health import Health
+from launcher.core.observation import Sighting, Unseen
 from launcher.core.run import Run, RunId
 from launcher.core.seat import MemberName
 from launcher.errors import LaunchError
 from launcher.ports import Clock, Command, Hear, LogName, LogPart, Take
 from launcher.sim import commands, logs, node_acts, ray_acts
 from launcher.sim.clock import SimClock
+from launcher.sim.faults import health
 from launcher.sim.fleet import Fleet
 from launcher.sim.world import Rows
 
@@ -98,6 +101,19 @@ class SimNodes:
         act = ray_acts.unclaim_head if action.unit is Unit.HEAD else node_acts.unclaim
         return self._do(act, run, action)
 
+    def power_off(self, run: Run, action: PowerOff) -> Answer:
+        """Cut the power of a node, where the inventory has a `fence_command`."""
+        return self._do(node_acts.power_off, run, action)
+
+    def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
+        """Answer what befalls a node, as it would show it."""
+        with self._turn:
+            fleet, clock = self._open(run)
+            now = clock.now()
+            if not fleet.life(node).reachable(now):
+                return Unseen(words=f"no answer from `{node}`")
+            return health(fleet.circumstances(node).faults, now)
+
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
         """Answer what a rank, or the keeper, of a node has written from a byte on; nothing where none was begun."""
         with self._turn:
@@ -141,7 +157,8 @@ class SimNodes:
             self._fleets.clear()
 
     def _open(self, run: Run) -> tuple[Fleet, Clock]:
-        if run.id not in self._fleets:
+        known = self._fleets.get(run.id)
+        if known is None or not _same(known[0].run, run):
             self._fleets[run.id] = Fleet(run, self._rows), SimClock(self._rows, run)
         return self._fleets[run.id]
 
@@ -149,3 +166,11 @@ class SimNodes:
         with self._turn:
             fleet, clock = self._open(run)
             return act(fleet, run, action, clock.now())
+
+
+def _same(known: Run, run: Run) -> bool:
+    """Answer whether a run has the nodes, the places and the head that it had."""
+    if known.head != run.head:
+        return False
+    same = known.placement is run.placement and known.fleet is run.fleet
+    return same or (known.placement == run.placement and known.fleet == run.fleet)

@@ -39,7 +39,8 @@ class SimProber:
 
     def _silent(self, node: Node) -> bool:
         own = [fault for fault in self._settings.faults if fault.node == node.name]
-        return any(begins <= 0 for begins, _ in silences(own, FaultKind.POWER_CUT, FaultKind.LINK_DOWN))
+        kinds = (FaultKind.POWER_CUT, FaultKind.LINK_DOWN, FaultKind.SSH_DOWN)
+        return any(begins <= 0 for begins, _ in silences(own, *kinds))
 
 
 def _facts(node: Node) -> Facts:

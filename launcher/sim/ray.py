@@ -9,6 +9,7 @@ from launcher.core.observation import GroupReport, GroupState, Head, HeadSeen, H
 from launcher.core.placement import Slice
 from launcher.core.run import Run
 from launcher.sim.lives import Circumstances, Life, RayletLife
+from launcher.sim.reach import within
 from launcher.sim.world import NEVER, Ray
 
 INFEASIBLE = "INFEASIBLE"
@@ -31,8 +32,8 @@ class HeadLife:
 def head_life(ray: Ray, around: Circumstances) -> HeadLife:
     """Answer how long the newest process of a head lives on its machine."""
     begun = ray.begun_at
-    power = around.killed(begun, FaultKind.POWER_CUT)
-    dies = min(power, around.killed(begun, FaultKind.HEAD_KILLED))
+    power = around.dark(begun)
+    dies = min(power, around.killed(begun, FaultKind.HEAD_KILLED), around.self_stop(begun))
     return HeadLife(ray=ray, ready=begun + around.start_s(begun), dies=dies, power=power)
 
 
@@ -44,6 +45,9 @@ class Tables:
         self._ray = ray
         self._now = now
         self._domains = {node.name: node.domain for node in run.fleet.nodes}
+        self._labels: dict[str, list[str]] = {}
+        for member in run.members():
+            self._labels.setdefault(member.slice_key, []).append(member.label)
         self._known = [(name, one) for name, one in _raylets(lives) if self._joined(one)]
         self._by_seat: dict[str, list[tuple[NodeName, RayletLife]]] = {}
         for name, one in self._known:
@@ -64,7 +68,7 @@ class Tables:
 
     def group(self, part: Slice) -> GroupReport:
         """Answer a slice's group: CREATED while a raylet in its domain lives for each seat, as far as Ray knows."""
-        labels = [member.label for member in self._run.members() if member.slice_key == part.key]
+        labels = self._labels[part.key]
         seats = [list(self._inside(label, part)) for label in labels]
         holders = [self._holder(seat) for seat in seats]
         state = GroupState.CREATED
@@ -102,21 +106,27 @@ class Tables:
 
 
 def head_view(
-    run: Run, head: HeadLife | None, around: Circumstances, lives: Mapping[NodeName, Life], now: float
+    run: Run,
+    head: HeadLife | None,
+    around: Circumstances,
+    lives: Mapping[NodeName, Life],
+    heard: Mapping[NodeName, float],
+    now: float,
 ) -> HeadView:
-    """Answer what a look at the head's machine finds."""
-    if any(begins <= now < ends for begins, ends in around.silent):
+    """Answer what a look at the head's machine finds; `heard` is what its keeper says of the others."""
+    if within(around.silent, now):
         return Unseen(words=f"no answer from `{around.node}`")
     if head is None or head.power <= now:
         return HeadSeen()
     if now >= head.dies:
         ended = Step(phase=Phase.FAILED, exit_code=1, tail=("the GCS was killed",), generation=head.ray.starts)
-        return HeadSeen(head=Head(ray=ended))
+        return HeadSeen(head=Head(ray=ended, heard=heard))
     running = Step(phase=Phase.RUNNING, generation=head.ray.starts)
     if now < head.ready:
-        return HeadSeen(head=Head(ray=running))
+        return HeadSeen(head=Head(ray=running, heard=heard))
     tables = Tables(run, head.ray, lives, now)
-    return HeadSeen(head=Head(ray=running, ready=True, nodes=tuple(tables.nodes()), groups=tuple(tables.groups())))
+    nodes, groups = tuple(tables.nodes()), tuple(tables.groups())
+    return HeadSeen(head=Head(ray=running, ready=True, nodes=nodes, groups=groups, heard=heard))
 
 
 def head_after(head: HeadLife | None, around: Circumstances, now: float) -> float:

@@ -20,8 +20,11 @@ def start_head(fleet: Fleet, run: Run, action: StartHead, now: float) -> Answer:
         return silent(run.head or HEAD, action.kind)
     world = fleet.world()
     if not fleet.head_lives(now):
-        before = world.ray or Ray(since=now, begun_at=now, starts=0, groups={})
-        fleet.save_world(replace(world, ray=replace(before, begun_at=now, starts=before.starts + 1)))
+        before = world.ray
+        if before is None or (before.node, before.cluster) != (run.head, action.cluster):
+            before = Ray(since=now, begun_at=now, starts=0, groups={}, node=run.head, cluster=action.cluster)
+        begun = replace(before, begun_at=now, starts=before.starts + 1)
+        fleet.save_world(replace(world, ray=begun, watches=fleet.watched(now, run.head)))
     return DONE
 
 
@@ -73,10 +76,11 @@ def start(fleet: Fleet, run: Run, action: Start, now: float) -> Answer:
 
 def unclaim_head(fleet: Fleet, run: Run, action: Unclaim, now: float) -> Answer:
     """End the Ray head of a run and drop its tables; CANNOT_TELL where its machine does not answer."""
-    if not fleet.head_reachable(now):
-        return replace(silent(run.head or HEAD, action.kind), result=Result.CANNOT_TELL)
+    del run
+    if not fleet.machine_reachable(action.node, now):
+        return replace(silent(action.node or HEAD, action.kind), result=Result.CANNOT_TELL)
     world = fleet.world()
-    if world.ray is not None:
+    if world.ray is not None and world.ray.node == action.node:
         fleet.save_world(replace(world, ray=None))
     return KILLED
 

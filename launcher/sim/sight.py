@@ -7,8 +7,8 @@ from launcher.sim.lives import Life, RankLife
 from launcher.sim.logs import ending
 
 
-def node_view(life: Life, node: str, run: RunId, now: float) -> NodeView:
-    """Answer what is seen of a run on a node at a time."""
+def node_view(life: Life, node: str, run: RunId, now: float, *, head: bool = False) -> NodeView:
+    """Answer what is seen of a run on a node at a time; `head`: its keeper has a head to listen for."""
     if not life.reachable(now):
         return Unseen(words=f"no answer from `{node}`")
     if life.host.run != run:
@@ -17,7 +17,12 @@ def node_view(life: Life, node: str, run: RunId, now: float) -> NodeView:
         return Seen(leftovers=leftovers(life, now))
     since = life.host.keeper_at or 0.0
     ranks = tuple(report(one, now) for one in life.ranks if one.rank.begun_at >= since)
-    keeper = Keeper(setup=_setup_step(life, now), ray=_ray_step(life, since, now), ranks=ranks)
+    keeper = Keeper(
+        setup=_setup_step(life, now),
+        ray=_ray_step(life, since, now),
+        ranks=ranks,
+        head_silent=life.unheard(now) if head else None,
+    )
     return Seen(keeper=keeper, leftovers=leftovers(life, now))
 
 
@@ -33,7 +38,7 @@ def report(one: RankLife, now: float) -> RankReport:
     """Answer what a keeper says of a rank."""
     member, epoch = MemberName(one.rank.member), one.rank.epoch
     if one.alive(now):
-        return RankReport(member=member, epoch=epoch, running=True)
+        return RankReport(member=member, epoch=epoch, running=True, quiet=max(0.0, now - one.hangs))
     tail = ending(one.code) if one.code else ()
     return RankReport(member=member, epoch=epoch, running=False, exit_code=one.code, at=one.ends, tail=tail)
 

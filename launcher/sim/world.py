@@ -57,10 +57,14 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A node: which run has its lease, since when its keeper lives, and all that was begun on it for that run."""
+    """A node: which run has its lease, since when its keeper lives, and all that was begun on it for that run.
+
+    `off_at` is when it was last powered off by order.
+    """
 
     run: str | None = None
     keeper_at: float | None = None
+    off_at: float | None = None
     setup: Setup | None = None
     raylets: tuple[Raylet, ...] = ()
     ranks: tuple[Rank, ...] = ()
@@ -78,20 +82,33 @@ class Host:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ray:
     """The Ray head of a run: `since` its tables exist, `begun_at` its newest process, the `starts`-th; `groups` says
-    since when each slice's placement group is asked for."""
+    since when each slice's placement group is asked for. `node` is where it lives, None for a machine of its own, and
+    `cluster` which incarnation of the run's Ray it is."""
 
     since: float
     begun_at: float
     starts: int
     groups: Mapping[str, float]
+    node: str | None = None
+    cluster: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Where keepers find the head, from a time on; `node` None is a machine of its own."""
+
+    since: float
+    node: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What a run did to the fleet besides its nodes; its faults are counted from `began_at`."""
+    """What a run did to the fleet besides its nodes; its faults are counted from `began_at`. `watches` has every place
+    where its head was, in order."""
 
     began_at: float | None = None
     ray: Ray | None = None
+    watches: tuple[Watch, ...] = ()
 
 
 def dump(row: Host | World) -> str:
@@ -115,7 +132,8 @@ def load_world(text: str | None) -> World:
     if text is None:
         return World()
     row: dict[str, Any] = json.loads(text)
-    return World(began_at=row["began_at"], ray=Ray(**row["ray"]) if row["ray"] else None)
+    watches = tuple(Watch(**watch) for watch in row["watches"])
+    return World(began_at=row["began_at"], ray=Ray(**row["ray"]) if row["ray"] else None, watches=watches)
 
 
 def _plain(value: object) -> dict[str, object]:

@@ -125,7 +125,7 @@ def test_what_a_killed_keeper_had_started_is_left_over_until_it_is_swept(harness
     run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.KEEPER_KILLED))
     assert harness.at(run, 31.0).nodes[SECOND] == Seen(leftovers=2)
     assert suite.claim(harness, run, SECOND).result is Result.DONE
-    assert harness.nodes.look(run).nodes[SECOND] == Seen(keeper=Keeper(), leftovers=2)
+    assert harness.nodes.look(run).nodes[SECOND] == Seen(keeper=Keeper(head_silent=0.0), leftovers=2)
     assert suite.sweep(harness, run, SECOND, Level.NODE).result is Result.KILLED
     view = harness.nodes.look(run).nodes[SECOND]
     assert isinstance(view, Seen)

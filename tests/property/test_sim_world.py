@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from launcher.core.run import Run
 from launcher.drive.execute import execute
 from launcher.sim.nodes import SimNodes
-from launcher.sim.world import Host, Rank, Ray, Raylet, Setup, World, dump, load_host, load_world
+from launcher.sim.world import Host, Rank, Ray, Raylet, Setup, Watch, World, dump, load_host, load_world
 from tests.effort import drawn
 from tests.property.worlds import Play, runs
 
@@ -39,7 +39,8 @@ hosts = st.builds(
     ranks=st.lists(ranks, max_size=2).map(tuple),
 )
 rays = st.builds(Ray, since=times, begun_at=times, starts=counts, groups=st.dictionaries(words, times, max_size=2))
-worlds = st.builds(World, began_at=maybe, ray=st.none() | rays)
+watches = st.lists(st.builds(Watch, since=times, node=st.none() | words), max_size=2).map(tuple)
+worlds = st.builds(World, began_at=maybe, ray=st.none() | rays, watches=watches)
 
 
 @drawn(50)
