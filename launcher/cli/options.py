@@ -38,6 +38,7 @@ RunWord = Annotated[str, typer.Argument(metavar="RUN", help="Name or id of a run
 RunWords = Annotated[
     list[str] | None, typer.Argument(metavar="RUN", help="Names or ids of runs.", autocompletion=_run_names)
 ]
+OneRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Name or id of a run.", autocompletion=_run_names)]
 OneRunOrAll = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Name or id of a run; all without it.", autocompletion=_run_names)
 ]

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from launcher.core.fleet import Inventory, SimSettings, Transport
@@ -12,6 +14,7 @@ from launcher.core.run import RunId, RunState
 from launcher.drive.allot import StoreAllotter
 from launcher.drive.clock import SystemClock
 from launcher.drive.execute import Executor, Inline
+from launcher.drive.hooks import Hook
 from launcher.drive.loop import Loop
 from launcher.errors import LaunchError
 from launcher.ports import Clock, Nodes, Prober
@@ -51,19 +54,37 @@ def control(home: Path, run_id: RunId) -> RunState:
     """
     store = Store(home)
     store.own(run_id, Owner.current())
-    stop: list[int] = []
-    before = {number: signal.signal(number, lambda got, _: stop.append(got)) for number in _STOPPERS}
+    with stoppable() as stopped:
+        return drive(store, run_id, stopped)
+
+
+def drive(store: Store, run_id: RunId, stopped: Callable[[], bool]) -> RunState:
+    """Drive a run that this process owns until it is over or `stopped()`, tell its hook, and let go of it."""
+    home = store.home
     run, _ = store.load(run_id)
     nodes = open_nodes(home, run.fleet)
     clock: Clock = SimClock(store, run) if run.fleet.transport is Transport.SIM else SystemClock()
     allotter = StoreAllotter(store, lambda fleet: open_prober(home, fleet))
     executor = Executor(nodes, Inline() if run.fleet.transport is Transport.SIM else None, allotter)
+    hook = Hook(store, run).begin() if run.task.on_event else None
     try:
-        return Loop(store, nodes, clock, executor, run_id).drive(lambda: bool(stop))
+        return Loop(store, nodes, clock, executor, run_id).drive(stopped)
     finally:
         executor.close()
         store.disown(run_id)
         nodes.close()
+        if hook is not None:
+            hook.end()
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], bool]]:
+    """Answer in this block whether SIGTERM or SIGINT asked this process to stop driving; the runs go on."""
+    stop: list[int] = []
+    before = {number: signal.signal(number, lambda got, _: stop.append(got)) for number in _STOPPERS}
+    try:
+        yield lambda: bool(stop)
+    finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -13,7 +13,6 @@ UNSUPPORTED: Mapping[str, str] = {
     "restart_with": "remove it for now",
     "on_no_spare": "remove it for now",
     "hang_after": "remove it for now",
-    "on_event": "remove it for now; `nvlaunch events RUN -o json` tells what happens",
     "time_limit": "remove it for now",
     "priority": "remove it for now",
     "preemptible": "remove it for now",

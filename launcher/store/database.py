@@ -49,6 +49,7 @@ CREATE TABLE quarantines (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT 
 CREATE TABLE shapes (run TEXT NOT NULL, seq INTEGER NOT NULL, shape BLOB NOT NULL, PRIMARY KEY (run, seq));
 CREATE TABLE looks (run TEXT NOT NULL, seq INTEGER NOT NULL, shape INTEGER NOT NULL, at REAL NOT NULL,
     look BLOB NOT NULL, PRIMARY KEY (run, seq));
+CREATE TABLE told (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
 ALTER TABLE journal ADD COLUMN times INTEGER NOT NULL DEFAULT 1;
 CREATE INDEX journal_of_a_subject ON journal (run, subject, seq);
 """

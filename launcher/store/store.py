@@ -231,6 +231,10 @@ class Store:
         """Answer every run, the oldest first."""
         return tuple(read_run_row(row) for row in self._db.read(f"{RUN_ROWS} ORDER BY created, runs.rowid"))
 
+    def unfinished(self) -> tuple[RunRow, ...]:
+        """Answer the runs that are not over, the oldest first."""
+        return tuple(read_run_row(row) for row in self._db.read(f"{RUN_ROWS} WHERE ended IS NULL ORDER BY created"))
+
     def find(self, word: str) -> RunRow:
         """Answer the run of an id, or the newest of a name; SpecError, with what may have been meant."""
         text = storable(word)
@@ -242,6 +246,20 @@ class Store:
         """Answer the journal of a run from after an entry on, in order."""
         query = "SELECT * FROM journal WHERE run = ? AND seq > ? ORDER BY seq"
         return tuple(journal.read_event(row) for row in self._db.read(query, run, after))
+
+    def told(self, run: RunId) -> int:
+        """Answer up to which entry of the journal the hook of a run has been told; 0 before the first."""
+        return next((int(row["seq"]) for row in self._db.read("SELECT seq FROM told WHERE run = ?", run)), 0)
+
+    def tell(self, run: RunId, seq: int) -> None:
+        """Keep up to which entry the hook has been told. Lost in a power cut, it is told again."""
+        with self._db.write(durable=False) as db:
+            db.execute("INSERT OR REPLACE INTO told VALUES (?, ?)", (run, seq))
+
+    def warn(self, run: RunId, subject: str, words: str, at: float) -> None:
+        """Write something that a person should see to into the journal of a run."""
+        with self._db.write() as db:
+            journal.add(db, run, EventKind.WARNING, at, subject=subject, words=storable(words))
 
     def last_event(self, run: RunId) -> int:
         """Answer the number of the newest entry in the journal of a run; 0 where it has none."""

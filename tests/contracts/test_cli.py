@@ -19,7 +19,7 @@ COMMANDS = typer.main.get_command(app).commands
 READING = ("plan", "status", "events", "racks", "doctor", "validate")
 # Bytes of programs, and JSON by nature.
 RAW = ("logs", "schema", "exec")
-ACTING = ("up", "watch", "down", "init", "ssh", "sync-down", "hosts", "inventory")
+ACTING = ("up", "watch", "service", "down", "init", "ssh", "sync-down", "hosts", "inventory")
 
 
 def run(*words: str, home: Path, **env: str) -> "subprocess.CompletedProcess[str]":

@@ -1,0 +1,120 @@
+"""`on_event`: the user's command is told what happens in a run, one event after the other, beside the loop."""
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from typing_extensions import Self
+
+from launcher.core.run import Run, RunState
+from launcher.store.journal import Event, EventKind
+from launcher.store.store import Store
+
+DEADLINE_S = 30.0
+"""How long the command may take for one event (s); then it and all that it started in its group are killed."""
+LAST_S = 60.0
+"""How long a run that is over waits until its hook was told of that (s)."""
+POLL_S = 0.5
+"""How often the journal is read (s)."""
+
+SUBJECT = "on_event"
+"""What warnings about the hook itself are about; of these it is not told."""
+
+_TOLD = (EventKind.LAUNCHED, EventKind.WARNING, EventKind.WANTED, EventKind.ORDERED, EventKind.ENDED)
+
+
+class Hook:
+    """Tells the command of a run each event once, in order. What it has been told is kept with the run, so that the
+    next controller goes on from there; one that was killed midway tells the last event again."""
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self._store = store
+        self._run = run
+        self._state = ""
+        self._failed: set[str] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="hook", daemon=True)
+
+    def begin(self) -> Self:
+        """Begin to tell."""
+        self._thread.start()
+        return self
+
+    def end(self) -> None:
+        """Tell what is left, for a while, and stop."""
+        self._over.set()
+        self._thread.join(LAST_S)
+
+    def _work(self) -> None:
+        seen = self._store.told(self._run.id)
+        last = False
+        while not last:
+            last = self._over.wait(POLL_S)  # once more after the end: what was written before it is told
+            for event in self._store.events(self._run.id, after=seen):
+                if self._matters(event):
+                    self._tell(event)
+                seen = event.seq
+                self._store.tell(self._run.id, seen)
+
+    def _matters(self, event: Event) -> bool:
+        """A headline matters where the state is another one: how far a start has come is for who looks on. That it is
+        over is an event of its own."""
+        if event.kind is EventKind.HEADLINE:
+            before, self._state = self._state, event.subject
+            return before != event.subject and not RunState(event.subject).final
+        return event.kind in _TOLD and event.subject != SUBJECT
+
+    def _tell(self, event: Event) -> None:
+        text = json.dumps(event_json(self._run, event))
+        why = _run(self._run.task.on_event or "", text, self._folder(), self._environment())
+        if why is not None and why not in self._failed:
+            self._failed.add(why)
+            self._store.warn(self._run.id, SUBJECT, f"`{self._run.task.on_event}`: {why}", time.time())
+
+    def _folder(self) -> Path:
+        """The command is written as seen from the task's file; where that folder is gone, from the home of runs."""
+        folder = Path(self._store.find(self._run.id).source).parent
+        return folder if folder.is_dir() else self._store.home
+
+    def _environment(self) -> Mapping[str, str]:
+        return {name: value for name, value in os.environ.items() if name not in self._run.task.secrets}
+
+
+def event_json(run: Run, event: Event) -> dict[str, object]:
+    """Answer an event as the hook reads it."""
+    return {
+        "run": run.name,
+        "id": run.id,
+        "seq": event.seq,
+        "at": event.at,
+        "kind": event.kind.value,
+        "subject": event.subject,
+        "words": event.words,
+        "reason": event.reason,
+    }
+
+
+def _run(command: str, text: str, folder: Path, environment: Mapping[str, str]) -> str | None:
+    """Answer why the command failed; None where it did not."""
+    with subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+    ) as child:
+        try:
+            _, said = child.communicate(text.encode(), timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, 9)
+            return f"it was killed after {DEADLINE_S:.0f} s"
+    if child.returncode == 0:
+        return None
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return f"exit status {child.returncode}" + (f": {lines[-1]}" if lines else "")
