@@ -16,19 +16,36 @@ def register(app: typer.Typer) -> None:
     app.command(cls=PlainCommand)(schema)
 
 
-def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path()) -> None:
+def _examples(incomplete: str) -> list[tuple[str, str]]:
+    """Answer the examples that begin so, for completion in a shell."""
+    from launcher.spec.templates import EXAMPLES
+
+    return [(name, words) for name, words in EXAMPLES.items() if name.startswith(incomplete)]
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path(),
+    like: Annotated[
+        str,
+        typer.Option("--like", metavar="EXAMPLE", help="Begin with the task of an example.", autocompletion=_examples),
+    ] = "",
+) -> None:
     """Write starter files: task, inventory, schemas.
 
-    What is there already stays as it is.
+    What is there already stays as it is. Examples: demo, torchrun, vla-8x64, ray-driver, rl, prefill-decode,
+    plain-skypilot.
 
     \b
     Example:
       nvlaunch init my-job
+      nvlaunch init my-job --like torchrun
     """
     from launcher.spec.schema import SpecKind, json_schema, schema_file
     from launcher.spec.templates import read_template
 
     files = {f"{kind.value}.yaml": read_template(f"{kind.value}.yaml") for kind in SpecKind}
+    if like:
+        files["task.yaml"] = _like(like)
     files |= {schema_file(kind): json.dumps(json_schema(kind), indent=2) + "\n" for kind in SpecKind}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,6 +55,17 @@ def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")
         refuse(f"cannot write to `{folder}`: {(error.strerror or str(error)).lower()}")
     task, fleet = folder / "task.yaml", folder / "inventory.yaml"
     say(f"next: edit {task}, then `nvlaunch plan {task}`, or with your own machines `nvlaunch plan {task} -i {fleet}`")
+
+
+def _like(name: str) -> str:
+    """Answer the task of an example, with the line by which editors find its schema."""
+    from launcher.spec.schema import SpecKind, schema_file
+    from launcher.spec.templates import EXAMPLES, read_example
+
+    if name not in EXAMPLES:
+        listed = ", ".join(f"`{known}`" for known in EXAMPLES)
+        refuse(f"no example is named `{name}`", hint=f"there are {listed}")
+    return f"# yaml-language-server: $schema={schema_file(SpecKind.TASK)}\n{read_example(name)}"
 
 
 def _kinds(incomplete: str) -> list[str]:

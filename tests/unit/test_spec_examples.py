@@ -9,15 +9,25 @@ from launcher.core.placement import Placement
 from launcher.spec.inventory import built_in, read_inventory
 from launcher.spec.levels import check_levels
 from launcher.spec.task import read_task
+from launcher.spec.templates import EXAMPLES as OFFERED
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FLEET = "fleet-9xnvl72.yaml"
-WHERE = {"vla-8x64": FLEET, "two-groups": FLEET, "demo": None, "plain-skypilot": None, "ray-driver": None}
+WHERE = {
+    "vla-8x64": FLEET,
+    "torchrun": FLEET,
+    "rl": FLEET,
+    "prefill-decode": FLEET,
+    "demo": None,
+    "plain-skypilot": None,
+    "ray-driver": None,
+}
 INVENTORIES = {"fleet-9xnvl72", "local-racks"}
 
 
-def test_every_example_is_known_here() -> None:
+def test_every_example_is_known_here_and_offered_to_begin_with() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.yaml")} == INVENTORIES | set(WHERE)
+    assert set(OFFERED) == set(WHERE)
 
 
 @pytest.mark.parametrize("name", WHERE)
