@@ -15,8 +15,8 @@ from launcher.core.portion import Portion, broken_first, portion_of
 from launcher.core.search import MAX_WORK, GaveUpError, search
 from launcher.core.task import Group, Task
 
-MAX_ORDERS = 24
-"""How many orders of a task's groups best fit is tried in; each costs a placement."""
+MAX_ORDERS = 6
+"""How many orders of a task's groups best fit is tried in, all of them for three: each costs a placement."""
 
 MAX_SLICES_TRIED = 500
 """How many slices are placed in all of these orders together: tasks of many groups are tried in fewer."""

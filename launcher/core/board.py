@@ -186,7 +186,8 @@ def _use(group: Group) -> tuple[object, ...]:
     """Answer what a group asks of single nodes: groups that ask the same share all places."""
     rule = group.topology
     names = (rule.racks, rule.exclude_racks, rule.only_nodes, rule.exclude_nodes)
-    return group.gpus, (group.accelerator or "").casefold(), named_levels(rule), names
+    local = rule.within == RACK_LEVEL
+    return group.gpus, (group.accelerator or "").casefold(), local, named_levels(rule), names
 
 
 def _uses(task: Task) -> dict[tuple[object, ...], Group]:

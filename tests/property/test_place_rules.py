@@ -1,0 +1,140 @@
+"""Laws of the rules between slices and between groups, held against fleets small enough to try every choice."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from launcher.core.fleet import Inventory, NodeName
+from launcher.core.place import place
+from launcher.core.placement import Placement, Shortfall, Taken
+from launcher.core.replace import replace_slice
+from launcher.core.task import Group, Task, TopologyRule
+from tests.property.every_way import EveryWay
+from tests.property.test_place import fleets, takens
+
+LAWS = settings(
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+_UPPER = ["rack", "block", "zone"]
+_LEVELS = ["node", *_UPPER, "any"]
+
+
+@st.composite
+def rules(draw: st.DrawFn, most: int, others: tuple[str, ...] = ()) -> TopologyRule:
+    """A rule with few keys beside `within`, so that many of them can be met."""
+    within = draw(st.sampled_from(["rack", "rack", "rack", "block", "zone", "any", "node"]))
+    size = 1 if within == "node" else draw(st.integers(1, most))
+    keys = {
+        "all_within": st.sampled_from(_UPPER),
+        "spread": st.sampled_from(_LEVELS),
+        "spread_members": st.sampled_from(_LEVELS),
+        "exclusive": st.sampled_from(_LEVELS),
+        "balance": st.sampled_from(_UPPER),
+        "prefer": st.sampled_from(_UPPER),
+        "only_nodes": st.just(("*-n[0-2]",)),
+        "spares": st.just(0 if within == "node" else 1),
+        **({"spares_per_rack": st.just(1)} if within == "rack" and not others else {}),
+        **({"near": st.sampled_from(others), "apart_from": st.sampled_from(others)} if others else {}),
+    }
+    chosen = draw(st.lists(st.sampled_from(sorted(keys)), max_size=3, unique=True))
+    return TopologyRule(
+        slices=draw(st.integers(1, 3 if size < 3 else 2)),
+        nodes_per_slice=size,
+        within=within,
+        **{key: draw(keys[key]) for key in chosen},
+    )
+
+
+@st.composite
+def groups(draw: st.DrawFn, name: str, others: tuple[str, ...] = (), most: int = 3) -> Group:
+    kind = draw(st.sampled_from([None, None, None, "GB300"]))
+    gpus = draw(st.sampled_from([4, 4, 4, 2, 0, 8]))
+    return Group(name=name, topology=draw(rules(most, others)), gpus=gpus, accelerator=kind)
+
+
+@st.composite
+def tasks(draw: st.DrawFn) -> Task:
+    """Two or three small groups, of which later ones may be near to, or apart from, earlier ones."""
+    names = ("a", "b", "c")[: draw(st.integers(2, 3))]
+    own = [draw(groups(name, names[:at], 2)) for at, name in enumerate(names)]
+    assume(sum(group.topology.slices * group.topology.nodes_per_slice for group in own) <= 7)
+    assume(sum(bool(group.topology.spares_per_rack) for group in own) < 2)
+    return Task(name="t", groups=tuple(own))
+
+
+@st.composite
+def marked(draw: st.DrawFn, most: int, *, nested: bool = True) -> tuple[Inventory, Mapping[NodeName, Taken]]:
+    inventory = draw(fleets(most, nested=nested))
+    return inventory, draw(takens(inventory))
+
+
+@pytest.mark.parametrize("nested", [True, False], ids=["nested levels", "racks that straddle blocks"])
+def test_one_group_is_refused_only_where_no_choice_exists(nested: bool) -> None:
+    @LAWS
+    @given(st.data())
+    def law(data: st.DataObject) -> None:
+        inventory, taken = data.draw(marked(9, nested=nested))
+        task = Task(name="t", groups=(data.draw(groups("main")),))
+        placed = place(task, inventory, taken)
+        assert isinstance(placed, Placement) == EveryWay(task, inventory, taken).exists()
+        if isinstance(placed, Placement):
+            EveryWay(task, inventory, taken).check(placed)
+        else:
+            assert placed.proven
+
+    law()
+
+
+@LAWS
+@given(st.data())
+def test_several_groups_are_refused_with_a_proof_only_where_no_choice_exists(data: st.DataObject) -> None:
+    inventory, taken = data.draw(marked(8))
+    task = data.draw(tasks())
+    placed = place(task, inventory, taken)
+    if isinstance(placed, Placement):
+        EveryWay(task, inventory, taken).check(placed)
+    else:
+        assert placed.proven
+        assert not EveryWay(task, inventory, taken).exists()
+
+
+@LAWS
+@given(st.data())
+def test_neither_order_of_file_nor_of_groups_changes_where_slices_go(data: st.DataObject) -> None:
+    inventory, taken = data.draw(marked(10))
+    task = data.draw(tasks())
+    shuffled = replace(inventory, nodes=tuple(data.draw(st.permutations(inventory.nodes))))
+    turned = replace(task, groups=tuple(data.draw(st.permutations(task.groups))))
+    first, second = place(task, inventory, taken), place(turned, shuffled, taken)
+    assert type(first) is type(second)
+    if isinstance(first, Placement) and isinstance(second, Placement):
+        assert {part.key: part for part in first.slices} == {part.key: part for part in second.slices}
+
+
+@settings(LAWS, max_examples=120)
+@given(st.data())
+def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.DataObject) -> None:
+    inventory, taken = data.draw(marked(8))
+    task = data.draw(tasks())
+    before = place(task, inventory, taken)
+    assume(isinstance(before, Placement))
+    assert isinstance(before, Placement)
+    part = data.draw(st.sampled_from(before.slices))
+    worse = {**taken, part.nodes[0]: Taken(sick="condemned")}
+    after = replace_slice(task, inventory, worse, before, part)
+    kept = [other for other in before.slices if other.key != part.key]
+    if isinstance(after, Shortfall):
+        assert after.proven
+        if not any(group.topology.spares_per_rack for group in task.groups):  # they may be of use to others otherwise
+            stay = {
+                group.name: [frozenset((*one.nodes, *one.spares)) for one in kept if one.group == group.name]
+                for group in task.groups
+            }
+            assert not EveryWay(task, inventory, worse).exists(stay)
+        return
+    order = {group.name: at for at, group in enumerate(task.groups)}
+    whole = sorted([*kept, after], key=lambda one: (order[one.group], one.index))
+    EveryWay(task, inventory, worse).check(Placement(slices=tuple(whole)))
