@@ -30,12 +30,13 @@ def choose(parsed: ParsedTask, fleet: Inventory) -> Task:
     known = with_domains(fleet, Domains(home()).of(fleet.name))
     assumed = replace(known, nodes=tuple(replace(node, domain=node.domain or node.rack) for node in known.nodes))
     taken = Store(home()).taken(fleet)
-    task = _first(parsed, assumed, taken) or _first(parsed, assumed, {}) or parsed.task
+    chosen = _first(parsed, assumed, taken) or _first(parsed, assumed, {})
+    task = chosen or parsed.task
     for group in task.groups:
         if group.name in parsed.kinds:
             forms = parsed.kinds[group.name]
-            of = f"{_kind(group)} is the {_ordinal(forms.index(group))} of {len(forms)} kinds to choose from"
-            say(clean(f"group `{group.name}`: {of}"))
+            of = f"{_kind(group)}, the {_ordinal(forms.index(group))} of {len(forms)} kinds to choose from"
+            say(clean(f"group `{group.name}`: {of}{'' if chosen else ', of which none fits'}"))
     return task
 
 

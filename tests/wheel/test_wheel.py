@@ -68,7 +68,9 @@ def test_it_brings_its_templates_and_reads_them(installed: Installed) -> None:
     assert installed.run("init").returncode == 0
     written = sorted(path.name for path in installed.folder.iterdir())
     assert {"task.yaml", "inventory.yaml"} <= set(written)
-    checked = installed.run("validate", "task.yaml")
+    assert installed.run("init", "like", "--like", "torchrun").returncode == 0
+    assert "torchrun" in (installed.folder / "like" / "task.yaml").read_text()
+    checked = installed.run("validate", "task.yaml", "like/task.yaml")
     assert checked.returncode == 0, checked.stderr
 
 
