@@ -101,6 +101,11 @@ def call(
     """
     asked = probes(node, paths=paths, leases=leases)
     wanted = {name: probe for name, probe in asked.items() if only is None or name in only}
+    return ask(script, node, wanted)
+
+
+def ask(script: bytes, node: Node, wanted: Mapping[str, Mapping[str, object]]) -> Call:
+    """Answer how to ask a node just these probes."""
     request = json.dumps({"probes": wanted}).encode()
     stdin = str(len(script)).encode() + b"\n" + script + request
     return Call(argv=("sh", "-c", _FIND, "sh", _LOADER, *_pythons(node)), stdin=stdin, timeout=SLOWEST)
@@ -115,21 +120,26 @@ def _pythons(node: Node) -> tuple[str, ...]:
 def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ()) -> Mapping[str, Mapping[str, object]]:
     """Answer the probes for a node, by name, in the form of `runtime/facts.py`."""
     found: dict[str, Mapping[str, object]] = {
-        "host": _builtin("host"),
+        "host": builtin("host"),
         "date": _command(system.DATE_COMMAND, QUICK),
         "python": _command((node.access.python or SYSTEM_PYTHON, "-c", system.PYTHON_CODE), 10.0),
-        "open_files": _builtin("limits"),
-        "own_name": _builtin("own_name", timeout=10.0),
+        "open_files": builtin("limits"),
+        "own_name": builtin("own_name", timeout=10.0),
         "addresses": _command(system.ADDRESSES_COMMAND, QUICK),
-        "ports": _builtin("ports"),
-        "processes": _builtin("processes", timeout=10.0),
-        "lease": _builtin("lease", *leases),
+        "ports": builtin("ports"),
+        "processes": builtin("processes", timeout=10.0),
+        "lease": builtin("lease", *leases),
         "logind": _command(system.LOGIND_COMMAND, QUICK),
         "sudo": _command(system.SUDO_COMMAND, QUICK),
-        "infiniband": _builtin("infiniband"),
-        **{f"space {path}": _builtin("space", path) for path in (*PATHS, *paths, SHARED_MEMORY)},
+        "infiniband": builtin("infiniband"),
+        **{space(path): builtin("space", path) for path in (*PATHS, *paths, SHARED_MEMORY)},
     }
     return found if node.gpu_driver is GpuDriver.NONE else {**found, **_gpu_probes()}
+
+
+def space(path: str) -> str:
+    """Answer the name of the probe of what is free at a path."""
+    return f"space {path}"
 
 
 def _gpu_probes() -> Mapping[str, Mapping[str, object]]:
@@ -139,7 +149,7 @@ def _gpu_probes() -> Mapping[str, Mapping[str, object]]:
         "imex_unit": _command(system.UNITS_COMMAND, QUICK),
         "imex_state": _command(imex.STATE_COMMAND, imex.TIMEOUT),
         "imex_domain": _command(imex.DOMAIN_COMMAND, imex.TIMEOUT),
-        "imex_files": _builtin("imex_files", imex.FOLDER, imex.CHANNEL),
+        "imex_files": builtin("imex_files", imex.FOLDER, imex.CHANNEL),
         "journal": {"argv": list(xid.JOURNAL_COMMAND), **log},
         "dmesg": {"argv": list(xid.DMESG_COMMAND), **log},
     }
@@ -149,7 +159,8 @@ def _command(argv: Sequence[str], timeout: float) -> Mapping[str, object]:
     return {"argv": list(argv), "timeout": timeout}
 
 
-def _builtin(name: str, *args: str, timeout: float = QUICK) -> Mapping[str, object]:
+def builtin(name: str, *args: str, timeout: float = QUICK) -> Mapping[str, object]:
+    """Answer a probe that the script itself knows."""
     return {"builtin": name, "args": list(args), "timeout": timeout}
 
 
@@ -177,8 +188,8 @@ def facts(answers: Answers, node: Node, *, now: float, asked: float | None = Non
         host=system.read_host(ask("host")),
         clock=system.read_clock(ask("date"), now, slack),
         python=system.read_python(ask("python"), node.access.python or SYSTEM_PYTHON),
-        spaces=tuple(resources.read_space(ask(f"space {path}"), path) for path in (*PATHS, *paths)),
-        shared_memory=resources.read_space(ask(f"space {SHARED_MEMORY}"), SHARED_MEMORY),
+        spaces=tuple(resources.read_space(ask(space(path)), path) for path in (*PATHS, *paths)),
+        shared_memory=resources.read_space(ask(space(SHARED_MEMORY)), SHARED_MEMORY),
         open_files=resources.read_open_files(ask("open_files")),
         own_name=resources.read_own_name(ask("own_name")),
         addresses=system.read_addresses(ask("addresses")),

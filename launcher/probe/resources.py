@@ -22,6 +22,15 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The memory in bytes, what of it can be had, and how much of the last minute all programs waited for it (%)."""
+
+    total: int
+    available: int
+    stalled: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFiles:
     """How many files a process may have open, and up to how many it may raise that itself; -1: no limit."""
 
@@ -92,6 +101,29 @@ def read_space(ran: Ran | None, path: str) -> Space | Unknown:
         writable=found.get("writable") is True,
         read_only=found.get("read_only") is True,
     )
+
+
+def read_memory(ran: Ran | None) -> Memory | Unknown:
+    """Answer the memory of a node."""
+    found = read_object(ran, "the memory")
+    if isinstance(found, Unknown):
+        return found
+    total, available = int(number(found, "total")), int(number(found, "available"))
+    return Memory(total=total, available=available, stalled=number(found, "stalled"))
+
+
+def read_began(ran: Ran | None, boot_id: str | None) -> float | Unknown | None:
+    """Answer when the keeper of a run began (seconds since boot), None where there is none; 0 for an earlier boot."""
+    why = failed(ran, "the keeper's file")
+    if ran is None or why:
+        return why or Unknown(why="the keeper's file was not asked for")
+    text = decode(ran.out)
+    if text is None:
+        return None
+    found = decode(text) if isinstance(text, str) else None
+    if not isinstance(found, dict):
+        return Unknown(why="the keeper's file cannot be read")
+    return number(found, "at") if string(found, "boot_id") == boot_id else 0.0
 
 
 def read_open_files(ran: Ran | None) -> OpenFiles | Unknown:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import files, procs, rpc, service
+from .fences import Fences
 
 STOP_S = procs.SWEEP_S + 5
 
@@ -23,12 +24,12 @@ def main(argv: list[str]) -> int:
     elif argv[0] == "stop":
         answer = stop(folder, spec)
     else:
-        answer = ask(spec, json.load(sys.stdin))
+        answer = ask(folder, spec, json.load(sys.stdin))
     print(json.dumps(answer))
     return 0
 
 
-def ask(spec: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
+def ask(folder: Path, spec: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
     """Answer `status` (how many processes are left over) and `sweep`; nothing else goes without a keeper."""
     if procs.keepers(spec["run"], spec["place"]):
         return {"ok": False, "words": "the keeper lives, but its socket is gone"}
@@ -37,7 +38,9 @@ def ask(spec: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
     if question["op"] != "sweep":
         return {"ok": False, "words": "no keeper of this run lives on the node"}
     fields = {name: question[name] for name in ("level", "generation", "member", "epoch") if name in question}
-    left = procs.sweep(replace(procs.of_spec(spec), **fields))
+    scope = replace(procs.of_spec(spec), **fields)
+    Fences(folder / service.FENCES).raise_to(scope.level, scope.member, scope.generation, scope.epoch)
+    left = procs.sweep(scope)
     return {"ok": not left, "left": left}
 
 

@@ -280,6 +280,24 @@ def space(path: str) -> "dict[str, object]":
     }
 
 
+def memory() -> "dict[str, object]":
+    """Answer the memory in bytes, what of it can be had, and how long all programs waited for it (% of a minute)."""
+    rows = (line.split() for line in _read("/proc/meminfo").splitlines())
+    sizes = {row[0]: int(row[1]) * 1024 for row in rows if len(row) > 1}
+    stalled = 0.0
+    # Older kernels do not tell.
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        full = next(line for line in _read("/proc/pressure/memory").splitlines() if line.startswith("full"))
+        stalled = float(full.partition("avg60=")[2].split()[0])
+    return {"total": sizes["MemTotal:"], "available": sizes["MemAvailable:"], "stalled": stalled}
+
+
+def content(path: str) -> "str | None":
+    """Answer what a small file says; nothing where there is none."""
+    file = Path(path).expanduser()
+    return _read(str(file)) if file.exists() else None
+
+
 def ports() -> "list[int]":
     """Answer the TCP ports that somebody listens on, of any user."""
     found = set()
@@ -398,6 +416,8 @@ BUILTINS: "dict[str, Callable[..., object]]" = {
     "limits": limits,
     "own_name": own_name,
     "space": space,
+    "memory": memory,
+    "content": content,
     "ports": ports,
     "lease": lease,
     "processes": processes,

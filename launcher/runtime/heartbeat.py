@@ -1,32 +1,43 @@
-"""Whether the machine of the run's head still answers.
+"""Whether the machine of the run's head still answers a seat's keeper, and the seat's end when it does not.
 
-Connected or refused both count: a head process that is down while its host answers stops nobody. Time is
-CLOCK_BOOTTIME: a node that was suspended knows that it was away.
+Each second the keeper says its node's name to the keeper of the head and reads a word, `ok` or `stop`. A word counts,
+and so does a connection that is refused, closed or merely taken: a head process that is down while its host answers
+stops nobody. What counts, counts from the moment before it was asked for. When nothing has counted for `self_stop`
+seconds, the node ends its own ranks and Ray: others may take it for lost from then on.
+
+Why others may. Let s be when the last question that counted was asked, and t when the head's keeper last heard this
+node. An answer follows the question, so t >= s, but for a connection that was taken and never read: the head's keeper
+counts that one when it reads it, and until it has read all that is there its count stands still (see `listener.py`).
+This node stops at s + self_stop; the head's side gives it up at t + self_stop + margin. The margin is for the killing.
+The other way round: the head can hear a question whose answer is lost, but only one, for TCP takes no further
+connection whose answers are lost; so t <= s + PERIOD_S + WORD_S, and a head that is cut off ends itself by then.
+
+Time is CLOCK_BOOTTIME: a node that was suspended knows that it was away. The end of each wait is bounded by what is
+left, so that no slow connection delays the stop. A keeper that is stopped itself cannot stop anybody: it publishes
+the moment until which its ranks may live, and each rank's parent looks at that too (`rank.py`).
 """
 
+import contextlib
+import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 PERIOD_S = 1.0
 CONNECT_S = 2.0
+WORD_S = 1.0
+LEAST_S = 0.05
+LINE = 256
+STOP = b"stop"
+_DEADLINE = struct.Struct("d")
 
 
 def now() -> float:
     """Answer the seconds since boot, suspension included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def answers(address: str, port: int) -> bool:
-    """Answer whether a host says anything on a port within two seconds, `refused` included."""
-    try:
-        socket.create_connection((address, port), timeout=CONNECT_S).close()
-    except ConnectionError:
-        return True
-    except OSError:
-        return False
-    return True
 
 
 def opens(address: str, port: int, limit: float) -> bool:
@@ -42,30 +53,148 @@ def opens(address: str, port: int, limit: float) -> bool:
     return False
 
 
-def watch(
-    head: Callable[[], tuple[str, int] | None], limit: float, silent: Callable[[], None], stopping: threading.Event
-) -> None:
-    """Call `silent` each time the head's host has answered nothing for `limit` seconds, once it had answered at all."""
-    heard: float | None = None
-    while not stopping.wait(PERIOD_S):
-        at = head()
-        if at is None or answers(*at):
-            heard = now() if at else None
-        elif heard is not None and now() - heard >= limit:
-            silent()
-            heard = None
+class Deadline:
+    """The moment until which ranks may live (s, CLOCK_BOOTTIME), for their parents; infinity without a head."""
 
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.put(float("inf"))
 
-def listen(port: int) -> None:
-    """Accept on a port and close at once, for ever: all that a heartbeat wants. In a thread of its own."""
-    with socket.create_server(("", port), backlog=128) as server:
-        threading.Thread(target=_accept, args=(server.dup(),), name="heartbeat", daemon=True).start()
+    def put(self, moment: float) -> None:
+        """Publish it: eight bytes at once, so that nobody reads half of them."""
+        os.pwrite(self._handle, _DEADLINE.pack(moment), 0)
 
-
-def _accept(server: socket.socket) -> None:
-    pause = threading.Event()
-    while True:
+    @staticmethod
+    def read(path: str) -> float:
+        """Answer what a keeper has published; infinity where it is gone, with its keeper."""
         try:
-            server.accept()[0].close()
-        except OSError:  # no descriptor left just now; the kernel's own answer is enough for a heartbeat meanwhile
-            pause.wait(0.1)
+            with open(path, "rb") as file:
+                return float(_DEADLINE.unpack(file.read(_DEADLINE.size))[0])
+        except (OSError, struct.error):
+            return float("inf")
+
+
+class Beat:
+    """The seat's side. `silent` is called once for each silence, with the words for it."""
+
+    def __init__(
+        self,
+        name: str,
+        limit: float,
+        silent: Callable[[str], None],
+        publish: Callable[[float], None],
+        clock: Callable[[], float] = now,
+    ) -> None:
+        self._name = name.encode() + b"\n"
+        self._limit = limit
+        self._silent = silent
+        self._publish = publish
+        self._clock = clock
+        self._turn = threading.Lock()
+        self._head: tuple[str, int] | None = None
+        self._hint: tuple[str, int] | None = None
+        self._named: tuple[str, int] | None = None
+        self._link: socket.socket | None = None
+        self._heard = 0.0
+        self._stopped = False
+
+    @property
+    def silence(self) -> float | None:
+        """Answer for how long the head's host has answered nothing (s); None while there is no head."""
+        return max(0.0, self._clock() - self._heard) if self._head else None
+
+    def hint(self, address: str, port: int) -> None:
+        """Listen for this head from the next second on, if its host answers, and while nothing is started for one:
+        who has no seat can still tell others that the head's host is silent."""
+        self._hint = (address, port)
+
+    def follow(self, address: str, port: int) -> bool:
+        """Listen for this head from now on, if its host answers; its name is looked up just once, here.
+
+        What is started for a head is started after this: so a head knows every node on which something of it runs.
+        """
+        with self._turn:
+            return self._follow(address, port)
+
+    def _follow(self, address: str, port: int) -> bool:
+        asked = self._clock()
+        try:
+            found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][4]
+        except OSError:
+            return False
+        head = (str(found[0]), int(found[1]))
+        self._hang_up()
+        if self._ask(head, CONNECT_S) is None:
+            return False
+        self._named, self._head, self._stopped = (address, port), head, False
+        self._count(asked)
+        return True
+
+    def step(self) -> float:
+        """Ask once, stop what there is to stop; answers how long to wait until the next time (s)."""
+        with self._turn:
+            if self._hint is not None and self._hint != self._named:
+                self._follow(*self._hint)
+            self._hint = None
+            if self._head is None:
+                return PERIOD_S
+            begun = self._clock()
+            left = self._heard + self._limit - begun
+            # Looked at first: a keeper that was stopped or suspended for so long has been given up already.
+            limit = CONNECT_S if self._stopped else max(LEAST_S, left)
+            word = None if left <= 0 and not self._stopped else self._ask(self._head, limit)
+            if word == STOP:
+                self._end("the head's keeper says so: it is cut off from most nodes")
+            elif word is not None:
+                self._count(begun)
+                self._stopped = False
+            elif self._clock() >= self._heard + self._limit:
+                self._end(f"the head's machine has answered nothing for {self._limit:.0f} s")
+            left = self._heard + self._limit - self._clock()
+            pause = PERIOD_S - (self._clock() - begun)
+            return max(LEAST_S, pause if self._stopped else min(pause, left))
+
+    def keep(self, stopping: threading.Event) -> None:
+        """Go on for ever."""
+        while not stopping.wait(self.step()):
+            pass
+
+    def _count(self, asked: float) -> None:
+        self._heard = asked
+        self._publish(asked + self._limit)
+
+    def _end(self, words: str) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._silent(words)
+
+    def _ask(self, head: tuple[str, int], limit: float) -> bytes | None:
+        """Answer the word of the head's keeper, an empty one where only its host answers, None where nobody does."""
+        fresh = self._link is None
+        try:
+            if self._link is None:
+                self._link = socket.create_connection(head, timeout=min(CONNECT_S, limit))
+            return self._word(self._link, min(WORD_S, limit)) or self._gone()
+        except ConnectionError:
+            return self._gone()
+        except OSError:
+            taken = fresh and self._link is not None
+            self._hang_up()
+            return b"" if taken else None
+
+    def _word(self, link: socket.socket, limit: float) -> bytes:
+        link.settimeout(limit)
+        link.sendall(self._name)
+        return link.recv(LINE).strip()
+
+    def _gone(self) -> bytes:
+        self._hang_up()
+        return b""
+
+    def _hang_up(self) -> None:
+        """Close at once and drop what was not sent: the head must not hear it long after it was said."""
+        if self._link is not None:
+            with contextlib.suppress(OSError):
+                self._link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._link.close()
+            self._link = None

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import environment, files, heartbeat, interpreter, lease, login, logs, procs, rpc
+from . import environment, files, interpreter, lease, login, logs, procs, rpc
 from .children import Children
-from .service import Service, clear_scratch
+from .service import BEGAN, Service, clear_scratch
 
 PR_SET_CHILD_SUBREAPER = 36
 BEGIN_S = 30.0
@@ -102,11 +102,12 @@ def serve(folder: Path, writing: int) -> int:
             raise OSError(f"processes of an earlier keeper cannot be killed: {left}")
         block, _ = lease.take_block(spec["ports"], (files.read(folder / "ports.json") or {}).get("block"))
         files.write(folder / "ports.json", {"block": block})
+        _say_when(folder)
         children = Children()
         service = Service(folder, spec, block, children)
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        if spec["heartbeat"] is not None:
-            heartbeat.listen(block + spec["heartbeat"])
+        if service.listener:
+            service.listener.listen("", block + spec["heartbeat"])
         rpc.serve(Path(spec["socket"]), service.reply)
     except lease.HeldError as error:
         clear_scratch(spec)
@@ -116,12 +117,20 @@ def serve(folder: Path, writing: int) -> int:
         _tell(writing, {"ok": False, "words": f"the keeper cannot start: {error}"})
         return FAILED
     _tell(writing, {"ok": True, "block": block})
-    beat = (service.head, spec["self_stop"], service.stop_itself, children.stopping)
-    threading.Thread(target=heartbeat.watch, args=beat, name="watch", daemon=True).start()
+    watched = service.listener or service.beat
+    threading.Thread(target=watched.keep, args=(children.stopping,), name="watch", daemon=True).start()
     logging.info("keeping %s on %s, ports from %s, lease %s", spec["run"], spec["place"], block, held)
     children.serve(service.tick)
     logging.info("done")
     return OK
+
+
+def _say_when(folder: Path) -> None:
+    """Write down when the run began here: what the kernel's log has of earlier is not of this run. A keeper that was
+    killed and started again has not begun anew; a machine that was has."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    if (files.read(folder / BEGAN) or {}).get("boot_id") != boot:
+        files.write(folder / BEGAN, {"boot_id": boot, "at": time.monotonic()})
 
 
 def _tell(writing: int, answer: dict[str, Any]) -> None:

@@ -1,7 +1,9 @@
 """The parent of one rank's script: gives it its environment, waits for it, and writes down how it ended.
 
 It outlives the actor that started it, so that an exit is never lost; it does not outlive the keeper, because without
-the keeper nobody holds the node's lease. It is a subreaper: whatever the script leaves behind stays its descendant.
+the keeper nobody holds the node's lease. Nor does its rank live beyond the moment that the keeper published last, if
+the keeper is stopped and cannot end it (`heartbeat.py`). It is a subreaper: whatever the script leaves behind stays
+its descendant.
 """
 
 import ctypes
@@ -9,25 +11,35 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import files, procs, rpc
+from . import files, heartbeat, procs, ranks, rpc
 
 BEGUN_TWICE = 3
+REFUSED = 4
 PR_SET_CHILD_SUBREAPER = 36
-REAP_MS = 5000
+LOOK_S = 1.0
+LATE_S = 0.5
+"""Seconds that a keeper has for stopping a rank itself, once its time is over."""
 
 
 def main(argv: list[str]) -> int:
-    """Run one rank to its end: `rank FOLDER MEMBER_LABEL EPOCH`; answers 3 where this epoch was begun before."""
+    """Run one rank to its end: `rank FOLDER MEMBER_LABEL EPOCH`; answers 3 where this epoch was begun before, 4
+    where it was swept."""
     folder = Path(argv[0])
     own = folder / "ranks" / argv[1] / argv[2]
     spec = files.read(own / "spec.json") or {}
     keeper = files.read(folder / "keeper.json") or {}
-    given = rpc.ask(Path(keeper["socket"]), {"op": "environment"}, timeout=10)
+    generation = int(os.environ[procs.MARK].split(":")[2])
+    question = {"op": "environment", "member": spec["member"], "generation": generation, "epoch": spec["epoch"]}
+    given = rpc.ask(Path(keeper["socket"]), question, timeout=10)
+    if not given["ok"]:
+        print(given["words"], file=sys.stderr)
+        return REFUSED
     me = procs.find(os.getpid())
     state = {"pid": os.getpid(), "start": me.start if me else 0, "member": spec["member"], "epoch": spec["epoch"]}
     if not files.create(own / "state.json", state):
@@ -36,7 +48,7 @@ def main(argv: list[str]) -> int:
         # A handler, not SIG_IGN: the script would inherit that. Our end is the script's end.
         signal.signal(number, lambda *_: None)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    code = _wait(_start(folder, own, spec, given), given["keeper"])
+    code = _wait(_start(folder, own, spec, given), given["keeper"], given["deadline"])
     if code is None:
         scope = replace(procs.of_spec(keeper), level="rank", member=spec["member"], epoch=spec["epoch"])
         procs.sweep(scope, grace=0)
@@ -47,7 +59,8 @@ def main(argv: list[str]) -> int:
 
 def _start(folder: Path, own: Path, spec: dict[str, Any], given: dict[str, Any]) -> int:
     secrets = files.read(Path(given["secrets"])) or {}
-    env = {**given["base"], **spec["env"], **secrets, **spec["rank_env"], procs.MARK: os.environ[procs.MARK]}
+    own_env = {procs.MARK: os.environ[procs.MARK], "NVLAUNCH_HEARTBEAT": str(own / ranks.HEARTBEAT)}
+    env = {**given["base"], **spec["env"], **secrets, **spec["rank_env"], **own_env}
     os.chdir(folder / "workdir")
     return os.posix_spawnp(
         "bash",
@@ -63,8 +76,9 @@ def _start(folder: Path, own: Path, spec: dict[str, Any], given: dict[str, Any])
     )
 
 
-def _wait(script: int, keeper: int) -> int | None:
-    """Answer the script's exit code, as a shell would say it (128 + n for a signal n); None when the keeper ended."""
+def _wait(script: int, keeper: int, deadline: str) -> int | None:
+    """Answer the script's exit code, as a shell would say it (128 + n for a signal n); None when the keeper ended, or
+    the moment has passed until which it let its ranks live."""
     reading, writing = socket.socketpair()
     reading.setblocking(False)
     writing.setblocking(False)
@@ -78,8 +92,8 @@ def _wait(script: int, keeper: int) -> int | None:
     poll.register(lease, select.POLLIN)
     poll.register(reading, select.POLLIN)
     while (code := _reap(script)) is None:
-        ready = [handle for handle, _ in poll.poll(REAP_MS)]
-        if lease in ready:
+        ready = [handle for handle, _ in poll.poll(LOOK_S * 1000)]
+        if lease in ready or heartbeat.now() > heartbeat.Deadline.read(deadline) + LATE_S:
             return None
         if ready:
             reading.recv(4096)

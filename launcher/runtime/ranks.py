@@ -1,30 +1,71 @@
-"""What the ranks' folders on a node say: `ranks/<group>-<rank>/<epoch>/{spec.json,state.json,exit.json,log}`."""
+"""What the ranks' folders on a node say: `ranks/<group>-<rank>/<epoch>/{spec,state,exit}.json`, `log`, `heartbeat`."""
 
 import math
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from . import files, logs, procs
+from .heartbeat import now
+
+HEARTBEAT = "heartbeat"
+"""The file that a rank may write or touch to show that it gets on; `NVLAUNCH_HEARTBEAT` names it."""
 
 
-def reports(folder: Path) -> list[dict[str, Any]]:
-    """Answer the newest epoch of each member that ever began here: running, ended with a code, or vanished."""
+class Quiet:
+    """How long each rank has written nothing, by the clock that no one can set: when its files were last seen to
+    change. A keeper that was just started has seen nothing yet, and says 0."""
+
+    def __init__(self, clock: Callable[[], float] = now) -> None:
+        self._clock = clock
+        self._seen: dict[Path, tuple[tuple[tuple[int, int], ...], float]] = {}
+
+    def of(self, folder: Path) -> float:
+        """Answer for how long a rank's log and heartbeat file have not changed (s)."""
+        at, shown = self._clock(), tuple(_stamp(folder / name) for name in ("log", HEARTBEAT))
+        before, since = self._seen.get(folder, (None, at))
+        if shown != before:
+            self._seen[folder], since = (shown, at), at
+        return at - since
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_size)
+
+
+def reports(folder: Path, quiet: Quiet) -> list[dict[str, Any]]:
+    """Answer of each member the newest epoch that ever began here, and every older one that still lives."""
     try:
         members = sorted((folder / "ranks").iterdir())
     except FileNotFoundError:
         return []
-    found = (_report(member / str(logs.newest(member))) for member in members)
-    return [report for report in found if report]
+    return [report for member in members for report in _of_member(member, quiet)]
 
 
-def _report(folder: Path) -> dict[str, Any] | None:
+def _of_member(folder: Path, quiet: Quiet) -> list[dict[str, Any]]:
+    epochs = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
+    told: list[dict[str, Any]] = []
+    for epoch in epochs:
+        # One whose parent has not begun, or never did, says nothing, and must not hide the one before it.
+        report = _report(folder / str(epoch), quiet)
+        if report and (report["running"] or not told):
+            told.append(report)
+    return told[::-1]
+
+
+def _report(folder: Path, quiet: Quiet) -> dict[str, Any] | None:
     state = files.read(folder / "state.json")
     if state is None:
         return None
     head = {"member": state["member"], "epoch": state["epoch"]}
     end = files.read(folder / "exit.json")
     if end is None and alive(state):
-        return {**head, "running": True}
+        return {**head, "running": True, "quiet": quiet.of(folder)}
     end = end or files.read(folder / "exit.json")  # it may have ended between the two looks
     if end is None:
         return {**head, "running": False, "exit_code": None, "tail": logs.tail(folder / "log")}

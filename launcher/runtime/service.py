@@ -16,11 +16,19 @@ from typing import Any
 
 from . import environment, files, holder, interpreter, logs, procs, ranks, rpc
 from .children import Children
+from .fences import Fences
+from .heartbeat import Beat, Deadline
+from .listener import Listener
+from .reach import Reach
 from .steps import Step
 
 Json = dict[str, Any]
 SUPERVISOR_PAUSE_S = 1.0
 COPYING = "copying files"
+BEGAN = "began.json"
+FENCES = "fences.json"
+SUPERVISOR_S = 1.0
+"""Seconds for the supervisor's answer to a look, which others wait for."""
 PACKAGE = str(Path(__file__).resolve().parent)
 
 
@@ -43,7 +51,13 @@ class Service:
         self._supervised: tuple[list[str], dict[str, str]] | None = None
         self._supervisor_after = 0.0
         self._block = block
-        self._head: tuple[str, int] | None = None
+        self._deadline = self._secrets.with_name("deadline")
+        self._fences = Fences(folder / FENCES)
+        self._quiet = ranks.Quiet()
+        self._reach = Reach()
+        self.beat = Beat(spec["place"], spec["self_stop"], self.stop_itself, Deadline(self._deadline).put)
+        heads = spec["heartbeat"] is not None
+        self.listener = Listener(spec["self_stop"], spec["population"], self.cut_off) if heads else None
         self._member: str | None = None
         self._doing = threading.Lock()
         self._asked: dict[str, Callable[[Json], Json]] = {
@@ -64,13 +78,19 @@ class Service:
         asked = self._asked.get(str(question.get("op")))
         return asked(question) if asked else {"ok": False, "words": f"unknown question `{question.get('op')}`"}
 
-    def status(self, _: Json) -> Json:
-        """Answer where setup, Ray, the supervisor and the ranks stand."""
+    def status(self, question: Json) -> Json:
+        """Answer where setup, Ray, the supervisor and the ranks stand, and who else answers of those that are asked
+        about (`reach`: name to address and ports). `head` is where a keeper without a seat may listen for it."""
         answer: Json = {"ok": True, "keeper": os.getpid(), "block": self._block, "ray": self._ray.report()}
         answer["member"] = self._member
-        if self._supervised is None:
-            return {**answer, "setup": self._setup.report(), "ranks": ranks.reports(self._folder)}
-        return {**answer, "supervisor": self._ask_supervisor({"op": "status"}, timeout=2)}
+        if self.listener:
+            heard = {"heard": self.listener.ages(), "listening": self.listener.listening}
+            return {**answer, **heard, "supervisor": self._ask_supervisor({"op": "status"}, timeout=SUPERVISOR_S)}
+        seat = {"setup": self._setup.report(), "ranks": ranks.reports(self._folder, self._quiet)}
+        if "head" in question and self._member is None:
+            self.beat.hint(*question["head"])
+        reached = self._reach.ask(question.get("reach", {}))
+        return {**answer, **seat, "head_silent": self.beat.silence, "reached": reached}
 
     def prepare(self, question: Json) -> Json:
         """Keep secrets, ask for files that are missing, and run setup once in the life of the folder."""
@@ -111,14 +131,22 @@ class Service:
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "run", str(self._folder), part, *argv]
 
     def ray(self, question: Json) -> Json:
-        """Start `ray start --block` for a generation, unless it runs; on a head, let a supervisor follow."""
+        """Start `ray start --block` for a generation, unless it runs; on a head, let a supervisor follow.
+
+        A seat's raylet is started after the head's host has answered: so the head's keeper knows all that serve it.
+        """
         generation = question["generation"]
         with self._doing:
+            if words := self._fences.against_raylet(question):
+                return {"ok": False, "words": words}
             if self._ray.running:
                 same = self._ray.generation == generation
                 words = f"the raylet of generation {self._ray.generation} still runs"
                 return {"ok": True} if same else {"ok": False, "words": words}
-            self._head = tuple(question["head"]) if question.get("head") else None
+            if question.get("head") and not self.beat.follow(*question["head"]):
+                return {"ok": False, "words": f"the head's machine `{question['head'][0]}` does not answer this node"}
+            if self.listener:
+                self.listener.begin()
             self._member = question.get("member")
             self._clear_ray(whole=not question.get("supervisor"))
             folder = str(self._folder)
@@ -144,6 +172,9 @@ class Service:
     def sweep(self, question: Json) -> Json:
         """Kill a scope; answers the processes that are left, none when two scans in a row were empty."""
         level, member, epoch = question["level"], question.get("member", ""), question.get("epoch", 0)
+        if level != "node":
+            with self._doing:  # a raylet that is just being started is there when this goes on, and is found
+                self._fences.raise_to(level, member, question.get("generation", 0), epoch)
         until = ranks.others_began(self._folder, member, epoch) if level == "rank" else math.inf
         generation = question.get("generation", 0)
         scope = replace(
@@ -190,9 +221,15 @@ class Service:
                 return {"ok": True}
         return {"ok": False, "words": f"driver `{label}` did not begin", "tail": logs.tail(log)}
 
-    def environment(self, _: Json) -> Json:
-        """Answer what a rank's parent needs: the user's variables, where the secrets are, and whom to live with."""
-        return {"ok": True, "base": self._base, "secrets": str(self._secrets), "keeper": os.getpid()}
+    def environment(self, question: Json) -> Json:
+        """Answer what a rank's parent needs: the user's variables, where the secrets are, whom to live with, and for
+        how long; nothing for a rank that was swept."""
+        if "member" in question:
+            words = self._fences.against_rank(question["member"], question["generation"], question["epoch"])
+            if words:
+                return {"ok": False, "words": words}
+        life = {"keeper": os.getpid(), "deadline": str(self._deadline)}
+        return {"ok": True, "base": self._base, "secrets": str(self._secrets), **life}
 
     def supervisor(self, question: Json) -> Json:
         """Pass a question on to the supervisor of the head."""
@@ -217,16 +254,15 @@ class Service:
             argv, env = self._supervised
             threading.Thread(target=self._supervisor.start, args=(argv, env), daemon=True).start()
 
-    def head(self) -> tuple[str, int] | None:
-        """Answer where the head's keeper listens, once there is something to stop for it."""
-        return self._head
+    def stop_itself(self, words: str) -> None:
+        """Kill ranks and Ray, because others may already take this node for lost; one without a seat has none."""
+        logging.warning("%s: ending ranks and Ray", words)
+        if self._member is not None or self.listener:
+            self.sweep({"level": "node", "grace": 0})
 
-    def stop_itself(self) -> None:
-        """Kill ranks and Ray, because the head's machine is silent: others may already take this node for lost."""
-        logging.warning(
-            "the head's machine has answered nothing for %s s: ending ranks and Ray", self._spec["self_stop"]
-        )
-        self.sweep({"level": "node", "grace": 0})
+    def cut_off(self) -> None:
+        """End the head's Ray: most of the nodes that it serves cannot hear it, and others may take it for lost."""
+        self.stop_itself("fewer than half of the nodes were heard")
 
     def stop(self, _: Json) -> Json:
         """Kill all of the run here and end; the lease goes with this process."""
@@ -253,7 +289,8 @@ def clear(folder: Path, spec: Json) -> None:
     clear_scratch(spec)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder / "gcs")
-    (folder / "token").unlink(missing_ok=True)
+    for useless in ("token", BEGAN, FENCES):
+        (folder / useless).unlink(missing_ok=True)
     if half := interpreter.wanted(folder, spec):
         half.forget()
 

@@ -1,8 +1,10 @@
 """A keeper's answers as the types of the observation."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from launcher.core.actions import Bundle
+from launcher.core.fleet import NodeName
 from launcher.core.observation import (
     GroupReport,
     GroupState,
@@ -30,21 +32,28 @@ def node_view(answer: Json) -> NodeView:
     if not answer.get("keeper"):
         return Seen(leftovers=answer.get("leftovers", 0))
     ranks = tuple(_rank(rank) for rank in answer["ranks"])
-    return Seen(keeper=Keeper(setup=step(answer["setup"]), ray=step(answer["ray"]), ranks=ranks))
+    keeper = Keeper(
+        setup=step(answer["setup"]), ray=step(answer["ray"]), ranks=ranks, head_silent=answer.get("head_silent")
+    )
+    return Seen(keeper=keeper)
 
 
-def head_view(answer: Json) -> HeadView:
-    """Answer what the keeper of the head says, or that there is none."""
+def head_view(answer: Json, nodes_of_run: Iterable[NodeName]) -> HeadView:
+    """Answer what the keeper of the head says, or that there is none. A node that it never heard has been silent for as
+    long as it has listened: nothing of a head is started on a node before the head's host was heard there."""
     if not answer["ok"]:
         return Unseen(words=answer["words"])
     if not answer.get("keeper"):
         return HeadSeen(leftovers=answer.get("leftovers", 0))
     told = answer.get("supervisor", {})
+    known: Mapping[str, float] = answer.get("heard", {})
+    heard = {name: known.get(name, answer["listening"]) for name in nodes_of_run} if "listening" in answer else {}
     if not told.get("ok"):
-        return HeadSeen(head=Head(ray=step(answer["ray"])))
+        return HeadSeen(head=Head(ray=step(answer["ray"]), heard=heard))
     nodes = tuple(_ray_node(row) for row in told.get("nodes", ()))
     groups = tuple(_group(row) for row in told.get("groups", ()))
-    return HeadSeen(head=Head(ray=step(answer["ray"]), ready=told["ready"], nodes=nodes, groups=groups))
+    head = Head(ray=step(answer["ray"]), ready=told["ready"], nodes=nodes, groups=groups, heard=heard)
+    return HeadSeen(head=head)
 
 
 def step(row: Json) -> Step:
@@ -66,6 +75,7 @@ def _rank(row: Json) -> RankReport:
         exit_code=row.get("exit_code"),
         at=row.get("at", 0.0),
         tail=tuple(row.get("tail", ())),
+        quiet=row.get("quiet", 0.0),
     )
 
 

@@ -10,6 +10,7 @@ from launcher.core.actions import (
     Claim,
     Join,
     Level,
+    PowerOff,
     Prepare,
     Reserve,
     Result,
@@ -23,12 +24,13 @@ from launcher.core.actions import (
     Verify,
 )
 from launcher.core.fleet import Access, NodeName
-from launcher.core.observation import Sighting
+from launcher.core.health import Health
+from launcher.core.observation import Sighting, Unseen
 from launcher.core.run import Run
 from launcher.core.seat import MemberName
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
-from launcher.transport import commands, decode, drivers, provision, ranks
+from launcher.transport import commands, decode, drivers, fence, inspect, provision, ranks
 from launcher.transport.answers import done, killed
 from launcher.transport.heads import Heads
 from launcher.transport.site import Json, Site, ask_all
@@ -59,7 +61,7 @@ class ShellNodes:
         drivers.follow(run, told[:-1])
         drivers.add_groups(run, told[-1].get("supervisor", {}))
         views = {name: decode.node_view(answer) for name, answer in zip(names, told[:-1], strict=True)}
-        return Sighting(nodes=views, head=decode.head_view(told[-1]))
+        return Sighting(nodes=views, head=decode.head_view(told[-1], names))
 
     def _ask_all(self, sites: Sequence[Site]) -> list[Json]:
         """Answer the status of each site; one process on each machine asks for all that are there."""
@@ -123,7 +125,7 @@ class ShellNodes:
         site = self._sites.seat(run, action.node)
         question: Json = {"op": "sweep", "level": action.level.value}
         if action.level is Level.GENERATION:
-            question["generation"] = action.generation
+            question |= {"member": action.member, "generation": action.generation}
         if action.level is Level.RANK:
             question |= {"member": action.member, "epoch": action.epoch}
 
@@ -146,6 +148,14 @@ class ShellNodes:
             return killed(site.answer("alone", "stop", site.layout.root, timeout=STOP_S))
 
         return _timed("unclaim", act)
+
+    def power_off(self, run: Run, action: PowerOff) -> Answer:
+        """Run the inventory's `fence_command` for a node, on this machine."""
+        return _timed("power_off", lambda: fence.power_off(run.fleet.fence_command, run.node(action.node)))
+
+    def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
+        """Answer what a node shows of its own health."""
+        return inspect.inspect(self._sites.seat(run, node), run.node(node))
 
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
         """Answer what stands in a log from a byte offset on; RemoteError where the node cannot be asked."""

@@ -6,6 +6,7 @@ from threading import Lock
 
 from launcher.core.actions import Answer, Prepare, Result, Unit
 from launcher.core.run import Member, Run, RunId
+from launcher.core.silence import POPULATION, SELF_STOP
 from launcher.setup import environ
 from launcher.setup.layout import Layout
 from launcher.setup.lease import holder_words
@@ -15,9 +16,6 @@ from launcher.transport.answers import done
 from launcher.transport.site import Json, Site
 from launcher.transport.sites import Sites
 from launcher.transport.snapshot import Snapshot
-
-SELF_STOP_S = 15.0
-"""After how much silence of the head's machine a node ends its own ranks and Ray; see the design, Nodes and keeper."""
 
 PORT_LOCKS = ("/run/lock/nvlaunch-ports", "/tmp/.nvlaunch-ports")  # noqa: S108
 BEGIN_S = 35.0
@@ -68,7 +66,8 @@ class Provision:
                 "fixed": site.unit is Unit.HEAD,
             },
             "heartbeat": HEARTBEAT if site.unit is Unit.HEAD else None,
-            "self_stop": SELF_STOP_S,
+            "self_stop": SELF_STOP,
+            "population": POPULATION,
             "login": not site.shared,
             "ray": interpreter.MINOR,
             "interpreter": None if site.shared else interpreter.wanted(site.access, self._env(run, site)),

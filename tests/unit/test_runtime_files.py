@@ -128,16 +128,18 @@ def rank_folder(root: Path, epoch: int, state: dict[str, object], end: dict[str,
 
 def test_the_newest_epoch_of_a_rank_is_reported(tmp_path: Path) -> None:
     me = procs.find(os.getpid())
-    assert ranks.reports(tmp_path) == []
+    quiet = ranks.Quiet()
+    assert ranks.reports(tmp_path, quiet) == []
     rank_folder(tmp_path, 9, {"pid": me.pid, "start": me.start}, {"code": 3, "at": 5.0})
-    (failed,) = ranks.reports(tmp_path)
+    (failed,) = ranks.reports(tmp_path, quiet)
     assert failed == {
         "member": "main/0", "epoch": 9, "running": False, "exit_code": 3, "at": 5.0, "tail": ["the last words"],
     }  # fmt: skip
     rank_folder(tmp_path, 10, {"pid": me.pid, "start": me.start})
-    assert ranks.reports(tmp_path) == [{"member": "main/0", "epoch": 10, "running": True}]
+    (running,) = ranks.reports(tmp_path, quiet)
+    assert (running["epoch"], running["running"]) == (10, True)
     rank_folder(tmp_path, 11, {"pid": me.pid, "start": me.start - 1})
-    (vanished,) = ranks.reports(tmp_path)
+    _, vanished = ranks.reports(tmp_path, quiet)
     assert (vanished["epoch"], vanished["running"], vanished["exit_code"]) == (11, False, None)
 
 

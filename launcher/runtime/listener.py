@@ -1,0 +1,158 @@
+"""Which nodes the head's keeper hears, and the head's own end when it hears too few.
+
+The other side of `heartbeat.py`. What is read in one round has come in since the round before, nobody knows when: so
+each node has two moments. `late` is the end of that time, and a node is given up by it: others may act on a node's
+silence only when it is sure. `early` is its beginning, and the head judges itself by it. An age counts up to the end of
+the last round: while this process is stopped, nobody grows older.
+
+Cut off: of the nodes that were heard within the last minute, fewer than half were heard within `self_stop`. A tie goes
+to the head's side. Whoever gives the head up needs more than half of the nodes of a minute, each of them silent for
+longer than that (`heartbeat.py` says by how much), so never both. A listener that was stopped for `self_stop` cannot
+know what was decided meanwhile, and is cut off by the same rule.
+"""
+
+import contextlib
+import selectors
+import socket
+import threading
+from collections.abc import Callable
+
+from .heartbeat import LINE, now
+
+ROUND_S = 0.25
+IDLE_S = 30.0
+FORGET_S = 24 * 3600.0
+
+
+class _Peer:
+    """One connection: what it has said of a line, whose it is, and when it was last heard."""
+
+    def __init__(self, link: socket.socket, address: str, at: float) -> None:
+        self.link = link
+        self.address = address
+        self.part = b""
+        self.name = ""
+        self.at = at
+
+
+class Listener:
+    """The head's side. `cut` is called once when it is cut off."""
+
+    def __init__(
+        self, limit: float, population: float, cut: Callable[[], None], clock: Callable[[], float] = now
+    ) -> None:
+        self._limit = limit
+        self._population = population
+        self._cut = cut
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._server: socket.socket | None = None
+        self._late: dict[str, float] = {}
+        self._early: dict[str, float] = {}
+        self._names: dict[str, set[str]] = {}
+        self._turn = threading.Lock()
+        self._since = self._round = self._clock()
+        self.cut_off = False
+
+    def listen(self, address: str, port: int) -> int:
+        """Begin to listen; answers the port."""
+        self._server = socket.create_server((address, port), backlog=4096)
+        self._server.setblocking(False)
+        self._selector.register(self._server, selectors.EVENT_READ)
+        return int(self._server.getsockname()[1])
+
+    def keep(self, stopping: threading.Event) -> None:
+        """Go on for ever."""
+        while not stopping.is_set():
+            self.step(ROUND_S)
+
+    def begin(self) -> None:
+        """Begin anew, because a head was started: who was heard before is not missed."""
+        with self._turn:
+            self._early.clear()
+            self.cut_off = False
+
+    def ages(self) -> dict[str, float]:
+        """Answer how long ago each node was heard (s)."""
+        with self._turn:
+            return {name: max(0.0, self._round - late) for name, late in self._late.items()}
+
+    @property
+    def listening(self) -> float:
+        """Answer for how long this has listened (s)."""
+        return max(0.0, self._round - self._since)
+
+    def step(self, patience: float) -> None:
+        """Read all that has come, answer it, and judge ourselves."""
+        ready = self._selector.select(patience)
+        with self._turn:
+            before, at = self._round, self._clock()
+            for key, _ in ready:
+                if key.fileobj is self._server:
+                    self._take_all(before, at)
+                else:
+                    self._read(key.data, before, at)
+            self._drop_idle(at)
+            self._round = at
+            cut = not self.cut_off and self._hears_too_few(at)
+            self.cut_off = self.cut_off or cut
+        if cut:
+            self._cut()
+
+    def _hears_too_few(self, at: float) -> bool:
+        ages = [at - early for early in self._early.values()]
+        heard = sum(1 for age in ages if age < self._limit)
+        return 2 * heard < sum(1 for age in ages if age < self._population)
+
+    def _take_all(self, before: float, at: float) -> None:
+        assert self._server
+        while True:
+            try:
+                link, address = self._server.accept()
+            except OSError:  # none is left, or no descriptor is: then nobody is counted, and who waits tries again
+                return
+            link.setblocking(False)
+            peer = _Peer(link, str(address[0]), at)
+            self._selector.register(link, selectors.EVENT_READ, peer)
+            self._read(peer, before, at)
+
+    def _read(self, peer: _Peer, before: float, at: float) -> None:
+        try:
+            part = peer.link.recv(LINE)
+        except BlockingIOError:
+            return
+        except OSError:
+            part = b""
+        peer.part += part
+        if not part or len(peer.part) > 2 * LINE:
+            self._close(peer, at)
+        elif peer.part.endswith(b"\n"):
+            self._hear(peer, before, at)
+
+    def _hear(self, peer: _Peer, before: float, at: float) -> None:
+        name = peer.part.splitlines()[-1].decode(errors="replace")
+        peer.part, peer.name, peer.at = b"", name, at
+        self._early[name], self._late[name] = max(before, self._early.get(name, before)), at
+        self._names.setdefault(peer.address, set()).add(name)
+        try:
+            peer.link.send(b"stop\n" if self.cut_off else b"ok\n")
+        except OSError:
+            self._close(peer, at)
+
+    def _drop_idle(self, at: float) -> None:
+        peers = [key.data for key in self._selector.get_map().values() if key.data is not None]
+        for peer in peers:
+            if at - peer.at > IDLE_S:
+                self._close(peer, at)
+        for name in [name for name, late in self._late.items() if at - late > FORGET_S]:
+            del self._late[name]
+            self._early.pop(name, None)
+
+    def _close(self, peer: _Peer, at: float) -> None:
+        """Let go of a connection. One that was taken and never gave its name counts for all that ever spoke from its
+        address: whoever made it knows that this host answers."""
+        if not peer.name:
+            self._late.update(dict.fromkeys(self._names.get(peer.address, ()), at))
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(peer.link)
+        peer.link.close()

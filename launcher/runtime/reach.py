@@ -1,0 +1,89 @@
+"""Whether other machines answer when this one connects to them: asked for by whoever cannot see them.
+
+Any answer counts, a refused port too. It is asked in the background, each second at most, as long as somebody wants to
+know; what was found holds for a few seconds.
+"""
+
+import contextlib
+import errno
+import selectors
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+
+from .heartbeat import now
+
+CONNECT_S = 2.0
+PERIOD_S = 1.0
+HOLDS_S = 5.0
+MOST = 256
+
+Targets = Mapping[str, tuple[str, Sequence[int]]]
+
+
+class Reach:
+    """What is known of other machines, by name."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._found: dict[str, tuple[float, bool]] = {}
+        self._asking = False
+        self._begun = -PERIOD_S
+
+    def ask(self, targets: Targets) -> dict[str, bool]:
+        """Answer what was found lately of these machines, and look at them again."""
+        at = now()
+        with self._turn:
+            known = {name: told for name, told in self._found.items() if name in targets and at - told[0] < HOLDS_S}
+            self._found = known
+            if targets and not self._asking and at - self._begun >= PERIOD_S:
+                self._asking, self._begun = True, at
+                wanted = dict(list(targets.items())[:MOST])
+                threading.Thread(target=self._look, args=(wanted,), name="reach", daemon=True).start()
+            return {name: answers for name, (_, answers) in known.items()}
+
+    def _look(self, targets: Targets) -> None:
+        try:
+            found = answering(targets)
+            at = now()
+            with self._turn:
+                self._found.update({name: (at, name in found) for name in targets})
+        finally:
+            self._asking = False
+
+
+def answering(targets: Targets, limit: float = CONNECT_S) -> set[str]:
+    """Answer which machines say anything on any of their ports within some seconds, all asked at once."""
+    found: set[str] = set()
+    with contextlib.ExitStack() as links, selectors.DefaultSelector() as selector:
+        for name, (address, ports) in targets.items():
+            for port in ports:
+                link, code = _begin(address, port)
+                links.callback(link.close)
+                if code == errno.EINPROGRESS:
+                    selector.register(link, selectors.EVENT_WRITE, name)
+                elif _is_answer(code):
+                    found.add(name)
+        deadline = now() + limit
+        while selector.get_map() and (left := deadline - now()) > 0:
+            for key, _ in selector.select(left):
+                selector.unregister(key.fileobj)
+                assert isinstance(key.fileobj, socket.socket)
+                if _is_answer(key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
+                    found.add(key.data)
+    return found
+
+
+def _begin(address: str, port: int) -> tuple[socket.socket, int]:
+    """Answer a connection in the making, and how far it is (as errno); a name that is not known is no answer."""
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+    except OSError:
+        return socket.socket(), errno.EHOSTUNREACH
+    link = socket.socket(family, kind, protocol)
+    link.setblocking(False)
+    return link, link.connect_ex(where)
+
+
+def _is_answer(code: int) -> bool:
+    return code in (0, errno.ECONNREFUSED, errno.ECONNRESET)

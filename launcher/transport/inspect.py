@@ -1,0 +1,33 @@
+"""The health of a node of a run, asked over the connection that is there anyway."""
+
+from importlib import resources
+
+from launcher.core.fleet import Node
+from launcher.core.health import Health
+from launcher.core.observation import Unseen
+from launcher.errors import RemoteError
+from launcher.probe import collect, health
+from launcher.probe.answer import Unknown
+from launcher.transport.site import Site
+
+WAY_S = 4.0
+"""Seconds for the way there and back, besides those of the slowest probe."""
+
+BEGAN = "began.json"
+"""Where a keeper says when it began, below the folder of its run."""
+
+
+def inspect(site: Site, node: Node) -> Health | Unseen:
+    """Answer the health of a node. One that shares its machine with others has none of its own."""
+    if site.shared:
+        return Health(at=0.0)
+    script = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
+    call = health.call(script, node, f"{site.layout.root}/{BEGAN}")
+    try:
+        ended = site.shell.run(site.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
+    except RemoteError as error:
+        return Unseen(words=error.advice)
+    if ended.status == collect.NO_PYTHON:
+        return Unseen(words=collect.no_python(node).why)
+    found = health.read(ended.stdout, node)
+    return Unseen(words=found.why) if isinstance(found, Unknown) else found

@@ -1,0 +1,297 @@
+"""Who hears whom, and who stops for it: real sockets, and a clock that the tests move."""
+
+import contextlib
+import importlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+heartbeat = importlib.import_module("launcher.runtime.heartbeat")
+listener = importlib.import_module("launcher.runtime.listener")
+reach = importlib.import_module("launcher.runtime.reach")
+
+HERE = "127.0.0.1"
+LIMIT = 15.0
+POPULATION = 60.0
+
+
+class Time:
+    """A clock that a test moves by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Seat:
+    """A seat's keeper: what it was told to stop for, and until when its ranks may live."""
+
+    def __init__(self, name: str, clock: Time) -> None:
+        self.stopped: list[str] = []
+        self.until = 0.0
+        self.beat = heartbeat.Beat(name, LIMIT, self.stopped.append, self._publish, clock)
+
+    def _publish(self, moment: float) -> None:
+        self.until = moment
+
+
+class Head:
+    """A head's keeper. Its `listener` is stepped when a seat waits for its word."""
+
+    def __init__(self, clock: Time) -> None:
+        self.cuts = 0
+        self.listener = listener.Listener(LIMIT, POPULATION, self._cut, clock)
+        self.port = self.listener.listen(HERE, 0)
+
+    def _cut(self) -> None:
+        self.cuts += 1
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """Read and answer while a seat asks."""
+        done = threading.Event()
+
+        def serve() -> None:
+            while not done.is_set():
+                self.listener.step(0.005)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def close(self) -> None:
+        for key in list(self.listener._selector.get_map().values()):
+            key.fileobj.close()
+
+
+@pytest.fixture
+def clock() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def head(clock: Time) -> Iterator[Head]:
+    made = Head(clock)
+    yield made
+    made.close()
+
+
+def follow(seat: Seat, head: Head) -> None:
+    with head.serving():
+        assert seat.beat.follow(HERE, head.port)
+
+
+def exchange(seats: list[Seat], head: Head) -> None:
+    """Each seat says its name, and reads the word."""
+    with head.serving():
+        for seat in seats:
+            seat.beat.step()
+
+
+def lost() -> Callable[..., socket.socket]:
+    """A network that answers nothing."""
+
+    def connect(*_: object, **__: object) -> socket.socket:
+        raise TimeoutError
+
+    return connect
+
+
+def test_a_seat_stops_when_the_heads_host_has_answered_nothing_for_long(
+    clock: Time, head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seat = Seat("n1", clock)
+    follow(seat, head)
+    assert seat.until == clock.now + LIMIT
+    seat.beat._hang_up()
+    monkeypatch.setattr(socket, "create_connection", lost())
+    clock.now += LIMIT - 0.1
+    assert seat.beat.step() <= 0.1 + heartbeat.LEAST_S, "the next look is not later than the end"
+    assert seat.stopped == []
+    clock.now += 0.1
+    seat.beat.step()
+    assert len(seat.stopped) == 1
+    clock.now += 60
+    seat.beat.step()
+    assert len(seat.stopped) == 1, "one silence, one stop"
+    assert seat.beat.silence == pytest.approx(LIMIT + 60)
+
+
+def test_a_seat_that_was_stopped_itself_stops_before_it_asks_again(clock: Time, head: Head) -> None:
+    seat = Seat("n1", clock)
+    follow(seat, head)
+    clock.now += LIMIT + 1
+    seat.beat.step()
+    assert len(seat.stopped) == 1, "others gave it up while it could not ask: that somebody answers now is too late"
+
+
+def test_a_head_process_that_is_down_stops_nobody(clock: Time, head: Head) -> None:
+    seat = Seat("n1", clock)
+    follow(seat, head)
+    head.close()
+    for _ in range(60):
+        clock.now += 1
+        seat.beat.step()
+    assert seat.stopped == []
+    assert seat.beat.silence == 0.0
+
+
+def test_a_head_process_that_hangs_stops_nobody_and_nobody_is_taken_for_silent(
+    clock: Time, head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "WORD_S", 0.02)
+    seat = Seat("n1", clock)
+    follow(seat, head)
+    for _ in range(20):
+        clock.now += 1
+        seat.beat.step()
+    assert seat.stopped == []
+    assert head.listener.ages() == {"n1": 0.0}, "while the listener stands still, nobody grows older"
+    head.listener.step(0.0)
+    assert head.listener.ages()["n1"] == 0.0
+
+
+def test_the_head_says_how_long_ago_it_heard_each(clock: Time, head: Head) -> None:
+    seats = [Seat("n1", clock), Seat("n2", clock)]
+    for seat in seats:
+        follow(seat, head)
+    clock.now += 10
+    exchange(seats[:1], head)
+    assert head.listener.ages() == {"n1": 0.0, "n2": 10.0}
+    assert head.listener.listening == 10.0
+
+
+def test_a_seat_without_a_head_is_silent_about_it(clock: Time) -> None:
+    seat = Seat("n1", clock)
+    assert seat.beat.silence is None
+    clock.now += 100
+    seat.beat.step()
+    assert seat.stopped == []
+
+
+def test_no_raylet_is_started_for_a_head_that_does_not_answer(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    seat = Seat("n1", clock)
+    monkeypatch.setattr(socket, "create_connection", lost())
+    assert not seat.beat.follow(HERE, 9)
+    assert seat.beat.silence is None
+
+
+@pytest.mark.parametrize(
+    ("heard", "cut"),
+    [({"n1", "n2", "n3"}, False), ({"n1", "n2"}, False), ({"n1"}, True), (set(), True)],
+    ids=["most", "a-tie-goes-to-the-head", "fewer-than-half", "nobody"],
+)
+def test_a_head_that_hears_too_few_is_cut_off_and_says_so(clock: Time, head: Head, heard: set[str], cut: bool) -> None:
+    seats = {name: Seat(name, clock) for name in ("n1", "n2", "n3", "n4")}
+    for seat in seats.values():
+        follow(seat, head)
+    for _ in range(int(LIMIT) + 2):
+        clock.now += 1
+        exchange([seats[name] for name in sorted(heard)], head)
+        head.listener.step(0.0)
+    assert head.cuts == int(cut)
+    clock.now += 1
+    exchange([seats["n1"]], head)
+    assert bool(seats["n1"].stopped) is cut
+
+
+def test_a_head_is_cut_off_before_others_may_take_it_for_lost(clock: Time, head: Head) -> None:
+    """Whatever a seat that no longer hears the head reports, the head has ended itself by then."""
+    margin = 3.0
+    seats = [Seat(name, clock) for name in ("n1", "n2", "n3")]
+    for seat in seats:
+        follow(seat, head)
+    for _ in range(5):
+        clock.now += 1
+        exchange(seats, head)
+    while head.cuts == 0:
+        clock.now += listener.ROUND_S
+        head.listener.step(0.0)
+        assert min(seat.beat.silence or 0.0 for seat in seats[1:]) < LIMIT + margin - 1
+
+
+def test_nodes_that_left_a_minute_ago_are_not_missed(clock: Time, head: Head) -> None:
+    seats = [Seat(name, clock) for name in ("n1", "n2", "n3", "n4", "n5")]
+    for seat in seats:
+        follow(seat, head)
+    for gone in (2, 3):
+        for _ in range(int(POPULATION) + 1):
+            clock.now += 1
+            exchange(seats[gone:], head)
+    assert head.cuts == 0
+
+
+def test_a_head_that_nobody_serves_is_not_cut_off(clock: Time, head: Head) -> None:
+    clock.now += 100
+    head.listener.step(0.0)
+    assert head.cuts == 0
+
+
+def test_a_head_that_is_started_again_misses_nobody_of_before(clock: Time, head: Head) -> None:
+    follow(Seat("n1", clock), head)
+    clock.now += LIMIT + 1
+    head.listener.step(0.0)
+    assert (head.cuts, head.listener.cut_off) == (1, True)
+    head.listener.begin()
+    head.listener.step(0.0)
+    assert (head.cuts, head.listener.cut_off) == (1, False)
+
+
+def test_a_node_without_a_seat_listens_too_where_it_is_told_to(clock: Time, head: Head) -> None:
+    spare = Seat("n9", clock)
+    spare.beat.hint(HERE, head.port)
+    exchange([spare], head)
+    assert head.listener.ages() == {"n9": 0.0}
+    clock.now += 2
+    spare.beat.hint(HERE, head.port)
+    exchange([spare], head)
+    assert spare.beat.silence == 0.0
+
+
+def test_what_a_stranger_says_ends_nothing(clock: Time, head: Head) -> None:
+    with socket.create_connection((HERE, head.port)) as stranger:
+        stranger.sendall(b"\xff" * 5000)
+        for _ in range(30):
+            head.listener.step(0.0)
+    head.listener.step(0.0)
+    assert head.listener.ages() == {}
+    seat = Seat("n1", clock)
+    follow(seat, head)
+    assert head.listener.ages() == {"n1": 0.0}
+
+
+def test_a_machine_answers_by_refusing_and_not_by_silence() -> None:
+    with socket.socket() as probe:
+        probe.bind((HERE, 0))
+        refusing = probe.getsockname()[1]
+    with contextlib.ExitStack() as held:
+        full = held.enter_context(socket.socket())
+        full.bind((HERE, 0))
+        full.listen(0)  # the kernel drops what knocks at a full queue, as a dead host does
+        for _ in range(3):
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        silent = full.getsockname()[1]
+        targets = {"refuses": (HERE, [refusing]), "silent": (HERE, [silent]), "one-port": (HERE, [silent, refusing])}
+        assert reach.answering(targets, limit=0.3) == {"refuses", "one-port"}
+
+
+def test_what_was_found_is_answered_at_the_next_question() -> None:
+    asked = reach.Reach()
+    target = {"n1": (HERE, [9])}
+    assert asked.ask(target) == {}
+    deadline = time.monotonic() + 10
+    while not asked.ask(target) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert asked.ask(target) == {"n1": True}
+    assert asked.ask({}) == {}
