@@ -1,0 +1,117 @@
+"""Files that people write, broken in the ways in which people break them: never anything but a SpecError that points
+into the file, and what is read can be kept and read back."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.core.task import Task
+from launcher.errors import Mistake, SpecError
+from launcher.spec.fields import Section
+from launcher.spec.task import ParsedTask, read_task
+from launcher.spec.task_fields import HEADER, MEMBER, TASK
+from launcher.store.codec import dump, load
+from tests.effort import drawn
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(
+    [
+        *(ROOT / "examples").glob("*.y*ml"),
+        *(ROOT / "templates").glob("*.yaml"),
+        *(ROOT / "tests" / "corpus" / "spec" / "good").glob("*.yaml"),
+        *(ROOT / "tests" / "corpus" / "spec" / "bad").glob("*.yaml"),
+    ]
+)
+TEXTS = [text for file in FILES if len(text := file.read_text(errors="replace")) < 5000]
+
+
+def keys_of(section: Section) -> set[str]:
+    inner = [keys_of(row.shape) for row in section.fields.values() if isinstance(row.shape, Section)]
+    return set(section.fields).union(*inner)
+
+
+KEYS = sorted(keys_of(TASK) | keys_of(HEADER) | keys_of(MEMBER))
+ODD = [
+    "---",
+    "{}",
+    "[]",
+    "[~]",
+    "~",
+    "null",
+    "-1",
+    "1e400",
+    "&a",
+    "*a",
+    "<<: *a",
+    "? x",
+    "!!int x",
+    "{a: {b: [c]}}",
+    "'",
+]
+VALUES = [
+    *ODD,
+    "GB300:4",
+    "{GB300: 4, GB200: 4}",
+    "[GB300:4, H100:8]",
+    "parallel",
+    "${HOME}",
+    "s3://x",
+    "\ud7ff",
+    "0x10",
+]
+
+
+@st.composite
+def broken(draw: st.DrawFn) -> str:
+    """A file with up to six changes, each to a line, or to where it stands."""
+    lines = draw(st.sampled_from(TEXTS)).splitlines()
+    for _ in range(draw(st.integers(1, 6))):
+        at = draw(st.integers(0, max(0, len(lines) - 1)))
+        line = lines[at] if lines else ""
+        indent = line[: len(line) - len(line.lstrip())]
+        key = line.split(":")[0]
+        other = draw(st.sampled_from(KEYS))
+        value = draw(st.sampled_from(VALUES))
+        changed = {
+            "delete": [],
+            "repeat": [line, line],
+            "indent": ["  " + line],
+            "outdent": [line[2:]],
+            "value": [f"{key}: {value}"],
+            "key": [f"{indent}{other}:{line.partition(':')[2]}"],
+            "insert": [f"{indent}{other}: {value}", line],
+            "document": ["---", line],
+            "cut": [line[: draw(st.integers(0, len(line)))]],
+        }
+        lines[at : at + 1] = changed[draw(st.sampled_from(sorted(changed)))]
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mutations") / "task.yaml"
+
+
+def read(path: Path) -> ParsedTask | tuple[Mistake, ...]:
+    try:
+        return read_task(path)
+    except SpecError as error:
+        return error.mistakes
+
+
+@drawn(400)
+@given(broken())
+def test_a_broken_file_is_refused_with_its_place_or_read_whole(path: Path, text: str) -> None:
+    path.write_text(text)
+    lines = len(re.findall("[\r\n\x85\u2028\u2029]", text)) + 2
+    parsed = read(path)
+    if not isinstance(parsed, ParsedTask):
+        assert parsed
+        assert all(0 <= mistake.line <= lines and mistake.what for mistake in parsed)
+        return
+    assert all(0 < warning.line <= lines for warning in parsed.warnings)
+    assert load(Task, dump(Task, parsed.task)) == parsed.task
+    assert all(forms[0] in parsed.task.groups for forms in parsed.kinds.values())
