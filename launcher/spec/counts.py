@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
-from launcher.core.task import TopologyRule
+from launcher.core.fleet import NODE_LEVEL, RACK_LEVEL
 from launcher.spec.nodes import Mark
 from launcher.spec.reading import Reading, Values
 
@@ -33,26 +32,7 @@ def default_split(nodes: int) -> Counts | None:
     return None
 
 
-def read_rule(own: Values, gpus: int | None, out: Reading) -> TopologyRule:
-    """Answer the topology of a group of `gpus` a node (None: wrong in the file, and said already)."""
-    topology = own.section("topology")
-    # Without GPUs there is no NVLink domain to stay inside, unless the file says where to be.
-    within = topology.get("within", str) or (ANY_LEVEL if gpus == 0 and not own.has("topology") else RACK_LEVEL)
-    counts = _Counting(own, topology, within, gpus, out).counts()
-    return TopologyRule(
-        slices=counts.slices,
-        nodes_per_slice=counts.nodes_per_slice,
-        within=within,
-        prefer=topology.get("prefer", str),
-        spread=topology.get("spread", str),
-        spares=topology.get("spares", int) or 0,
-        racks=topology.texts("racks"),
-        exclude_racks=topology.texts("exclude_racks"),
-        exclude_nodes=topology.texts("exclude_nodes"),
-    )
-
-
-class _Counting:
+class Counting:
     """The counts that a group names, checked against each other."""
 
     def __init__(self, own: Values, topology: Values, within: str, gpus: int | None, out: Reading) -> None:

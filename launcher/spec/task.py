@@ -7,10 +7,10 @@ from pathlib import Path
 
 from launcher.core.task import Group, Task
 from launcher.errors import Mistake
-from launcher.spec.counts import read_rule
 from launcher.spec.document import read_documents
 from launcher.spec.envs import Given, check_given, read_envs, read_secrets
 from launcher.spec.kinds import read_kinds
+from launcher.spec.levels import LEVEL_KEYS
 from launcher.spec.mounts import KEY as MOUNTS
 from launcher.spec.mounts import read_mounts
 from launcher.spec.nodes import NOWHERE, Mark
@@ -19,6 +19,7 @@ from launcher.spec.reading import Reading, Values
 from launcher.spec.recovery import read_recovery
 from launcher.spec.scripts import check_scripts
 from launcher.spec.sheet import Sheet, read_sheet
+from launcher.spec.topology import check_company, read_rule
 from launcher.spec.values import NO_GPUS
 
 
@@ -50,6 +51,7 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
     sheet = read_sheet(documents, out)
     check_given(given, out)
     forms = {name: _forms(name, own, sheet.task, given, out) for name, own in sheet.roles.items()}
+    check_company(sheet.roles, out)
     secrets = read_secrets(sheet.owners, given, out)
     mounts = _mounts(sheet, secrets, given, out)
     task = Task(
@@ -186,5 +188,4 @@ def _seconds(values: Values, name: str, default: float) -> float:
 
 
 def _places(roles: Mapping[str, Values]) -> dict[tuple[str, str], Mark]:
-    keys = ("within", "prefer", "spread")
-    return {(name, key): own.section("topology").mark_of(key) for name, own in roles.items() for key in keys}
+    return {(name, key): own.section("topology").mark_of(key) for name, own in roles.items() for key in LEVEL_KEYS}

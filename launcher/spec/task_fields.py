@@ -64,20 +64,39 @@ TOPOLOGY = section(
     Field(name="gpus_per_slice", doc="GPUs of each slice, instead of `nodes_per_slice`.", shape=Whole(low=1)),
     Field(
         name="within",
-        doc="The level that no slice may cross: `node`, `rack`, `any`, or a level of the inventory.",
-        shape=_LEVEL,
+        doc="The level that no slice may cross: `node`, `rack`, `any`, or a level of the inventory. Two levels, as in "
+        "`[block, rack]`: the first is for all slices together.",
+        shape=ListOf(item=_LEVEL, word="a level, or a list of two", single=True, filled=True),
         default="rack",
     ),
     Field(name="prefer", doc="The level at which slices should be near each other, if possible.", shape=_LEVEL),
+    Field(
+        name="balance",
+        doc="The level whose places should have equally many nodes of the group, if possible, in as few as hold them.",
+        shape=_LEVEL,
+    ),
     Field(name="spread", doc="The level at which no two slices may share a place.", shape=_LEVEL),
+    Field(name="spread_members", doc="The level at which no two nodes of a slice may share a place.", shape=_LEVEL),
+    Field(name="exclusive", doc="The level at which no other run may share a place.", shape=_LEVEL),
+    Field(
+        name="near", doc="The group of which a slice must be in the same rack, or place at `within`.", shape=group_name
+    ),
+    Field(
+        name="apart_from",
+        doc="The group of which no slice may be in the same rack, or place at `spread`.",
+        shape=group_name,
+    ),
     Field(name="spares", doc="Nodes kept free for each slice in its own domain.", shape=Whole(low=0), default=0),
+    Field(
+        name="spares_per_rack",
+        doc="Nodes kept free once for all slices of a rack.",
+        shape=Whole(low=0),
+        default=0,
+    ),
     Field(name="racks", doc="The only racks to use; patterns such as `r1*` are allowed.", shape=_GLOBS),
     Field(name="exclude_racks", doc="Racks not to use.", shape=_GLOBS),
+    Field(name="nodes", doc="The only nodes to use; patterns and ranges such as `r07-n[01-16]` too.", shape=_GLOBS),
     Field(name="exclude_nodes", doc="Nodes not to use.", shape=_GLOBS),
-    Field(name="exclusive", doc="The level at which nobody else may share a place.", shape=_LEVEL, use=LATER),
-    Field(name="near", doc="The group to be near to.", shape=group_name, use=LATER),
-    Field(name="apart_from", doc="The group to keep away from.", shape=group_name, use=LATER),
-    Field(name="spread_members", doc="The level at which members keep apart.", shape=_LEVEL, use=LATER),
 )
 
 RECOVERY = _built(

@@ -103,3 +103,12 @@ def test_exclusive_keeps_off_racks_where_another_run_is() -> None:
     new = again(asked, [2, 5, 6], used("r0-n00", "r1-n00"), (part("main", 0, 0, [0, 1]),))
     assert isinstance(new, Slice)
     assert new.rack == "r2"
+
+
+def test_the_slices_that_stay_are_no_other_run_to_an_exclusive_rack() -> None:
+    asked = task(main=TopologyRule(slices=2, nodes_per_slice=2, exclusive="rack"))
+    before = (part("main", 0, 0, [0, 1]), part("main", 1, 0, [2, 3]))
+    own = {NodeName(f"r0-n{tray:02d}"): Taken(by_run="this one") for tray in (2, 3)}
+    new = again(asked, [6], {**own, NodeName("r0-n00"): Taken(sick="condemned")}, before)
+    assert isinstance(new, Slice)
+    assert new.nodes == ("r0-n01", "r0-n04")

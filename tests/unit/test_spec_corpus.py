@@ -1,6 +1,7 @@
 """Files of `tests/corpus/spec`: each bad one has its exact error text beside it, each good one what was read."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,9 @@ def of_group(group: Group) -> Iterator[str]:
     rule, recovery = group.topology, group.recovery
     shape = f"{rule.slices} x {rule.nodes_per_slice} within {rule.within}, {rule.spares} spares"
     yield f"group {group.name}: {shape}, {group.gpus} x {group.accelerator}"
-    where = {"prefer": rule.prefer, "spread": rule.spread, "racks": rule.racks, "exclude_racks": rule.exclude_racks}
-    for key, value in {**where, "exclude_nodes": rule.exclude_nodes}.items():
-        if value:
+    shown = {"slices", "nodes_per_slice", "within", "spares"}
+    for key in (row.name for row in fields(rule) if row.name not in shown):
+        if value := getattr(rule, key):
             yield f"  {key} {value}"
     yield f"  recovery {recovery.max_restarts} restarts, {recovery.node_attempts} attempts"
     yield f"  setup {group.setup!r}"

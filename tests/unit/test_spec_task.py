@@ -164,6 +164,24 @@ def test_a_level_that_the_inventory_lacks_is_named_where_it_stands(tmp_path: Pat
     ]
 
 
+@pytest.mark.parametrize(
+    ("topology", "said"),
+    [
+        ("within: [rack, rack]", "`within: [rack, rack]`: `rack` is not above `rack`"),
+        ("within: [node, rack]", "`within: [node, rack]`: `node` is not above `rack`"),
+        (
+            "nodes_per_slice: 2, spread_members: rack",
+            "`spread_members: rack` is not below `within: rack`: a slice would",
+        ),
+        ("slices: 2, nodes_per_slice: 1, spread: any", "`spread: any` keeps 2 slices out of one place"),
+    ],
+)
+def test_levels_that_no_placement_can_hold_are_refused(tmp_path: Path, topology: str, said: str) -> None:
+    parsed = parse(tmp_path, f"run: x\ntopology: {{{topology}}}")
+    with pytest.raises(SpecError, match=re.escape(said)):
+        check_levels(parsed.task, built_in(), where="task.yaml", places=parsed.places)
+
+
 def test_levels_that_the_inventory_has_pass(tmp_path: Path) -> None:
     for level in ("rack", "node", "any"):
         check_levels(parse(tmp_path, f"run: x\ntopology: {{within: {level}}}").task, built_in())
