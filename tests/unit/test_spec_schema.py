@@ -14,6 +14,9 @@ from launcher.spec.templates import read_template
 
 ROOT = Path(__file__).parents[2]
 GOOD = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "templates").glob("*.yaml")])
+CORPUS = ROOT / "tests" / "corpus" / "spec" / "good"
+# A key that is `yes` is true to YAML 1.1, and JSON has no such key.
+READ = [path for path in sorted(CORPUS.glob("*.yaml")) if path.stem != "envs-as-skypilot"]
 SHAPES = (
     "wrong-types",
     "unknown-keys-at-three-depths",
@@ -42,6 +45,14 @@ def test_examples_and_templates_satisfy_schema_and_parser(path: Path) -> None:
     kind = kind_of(path)
     assert list(validator(kind).iter_errors(yaml.safe_load(path.read_text()))) == []
     (read_task if kind is SpecKind.TASK else read_inventory)(path)
+
+
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
+def test_what_the_parser_reads_the_schema_takes(path: Path) -> None:
+    documents = [one for one in yaml.safe_load_all(path.read_text()) if one is not None]
+    kind = SpecKind.INVENTORY if path.stem.startswith("inventory") else SpecKind.TASK
+    if len(documents) == 1:  # the header of a job group is no task
+        assert [error.message for error in validator(kind).iter_errors(documents[0])] == []
 
 
 @pytest.mark.parametrize("name", SHAPES)
