@@ -15,8 +15,8 @@ from launcher.spec.templates import read_template
 ROOT = Path(__file__).parents[2]
 GOOD = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "templates").glob("*.yaml")])
 CORPUS = ROOT / "tests" / "corpus" / "spec" / "good"
-# A key that is `yes` is true to YAML 1.1, and JSON has no such key.
-READ = [path for path in sorted(CORPUS.glob("*.yaml")) if path.stem != "envs-as-skypilot"]
+# To YAML 1.1 a key that is `yes` is true, which JSON has not, and `1e3` is text.
+READ = [path for path in sorted(CORPUS.glob("*.yaml")) if path.stem not in ("envs-as-skypilot", "inventory-sim")]
 SHAPES = (
     "wrong-types",
     "unknown-keys-at-three-depths",
