@@ -39,6 +39,8 @@ class Field:
     def read(self, key: Scalar, node: Node, at: Spot) -> Found | None:
         """Answer the value of this key; None when it counts as left out."""
         name, out = at.name, at.out
+        if self.use in (Use.REFUSED, Use.IGNORED) and isinstance(node, Scalar) and node.kind is Kind.NOTHING:
+            return None  # to SkyPilot a null is what is left out
         if self.use is Use.REFUSED:
             out.mistake(key.mark, f"`{name}` is not supported: {self.why}", self.instead)
             return None

@@ -128,7 +128,7 @@ TASK_ELSEWHERE = (
     Field(name="config", doc="SkyPilot's.", shape=_CONFIG),
     _ignored("experimental", _CLOUDS),
     _ignored("api_server_access", "there is no API server"),
-    _ignored("event_callback", "nothing is called", "`nvlaunch events RUN -o json` tells what happens"),
+    _ignored("event_callback", "nothing is called with its variables", "`on_event` is called with each event as JSON"),
     _ignored("inputs", "sizes are not estimated"),
     _ignored("outputs", "sizes are not estimated"),
     _refused("managed_secrets", "there is no server that keeps secrets", "use `secrets:` with `--secret NAME`"),
