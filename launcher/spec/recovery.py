@@ -9,6 +9,9 @@ def read_recovery(own: Values, task: Values, out: Reading) -> RecoveryPolicy:
     """Answer the policy of a group: what it says itself, then what the task says, then the defaults of the core."""
     default = RecoveryPolicy()
     asked = own.section("recovery").over(task.section("recovery"))
+    if own.has("driver") and asked.get("restart_with", str) == RestartWith.MEMBER.value:
+        what = "`restart_with: member` beside `driver`: its nodes start and end with it"
+        out.mistake(asked.mark_of("restart_with"), what, "choose `run` or `group`")
     restarts = (_restarts(own, out), _restarts(task, out), default.max_restarts)
     attempts = asked.get("node_attempts", int)
     return RecoveryPolicy(

@@ -59,6 +59,7 @@ def test_a_key_is_refused_by_name_or_arrives(tmp_path: Path, key: str) -> None:
     [
         (RUN + DRIVER, "2:1: `driver` stands beside `run`"),
         (RUN + "reserve: true", "2:1: `reserve` is for a `driver`"),
+        (DRIVER + "recovery: {restart_with: member}", "2:26: `restart_with: member` beside `driver`"),
         (
             RUN + "priority: 1\nresources: {priority: 2}",
             "3:13: `priority: 2` beside `priority: 1`: a run has one",
