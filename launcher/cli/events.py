@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 def events(run: RunWord, follow: Follow = False, output: As = Output.TEXT) -> None:
     """Show what was done in a run, and why.
 
-    With `-f -o json`: one JSON object a line.
+    Each entry says when, what kind (a decision, its outcome, an order),
+    on which node or slice, the reason, and the lines that show it. With
+    `-f -o json`: one JSON object a line.
 
     \b
     Example:
@@ -61,16 +63,18 @@ def _lines(found: "Sequence[Event]") -> Iterator[str]:
     """Neighbours that differ in their node alone stand in one line: `claim:r07-n[01-16]`."""
     from launcher.core.nodeset import fold
 
-    for (when, kind, _, words, reason), alike in groupby(found, _all_but_node):
+    for (when, kind, _, words, reason, evidence), alike in groupby(found, _all_but_node):
         subjects = [event.subject for event in alike]
         subject = subjects[0] if len(subjects) == 1 else fold(subjects)
         why = f" ({reason})" if reason else ""
-        yield clean(f"{when}  {kind:8}  {subject}: {words}{why}").replace("\n", " ")
+        yield clean(f"{when}  {kind:9}  {subject}: {words}{why}").replace("\n", " ")
+        yield from (clean(f"  | {line}") for line in evidence)
 
 
-def _all_but_node(event: "Event") -> tuple[str, str, str, str, str]:
+def _all_but_node(event: "Event") -> tuple[str, str, str, str, str, tuple[str, ...]]:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
-    return when, event.kind.value, event.subject.partition(":")[0], event.words, event.reason
+    words = event.words if event.times == 1 else f"{event.words} ({event.times} times)"
+    return when, event.kind.value, event.subject.partition(":")[0], words, event.reason, event.evidence
 
 
 def _json_line(event: "Event") -> str:
@@ -85,4 +89,6 @@ def _plain(event: "Event") -> dict[str, object]:
         "subject": event.subject,
         "words": event.words,
         "reason": event.reason,
+        "times": event.times,
+        "evidence": list(event.evidence),
     }

@@ -17,7 +17,11 @@ from launcher.cli import (
     hosts,
     inventory,
     logs,
+    nodes,
+    orders,
     racks,
+    repair,
+    report,
     ssh,
     start,
     status,
@@ -54,6 +58,10 @@ for _family in (
     start,
     hosts,
     inventory,
+    orders,
+    nodes,
+    repair,
+    report,
 ):
     _family.register(app)
 

@@ -24,7 +24,15 @@ POLL_S = 0.5
 SUBJECT = "on_event"
 """What warnings about the hook itself are about; of these it is not told."""
 
-_TOLD = (EventKind.LAUNCHED, EventKind.WARNING, EventKind.WANTED, EventKind.ORDERED, EventKind.ENDED)
+_TOLD = (
+    EventKind.LAUNCHED,
+    EventKind.WARNING,
+    EventKind.WANTED,
+    EventKind.ORDERED,
+    EventKind.CONDEMNED,
+    EventKind.READMITTED,
+    EventKind.ENDED,
+)
 
 
 class Hook:
@@ -95,6 +103,7 @@ def event_json(run: Run, event: Event) -> dict[str, object]:
         "subject": event.subject,
         "words": event.words,
         "reason": event.reason,
+        "evidence": list(event.evidence),
     }
 
 

@@ -1,17 +1,27 @@
 """The loop: observe, reconcile, journal, execute, wait. There is no other."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor as Pool
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from launcher.core.actions import Action, Answer
+from launcher.core.actions import Action, Answer, Enlist, Receipt, Relocate, Result
+from launcher.core.fleet import NodeName, Transport
+from launcher.core.observation import Observation
 from launcher.core.reconcile import Decision, reconcile
-from launcher.core.run import RunId, RunState, rebased
+from launcher.core.run import Run, RunId, RunState, Wanted, rebased
 from launcher.core.status import summarise
-from launcher.drive.execute import Executor
+from launcher.drive import checkups
+from launcher.drive.checkups import Checkups
+from launcher.drive.execute import Executor, Inline
 from launcher.drive.observe import observe
 from launcher.ports import Clock, Nodes
+from launcher.store.looks import look_of
 from launcher.store.store import Store
+
+HISTORY_S = 30.0
+"""How often the ledger of other runs is read (s)."""
 
 
 class Loop:
@@ -25,27 +35,42 @@ class Loop:
         self._run, record = store.load(run_id)
         # Times of an earlier boot mean nothing on this one.
         self._record = rebased(record, clock.now())
+        self._checkups = Checkups(nodes, clock, _pool_of(self._run))
+        self._doubted: frozenset[NodeName] = frozenset()
+        self._history: Mapping[NodeName, int] = {}
+        self._history_due = 0.0
         self._state: RunState | None = None
         self._since = 0.0
 
     def drive(self, stopped: Callable[[], bool]) -> RunState:
         """Go round until the run is over, or until `stopped()`; answer the state it is in then."""
-        while True:
-            decision = self.tick()
-            if decision.state.final or stopped():
-                return decision.state
-            self._clock.wait(decision.wake_at, lambda: stopped() or self._executor.pending())
+        try:
+            while True:
+                decision = self.tick()
+                if decision.state.final or stopped():
+                    return decision.state
+                self._clock.wait(decision.wake_at, lambda: stopped() or self._has_news())
+        finally:
+            self._checkups.close()
+
+    def _has_news(self) -> bool:
+        """Answer whether something ended that the next decision waits for."""
+        return self._executor.pending() or (bool(self._doubted) and self._checkups.pending())
 
     def tick(self) -> Decision:
         """Go round once: a decision is kept before it is acted on, and acted on before it is shown."""
         self._executor.collect(self._keep)
-        run = replace(self._run, wanted=self._store.wanted(self._run.id))
         in_flight = self._executor.in_flight
-        receipts = self._store.receipts_after(run.id, self._record.receipts_seen)
-        seen = observe(run, self._nodes, self._clock, in_flight=in_flight, receipts=receipts)
+        receipts = self._store.receipts_after(self._run.id, self._record.receipts_seen)
+        run = self._current(receipts)
+        self._check(run)
+        seen = self._observe(run, in_flight, receipts)
         decision = reconcile(run, seen, self._record)
+        self._doubted = decision.doubted
+        self._check(run)
         now = time.time()
-        self._store.intend(run.id, decision.record, decision.actions, decision.headline, decision.state, now)
+        look = look_of(run, seen, self._record, decision)
+        self._store.intend(run.id, decision.record, decision.actions, decision.headline, decision.state, now, look)
         self._record = decision.record
         for action in decision.actions:
             self._executor.begin(run, action)
@@ -56,5 +81,45 @@ class Loop:
             self._store.finish(run.id, decision.state, now)
         return decision
 
+    def _current(self, receipts: Sequence[Receipt]) -> Run:
+        """Answer the run as it is now: with the nodes that it was given meanwhile, and its head where the record says.
+
+        `self._run` is read anew only where a receipt says that it was changed.
+        """
+        given = (Enlist, Relocate)
+        if any(isinstance(one.action, given) and one.answer.result is Result.DONE for one in receipts):
+            self._run, _ = self._store.load(self._run.id)
+        wanted = self._store.wanted(self._run.id)
+        return replace(self._run, wanted=wanted, head_at=self._record.head or self._run.head_at)
+
+    def _observe(self, run: Run, in_flight: frozenset[str], receipts: Sequence[Receipt]) -> Observation:
+        now = self._clock.now()
+        if now >= self._history_due:
+            self._history = self._store.ledger.history(run.fleet.name, run.id, time.time())
+            self._history_due = now + HISTORY_S
+        return observe(
+            run,
+            self._nodes,
+            self._clock,
+            in_flight=in_flight,
+            receipts=receipts,
+            health=self._checkups.health,
+            orders=self._store.orders.after(run.id, self._record.orders_seen),
+            drained=self._store.ledger.drained(run.fleet.name),
+            history=self._history,
+        )
+
+    def _check(self, run: Run) -> None:
+        """Ask the nodes that are ours, or were until they were condemned, and all that are doubted."""
+        if run.wanted is Wanted.RUNNING:
+            self._checkups.begin(run, self._record.claimed | self._record.condemned.keys(), self._doubted)
+
     def _keep(self, action: Action, answer: Answer) -> None:
         self._store.receipt(self._run.id, action, answer, time.time())
+
+
+def _pool_of(run: Run) -> Pool:
+    """Answer who asks for health: an imaginary fleet answers at once."""
+    if run.fleet.transport is Transport.SIM:
+        return Inline()
+    return ThreadPoolExecutor(checkups.FAN_OUT, thread_name_prefix="inspect")

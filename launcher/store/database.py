@@ -51,6 +51,7 @@ CREATE TABLE looks (run TEXT NOT NULL, seq INTEGER NOT NULL, shape INTEGER NOT N
     look BLOB NOT NULL, PRIMARY KEY (run, seq));
 CREATE TABLE told (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
 ALTER TABLE journal ADD COLUMN times INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE journal ADD COLUMN evidence TEXT NOT NULL DEFAULT '';
 CREATE INDEX journal_of_a_subject ON journal (run, subject, seq);
 """
 

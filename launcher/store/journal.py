@@ -7,11 +7,11 @@ from enum import Enum
 
 from launcher.core.actions import Action, Answer, Receipt, Result
 from launcher.core.run import RunId
-from launcher.store.codec import dump, load
+from launcher.store.codec import dump, load, storable
 
 _NEXT = "SELECT coalesce(max(seq), 0) + 1 FROM journal WHERE run = ?"
-_ADD = """INSERT INTO journal (run, seq, at, kind, subject, words, reason, receipt, times)
-    VALUES (:run, :seq, :at, :kind, :subject, :words, :reason, :receipt, :times)"""
+_ADD = """INSERT INTO journal (run, seq, at, kind, subject, words, reason, receipt, times, evidence)
+    VALUES (:run, :seq, :at, :kind, :subject, :words, :reason, :receipt, :times, :evidence)"""
 _LAST = """SELECT seq, words, times FROM journal
     WHERE run = ? AND subject = ? AND kind = 'receipt' ORDER BY seq DESC LIMIT 1"""
 
@@ -33,6 +33,9 @@ class EventKind(Enum):
     WARNING = "warning"
     WANTED = "wanted"
     ORDERED = "ordered"
+    DRIVEN = "driven"
+    CONDEMNED = "condemned"
+    READMITTED = "readmitted"
     ENDED = "ended"
 
 
@@ -40,7 +43,8 @@ class EventKind(Enum):
 class Event:
     """An entry of the journal as people read it; `at` in seconds since the epoch, `reason` empty where none is.
 
-    `times` is how often a receipt came back with the same words, once such receipts are not kept one by one.
+    `times` is how often a receipt came back with the same words, once such receipts are not kept one by one;
+    `evidence` the lines that show what went wrong.
     """
 
     seq: int
@@ -50,6 +54,7 @@ class Event:
     words: str
     reason: str
     times: int = 1
+    evidence: tuple[str, ...] = ()
 
 
 def add(
@@ -61,9 +66,20 @@ def add(
     subject: str,
     words: str,
     reason: str = "",
+    evidence: Sequence[str] = (),
 ) -> None:
     """Write one entry in the current transaction; its number is one more than the last of the run."""
-    _add(db, run=run, seq=_next(db, run), kind=kind.value, at=at, subject=subject, words=words, reason=reason)
+    _add(
+        db,
+        run=run,
+        seq=_next(db, run),
+        kind=kind.value,
+        at=at,
+        subject=subject,
+        words=storable(words),
+        reason=reason,
+        evidence=_lines(evidence),
+    )
 
 
 def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], at: float) -> None:
@@ -97,6 +113,7 @@ def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answ
         reason=action.reason.why.value,
         receipt=dump(Receipt, receipt),
         times=again,
+        evidence=_lines(answer.tail),
     )
     for words in answer.warnings:
         add(db, run, EventKind.WARNING, at, subject=action.key, words=words)
@@ -118,6 +135,7 @@ def read_event(row: sqlite3.Row) -> Event:
         words=row["words"],
         reason=row["reason"],
         times=row["times"],
+        evidence=tuple(row["evidence"].splitlines()),
     )
 
 
@@ -126,7 +144,11 @@ def _next(db: sqlite3.Connection, run: RunId) -> int:
 
 
 def _add(db: sqlite3.Connection, **values: object) -> None:
-    db.execute(_ADD, {"receipt": None, "times": 1, **values})
+    db.execute(_ADD, {"receipt": None, "times": 1, "evidence": "", **values})
+
+
+def _lines(evidence: Sequence[str]) -> str:
+    return storable("\n".join(evidence))
 
 
 def _last(db: sqlite3.Connection, run: RunId, action: Action) -> sqlite3.Row | None:

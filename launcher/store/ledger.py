@@ -8,8 +8,10 @@ from enum import Enum
 from launcher.core.fleet import NodeName
 from launcher.core.placement import Taken
 from launcher.core.run import Cause, Evidence, Record, RunId
+from launcher.store import journal
 from launcher.store.codec import storable
 from launcher.store.database import Database
+from launcher.store.journal import EventKind
 
 # How long the failures of programs that began on a node are held against it (s).
 MEMORY_S = 86400.0
@@ -68,12 +70,15 @@ class Ledger:
         rows = [(fleet, node, storable(drain.reason), drain.at, drain.by) for node in nodes]
         with self._db.write() as db:
             db.executemany("INSERT OR REPLACE INTO drains VALUES (?, ?, ?, ?, ?)", rows)
+            _tell_runs(db, fleet, [row[1] for row in rows], "drain", f"{drain.reason}, asked by {drain.by}", drain.at)
 
-    def undrain(self, fleet: str, nodes: Iterable[NodeName]) -> tuple[NodeName, ...]:
+    def undrain(self, fleet: str, nodes: Iterable[NodeName], *, by: str, at: float) -> tuple[NodeName, ...]:
         """Put nodes in service again; answer those that were drained."""
         with self._db.write() as db:
             query = "DELETE FROM drains WHERE fleet = ? AND node = ?"
-            return tuple(node for node in nodes if db.execute(query, (fleet, node)).rowcount)
+            lifted = tuple(node for node in nodes if db.execute(query, (fleet, node)).rowcount)
+            _tell_runs(db, fleet, lifted, "undrain", f"asked by {by}", at)
+            return lifted
 
     def drains(self, fleet: str) -> tuple[Drain, ...]:
         """Answer the nodes of an inventory that are drained by order, in no particular order."""
@@ -142,8 +147,11 @@ def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Re
     """Write what a new record of a run says of nodes for the first time, in the transaction that keeps the record."""
     for node, evidence in now.condemned.items():
         if node not in before.condemned:
+            journal.add(db, run, EventKind.CONDEMNED, at, subject=node, words=evidence.words, evidence=evidence.tail)
             _condemned(db, fleet, run, node, evidence, at)
-    for node in before.condemned.keys() - now.condemned.keys():
+    for node in sorted(before.condemned.keys() - now.condemned.keys()):
+        words = f"was given up for: {before.condemned[node].words}"
+        journal.add(db, run, EventKind.READMITTED, at, subject=node, words=words)
         _release(db, fleet, node, by=f"run `{run}`, to which it proved well again", at=at)
     for node, times in now.failures.items():
         for _ in range(times - before.failures.get(node, 0)):
@@ -172,6 +180,13 @@ def _add(
     values = (fleet, node, run, at, kind.value, storable(words), storable("\n".join(evidence)))
     query = "INSERT INTO incidents (fleet, node, run, at, kind, words, evidence) VALUES (?, ?, ?, ?, ?, ?, ?)"
     db.execute(query, values)
+
+
+def _tell_runs(db: sqlite3.Connection, fleet: str, nodes: Iterable[NodeName], what: str, words: str, at: float) -> None:
+    """Write into the journal of each run that has one of the nodes what was asked."""
+    for node in nodes:
+        for row in db.execute("SELECT run FROM claims WHERE fleet = ? AND node = ?", (fleet, node)).fetchall():
+            journal.add(db, row["run"], EventKind.ORDERED, at, subject=f"{what}:{node}", words=storable(words))
 
 
 def _release(db: sqlite3.Connection, fleet: str, node: NodeName, *, by: str, at: float) -> bool:

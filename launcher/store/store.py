@@ -70,6 +70,11 @@ class Store:
         with self._db.at_once() as db:
             return _taken(db, fleet.name)
 
+    def holders(self, fleet: str) -> Mapping[NodeName, RunId]:
+        """Answer which run has each node of an inventory that one has."""
+        rows = self._db.read("SELECT node, run FROM claims WHERE fleet = ?", fleet)
+        return {NodeName(row["node"]): RunId(row["run"]) for row in rows}
+
     def domains(self, fleet: str) -> Mapping[NodeName, str]:
         """Answer the NVLink domains that nodes of an inventory have reported."""
         return domains_of(self._db, fleet)
@@ -107,6 +112,8 @@ class Store:
                 raise LeaseHeldError(f"`{run}` is driven by {held}", holder=str(held), hints=(hint,))
             values = (run, me.host, me.boot, me.pid, me.started)
             db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?)", values)
+            if held != me:
+                journal.add(db, run, EventKind.DRIVEN, time.time(), subject="controller", words=f"driven by {me}")
         self._owned[run] = me
 
     def disown(self, run: RunId) -> None:

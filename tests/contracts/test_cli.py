@@ -16,10 +16,13 @@ from launcher.errors import ExitCode, LaunchError
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = typer.main.get_command(app).commands
-READING = ("plan", "status", "events", "racks", "doctor", "validate")
+READING = ("plan", "status", "events", "racks", "doctor", "validate", "nodes")
 # Bytes of programs, and JSON by nature.
-RAW = ("logs", "schema", "exec")
-ACTING = ("up", "watch", "service", "down", "init", "ssh", "sync-down", "hosts", "inventory")
+RAW = ("logs", "schema", "exec", "service", "replay")
+ACTING = (
+    *("up", "watch", "down", "init", "ssh", "sync-down", "hosts", "inventory"),
+    *("drain", "undrain", "confirm-dead", "resume", "relocate", "repair", "report"),
+)
 
 
 def run(*words: str, home: Path, **env: str) -> "subprocess.CompletedProcess[str]":

@@ -1,0 +1,246 @@
+"""What operators do to nodes and runs that go on: as commands of their own, over the imaginary fleet."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.core.fleet import NodeName
+from launcher.core.orders import OrderKind
+from launcher.core.run import Cause, Evidence, Record, RunState
+from launcher.store.store import Store
+from tests.fake.test_cli_runs import TASK, Desk, until
+from tests.fake.test_cli_runs import desk as desk  # noqa: PLC0414 a fixture
+
+HOSTILE = "\x1b[31mred\n`rm -rf` \u202e"
+
+
+@pytest.fixture
+def running(desk: Desk) -> Iterator[Desk]:
+    """A run on r1-n[1-2] and r2-n[1-2] that goes on for longer than the test."""
+    desk.fleet("{seed: 1, speed: 20, run_s: inf}")
+    assert desk.up("-d").returncode == 0
+    until(lambda: desk.state() == "running", "running")
+    yield desk
+    desk.run("down", "job", "-y")
+
+
+def idle(desk: Desk) -> Store:
+    """The store of a run that nobody drives, so that its record is what the test writes."""
+    desk.fleet("{seed: 1, speed: 20, run_s: inf}")
+    desk.up("-d")
+    until(lambda: desk.state() == "running", "running")
+    for pid in desk.controllers():
+        os.kill(pid, 9)
+    return Store(desk.home)
+
+
+class TestAsking:
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("drain", "r1-n1"),
+            ("confirm-dead", "r1-n1"),
+            ("relocate", "job/0"),
+        ],
+    )
+    def test_without_a_terminal_and_a_yes_nothing_is_changed(self, running: Desk, words: tuple[str, ...]) -> None:
+        done = running.run(*words)
+        assert done.returncode == 2, done.stderr
+        assert "there is no terminal to ask on, and nothing was changed" in done.stderr
+        store = Store(running.home)
+        assert store.ledger.drains("hall") == ()
+        assert store.orders.after(store.find("job").id, 0) == ()
+
+    def test_confirming_a_death_says_what_it_risks(self, running: Desk) -> None:
+        done = running.run("confirm-dead", "r1-n1")
+        assert "r1-n1 holds `main/0` of `job`" in done.stderr
+        assert "two of the same rank may write to the same checkpoint" in done.stderr
+
+
+class TestDrain:
+    def test_a_drained_node_is_named_with_its_use_and_gets_no_new_work(self, running: Desk) -> None:
+        done = running.run("drain", "r1-n[2-3]", "--reason", HOSTILE, "-i", "fleet.yaml", "-y")
+        assert done.returncode == 0, done.stderr
+        assert "r1-n2 holds `main/1` of `job`" in done.stderr
+        assert "2 nodes of `hall` drained: r1-n[2-3]" in done.stderr
+        shown = running.run("racks", "-i", "fleet.yaml").stdout
+        assert "\x1b" not in shown
+        assert re.search(r"^r1 +AAx +0/3", shown, re.MULTILINE)
+        (event,) = [
+            one for one in json.loads(running.run("events", "job", "-o", "json").stdout) if one["kind"] == "ordered"
+        ]
+        assert event["subject"] == "drain:r1-n2"
+        assert "asked by " in event["words"]
+        refused = running.up("-n", "other")
+        assert refused.returncode == 3
+        assert "drained" in refused.stderr
+        assert running.run("undrain", "r1-n[2-3]", "-i", "fleet.yaml").stderr == "in service again: r1-n[2-3]\n"
+        assert running.run("undrain", "r1-n2", "-i", "fleet.yaml").stderr == "none of them was drained\n"
+
+    def test_the_inventory_of_a_run_is_found_without_being_named(self, running: Desk) -> None:
+        done = running.run("drain", "r2-n3", "-y")
+        assert (done.returncode, "of `hall` drained" in done.stderr) == (0, True), done.stderr
+        unknown = running.run("drain", "r9-n1", "-y")
+        assert unknown.returncode == 2
+        assert "no node or rack is named `r9-n1`" in unknown.stderr
+
+
+class TestOrders:
+    def test_each_order_reaches_the_run_with_who_gave_it(self, running: Desk) -> None:
+        assert running.run("confirm-dead", "r1-n1", "-y").returncode == 0
+        assert running.run("resume", "job").returncode == 0
+        assert running.run("relocate", "job/1", "-y").returncode == 0
+        store = Store(running.home)
+        orders = store.orders.after(store.find("job").id, 0)
+        assert [(order.seq, order.kind, order.subject) for order in orders] == [
+            (1, OrderKind.CONFIRM_DEAD, "r1-n1"),
+            (2, OrderKind.RESUME, ""),
+            (3, OrderKind.RELOCATE, "main/1"),
+        ]
+        assert all("@" in order.by for order in orders)
+        assert store.orders.after(store.find("job").id, 2) == orders[2:]
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (("confirm-dead", "r1-n3", "-i", "fleet.yaml", "-y"), "no run has r1-n3"),
+            (("relocate", "job", "-y"), "`job` names no slice"),
+            (("relocate", "job/7", "-y"), "`job` has no slice `7`"),
+            (("resume", "nosuch"), "no run is named `nosuch`"),
+            (("repair", "r1-n3", "-i", "fleet.yaml"), "`r1-n3` is no machine of its own"),
+            (("watch",), "name the run to follow, or say `--all`"),
+            (("watch", "job", "--all"), "name the run to follow, or say `--all`"),
+        ],
+    )
+    def test_what_cannot_be_asked_is_refused(self, running: Desk, words: tuple[str, ...], said: str) -> None:
+        done = running.run(*words)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
+class TestLedger:
+    def test_a_condemned_node_stays_out_until_it_is_readmitted(self, desk: Desk) -> None:
+        store = idle(desk)
+        run = store.find("job").id
+        before = store.load(run)[1]
+        evidence = Evidence(cause=Cause.NODE, words="GPU 2 fell off the bus", tail=("NVRM: Xid 79", HOSTILE))
+        record = Record(
+            receipts_seen=before.receipts_seen,
+            seats=before.seats,
+            gangs=before.gangs,
+            condemned={NodeName("r1-n1"): evidence},
+            failures={NodeName("r2-n1"): 2},
+        )
+        store.intend(run, record, (), "one node is condemned", RunState.RECOVERING, time.time())
+        store.finish(run, RunState.FAILED, time.time())
+        table = desk.run("nodes").stdout
+        assert re.search(r"^r1-n1 +hall +quarantined +1 +\d+s ago +GPU 2 fell off the bus$", table, re.MULTILINE)
+        assert re.search(r"^r2-n1 +hall +in service +2 ", table, re.MULTILINE)
+        full = desk.run("nodes", "r1-n1").stdout
+        assert "    | NVRM: Xid 79\n" in full
+        assert "\x1b" not in full
+        (one,) = json.loads(desk.run("nodes", "r1-n1", "-o", "json").stdout)
+        assert (one["state"], one["incidents"][0]["evidence"][0]) == ("quarantined", "NVRM: Xid 79")
+        assert store.ledger.history("hall", run, time.time()) == {}
+        assert store.ledger.history("hall", "another", time.time()) == {"r2-n1": 2}
+        assert desk.run("plan", "task.yaml", "-i", "fleet.yaml").returncode == 0
+        assert desk.run("nodes", "readmit", "r1-n1", "-i", "fleet.yaml").returncode == 2
+        done = desk.run("nodes", "readmit", "r1-n1", "-i", "fleet.yaml", "-y")
+        assert done.returncode == 0, done.stderr
+        assert "GPU 2 fell off the bus" in done.stderr
+        assert store.ledger.quarantines("hall") == ()
+
+    def test_a_run_that_gave_a_node_up_is_asked_to_take_it_back(self, desk: Desk) -> None:
+        store = idle(desk)
+        run = store.find("job").id
+        evidence = Evidence(cause=Cause.PROVISION, words="setup failed")
+        store.intend(run, Record(condemned={NodeName("r1-n1"): evidence}), (), "on", RunState.RUNNING, time.time())
+        assert desk.run("nodes", "readmit", "r1-n1", "-y").returncode == 0
+        assert [order.kind for order in store.orders.after(run, 0)] == [OrderKind.READMIT]
+
+    def test_nothing_known_is_said_and_is_an_empty_list(self, desk: Desk) -> None:
+        assert desk.run("nodes").stderr == "nothing is held against any node\n"
+        assert json.loads(desk.run("nodes", "-o", "json").stdout) == []
+
+
+class TestReport:
+    def test_it_holds_what_a_post_mortem_needs_and_no_secret(self, desk: Desk) -> None:
+        task = TASK.replace("envs: {STEPS: 10}", "envs: {STEPS: 10, HF_TOKEN: hunter2-env}")
+        (desk.folder / "task.yaml").write_text(task + "secrets: {KEY: null}\n")
+        (desk.folder / "key").write_text("hunter2-secret\n")
+        desk.fleet("{seed: 1, speed: 20, run_s: inf}")
+        assert desk.up("-d", "--secret", "KEY=@key").returncode == 0
+        until(lambda: desk.state() == "running", "running")
+        (desk.home / "runs").glob("*/controller.log")
+        with next(desk.home.glob("runs/*/controller.log")).open("a") as log:
+            log.write("a careless line: hunter2-secret\n")
+        done = desk.run("report", "job", "-o", "job.tar.gz")
+        assert done.returncode == 0, done.stderr
+        with tarfile.open(desk.folder / "job.tar.gz") as archive:
+            files = {
+                Path(entry.name).relative_to(Path(entry.name).parts[0]).as_posix(): archive.extractfile(entry)
+                for entry in archive
+            }
+            held = {name: file.read() for name, file in files.items() if file is not None}
+        assert {
+            "about.json",
+            "status.json",
+            "task.json",
+            "record.json",
+            "events.jsonl",
+            "nodes.json",
+            "journal.jsonl",
+            "controller.log",
+            "logs/main/3.log",
+            "logs/provision/r1-n2.log",
+        } <= held.keys()
+        assert [name for name, data in held.items() if b"hunter2" in data] == []
+        assert b"a careless line: <hidden>" in held["controller.log"]
+        assert json.loads(held["task.json"])["groups"][0]["envs"] == {"STEPS": "10", "HF_TOKEN": "<hidden>"}
+        again = desk.run("report", "job", "-o", "job.tar.gz")
+        assert again.returncode == 2
+        assert "is there already" in again.stderr
+        desk.run("down", "job", "-y")
+
+    def test_its_decisions_come_out_the_same_and_another_is_shown(self, desk: Desk) -> None:
+        assert desk.up().returncode == 0
+        live = desk.run("replay", "job")
+        assert (live.returncode, live.stdout) == (0, live.stdout), live.stderr
+        assert re.fullmatch(r"\d+ decisions, all the same\n", live.stdout)
+        assert desk.run("report", "job").returncode == 0
+        assert desk.run("replay", "job-report.tar.gz").stdout == live.stdout
+        with tarfile.open(desk.folder / "job-report.tar.gz") as archive:
+            entry = next(one for one in archive if one.name.endswith("journal.jsonl"))
+            file = archive.extractfile(entry)
+            assert file is not None
+            text = file.read().decode()
+        (desk.folder / "journal.jsonl").write_text(text.replace('"reason":{"why":"start"', '"reason":{"why":"swap"', 1))
+        other = desk.run("replay", "journal.jsonl")
+        assert other.returncode == 1
+        assert re.match(r"decision \d+, at [\d.]+ s: ", other.stdout)
+        (desk.folder / "journal.jsonl").write_text("{}\n")
+        assert desk.run("replay", "journal.jsonl").returncode == 2
+
+
+def test_the_unit_runs_this_command_for_this_home(desk: Desk, tmp_path: Path) -> None:
+    home = tmp_path / "my %home"
+    done = subprocess.run(
+        [sys.executable, "-m", "launcher.cli", "service", "--metrics-port", "9466"],
+        env={**desk.env, "NVLAUNCH_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "@" not in re.sub(r"#.*", "", done.stdout)
+    assert re.search(r"^ExecStart=/\S+ watch --all --metrics-port 9466$", done.stdout, re.MULTILINE)
+    assert f'Environment="NVLAUNCH_HOME={tmp_path}/my %%home"\n' in done.stdout
+    assert "\nWantedBy=default.target" in done.stdout
