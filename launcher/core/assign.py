@@ -71,7 +71,7 @@ def assign(
         if isinstance(outcome, Placement) or outcome.proven:
             return outcome
         misses.append(outcome)
-    order = _leaders_first(sorted(task.groups, key=_demand))
+    order = leaders_first(sorted(task.groups, key=_demand))
     try:
         found = _searched(task, order, Board(task, inventory, taken, kept), kept, work)
     except GaveUpError:
@@ -88,7 +88,7 @@ def _orders(task: Task, misses: Sequence[Miss]) -> Iterator[Sequence[Group]]:
     tried: list[Sequence[str]] = []
     candidate: Sequence[Group] | None = first
     while candidate is not None and len(tried) < tries:
-        order = _leaders_first(candidate)
+        order = leaders_first(candidate)
         names = [group.name for group in order]
         if names not in tried:
             tried.append(names)
@@ -105,7 +105,7 @@ def _demand(group: Group) -> tuple[int, int, str]:
     return -need, -need * rule.slices, group.name
 
 
-def _leaders_first(groups: Sequence[Group]) -> Sequence[Group]:
+def leaders_first(groups: Sequence[Group]) -> Sequence[Group]:
     """Answer the groups in their order, but each after the one that it is near to."""
     by_name = {group.name: group for group in groups}
     order: dict[str, Group] = {}

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from launcher.core.assign import Miss
 from launcher.core.bounds import Spot, ground, within_scale
@@ -11,27 +11,33 @@ from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Inventory, No
 from launcher.core.nodeset import natural
 from launcher.core.placement import Exclusion, RackAnswer, Shortfall, Slice, Taken
 from launcher.core.remedy import changes
-from launcher.core.task import Task
+from launcher.core.task import Group, Task
 
 
 def explain(
     miss: Miss, task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], kept: Sequence[Slice] = ()
 ) -> Shortfall:
     """Answer the full account of a miss, as things stand after the slices that did find room."""
-    rule = miss.group.topology
     sieve = Sieve(miss.group, taken, miss.promised, miss.bounds)
+    found = account(miss.group, inventory, sieve, placed=miss.placed, proven=miss.proven)
+    return replace(found, changes=changes(miss, task, inventory, taken, kept))
+
+
+def account(group: Group, inventory: Inventory, sieve: Sieve, *, placed: int, proven: bool) -> Shortfall:
+    """Answer what each place offers a group now, without what would have to change."""
+    rule = group.topology
     return Shortfall(
-        group=miss.group.name,
+        group=group.name,
         slices=rule.slices,
         nodes_per_slice=rule.nodes_per_slice,
         spares=rule.spares,
         spares_per_rack=rule.spares_per_rack,
         within=rule.within,
-        placed=miss.placed,
-        proven=miss.proven,
+        placed=placed,
+        proven=proven,
         largest=_largest(inventory, sieve),
         racks=answers(inventory, sieve),
-        changes=changes(miss, task, inventory, taken, kept),
+        changes=(),
         sick=_sick(inventory, sieve),
     )
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from launcher.core.fleet import Inventory, NodeName
 from launcher.core.place import place
 from launcher.core.placement import Placement, Shortfall, Taken
-from launcher.core.replace import replace_slice
+from launcher.core.replace import replace_nodes, replace_slice
+from launcher.core.resize import resize
 from launcher.core.task import Group, Task, TopologyRule
 from tests.property.every_way import EveryWay
 from tests.property.test_place import fleets, takens
@@ -138,3 +139,62 @@ def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.D
     order = {group.name: at for at, group in enumerate(task.groups)}
     whole = sorted([*kept, after], key=lambda one: (order[one.group], one.index))
     EveryWay(task, inventory, worse).check(Placement(slices=tuple(whole)))
+
+
+@settings(LAWS, max_examples=120)
+@given(st.data())
+def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(data: st.DataObject) -> None:
+    inventory, taken = data.draw(marked(10))
+    task = data.draw(tasks())
+    before = place(task, inventory, taken)
+    assume(isinstance(before, Placement))
+    assert isinstance(before, Placement)
+    part = data.draw(st.sampled_from(before.slices))
+    own = task.group(part.group).topology
+    assume(not own.spares_per_rack)
+    lost = data.draw(st.lists(st.sampled_from((*part.nodes, *part.spares)), min_size=1, unique=True))
+    worse = {**taken, **{name: Taken(sick="condemned") for name in lost}}
+    after = replace_nodes(task, inventory, worse, before, part, lost)
+    ways = EveryWay(task, inventory, worse)
+    healthy = ways.of(ways.usable(task.group(part.group)) - {*before.nodes})
+    if isinstance(after, Shortfall):
+        apart = any(group.apart_from or group.near for group in (rule.topology for rule in task.groups))
+        if not (apart or own.all_within or own.spread or own.spread_members):
+            mates = ways.of(part.nodes[:1])
+            beside = [
+                node for node in healthy if ways.whole((mates[0].name, node.name), replace(own, spread_members=None))
+            ]
+            assert len(beside) < len(lost)
+        return
+    assert [new for new, old in zip(after.nodes, part.nodes, strict=True) if old not in lost] == [
+        name for name in part.nodes if name not in lost
+    ]
+    assert (after.rack, after.domain, after.place) == (part.rack, part.domain, part.place)
+    ways.check(Placement(slices=tuple(after if one.key == part.key else one for one in before.slices)))
+
+
+@settings(LAWS, max_examples=120)
+@given(st.data(), st.integers(1, 4), st.integers(0, 1))
+def test_a_task_given_again_keeps_what_may_stay(data: st.DataObject, slices: int, spares: int) -> None:
+    inventory, taken = data.draw(marked(10))
+    task = data.draw(tasks())
+    before = place(task, inventory, taken)
+    assume(isinstance(before, Placement))
+    assert isinstance(before, Placement)
+    same = resize(task, inventory, taken, before)
+    assert not isinstance(same, Shortfall)
+    assert (same.comes, same.goes, same.moves) == ((), (), ())
+    assert same.placement.slices == before.slices
+    first, *rest = task.groups
+    rule = replace(first.topology, slices=slices, spares=0 if first.topology.within == "node" else spares)
+    again = replace(task, groups=(replace(first, topology=rule), *rest))
+    after = resize(again, inventory, taken, before)
+    if isinstance(after, Shortfall):
+        return
+    EveryWay(again, inventory, taken).check(after.placement)
+    old = {part.key: part for part in before.slices}
+    if not any(group.topology.near or group.topology.spares_per_rack for group in task.groups):
+        assert all(new.nodes == was.nodes for was, new in after.moves if len(new.spares) <= len(was.spares))
+    assert {part.key for part in after.placement.slices} == old.keys() - {p.key for p in after.goes} | {
+        p.key for p in after.comes
+    }
