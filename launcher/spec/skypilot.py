@@ -133,7 +133,7 @@ TASK_ELSEWHERE = (
     _ignored("outputs", "sizes are not estimated"),
     _refused("managed_secrets", "there is no server that keeps secrets", "use `secrets:` with `--secret NAME`"),
     _refused("volumes", "there are no cloud disks", SHARED),
-    _refused("service", "nothing is served behind a load balancer", "start the server in `run:`"),
+    _refused("service", "nothing is served behind a load balancer", "remove it: `run` starts the server on each node"),
     _refused("pool", "runs take their nodes from the inventory", "remove it"),
     _refused("execution", _HEADER, _ROLES),
     _refused("primary_tasks", _HEADER, _ROLES),
