@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from launcher.core.actions import Action, Answer, Bundle, Receipt, Result
 from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.health import Health, Sign, Symptom
 from launcher.core.observation import (
     GroupReport,
     GroupState,
@@ -17,9 +18,12 @@ from launcher.core.observation import (
     Phase,
     RankReport,
     RayNode,
+    Reached,
     Seen,
     Step,
+    Unseen,
 )
+from launcher.core.orders import Order, OrderKind
 from launcher.core.placement import Placement, Slice
 from launcher.core.reconcile import Decision, reconcile
 from launcher.core.run import Gang, Record, Run, RunId, RunName
@@ -89,6 +93,11 @@ class Situation:
         self.record = Record()
         self.receipts: list[Receipt] = []
         self.in_flight: frozenset[str] = frozenset()
+        self.health: dict[NodeName, Health | None] = {}
+        self.reached: dict[NodeName, Reached] = {}
+        self.orders: list[Order] = []
+        self.drained: dict[NodeName, str] = {}
+        self.history: dict[NodeName, int] = {}
         self.seq = 0
 
     def decide(self, *, after: float = 0.3) -> Decision:
@@ -106,7 +115,38 @@ class Situation:
             head=self.head,
             receipts=tuple(self.receipts),
             in_flight=self.in_flight,
+            reached=dict(self.reached),
+            health=self._health(),
+            orders=tuple(self.orders),
+            drained=dict(self.drained),
+            history=dict(self.history),
         )
+
+    def _health(self) -> dict[NodeName, Health]:
+        """Every node that is seen has just said that it is well, unless a test says otherwise."""
+        well = {node: Health(at=self.at) for node, view in self.views.items() if isinstance(view, Seen)}
+        return {node: found for node, found in {**well, **self.health}.items() if found is not None}
+
+    def sign(self, node: NodeName, symptom: Symptom, words: str) -> None:
+        """A node shows something from now on, each time that it is asked."""
+        known = self.health.get(node)
+        signs = (*(known.signs if known else ()), Sign(symptom=symptom, words=words))
+        self.health[node] = Health(at=float("inf"), signs=signs)
+
+    def order(self, kind: OrderKind, subject: str = "") -> None:
+        """An operator asks something of the run."""
+        self.orders.append(Order(seq=len(self.orders) + 1, at=0.0, kind=kind, subject=subject, by="ann"))
+
+    def silent(self, *nodes: NodeName, heard: float | None = None) -> None:
+        """Nodes answer neither us nor the others; the head has not heard them for so long (s), if it says so."""
+        for node in nodes:
+            self.views[node] = Unseen(words="no answer")
+            self.reached[node] = Reached(by=NodeName("another"), answers=False)
+        if heard is not None:
+            assert isinstance(self.head, HeadSeen)
+            assert self.head.head is not None
+            unheard = {**self.head.head.heard, **dict.fromkeys(nodes, heard)}
+            self.head = HeadSeen(head=replace(self.head.head, heard=unheard))
 
     def receive(self, action: Action, result: Result = Result.DONE, **answer: object) -> None:
         """A receipt comes back."""

@@ -21,14 +21,19 @@ from launcher.core.actions import (
     StartHead,
     Sweep,
     Unclaim,
+    Unit,
     Unreserve,
     Verify,
 )
-from launcher.core.draft import TRIES, Draft
+from launcher.core.draft import LONGEST_WAIT, TRIES, Draft
 from launcher.core.fleet import NodeName
+from launcher.core.obey import obey
 from launcher.core.observation import Phase, Step, Unseen
 from launcher.core.placement import Slice
 from launcher.core.run import Cause, Evidence, Exit, Outcome
+
+# The longest wait before others are asked for another node or place once more (s): each time is journalled.
+SELDOM = 60.0
 
 
 def absorb(draft: Draft) -> None:
@@ -38,6 +43,7 @@ def absorb(draft: Draft) -> None:
             draft.receipts_seen = receipt.seq
             _receipt(draft, receipt)
     _sights(draft)
+    obey(draft)
     _exits(draft)
 
 
@@ -60,18 +66,21 @@ def _succeeded(draft: Draft, action: Action, answer: Answer) -> None:
         case Claim():
             draft.claimed.add(action.node)
         case Sweep():
-            draft.sweeps = [sweep for sweep in draft.sweeps if sweep.key != action.key]
+            draft.fence_done({action.key})
         case Verify():
             _verified(draft, action.slice, answer)
         case Unreserve():
             draft.verified.pop(action.slice, None)
+            draft.stale.discard(action.slice)
         case Signal():
             draft.signalled.add(action.node)
         case PowerOff():
             draft.stopped[action.node] = "it was powered off"
-        case Enlist() | Relocate():
-            pass  # the run that is decided on has the nodes
-        case Prepare() | StartHead() | Join() | Reserve() | Start() | Unclaim():
+        case Relocate():
+            draft.moving.discard(action.slice)
+        case Unclaim(unit=Unit.HEAD):
+            draft.heads = [node for node in draft.heads if node != action.node]
+        case Prepare() | StartHead() | Join() | Reserve() | Start() | Unclaim() | Enlist():
             pass  # their effect is seen by looking
         case _:
             assert_never(action)
@@ -81,7 +90,7 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
     if _overtaken(draft, action):
         draft.retries.pop(action.key, None)
         return
-    count = draft.back_off(action.key)
+    count = draft.back_off(action.key, SELDOM if isinstance(action, Enlist | Relocate) else LONGEST_WAIT)
     words = f"{answer.stage or action.kind}: {answer.words}"
     match action:
         case Claim() | Prepare():
@@ -91,7 +100,9 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
         case StartHead() | Reserve() | Unreserve() | Verify() | Start():
             if count >= TRIES:
                 draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=answer.tail))
-        case Sweep() | Signal() | Unclaim() | PowerOff() | Enlist() | Relocate():
+        case Relocate():
+            draft.moving.discard(action.slice)
+        case Sweep() | Signal() | Unclaim() | PowerOff() | Enlist():
             pass  # must be done however often it takes; the back-off spaces the tries
         case _:
             assert_never(action)
@@ -106,7 +117,7 @@ def _overtaken(draft: Draft, action: Action) -> bool:
             keeper = draft.keeper(action.node)
             return keeper is not None and keeper.setup.phase in (Phase.RUNNING, Phase.DONE)
         case Join():
-            if draft.seats[action.seat.member] != action.seat:
+            if draft.seats.get(action.seat.member) != action.seat:
                 return True
             ray = keeper.ray if (keeper := draft.keeper(action.seat.node)) else Step()
             return ray.phase is Phase.RUNNING and ray.generation == action.seat.generation
@@ -119,18 +130,12 @@ def blame(draft: Draft, node: NodeName, evidence: Evidence) -> None:
     if node in draft.condemned:
         return
     draft.attempts[node] = draft.attempts.get(node, 0) + 1
-    if draft.attempts[node] > _node_attempts(draft, node):
+    if draft.attempts[node] > draft.index.attempts(node):
         draft.condemn(node, evidence)
 
 
-def _node_attempts(draft: Draft, node: NodeName) -> int:
-    """Answer how often a node may be started again, by the policy of the group that it serves or is kept for."""
-    part = next(part for part in draft.run.placement.slices if node in part.nodes or node in part.spares)
-    return draft.run.group(part.group).recovery.node_attempts
-
-
 def _verified(draft: Draft, key: str, answer: Answer) -> None:
-    part = next(part for part in draft.run.placement.slices if part.key == key)
+    part = draft.index.parts[key]
     if placed_right(draft, part, answer):
         draft.verified[key] = draft.generations(part)
         draft.retries.pop(f"verify:{key}", None)
@@ -167,6 +172,7 @@ def _sights(draft: Draft) -> None:
             draft.lasted(f"unseen:{name}")
             continue
         draft.since.pop(f"unseen:{name}", None)
+        draft.stopped.pop(name, None)
         if view.keeper is not None and name in draft.asked:
             draft.claimed.add(name)
     if isinstance(draft.seen.head, Unseen):
@@ -178,9 +184,11 @@ def _sights(draft: Draft) -> None:
 
 def _exits(draft: Draft) -> None:
     for member in draft.members:
-        gang = draft.gangs[draft.run.gang(member)]
+        if member.name in draft.exits:
+            continue
+        gang = draft.gangs[draft.gang_of(member)]
         keeper = draft.keeper(draft.seats[member.name].node)
-        if gang.broken or member.name in draft.exits or keeper is None:
+        if gang.broken or keeper is None:
             continue
         for rank in keeper.ranks:
             if rank.member == member.name and rank.epoch == gang.epoch and not rank.running:

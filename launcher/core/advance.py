@@ -1,5 +1,7 @@
 """The ladder: each seat goes up one rung a tick, from an unclaimed node to a running rank."""
 
+from collections.abc import Set as AbstractSet
+
 from launcher.core.absorb import astray
 from launcher.core.actions import (
     Claim,
@@ -18,17 +20,21 @@ from launcher.core.actions import (
 from launcher.core.condition import Condition
 from launcher.core.draft import TRIES, Draft
 from launcher.core.fleet import NodeName
+from launcher.core.heads import begin_cluster
 from launcher.core.observation import GroupReport, GroupState, Phase, Seen, Unseen
 from launcher.core.placement import Slice
 from launcher.core.recover import CONNECT_GRACE, recover
 from launcher.core.run import Cause, Gang, Member, Outcome
 from launcher.core.seat import GangName
+from launcher.core.verdict import gathered, opened
 
 # How often the head of a run is started before the run is given up; its storage survives each start.
 HEAD_STARTS = 5
 
 # How long Ray may take to place a group whose seats are all alive (s); measured: milliseconds.
 PLACE_GRACE = 10.0
+# How often a group is taken back, before it is the run's whole Ray that is stuck.
+PLACE_TRIES = 2
 
 _BEGIN = Reason(why=Why.START, words="the run begins")
 
@@ -36,23 +42,25 @@ _BEGIN = Reason(why=Why.START, words="the run begins")
 def advance(draft: Draft) -> None:
     """Move everything one step towards a run in which every rank runs."""
     recover(draft)
-    if draft.outcome is None and _claim_all(draft):
+    if draft.outcome is None and draft.verdict is None and _claim_all(draft):
         _head(draft)
         for member in draft.members:
             _rung(draft, member)
         for part in draft.run.placement.slices:
             _reserve(draft, part)
+        fenced = {sweep.gang for sweep in draft.sweeps.values()}
         for name in draft.gangs:
-            _start(draft, name)
+            _start(draft, name, fenced)
 
 
 def _claim_all(draft: Draft) -> bool:
     """Ask for every lease; nothing else begins before all nodes of the run, spares too, are ours."""
-    wanted = [name for name in draft.run.placement.nodes if name not in draft.condemned]
+    idle = draft.seen.drained.keys() - draft.holders.keys()
+    wanted = [name for name in draft.index.kept if name not in draft.condemned and name not in idle]
+    fenced = {sweep.node for sweep in draft.sweeps.values()}
     for name in wanted:
         view = draft.seen.nodes.get(name)
-        fenced = any(sweep.node == name for sweep in draft.sweeps)
-        if not isinstance(view, Seen) or view.keeper is not None or fenced:
+        if not isinstance(view, Seen) or view.keeper is not None or name in fenced:
             continue
         if view.leftovers:
             words = f"{view.leftovers} processes of the run have no keeper"
@@ -69,6 +77,12 @@ def _was_up(draft: Draft, name: NodeName) -> bool:
 
 
 def _head(draft: Draft) -> None:
+    if draft.head_moved:
+        return  # what was seen is where it was
+    if draft.head_node in draft.heads:
+        reason = Reason(why=Why.HEAD, words="its Ray begins anew")
+        draft.do(Unclaim(reason=reason, node=draft.head_node, unit=Unit.HEAD))
+        return
     if isinstance(draft.seen.head, Unseen):
         if not draft.head_asked and draft.lasted("headless") >= CONNECT_GRACE:
             words = f"connect: the head is out of reach for {CONNECT_GRACE:.0f} s: {draft.seen.head.words}"
@@ -76,13 +90,13 @@ def _head(draft: Draft) -> None:
         return
     head = draft.seen.head.head
     if head is None and draft.seen.head.leftovers:
-        draft.do(Unclaim(reason=_BEGIN, node=draft.run.head, unit=Unit.HEAD))
+        draft.do(Unclaim(reason=_BEGIN, node=draft.head_node, unit=Unit.HEAD))
     elif head is not None and head.ray.phase is Phase.FAILED and head.ray.generation >= HEAD_STARTS:
         words = f"head: Ray's head ended with {head.ray.exit_code}, {head.ray.generation} times"
         draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=head.ray.tail))
     elif head is None or head.ray.phase in (Phase.ABSENT, Phase.FAILED):
-        draft.head_asked = True
-        draft.do(StartHead(reason=_BEGIN))
+        draft.head_asked, draft.head_at = True, draft.head_node
+        draft.do(StartHead(reason=_BEGIN, cluster=draft.cluster))
 
 
 def _rung(draft: Draft, member: Member) -> None:
@@ -97,7 +111,7 @@ def _rung(draft: Draft, member: Member) -> None:
 
 
 def _why(draft: Draft, member: Member) -> Reason:
-    return draft.gangs[draft.run.gang(member)].broken or _BEGIN
+    return draft.gangs[draft.gang_of(member)].broken or _BEGIN
 
 
 def _reserve(draft: Draft, part: Slice) -> None:
@@ -106,11 +120,18 @@ def _reserve(draft: Draft, part: Slice) -> None:
     if head is None or any(draft.needed(member) not in up for member in draft.of_slice(part)):
         return
     report = next((group for group in head.groups if group.slice == part.key), None)
+    if part.key in draft.stale:
+        if report is not None and report.state is not GroupState.REMOVED:
+            words = f"{part.key} is in {part.place} now"
+            draft.do(Unreserve(reason=Reason(why=Why.RELOCATE, words=words), slice=part.key))
+            return
+        draft.stale.discard(part.key)
     if report is None or report.state is GroupState.REMOVED:
         draft.verified.pop(part.key, None)  # what Ray answered was about another group
         draft.do(Reserve(reason=_BEGIN, slice=part.key))
     elif report.state is GroupState.CREATED:
         draft.since.pop(f"placing:{part.key}", None)
+        draft.retries.pop(_anew(part), None)
         if draft.verified.get(part.key) != draft.generations(part):
             _verify(draft, part, report)
     else:
@@ -131,8 +152,17 @@ def _hasten(draft: Draft, part: Slice, report: GroupReport) -> None:
         draft.wake(draft.since[placing] + PLACE_GRACE)
         return
     del draft.since[placing]
+    if draft.back_off(_anew(part)) > PLACE_TRIES:
+        words = f"Ray places {part.key} nowhere, asked {PLACE_TRIES + 1} times: its Ray begins anew"
+        begin_cluster(draft, draft.head_node, words)
+        return
     words = f"Ray has not placed {part.key} in {PLACE_GRACE:.0f} s ({report.state.value}, {report.hint or 'no reason'})"
     draft.do(Unreserve(reason=Reason(why=Why.STRAYED, words=words), slice=part.key))
+
+
+def _anew(part: Slice) -> str:
+    """Answer under which key it is counted how often the group of a slice was taken back in a row."""
+    return f"anew:{part.key}"
 
 
 def _verify(draft: Draft, part: Slice, report: GroupReport) -> None:
@@ -148,20 +178,25 @@ def _verify(draft: Draft, part: Slice, report: GroupReport) -> None:
         draft.do(Verify(reason=_BEGIN, slice=part.key))
 
 
-def _start(draft: Draft, name: GangName) -> None:
+def _start(draft: Draft, name: GangName, fenced: AbstractSet[GangName]) -> None:
     """Start a gang when every seat is ready, every slice is verified and every fence of the gang has its receipt."""
     gang, members = draft.gangs[name], draft.of_gang(name)
-    conditions = [draft.condition(member) for member in members]
-    slices = {member.slice_key for member in members}
-    parts = [part for part in draft.run.placement.slices if part.key in slices]
-    if draft.head() is None or any(sweep.gang == name for sweep in draft.sweeps):
+    if draft.head() is None or name in fenced:
         return
+    conditions = [draft.condition(member) for member in members]
+    if not (gang.epoch == 0 or gang.broken or Condition.READY in conditions):
+        return
+    if f"draining:{name}" in draft.since or (gang.broken and not gathered(draft, name)):
+        return
+    parts = [draft.index.parts[key] for key in dict.fromkeys(member.slice_key for member in members)]
     if any(draft.verified.get(part.key) != draft.generations(part) for part in parts):
         return
     if (gang.epoch == 0 or gang.broken) and all(state is Condition.READY for state in conditions):
         reason = gang.broken or _BEGIN
         gang = Gang(epoch=gang.epoch + 1, restarts=gang.restarts)
         draft.gangs[name] = gang
+        draft.since.pop(opened(name), None)
+        draft.signalled -= {draft.seats[member.name].node for member in members}
     elif _half_begun(gang, conditions):
         reason = _BEGIN  # the intent is journalled, its effect is not seen: act again, under the same epoch
     else:

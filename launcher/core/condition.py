@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from launcher.core.actions import Level, Sweep
 from launcher.core.fleet import NodeName
 from launcher.core.observation import HeadSeen, Keeper, Observation, Phase, RankReport, Seen, Unseen
-from launcher.core.run import Evidence, Exit, Gang, Member, Run
+from launcher.core.run import Evidence, Exit, Gang, Member
 from launcher.core.seat import GangName, MemberName, Seat
+from launcher.core.silence import Silence, silence
 
 
 class Condition(Enum):
@@ -18,6 +18,8 @@ class Condition(Enum):
     FINISHED = "finished"
     FAILED = "failed"
     CONDEMNED = "condemned"
+    DOWN = "down"
+    SUSPECT = "suspect"
     UNSEEN = "unseen"
     FENCED = "fenced"
     LOST = "lost"
@@ -54,13 +56,25 @@ class Known(Protocol):
         """Answer the nodes whose lease we have had."""
 
     @property
-    def sweeps(self) -> "tuple[Sweep, ...] | list[Sweep]":
-        """Answer the fences without a receipt."""
+    def fenced(self) -> "frozenset[NodeName] | set[NodeName]":
+        """Answer the nodes with a fence of more than a rank that has no receipt."""
+
+    @property
+    def since(self) -> Mapping[str, float]:
+        """Answer since when things are as they are (s)."""
+
+    @property
+    def asked(self) -> "frozenset[NodeName] | set[NodeName]":
+        """Answer the nodes whose lease we may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evident:
-    """What the rules look at: one seat, its holder's keeper and the rank of the current epoch, if they are seen."""
+    """What the rules look at: one seat, its holder's keeper and the rank of the current epoch, if they are seen.
+
+    `in_ray` is whether Ray's own table has its raylet alive, None where it does not have it at all; `head` the node of
+    the head.
+    """
 
     seat: Seat
     member: Member
@@ -68,21 +82,32 @@ class Evident:
     known: Known
     keeper: Keeper | None
     rank: RankReport | None
-    in_ray: bool
+    in_ray: bool | None
+    head: NodeName | None
 
 
-def alive_in_ray(seen: Observation) -> frozenset[tuple[str, int]]:
-    """Answer which seats Ray's own table has alive, with the generation of their raylets."""
+RayTable: TypeAlias = Mapping[tuple[str, int], bool]
+"""Whether Ray has the raylet of a seat, by label and generation, alive."""
+
+
+def ray_table(seen: Observation) -> RayTable:
+    """Answer what Ray's own table says of each raylet; one that it has twice is alive if one of the two is."""
     head = seen.head.head if isinstance(seen.head, HeadSeen) else None
-    return frozenset((node.seat, node.generation) for node in head.nodes if node.alive) if head else frozenset()
+    table: dict[tuple[str, int], bool] = {}
+    for node in head.nodes if head else ():
+        key = (node.seat, node.generation)
+        table[key] = node.alive or table.get(key, False)
+    return table
 
 
-def evident(run: Run, member: Member, seen: Observation, known: Known, alive: frozenset[tuple[str, int]]) -> Evident:
-    """Answer what the rules look at for a seat. `alive` is `alive_in_ray(seen)`."""
+def evident(
+    member: Member, gang: GangName, seen: Observation, known: Known, table: RayTable, head: NodeName | None
+) -> Evident:
+    """Answer what the rules look at for a seat. `table` is `ray_table(seen)`, `head` the node of the head."""
     seat = known.seats[member.name]
     view = seen.nodes.get(seat.node)
     keeper = view.keeper if isinstance(view, Seen) else None
-    epoch = known.gangs[run.gang(member)].epoch
+    epoch = known.gangs[gang].epoch
     return Evident(
         seat=seat,
         member=member,
@@ -90,7 +115,8 @@ def evident(run: Run, member: Member, seen: Observation, known: Known, alive: fr
         known=known,
         keeper=keeper,
         rank=_rank(keeper, member, epoch),
-        in_ray=(member.label, seat.generation) in alive,
+        in_ray=table.get((member.label, seat.generation)),
+        head=head,
     )
 
 
@@ -121,8 +147,15 @@ def _unseen(at: Evident) -> bool:
     return isinstance(at.seen.nodes.get(at.seat.node, Unseen(words="not looked at")), Unseen)
 
 
-def _fenced(at: Evident) -> bool:
-    return any(sweep.node == at.seat.node and sweep.level is not Level.RANK for sweep in at.known.sweeps)
+def _silent(wanted: Silence) -> Callable[[Evident], bool]:
+    def matches(at: Evident) -> bool:
+        # Of a machine that never was ours nobody else has ever heard.
+        if not _unseen(at) or at.seat.node not in at.known.asked:
+            return False
+        found = silence(at.seen, at.known.since, at.seat.node, head=at.head, in_ray=at.in_ray)
+        return found is wanted
+
+    return matches
 
 
 def _lost(at: Evident) -> bool:
@@ -150,10 +183,14 @@ _ENDS: tuple[tuple[Callable[[Evident], bool], Condition], ...] = (
 _RULES: tuple[tuple[Callable[[Evident], bool], Condition], ...] = (
     # Evidence against the node itself: never start on it again.
     (lambda at: at.seat.node in at.known.condemned, Condition.CONDEMNED),
+    # Two witnesses have missed it for long enough: it is fenced, and then replaced.
+    (_silent(Silence.DOWN), Condition.DOWN),
+    # It has only just fallen silent: wait.
+    (_silent(Silence.SUSPECT), Condition.SUSPECT),
     # We cannot look, and that alone is never a reason to act.
     (_unseen, Condition.UNSEEN),
     # A fence was decided and its receipt is not there: nothing may start here yet.
-    (_fenced, Condition.FENCED),
+    (lambda at: at.seat.node in at.known.fenced, Condition.FENCED),
     # The keeper vanished, or the raylet that holds this seat ended, before our eyes.
     (_lost, Condition.LOST),
     # Nothing of the run has been here yet.

@@ -1,13 +1,16 @@
 """A decision in the making: the record as it changes within one tick, the actions so far, and the next look."""
 
 from launcher.core.actions import Action, Level, Reason, Sweep
-from launcher.core.condition import Condition, alive_in_ray, classify, evident, footing
+from launcher.core.condition import Condition, classify, evident, footing, ray_table
 from launcher.core.fleet import NodeName
-from launcher.core.observation import Head, HeadSeen, Keeper, Observation, Phase, Seen
+from launcher.core.health import Sign
+from launcher.core.index import Index
+from launcher.core.observation import Head, HeadSeen, Keeper, Observation, Phase, Seen, Unseen
 from launcher.core.overlap import must_wait
 from launcher.core.placement import Slice
 from launcher.core.run import Evidence, Exit, Gang, Member, Outcome, Record, Retry, Run, Verdict
 from launcher.core.seat import GangName, MemberName, Seat
+from launcher.core.silence import Silence, silence
 
 # Tries of one action that in a row fail before the run gives up on it, and the longest wait between two (s).
 TRIES = 5
@@ -20,16 +23,19 @@ class Draft:
     def __init__(self, run: Run, seen: Observation, record: Record) -> None:
         self.run = run
         self.seen = seen
-        self.members: tuple[Member, ...] = tuple(run.members())
+        self.index = Index(run)
+        self.members = self.index.members
         self.seats: dict[MemberName, Seat] = dict(record.seats) or first_seats(run)
-        self.gangs: dict[GangName, Gang] = dict(record.gangs) or {run.gang(m): Gang() for m in self.members}
+        self.holders: dict[NodeName, MemberName] = {seat.node: name for name, seat in self.seats.items()}
+        self.gangs: dict[GangName, Gang] = dict(record.gangs) or {name: Gang() for name in self.index.by_gang}
         self.exits: dict[MemberName, Exit] = dict(record.exits)
         self.asked: set[NodeName] = set(record.asked)
         self.claimed: set[NodeName] = set(record.claimed)
         self.attempts: dict[NodeName, int] = dict(record.attempts)
         self.retries: dict[str, Retry] = dict(record.retries)
         self.condemned: dict[NodeName, Evidence] = dict(record.condemned)
-        self.sweeps: list[Sweep] = list(record.sweeps)
+        self.sweeps: dict[str, Sweep] = {sweep.key: sweep for sweep in record.sweeps}
+        self.fenced: set[NodeName] = {sweep.node for sweep in record.sweeps if sweep.level is not Level.RANK}
         self.verified: dict[str, tuple[int, ...]] = dict(record.verified)
         self.since: dict[str, float] = dict(record.since)
         self.signalled: set[NodeName] = set(record.signalled)
@@ -48,15 +54,27 @@ class Draft:
         self.outcome: Outcome | None = record.outcome
         self.receipts_seen = record.receipts_seen
         self.actions: list[Action] = []
+        self.doubted: set[NodeName] = set()
+        self.leaving: set[NodeName] = set()
+        self.notes: list[str] = []
         self.wake_at = float("inf")
         self.waiting_for: str | None = None
-        self._alive = alive_in_ray(seen)
+        self.head_moved = False
+        self.ray = ray_table(seen)
+        self._doing: set[str] = set()
         self._settled: dict[MemberName, Condition] = {}
+
+    @property
+    def head_node(self) -> NodeName | None:
+        """Answer on which node the head is, or will be; None for the machine that the inventory names."""
+        return self.head_at or self.run.head
 
     def condition(self, member: Member) -> Condition:
         """Answer the condition of a seat as the record now stands, or as it stood when it was settled."""
         settled = self._settled.get(member.name)
-        return settled or classify(evident(self.run, member, self.seen, self, self._alive))
+        if settled:
+            return settled
+        return classify(evident(member, self.gang_of(member), self.seen, self, self.ray, self.head_node))
 
     def needed(self, member: Member) -> Condition:
         """Answer the condition of a seat; of one whose rank has finished, that of its node and raylet while another
@@ -64,10 +82,10 @@ class Draft:
         condition = self.condition(member)
         if condition is not Condition.FINISHED:
             return condition
-        gangs = {self.run.gang(other) for other in self.members if other.slice_key == member.slice_key}
+        gangs = {self.gang_of(other) for other in self.index.by_slice[member.slice_key]}
         if all(self.gangs[name].epoch > 0 and not self.gangs[name].broken for name in gangs):
             return condition
-        return footing(evident(self.run, member, self.seen, self, self._alive))
+        return footing(evident(member, self.gang_of(member), self.seen, self, self.ray, self.head_node))
 
     def settle(self) -> dict[MemberName, Condition]:
         """Answer every condition, and hold on to them: who holds what does not change any more in this tick."""
@@ -77,13 +95,18 @@ class Draft:
     def do(self, action: Action) -> None:
         """Add an action, unless it is under way, or has to wait after a failure or for another to end."""
         retry = self.retries.get(action.key)
-        if action.key in self.seen.in_flight or any(action.key == other.key for other in self.actions):
+        if action.key in self.seen.in_flight or action.key in self._doing:
             return
         if retry and retry.at > self.seen.at:
             self.wake(retry.at)
             return
         if not must_wait(action, self.seen.in_flight):
+            self._doing.add(action.key)
             self.actions.append(action)
+
+    def sees(self, node: NodeName) -> bool:
+        """Answer whether a node was reached."""
+        return isinstance(self.seen.nodes.get(node), Seen)
 
     def keeper(self, node: NodeName) -> Keeper | None:
         """Answer what the keeper of a node says; None where none is seen."""
@@ -92,17 +115,17 @@ class Draft:
 
     def head(self) -> Head | None:
         """Answer the head when it can be asked and told things; None while it cannot."""
-        head = self.seen.head.head if isinstance(self.seen.head, HeadSeen) else None
+        head = self.seen.head.head if isinstance(self.seen.head, HeadSeen) and not self.head_moved else None
         return head if head is not None and head.ray.phase is Phase.RUNNING and head.ready else None
 
     def wake(self, at: float) -> None:
         """Look again at that time (s), or earlier."""
         self.wake_at = min(self.wake_at, at)
 
-    def back_off(self, key: str) -> int:
+    def back_off(self, key: str, longest: float = LONGEST_WAIT) -> int:
         """Count one more failure of an action in a row and put its next try off; answer the count."""
         count = self.retries[key].count + 1 if key in self.retries else 1
-        self.retries[key] = Retry(count=count, at=self.seen.at + min(2.0 ** (count - 1), LONGEST_WAIT))
+        self.retries[key] = Retry(count=count, at=self.seen.at + min(2.0 ** min(count - 1, 10), longest))
         return count
 
     def lasted(self, what: str) -> float:
@@ -111,17 +134,40 @@ class Draft:
 
     def fence(self, sweep: Sweep) -> None:
         """Decide a sweep: it is asked for each tick until its receipt says `killed`."""
-        if sweep.key not in {other.key for other in self.sweeps}:
-            self.sweeps.append(sweep)
+        self.sweeps.setdefault(sweep.key, sweep)
+        if sweep.level is not Level.RANK:
+            self.fenced.add(sweep.node)
+
+    def fence_done(self, keys: set[str]) -> None:
+        """Strike fences off: each has its receipt, or proof that it needs none."""
+        for key in keys:
+            self.sweeps.pop(key, None)
+        self.fenced = {sweep.node for sweep in self.sweeps.values() if sweep.level is not Level.RANK}
 
     def fence_rank(self, member: Member, epoch: int, reason: Reason) -> None:
         """Decide to sweep the ranks of a seat up to an epoch from its holder."""
-        node, gang = self.seats[member.name].node, self.run.gang(member)
+        node, gang = self.seats[member.name].node, self.gang_of(member)
         self.fence(Sweep(reason=reason, node=node, level=Level.RANK, member=member.name, gang=gang, epoch=epoch))
 
+    def fence_seat(self, member: Member, reason: Reason) -> None:
+        """Decide to sweep the raylet and ranks of a seat from its holder, up to the present generation."""
+        seat, gang = self.seats[member.name], self.gang_of(member)
+        level, held = Level.GENERATION, seat.generation
+        self.fence(Sweep(reason=reason, node=seat.node, level=level, member=member.name, gang=gang, generation=held))
+
     def condemn(self, node: NodeName, evidence: Evidence) -> None:
-        """Never start on a node again in this run; the first evidence stands."""
-        self.condemned.setdefault(node, evidence)
+        """Never start on a node again in this run, unless it mends; the first evidence stands."""
+        if node not in self.condemned:
+            self.condemned[node] = evidence
+            self.since[f"condemned:{node}"] = self.seen.at
+
+    def give(self, member: Member, node: NodeName) -> None:
+        """Give a seat to a node, or to its holder anew: a raylet of the next generation will be started there."""
+        seat = self.seats[member.name]
+        if self.holders.get(seat.node) == member.name:
+            del self.holders[seat.node]
+        self.holders[node] = member.name
+        self.seats[member.name] = Seat(member=member.name, node=node, generation=seat.generation + 1)
 
     def break_gang(self, name: GangName, reason: Reason, *, spend: bool = False) -> None:
         """Decide that the current epoch of a gang ends, and that each of its ranks is swept before the next begins.
@@ -139,23 +185,53 @@ class Draft:
     def break_gang_of(self, member: Member, reason: Reason) -> None:
         """Decide that the epoch of a member ends with its node; a rank that has finished needs its node no more."""
         if member.name not in self.exits:
-            self.break_gang(self.run.gang(member), reason)
+            self.break_gang(self.gang_of(member), reason)
 
     def end(self, outcome: Outcome) -> None:
         """Decide how the run ends; the first decision stands."""
         self.outcome = self.outcome or outcome
 
+    def gang_of(self, member: Member) -> GangName:
+        """Answer which gang a seat starts and restarts with."""
+        return self.index.gangs[member.name]
+
     def of_gang(self, name: GangName) -> tuple[Member, ...]:
         """Answer the members of a gang."""
-        return tuple(member for member in self.members if self.run.gang(member) == name)
+        return self.index.by_gang[name]
 
     def of_slice(self, part: Slice) -> tuple[Member, ...]:
         """Answer the members of a slice in rank order."""
-        return tuple(member for member in self.members if member.slice_key == part.key)
+        return self.index.by_slice[part.key]
+
+    def over(self, name: GangName) -> bool:
+        """Answer whether every rank of a gang has ended well: it needs nothing any more."""
+        ended = (self.exits.get(member.name) for member in self.of_gang(name))
+        return all(found is not None and found.ok for found in ended)
 
     def generations(self, part: Slice) -> tuple[int, ...]:
         """Answer the generation of each seat of a slice, in rank order."""
         return tuple(self.seats[member.name].generation for member in self.of_slice(part))
+
+    def silence(self, node: NodeName) -> Silence:
+        """Answer what may be thought of a node that we do not see."""
+        held = self.holders.get(node)
+        member = self.index.by_name[held] if held else None
+        in_ray = self.ray.get((member.label, self.seats[member.name].generation)) if member else None
+        return silence(self.seen, self.since, node, head=self.head_node, in_ray=in_ray)
+
+    def signs(self, node: NodeName) -> tuple[Sign, ...]:
+        """Answer what a node shows that speaks against itself, but for what was found to be another's fault."""
+        health = self.seen.health.get(node)
+        if health is None or not health.signs:
+            return ()
+        excused = self.excused.get(node, ())
+        return tuple(sign for sign in health.signs if sign.symptom.condemns and sign.words not in excused)
+
+    def blind(self) -> bool:
+        """Answer whether nothing of a started run can be seen at all: then the fault is rather on our side."""
+        views = self.seen.nodes.values()
+        started = any(gang.epoch > 0 for gang in self.gangs.values())
+        return started and isinstance(self.seen.head, Unseen) and all(isinstance(view, Unseen) for view in views)
 
     def record(self) -> Record:
         """Answer the record as it now stands."""
@@ -169,7 +245,7 @@ class Draft:
             attempts=self.attempts,
             retries=self.retries,
             condemned=self.condemned,
-            sweeps=tuple(self.sweeps),
+            sweeps=tuple(self.sweeps.values()),
             verified=self.verified,
             since=self.since,
             signalled=frozenset(self.signalled),
@@ -191,7 +267,8 @@ class Draft:
 
 def first_seats(run: Run) -> dict[MemberName, Seat]:
     """Answer who holds each seat when a run begins: the placement's nodes in rank order, generation 0."""
+    parts = {part.key: part for part in run.placement.slices}
     return {
-        member.name: Seat(member=member.name, node=run.slice_of(member).nodes[member.slice_rank])
+        member.name: Seat(member=member.name, node=parts[member.slice_key].nodes[member.slice_rank])
         for member in run.members()
     }

@@ -12,16 +12,19 @@ _WHY = {Cause.SUCCESS: Why.FINISHED, Cause.STOPPED: Why.STOP}
 def end(draft: Draft) -> None:
     """Take one step towards nothing being left of the run."""
     assert draft.outcome is not None
-    draft.sweeps.clear()  # to release a node is to sweep it
+    draft.fence_done(set(draft.sweeps))  # to release a node is to sweep it
     reason = Reason(why=_WHY.get(draft.outcome.cause, Why.FAILED), words=draft.outcome.words)
     if draft.outcome.cause is Cause.STOPPED and _in_grace(draft, reason):
         return
-    for name in draft.run.placement.nodes:
+    for name in draft.index.nodes:
         view = draft.seen.nodes.get(name)
         if isinstance(view, Seen) and (view.keeper is not None or view.leftovers):
             draft.do(Unclaim(reason=reason, node=name))
     if isinstance(draft.seen.head, HeadSeen) and (draft.seen.head.head or draft.seen.head.leftovers):
-        draft.do(Unclaim(reason=reason, node=draft.run.head, unit=Unit.HEAD))
+        draft.do(Unclaim(reason=reason, node=draft.head_node, unit=Unit.HEAD))
+    for machine in draft.heads:
+        if machine is None or draft.sees(machine):
+            draft.do(Unclaim(reason=reason, node=machine, unit=Unit.HEAD))
 
 
 def _in_grace(draft: Draft, reason: Reason) -> bool:
@@ -38,7 +41,7 @@ def _in_grace(draft: Draft, reason: Reason) -> bool:
 
 
 def pending(draft: Draft) -> tuple[str, ...]:
-    """Answer what is not proven to be free of the run: nodes, and `head`."""
+    """Answer what is not proven to be free of the run: nodes, and `head`; a node without power is free of it."""
     return tuple(name for name, _ in _left(draft))
 
 
@@ -52,8 +55,14 @@ def _left(draft: Draft) -> list[tuple[str, NodeView | HeadView]]:
     left: list[tuple[str, NodeView | HeadView]] = [
         (name, view)
         for name, view in _views(draft)
-        if (name in draft.asked if isinstance(view, Unseen) else view.keeper is not None or view.leftovers)
+        if (_kept(draft, name) if isinstance(view, Unseen) else view.keeper is not None or view.leftovers)
     ]
+    for machine in draft.heads:
+        if machine not in draft.stopped:
+            gone = Unseen(words="it is not asked about an earlier head")
+            left.append(
+                (f"head on {machine or 'its machine'}", draft.seen.nodes.get(machine, gone) if machine else gone)
+            )
     head = draft.seen.head
     if draft.head_asked if isinstance(head, Unseen) else head.head is not None or head.leftovers:
         left.append(("head", head))
@@ -61,8 +70,12 @@ def _left(draft: Draft) -> list[tuple[str, NodeView | HeadView]]:
 
 
 def _views(draft: Draft) -> list[tuple[NodeName, NodeView]]:
-    """Answer what was seen of each node, in the order of the placement: the order of a look means nothing."""
-    return [(name, draft.seen.nodes[name]) for name in draft.run.placement.nodes if name in draft.seen.nodes]
+    """Answer what was seen of each node, in the order of the fleet: the order of a look means nothing."""
+    return [(name, draft.seen.nodes[name]) for name in draft.index.nodes if name in draft.seen.nodes]
+
+
+def _kept(draft: Draft, name: NodeName) -> bool:
+    return name in draft.asked and name not in draft.stopped
 
 
 def _runs(keeper: Keeper | None) -> bool:

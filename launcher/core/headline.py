@@ -14,9 +14,11 @@ from launcher.core.seat import MemberName
 BLINK = 5.0
 
 _UP = (Condition.SERVING, Condition.FINISHED)
+_HIDDEN = (Condition.UNSEEN, Condition.SUSPECT)
 # What to say of seats that are on their way, from the rung that holds everybody up.
 _RUNGS = (
     (Condition.LOST, "lost"),
+    (Condition.DOWN, "silent"),
     (Condition.FENCED, "being fenced"),
     (Condition.ABSENT, "to claim"),
     (Condition.CLAIMED, "to prepare"),
@@ -32,10 +34,10 @@ _TOLD = (Condition.CLAIMED, Condition.PREPARING)
 def standing(draft: Draft) -> RunState:
     """Answer the state of a run that goes on."""
     conditions = draft.settle().values()
-    if draft.waiting_for:
+    if draft.waiting_for or _blinded(draft):
         return RunState.HOLDING
     gangs = draft.gangs.values()
-    whole = all(condition in (*_UP, Condition.UNSEEN) for condition in conditions)
+    whole = all(condition in (*_UP, *_HIDDEN) for condition in conditions)
     if whole and any(condition in _UP for condition in conditions) and not any(gang.broken for gang in gangs):
         return RunState.RUNNING
     again = any(gang.broken or gang.epoch > 1 for gang in gangs)
@@ -46,11 +48,13 @@ def progress(draft: Draft, state: RunState) -> str:
     """Answer one sentence: what is the matter, or how far it is."""
     if draft.waiting_for:
         return draft.waiting_for
+    if _blinded(draft):
+        return "cannot see a single node of the run, so the fault is rather on the way to them: nothing is touched"
     conditions = draft.settle()
     counts = Counter(conditions.values())
     total = len(draft.members)
     unseen = [str(draft.seats[name].node) for name in conditions if _long_unseen(draft, name, conditions[name])]
-    blind = f"; cannot see {fold(unseen)}" if unseen else ""
+    blind = "".join((f"; cannot see {fold(unseen)}" if unseen else "", *(f"; {note}" for note in draft.notes)))
     if state is RunState.RUNNING:
         done = counts[Condition.FINISHED]
         return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + blind
@@ -72,4 +76,8 @@ def _stages(draft: Draft, conditions: Mapping[MemberName, Condition]) -> Iterato
 
 
 def _long_unseen(draft: Draft, name: MemberName, condition: Condition) -> bool:
-    return condition is Condition.UNSEEN and draft.lasted(f"unseen:{draft.seats[name].node}") >= BLINK
+    return condition in _HIDDEN and draft.lasted(f"unseen:{draft.seats[name].node}") >= BLINK
+
+
+def _blinded(draft: Draft) -> bool:
+    return draft.blind() and draft.lasted("headless") >= BLINK

@@ -9,6 +9,7 @@ from launcher.core.advance import advance
 from launcher.core.condition import Condition
 from launcher.core.draft import Draft
 from launcher.core.ending import end, pending, silent
+from launcher.core.fleet import NodeName
 from launcher.core.headline import progress, standing
 from launcher.core.judge import judge
 from launcher.core.nodeset import fold
@@ -29,7 +30,7 @@ _FINAL = {Cause.SUCCESS: RunState.SUCCEEDED, Cause.STOPPED: RunState.STOPPED}
 class Decision:
     """What to do now, what to remember before doing it, when to look again (s), and one sentence for people.
 
-    `conditions` has every seat's, as the decision saw them.
+    `conditions` has every seat's, as the decision saw them; `doubted` are nodes whose health is asked for at once.
     """
 
     actions: tuple[Action, ...]
@@ -38,6 +39,7 @@ class Decision:
     headline: str
     state: RunState
     conditions: Mapping[MemberName, Condition]
+    doubted: frozenset[NodeName] = frozenset()
 
 
 def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
@@ -61,6 +63,7 @@ def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
         headline=progress(draft, state),
         state=state,
         conditions=draft.settle(),
+        doubted=frozenset(draft.doubted),
     )
 
 

@@ -1,37 +1,52 @@
-"""Nodes that fail: fence, start again in place, give the seat to a spare, or give the node up."""
+"""Nodes that fail: fence, start again in place, give the seat to another node, or give the node up."""
 
 from launcher.core.absorb import blame
-from launcher.core.actions import Level, Reason, Sweep, Unclaim, Why
+from launcher.core.actions import Reason, Unclaim, Unit, Why
 from launcher.core.condition import Condition
 from launcher.core.draft import Draft
+from launcher.core.drain import drain
+from launcher.core.fencing import lose_silent, settle
+from launcher.core.fleet import NodeName
+from launcher.core.heads import keep_head
 from launcher.core.observation import Phase, Seen
-from launcher.core.run import Cause, Evidence, Member, Outcome
+from launcher.core.run import Cause, Evidence, Member
 from launcher.core.seat import Seat
-from launcher.core.task import OnNoSpare
+from launcher.core.swap import swap
+from launcher.core.verdict import unclear
 
 # How long a machine that was never ours may be out of reach before the launch goes on, or ends, without it (s).
 CONNECT_GRACE = 30.0
 # How long a live raylet may be missing in Ray's table before it counts as lost (s): `ray start` itself gives up
 # after 30 s, and Ray needs up to 18 s to notice that a silent one is gone.
 JOIN_GRACE = 90.0
+# How long Ray may hold a raylet for dead that runs (s): one that can, ends itself when it learns of it.
+DISOWNED_GRACE = 5.0
 
 
 def recover(draft: Draft) -> None:
     """Decide of each node whether it still serves, who has its seat if not, and fence what must not go on."""
-    _give_up_on_silence(draft)
-    _judge_spares(draft)
-    for member in draft.members:
-        _replace(draft, member)
+    if draft.verdict is None:
+        _give_up_on_silence(draft)
+        _judge_spares(draft)
+        drain(draft)
+        for member in draft.members:
+            _replace(draft, member)
+        keep_head(draft)
+    else:
+        draft.waiting_for = f"{draft.verdict.words}; `nvlaunch resume` or `relocate` says how to go on"
     _fence_strays(draft)
+    settle(draft)
     draft.settle()
-    for sweep in draft.sweeps:
-        draft.do(sweep)
+    for sweep in draft.sweeps.values():
+        # What cannot be reached cannot be swept, and each try would be one more line of the journal.
+        if draft.sees(sweep.node):
+            draft.do(sweep)
     _let_go(draft)
 
 
 def _give_up_on_silence(draft: Draft) -> None:
     """A node that was never ours and cannot be reached is left alone after a while; one that was ours never is."""
-    for name in draft.run.placement.nodes:
+    for name in draft.index.kept:
         if name in draft.condemned or name in draft.asked or f"unseen:{name}" not in draft.since:
             continue
         draft.wake(draft.since[f"unseen:{name}"] + CONNECT_GRACE)
@@ -43,10 +58,14 @@ def _give_up_on_silence(draft: Draft) -> None:
 
 def _judge_spares(draft: Draft) -> None:
     """A spare whose keeper is gone has lost its lease: claim it again, as often as a node may be tried."""
-    others = {seat.node for seat in draft.seats.values()} | draft.condemned.keys()
-    for name in draft.run.placement.nodes:
+    for name in draft.index.kept:
+        if name in draft.holders or name in draft.condemned or name in draft.seen.drained:
+            continue
         view = draft.seen.nodes.get(name)
-        if name in draft.claimed and name not in others and isinstance(view, Seen) and view.keeper is None:
+        if signs := draft.signs(name):
+            tail = tuple(sign.words for sign in signs)
+            draft.condemn(name, Evidence(cause=Cause.NODE, words=tail[0], tail=tail, mends=True))
+        elif name in draft.claimed and isinstance(view, Seen) and view.keeper is None:
             draft.claimed.discard(name)
             blame(draft, name, Evidence(cause=Cause.EXHAUSTED, words="its keeper is gone"))
 
@@ -55,7 +74,7 @@ def _fence_strays(draft: Draft) -> None:
     """A rank that is over and runs came up behind its fence, from a `Start` that was given up or whose controller
     died: fence it again."""
     for member in draft.members:
-        gang, keeper = draft.gangs[draft.run.gang(member)], draft.keeper(draft.seats[member.name].node)
+        gang, keeper = draft.gangs[draft.gang_of(member)], draft.keeper(draft.seats[member.name].node)
         for rank in keeper.ranks if keeper else ():
             over = rank.epoch < gang.epoch or gang.broken
             if rank.member == member.name and rank.running and over:
@@ -64,16 +83,31 @@ def _fence_strays(draft: Draft) -> None:
 
 
 def _replace(draft: Draft, member: Member) -> None:
-    """Judge a seat's node, and give the seat to a spare of its slice when the node is condemned."""
+    """Judge a seat's node, and give the seat to another when the node is condemned or has to be left."""
     seat = draft.seats[member.name]
-    if seat.node not in draft.condemned:
+    if seat.node not in draft.condemned and seat.node not in draft.leaving:
         _judge_node(draft, member, seat)
-    if seat.node in draft.condemned and draft.needed(member) not in (Condition.FINISHED, Condition.FAILED):
-        _swap(draft, member, seat)
+    if draft.needed(member) in (Condition.FINISHED, Condition.FAILED):
+        return
+    if seat.node in draft.condemned:
+        evidence = draft.condemned[seat.node]
+        swap(draft, member, Why.SWAP, f"{seat.node}: {evidence.words}", evidence)
+    elif seat.node in draft.leaving:
+        drained = draft.seen.drained.get(seat.node)
+        why = Why.DRAIN if drained is not None else Why.RELOCATE
+        words = f"drained: {drained}" if drained is not None else f"{member.slice_key} goes elsewhere"
+        swap(draft, member, why, f"{seat.node}: {words}", Evidence(cause=Cause.NODE, words=words))
 
 
 def _judge_node(draft: Draft, member: Member, seat: Seat) -> None:
     view, condition = draft.seen.nodes.get(seat.node), draft.needed(member)
+    proven = seat.node in draft.stopped and condition in (Condition.SUSPECT, Condition.UNSEEN)
+    if proven or (condition is Condition.DOWN and not unclear(draft, seat.node)):
+        lose_silent(draft, seat.node)
+        return
+    if _disowned(draft, member, seat, condition):
+        _lose(draft, member, seat, "Ray holds its raylet for dead", ())
+        return
     joining = f"joining:{member.name}#{seat.generation}"
     # While Ray cannot be asked, that it does not know a raylet says nothing.
     if condition is Condition.JOINING and draft.head():
@@ -96,71 +130,60 @@ def _judge_node(draft: Draft, member: Member, seat: Seat) -> None:
         _lose(draft, member, seat, f"its raylet ended with {ray.exit_code}", ray.tail)
 
 
+def _disowned(draft: Draft, member: Member, seat: Seat, condition: Condition) -> bool:
+    """Answer whether Ray has given up a raylet that its keeper sees run: stopped, or behind a link that was down."""
+    key, keeper = f"disowned:{member.name}#{seat.generation}", draft.keeper(seat.node)
+    dead = draft.ray.get((member.label, seat.generation)) is False
+    runs = keeper is not None and keeper.ray.phase is Phase.RUNNING and keeper.ray.generation == seat.generation
+    if not dead or not runs or condition not in (Condition.SERVING, Condition.JOINING):
+        draft.since.pop(key, None)
+        return False
+    draft.wake(draft.seen.at - draft.lasted(key) + DISOWNED_GRACE)
+    if draft.lasted(key) < DISOWNED_GRACE:
+        return False
+    del draft.since[key]
+    return True
+
+
 def _lose(draft: Draft, member: Member, seat: Seat, words: str, tail: tuple[str, ...]) -> None:
     """A node failed under its seat: fence it, then start again on it, or condemn it when its attempts are used up."""
-    gang = draft.run.gang(member)
     reason = Reason(why=Why.REJOIN, words=f"{seat.node}: {words}")
     draft.break_gang_of(member, reason)
-    _fence_node(draft, member, seat, reason)
+    draft.fence_seat(member, reason)
     draft.claimed.discard(seat.node)
-    cause = Cause.EXHAUSTED if draft.gangs[gang].epoch > 0 else Cause.PROVISION
+    cause = Cause.EXHAUSTED if draft.gangs[draft.gang_of(member)].epoch > 0 else Cause.PROVISION
     times = draft.attempts.get(seat.node, 0) + 1
     blame(draft, seat.node, Evidence(cause=cause, words=f"{words} ({times} times)", tail=tail))
     if seat.node not in draft.condemned:
-        draft.seats[member.name] = Seat(member=member.name, node=seat.node, generation=seat.generation + 1)
-
-
-def _fence_node(draft: Draft, member: Member, seat: Seat, reason: Reason) -> None:
-    draft.fence(
-        Sweep(
-            reason=reason,
-            node=seat.node,
-            level=Level.GENERATION,
-            member=member.name,
-            gang=draft.run.gang(member),
-            generation=seat.generation,
-        )
-    )
-
-
-def _swap(draft: Draft, member: Member, seat: Seat) -> None:
-    part = draft.run.slice_of(member)
-    evidence = draft.condemned[seat.node]
-    held = {other.node for other in draft.seats.values()}
-    spares = [name for name in part.spares if name not in held and name not in draft.condemned]
-    # One that cannot be seen now may never be again, and a seat is not taken from it: it is the last choice.
-    spare = min(spares, key=lambda name: not isinstance(draft.seen.nodes.get(name), Seen), default=None)
-    if spare is None:
-        _bereft(draft, member, seat, evidence)
-        return
-    reason = Reason(why=Why.SWAP, words=f"{seat.node}: {evidence.words}; {spare} takes its seat")
-    draft.break_gang_of(member, reason)
-    if seat.node in draft.asked:
-        _fence_node(draft, member, seat, reason)
-    draft.seats[member.name] = Seat(member=member.name, node=spare, generation=seat.generation + 1)
-
-
-def _bereft(draft: Draft, member: Member, seat: Seat, evidence: Evidence) -> None:
-    started = draft.gangs[draft.run.gang(member)].epoch > 0
-    words = f"{seat.node}: {evidence.words}, and no spare is left in {draft.run.slice_of(member).place}"
-    policy = draft.run.group(member.group).recovery.on_no_spare
-    if started and policy is not OnNoSpare.FAIL:
-        draft.break_gang_of(member, Reason(why=Why.SWAP, words=words))
-        draft.waiting_for = f"{member.name} waits for a node: {words}"
-        return
-    cause = Cause.EXHAUSTED if started else evidence.cause
-    draft.end(Outcome(cause=cause, words=words, member=member.name, node=seat.node, tail=evidence.tail))
+        draft.give(member, seat.node)
 
 
 def _let_go(draft: Draft) -> None:
-    """A condemned node is swept clean and its lease given back, once its fences are through."""
-    fenced = {sweep.node for sweep in draft.sweeps}
-    for name in draft.condemned:
+    """A node that is not used any more is swept clean and its lease given back, once its fences are through."""
+    fenced = {sweep.node for sweep in draft.sweeps.values()}
+    for name, words in _unused(draft).items():
         view = draft.seen.nodes.get(name)
         if name in fenced or not isinstance(view, Seen):
             continue
         if view.keeper is not None or view.leftovers:
-            reason = Reason(why=Why.SWAP, words=f"{name} is condemned: {draft.condemned[name].words}")
-            draft.do(Unclaim(reason=reason, node=name))
+            draft.do(Unclaim(reason=Reason(why=Why.SWAP, words=f"{name} {words}"), node=name))
         elif f"claim:{name}" not in draft.seen.in_flight:
             draft.asked.discard(name)
+            draft.claimed.discard(name)
+    for machine in draft.heads:
+        if machine is not None and draft.sees(machine):
+            reason = Reason(why=Why.HEAD, words=f"the head is not on {machine} any more")
+            draft.do(Unclaim(reason=reason, node=machine, unit=Unit.HEAD))
+
+
+def _unused(draft: Draft) -> dict[NodeName, str]:
+    """Answer the nodes that the run has and does not use, and why."""
+    found = {name: f"is condemned: {evidence.words}" for name, evidence in draft.condemned.items()}
+    for name, reason in draft.seen.drained.items():
+        if name in draft.index.kept and name not in draft.holders:
+            found.setdefault(name, f"is drained: {reason}")
+    if len(draft.index.kept) < len(draft.index.nodes):
+        for name in draft.index.nodes:
+            if name not in draft.index.kept and name not in draft.holders:
+                found.setdefault(name, "is not of the run any more")
+    return found

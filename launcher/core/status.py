@@ -27,6 +27,8 @@ _RANK_STATES = {
     Condition.FAILED: RankState.FAILED,
     Condition.CONDEMNED: RankState.LOST,
     Condition.FENCED: RankState.LOST,
+    Condition.DOWN: RankState.LOST,
+    Condition.SUSPECT: RankState.SUSPECT,
     Condition.UNSEEN: RankState.SUSPECT,
     Condition.LOST: RankState.LOST,
     Condition.ABSENT: RankState.WAITING,

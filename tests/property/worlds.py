@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from launcher.core.actions import Action, Answer, Claim, Join, Prepare, Receipt, Result
 from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
+from launcher.core.health import Health
 from launcher.core.observation import Observation
+from launcher.core.orders import Order
 from launcher.core.placement import Placement, Slice
 from launcher.core.reconcile import Decision, reconcile
 from launcher.core.run import Record, Run, RunId, RunName, Wanted
 from launcher.core.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.drive.execute import execute
-from launcher.drive.observe import observe
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
 
@@ -127,6 +128,10 @@ class Play:
         self.rows = MemoryRows()
         self.record = Record()
         self.journal: list[Receipt] = []
+        self.health: dict[NodeName, Health] = {}
+        self.doubted: frozenset[NodeName] = frozenset()
+        self.orders: list[Order] = []
+        self.drained: dict[NodeName, str] = {}
         self.crash()
 
     def crash(self) -> None:
@@ -137,15 +142,39 @@ class Play:
 
     def observe(self) -> Observation:
         """Answer what the kernel may know now."""
+        self.run = replace(self.run, head_at=self.record.head)
+        self._inspect()
         receipts = [receipt for receipt in self.journal if receipt.seq > self.record.receipts_seen]
         in_flight = frozenset(one.action.key for one in self.under_way)
-        return observe(self.run, self.nodes, self.clock, in_flight=in_flight, receipts=receipts)
+        look = self.nodes.look(self.run)
+        return Observation(
+            at=self.clock.now(),
+            nodes=look.nodes,
+            head=look.head,
+            reached=look.reached,
+            receipts=tuple(receipts),
+            in_flight=in_flight,
+            health=dict(self.health),
+            orders=tuple(order for order in self.orders if order.seq > self.record.orders_seen),
+            drained=dict(self.drained),
+        )
+
+    def _inspect(self) -> None:
+        """Ask nodes about their health: those that are doubted, and each of the others once a minute."""
+        now = self.clock.now()
+        for node in self.run.fleet.nodes:
+            known = self.health.get(node.name)
+            if node.name in self.doubted or known is None or known.at + 60.0 <= now:
+                found = self.nodes.inspect(self.run, node.name)
+                if isinstance(found, Health):
+                    self.health[node.name] = replace(found, at=now)
 
     def tick(self, *, until: int | None = None, lose: bool = False) -> Decision:
         """Go round once. `until` stops before that many actions are carried out, as a killed controller would;
         `lose` also loses the receipt of the last one."""
         decision = reconcile(self.run, self.observe(), self.record)
-        self.record = decision.record
+        self.record, self.doubted = decision.record, decision.doubted
+        self.run = replace(self.run, head_at=self.record.head)
         done = decision.actions[:until]
         for at, action in enumerate(done):
             pace, keep = next(self.paces), not (lose and at == len(done) - 1)

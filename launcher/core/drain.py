@@ -1,0 +1,92 @@
+"""Leaving a node that still works: ranks are told, get their time for a checkpoint, and only then the seat moves."""
+
+from launcher.core.actions import Reason, Relocate, Signal, Why
+from launcher.core.draft import Draft
+from launcher.core.fleet import NodeName
+from launcher.core.observation import Seen
+from launcher.core.run import Member
+from launcher.core.seat import GangName
+from launcher.core.swap import ask, free
+
+
+def drain(draft: Draft) -> None:
+    """Find the seats that have to leave their nodes and have a place to go; those may move that are not in use."""
+    for key in sorted(draft.moving):
+        reason = Reason(why=Why.RELOCATE, words=f"an operator wants {key} elsewhere")
+        part = draft.index.parts[key]
+        draft.do(Relocate(reason=reason, slice=key, without=(*part.nodes, *part.spares)))
+    if not draft.seen.drained and all(_at_home(draft, member) for member in draft.members):
+        for name in draft.gangs:
+            draft.since.pop(_key(name), None)
+        return
+    head = draft.head_node in draft.seen.drained and draft.head_asked
+    for name in draft.gangs:
+        reasons = _movers(draft, name)
+        if head and draft.head_node not in draft.holders and not draft.over(name):
+            reasons = reasons or {draft.head_node: _drained(draft, draft.head_node)} if draft.head_node else reasons
+        _leave(draft, name, reasons)
+
+
+def _at_home(draft: Draft, member: Member) -> bool:
+    """Answer whether the holder of a seat is in its slice: it is not, once the slice was placed again."""
+    kept = draft.index.kept.get(draft.seats[member.name].node)
+    return kept is not None and (kept.key == member.slice_key or kept.place == draft.index.part(member).place)
+
+
+def _movers(draft: Draft, name: GangName) -> dict[NodeName, Reason]:
+    """Answer the nodes that seats of a gang have to leave, as many as have somewhere to go, and why."""
+    found: dict[NodeName, Reason] = {}
+    taken: dict[str, int] = {}
+    for member in draft.of_gang(name):
+        node = draft.seats[member.name].node
+        if node in draft.condemned or member.name in draft.exits and draft.exits[member.name].ok:
+            continue
+        moved = not _at_home(draft, member)
+        if not moved and node not in draft.seen.drained:
+            continue
+        part = draft.index.part(member)
+        reason = Reason(why=Why.RELOCATE, words=f"{part.key} goes to {part.place}") if moved else _drained(draft, node)
+        if sum(1 for other in free(draft, member) if draft.sees(other)) > taken.get(part.key, 0):
+            taken[part.key] = taken.get(part.key, 0) + 1
+            found[node] = reason
+        elif not moved:
+            draft.notes.append(f"{node} is drained, and has no spare in {part.place}")
+            ask(draft, member, reason)
+    return found
+
+
+def _drained(draft: Draft, node: NodeName) -> Reason:
+    return Reason(why=Why.DRAIN, words=f"{node} is drained: {draft.seen.drained[node]}")
+
+
+def _leave(draft: Draft, name: GangName, reasons: dict[NodeName, Reason]) -> None:
+    gang = draft.gangs[name]
+    if not reasons:
+        draft.since.pop(_key(name), None)
+    elif gang.epoch == 0 or gang.broken or not _in_grace(draft, name, next(iter(reasons.values()))):
+        draft.break_gang(name, next(iter(reasons.values())))
+        draft.leaving |= reasons.keys()
+        draft.since.pop(_key(name), None)
+
+
+def _in_grace(draft: Draft, name: GangName, reason: Reason) -> bool:
+    """Answer whether ranks of a gang still have time to write a checkpoint; each node is told once, by receipt."""
+    nodes = [draft.seats[member.name].node for member in draft.of_gang(name)]
+    running = [node for node in nodes if _runs(draft, node)]
+    grace = draft.run.task.stop_grace
+    if not running or draft.lasted(_key(name)) >= grace:
+        return False
+    draft.wake(draft.since[_key(name)] + grace)
+    for node in running:
+        if node not in draft.signalled:
+            draft.do(Signal(reason=reason, node=node, signal=draft.run.task.stop_signal))
+    return True
+
+
+def _runs(draft: Draft, node: NodeName) -> bool:
+    view = draft.seen.nodes.get(node)
+    return isinstance(view, Seen) and view.keeper is not None and any(rank.running for rank in view.keeper.ranks)
+
+
+def _key(name: GangName) -> str:
+    return f"draining:{name}"

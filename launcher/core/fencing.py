@@ -1,0 +1,52 @@
+"""Nodes that have fallen silent: what proves that nothing of the run can run there, and what is done to prove it."""
+
+from launcher.core.actions import PowerOff, Reason, Why
+from launcher.core.draft import Draft
+from launcher.core.fleet import NodeName
+from launcher.core.observation import Unseen
+from launcher.core.run import Cause, Evidence
+from launcher.core.silence import Silence, against, expired, head_expired, quiet
+
+
+def proof(draft: Draft, node: NodeName) -> str | None:
+    """Answer in words why nothing of the run can run on a node that we do not see; None while it may.
+
+    The best first: power that is off, an operator's word, and only then the keeper's stopping itself.
+    """
+    if node in draft.stopped:
+        return draft.stopped[node]
+    if node == draft.head_node:
+        return head_expired(draft.seen, draft.claimed, node)
+    return expired(draft.seen, node)
+
+
+def settle(draft: Draft) -> None:
+    """Strike off the fences on nodes of which it is proven that there is nothing left to kill."""
+    silent = {sweep.node for sweep in draft.sweeps.values() if _unseen(draft, sweep.node)}
+    gone = {node for node in silent if proof(draft, node) is not None}
+    if gone:
+        draft.fence_done({key for key, sweep in draft.sweeps.items() if sweep.node in gone})
+
+
+def lose_silent(draft: Draft, node: NodeName) -> None:
+    """Condemn a silent node once it is proven that nothing runs there; power it off where that is how to prove it."""
+    why = proof(draft, node)
+    head = draft.head_node
+    words = f"silent for {quiet(draft.seen, draft.since, node):.0f} s"
+    others = "; ".join(against(draft.seen, node, head=head))
+    if why is None:
+        power_off(draft, node, f"{words}; {others}" if others else words)
+        return
+    draft.attempts[node] = draft.attempts.get(node, 0) + 1
+    mends = draft.attempts[node] <= draft.index.attempts(node)
+    draft.condemn(node, Evidence(cause=Cause.NODE, words=f"{words}; {why}", mends=mends))
+
+
+def power_off(draft: Draft, node: NodeName, words: str) -> None:
+    """Ask for the power of a node to be cut, where the inventory says how."""
+    if draft.run.fleet.fence_command is not None and draft.silence(node) is Silence.DOWN:
+        draft.do(PowerOff(reason=Reason(why=Why.SWAP, words=f"{node}: {words}"), node=node))
+
+
+def _unseen(draft: Draft, node: NodeName) -> bool:
+    return isinstance(draft.seen.nodes.get(node), Unseen)

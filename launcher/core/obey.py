@@ -1,0 +1,92 @@
+"""Orders of operators, and nodes that may serve again: what changes in the record before anything is decided."""
+
+from launcher.core.actions import Reason, Why
+from launcher.core.draft import Draft
+from launcher.core.fleet import NodeName
+from launcher.core.observation import Unseen
+from launcher.core.orders import Order, OrderKind
+from launcher.core.run import Cause, Evidence
+
+# What the machine that the inventory names for Ray heads is called in orders.
+HEAD_MACHINE = NodeName("head")
+# How far two good answers of a node about its own health have to be apart (s).
+WELL_FOR = 30.0
+
+
+def obey(draft: Draft) -> None:
+    """Take in the orders that are new, and take back the nodes that have mended."""
+    for order in draft.seen.orders:
+        if order.seq > draft.orders_seen:
+            draft.orders_seen = order.seq
+            _order(draft, order)
+    for name, evidence in list(draft.condemned.items()):
+        if evidence.mends:
+            _mend(draft, name)
+    draft.resumed -= {name for name in draft.resumed if draft.sees(name) and not draft.signs(name)}
+
+
+def _order(draft: Draft, order: Order) -> None:
+    match order.kind:
+        case OrderKind.CONFIRM_DEAD:
+            _confirm(draft, NodeName(order.subject), order.by)
+        case OrderKind.RESUME:
+            if draft.verdict:
+                draft.resumed |= set(draft.verdict.nodes)
+            draft.verdict = None
+        case OrderKind.RELOCATE:
+            if order.subject in draft.index.parts:
+                draft.moving.add(order.subject)
+                draft.verdict = None
+        case OrderKind.READMIT:
+            readmit(draft, NodeName(order.subject))
+
+
+def _confirm(draft: Draft, node: NodeName, by: str) -> None:
+    """Believe an operator that a node is off, if we do not see it ourselves: then nothing of the run runs there."""
+    words = f"{by or 'an operator'} confirmed that it is dead"
+    if node == HEAD_MACHINE and draft.head_node is None and isinstance(draft.seen.head, Unseen):
+        draft.stopped[node] = words
+    if node not in draft.seen.nodes or draft.sees(node):
+        return
+    draft.stopped[node] = words
+    if node in draft.asked:
+        draft.condemn(node, Evidence(cause=Cause.NODE, words=words, mends=True))
+
+
+def _mend(draft: Draft, name: NodeName) -> None:
+    """Take a node back once it has twice said that it is well, and nothing of the run is left on it."""
+    since, health = draft.since.get(f"condemned:{name}", draft.seen.at), draft.seen.health.get(name)
+    well = f"well:{name}"
+    if not draft.sees(name):
+        draft.since.pop(well, None)
+        return
+    if health is None or health.at <= since:
+        draft.doubted.add(name)
+        return
+    if health.hung or any(sign.symptom.condemns for sign in health.signs):
+        draft.since.pop(well, None)
+        return
+    first = draft.since.setdefault(well, health.at)
+    if health.at < first + WELL_FOR:
+        if draft.seen.at >= first + WELL_FOR:
+            draft.doubted.add(name)
+        else:
+            draft.wake(first + WELL_FOR)
+    elif name not in draft.asked:
+        readmit(draft, name)
+
+
+def readmit(draft: Draft, node: NodeName) -> None:
+    """Forget what was held against a node; a seat that it still has starts there under the next generation."""
+    if draft.condemned.pop(node, None) is None:
+        return
+    for key in (f"condemned:{node}", f"well:{node}"):
+        draft.since.pop(key, None)
+    for known in (draft.attempts, draft.excused, draft.failures):
+        known.pop(node, None)
+    draft.claimed.discard(node)
+    if node in draft.holders:
+        member = draft.index.by_name[draft.holders[node]]
+        if node in draft.asked:
+            draft.fence_seat(member, Reason(why=Why.REJOIN, words=f"{node} may serve again"))
+        draft.give(member, node)

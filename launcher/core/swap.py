@@ -1,0 +1,89 @@
+"""Who takes the seat of a node that cannot keep it: a spare, another node of the rack, or a slice somewhere else."""
+
+from launcher.core.actions import Enlist, Reason, Relocate, Why
+from launcher.core.draft import Draft
+from launcher.core.fleet import NodeName
+from launcher.core.run import Cause, Evidence, Member, Outcome
+from launcher.core.task import OnNoSpare
+
+
+def free(draft: Draft, member: Member) -> list[NodeName]:
+    """Answer the nodes that could take a seat now, the best first: those of its slice, then spares that its rack has
+    for all slices of its group."""
+    part = draft.index.part(member)
+    names = [*part.nodes, *part.spares]
+    if draft.run.group(member.group).topology.spares_per_rack:
+        names += [
+            name
+            for other in draft.run.placement.slices
+            if other.key != part.key
+            and (other.group, other.place, other.domain) == (part.group, part.place, part.domain)
+            for name in other.spares
+        ]
+    usable = [
+        name
+        for name in names
+        if name not in draft.holders and name not in draft.condemned and name not in draft.seen.drained
+    ]
+    return sorted(usable, key=lambda name: not draft.sees(name))
+
+
+def swap(draft: Draft, member: Member, why: Why, words: str, evidence: Evidence) -> None:
+    """Give a seat to another node and fence the old one; without one, do as the policy says."""
+    seat = draft.seats[member.name]
+    found = free(draft, member)
+    if not found:
+        _bereft(draft, member, evidence)
+        return
+    if not draft.sees(found[0]):
+        # It may never be seen again, and then the seat would have no node at all.
+        draft.break_gang_of(member, Reason(why=why, words=words))
+        draft.waiting_for = f"{member.name} waits for {found[0]}, which cannot be seen: {words}"
+        return
+    reason = Reason(why=why, words=f"{words}; {found[0]} takes its seat")
+    draft.break_gang_of(member, reason)
+    if seat.node in draft.asked:
+        draft.fence_seat(member, reason)
+    part, nodes = draft.index.part(member), draft.index.nodes
+    if (nodes[seat.node].rack, nodes[seat.node].domain) != (nodes[found[0]].rack, nodes[found[0]].domain):
+        draft.stale.add(part.key)  # Ray's group is pinned to the place that it was made in
+    draft.give(member, found[0])
+
+
+def _bereft(draft: Draft, member: Member, evidence: Evidence) -> None:
+    gang, part, seat = draft.gang_of(member), draft.index.part(member), draft.seats[member.name]
+    started = draft.gangs[gang].epoch > 0
+    words = f"{seat.node}: {evidence.words}, and no spare is left in {part.place}"
+    policy = draft.index.policy(member).on_no_spare
+    if not started or policy is OnNoSpare.FAIL:
+        cause = Cause.EXHAUSTED if started else evidence.cause
+        draft.end(Outcome(cause=cause, words=words, member=member.name, node=seat.node, tail=evidence.tail))
+        return
+    draft.break_gang_of(member, Reason(why=Why.SWAP, words=words))
+    ask(draft, member, Reason(why=Why.SWAP, words=words))
+    draft.waiting_for = f"{member.name} waits for a node: {words}"
+
+
+def ask(draft: Draft, member: Member, reason: Reason) -> None:
+    """Ask for one more node in the rack of a slice; where there is none, or the rack is lost, for another place, if the
+    policy has it so."""
+    part = draft.index.part(member)
+    enlist = Enlist(reason=reason, slice=part.key)
+    lost = not any(draft.sees(name) for name in (*part.nodes, *part.spares))
+    relocates = draft.index.policy(member).on_no_spare is OnNoSpare.RELOCATE
+    if relocates and (lost or enlist.key in draft.retries):
+        relocate(draft, member, Reason(why=Why.RELOCATE, words=reason.words))
+    elif not lost:
+        draft.do(enlist)
+
+
+def relocate(draft: Draft, member: Member, reason: Reason) -> None:
+    """Ask for another place for a whole slice, without those of its nodes that cannot serve."""
+    part = draft.index.part(member)
+    names = (*part.nodes, *part.spares)
+    without = tuple(
+        name
+        for name in names
+        if name in draft.condemned or name in draft.seen.drained or not draft.sees(name) or part.key in draft.moving
+    )
+    draft.do(Relocate(reason=reason, slice=part.key, without=without))
