@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 from itertools import product
-from math import prod
 
 MAX_NAMES = 100_000
 """The most names that one text may stand for: ten times the largest fleet, few enough to hold."""
@@ -17,6 +16,7 @@ NaturalKey = tuple[tuple[str | tuple[int, str], ...], str]
 _NUMBER = re.compile(r"([0-9]+)")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)(?:/([0-9]+))?)?")
 _ITEM = re.compile(r"(?:[^\[\],\s]|\[[^\[\]]*\])+")
+_COMMA = re.compile(r"\s*,\s*")
 _PART = re.compile(r"\[([^\]]*)\]|([^\[]+)")
 
 
@@ -38,11 +38,23 @@ def expand(text: str) -> tuple[str, ...]:
     count = 0
     for item in _items(text.strip()):
         axes = [[literal] if literal else _bracket(ranges) for ranges, literal in _PART.findall(item)]
-        count += prod(sum(1 if isinstance(piece, str) else len(piece[0]) for piece in axis) for axis in axes)
+        count += product_within(
+            (sum(1 if isinstance(piece, str) else len(piece[0]) for piece in axis) for axis in axes), MAX_NAMES
+        )
         if count > MAX_NAMES:
             raise ValueError(f"`{_short(text)}` stands for more than {MAX_NAMES} names")
         names.update(("".join(chosen), None) for chosen in product(*map(_spell, axes)))
     return tuple(names)
+
+
+def product_within(factors: Iterable[int], limit: int) -> int:
+    """Answer the product of counts of at least 1, or just something above a limit: the whole may have any size."""
+    total = 1
+    for factor in factors:
+        total *= factor
+        if total > limit:
+            break
+    return total
 
 
 def fold(names: Iterable[str]) -> str:
@@ -69,12 +81,12 @@ def _items(text: str) -> list[str]:
         return items
     while found := _ITEM.match(text, at):
         items.append(found[0])
-        rest = text[found.end() :].lstrip()
-        if not rest:
-            return items
-        if not rest.startswith(","):
+        gap = _COMMA.match(text, found.end())
+        if gap is None:
+            if found.end() == len(text):
+                return items
             break
-        at = len(text) - len(rest[1:].lstrip())
+        at = gap.end()
     if text.count("[") != text.count("]") or re.search(r"\[[^\]]*\[|^[^\[]*\]", text):
         raise ValueError(f"`{_short(text)}` has a bracket without its partner")
     raise ValueError(f"`{_short(text)}` has an empty name or a space inside a name")

@@ -8,9 +8,8 @@ import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from math import prod
 
-from launcher.core.nodeset import MAX_DIGITS, MAX_NAMES
+from launcher.core.nodeset import MAX_DIGITS, MAX_NAMES, product_within
 from launcher.spec.foreign.found import Host
 from launcher.spec.foreign.jumps import from_options
 from launcher.spec.foreign.roster import Roster, number, short
@@ -59,7 +58,7 @@ class Ansible:
         for host in expand(name, line, self._roster):
             self._hosts.setdefault(host, line)
             own = self._vars.setdefault(host, {})
-            own.update(told)
+            own.update(readable(told))
             if port is not None:
                 own.setdefault("ansible_port", (port, line))
             if group is not None:
@@ -107,8 +106,11 @@ class Ansible:
         return {name: depths[name] for name in ready}
 
     def _say_groups(self) -> None:
-        named = [group for group in self._groups.values() if group.hosts and group.name not in ("all", "ungrouped")]
-        if named and any(host.rack is None for host in self._roster.hosts):
+        lost = {host.name for host in self._roster.hosts if host.rack is None}
+        named = [
+            one for one in self._groups.values() if one.hosts.keys() & lost and one.name not in ("all", "ungrouped")
+        ]
+        if named:
             what = f"groups such as `{short(named[0].name)}` are not taken for racks"
             self._roster.remark(named[0].line, what, "a variable `rack` of a host or group says where it is")
 
@@ -122,7 +124,7 @@ class Ansible:
             return
         for key in _SECRETS:
             if key in told:
-                self._roster.remark(told[key][1], f"`{key}` of `{short(name)}` is not taken over: keys log in")
+                self._roster.remark(told[key][1], f"`{key}` is not taken over: keys log in")
         written = values.get("ansible_port") or values.get("ansible_ssh_port")
         port = number(written, 1, 65535)
         if written is not None and port is None:
@@ -136,7 +138,7 @@ class Ansible:
                 user=values.get("ansible_user") or values.get("ansible_ssh_user"),
                 port=port if port != 22 else None,
                 identity_file=values.get("ansible_private_key_file") or values.get("ansible_ssh_private_key_file"),
-                proxy_jump=self._jump(name, told, values),
+                proxy_jump=self._jump(told, values),
                 rack=values.get("rack"),
             )
         )
@@ -148,14 +150,14 @@ class Ansible:
             return None
         return text or None
 
-    def _jump(self, name: str, told: Mapping[str, Var], values: Mapping[str, str | None]) -> str | None:
+    def _jump(self, told: Mapping[str, Var], values: Mapping[str, str | None]) -> str | None:
         jump = None
         for key in _OPTIONS:
             found, rest = from_options(values.get(key) or "")
             jump = jump or found
             odd = [option for option in rest if not _LAX.match(option)]
             if odd:
-                what = f"`{short(' '.join(odd))}` in `{key}` of `{short(name)}` is not taken over"
+                what = f"`{short(' '.join(odd))}` in `{key}` is not taken over"
                 self._roster.remark(told[key][1], what, "set it in `~/.ssh/config`, which is read as OpenSSH reads it")
             if any(re.match(r"StrictHostKeyChecking\W*no", option, re.IGNORECASE) for option in rest):
                 self._roster.remark(told[key][1], "`StrictHostKeyChecking=no` is not taken over: host keys are checked")
@@ -166,6 +168,11 @@ _READ = (
     "ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port", "ansible_user", "ansible_ssh_user",
     "ansible_private_key_file", "ansible_ssh_private_key_file", "ansible_connection", "rack", *_OPTIONS,
 )  # fmt: skip
+
+
+def readable(told: Mapping[str, Var]) -> dict[str, Var]:
+    """Answer the variables that mean anything here; others need not be remembered."""
+    return {key: value for key, value in told.items() if key in _READ or key in _SECRETS}
 
 
 def _port(pattern: str) -> tuple[str, str | None]:
@@ -185,7 +192,7 @@ def expand(pattern: str, line: int, roster: Roster) -> tuple[str, ...]:
     if any(axis is None for axis in axes):
         return ()
     good = [axis for axis in axes if axis is not None]
-    count = prod(len(axis) for axis in good)
+    count = product_within(map(len, good), MAX_NAMES)
     if count > MAX_NAMES:
         roster.wrong(line, f"`{short(pattern)}` stands for more than {MAX_NAMES} names")
         return ()

@@ -3,7 +3,8 @@
 import re
 import shlex
 
-from launcher.spec.foreign.ansible import Ansible, Group, Var
+from launcher.spec.foreign.ansible import Ansible, Group, Var, readable
+from launcher.spec.foreign.jumps import MAX_LINE
 from launcher.spec.foreign.roster import Roster, short
 from launcher.spec.foreign.text import Line, lines
 
@@ -35,6 +36,9 @@ def read(text: str, roster: Roster) -> None:
 
 
 def _host(line: Line, group: Group | None, found: Ansible, roster: Roster) -> None:
+    if len(line.text) > MAX_LINE:
+        roster.wrong(line.number, f"the line of `{short(line.text)}` has more than {MAX_LINE} characters")
+        return
     try:
         name, *words = shlex.split(line.text)
     except ValueError:
@@ -58,4 +62,4 @@ def _variable(line: Line, group: Group, roster: Roster) -> None:
     text = value.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1]
-    group.vars[key.strip()] = (text, line.number)
+    group.vars.update(readable({key.strip(): (text, line.number)}))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from launcher.spec.foreign.ansible import Ansible, Var
+from launcher.spec.foreign.ansible import Ansible, Var, readable
 from launcher.spec.foreign.documents import Section, compose, section
 from launcher.spec.foreign.roster import Roster, short
 from launcher.spec.nodes import Scalar
@@ -28,7 +28,7 @@ def _groups(groups: Section, found: Ansible, roster: Roster) -> None:
             one = section(value, key.text, roster.out)
             if one is None:
                 continue
-            group.vars.update(_vars(one.section("vars")))
+            group.vars.update(readable(_vars(one.section("vars"))))
             _hosts(one, key.text, found, roster)
             if children := one.section("children"):
                 waiting.append(children)

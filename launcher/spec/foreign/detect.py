@@ -1,6 +1,7 @@
 """Which kind of inventory a text is, by what only that kind has."""
 
 import re
+from itertools import islice
 
 from launcher.spec.foreign import domain_map
 from launcher.spec.foreign.ansible_ini import SECTION
@@ -10,6 +11,9 @@ from launcher.spec.foreign.text import Line, lines
 from launcher.spec.nodes import Items, Node, Pairs, Scalar
 from launcher.spec.reading import Reading
 from launcher.spec.source import refuse
+
+ENOUGH = 2000
+"""Lines of a file by which its kind is told."""
 
 _SLURM = re.compile(r"#*\s*(?:BlockName|SwitchName)\s*=", re.IGNORECASE)
 _SHOWN = re.compile(r"\b(?:BlockIndex|BlockSize|AggregatedBlock|Level)=", re.IGNORECASE)
@@ -21,7 +25,7 @@ _YAML = re.compile(r"---(?:\s|$)|-\s+\S|[\"']?[^\s\"'#:=\[\]]+[\"']?\s*:(?:\s|$)
 
 def detect(text: str, where: str) -> Foreign:
     """Answer the kind of a text; SpecError where it is of none that is known."""
-    found = [line for line in lines(text) if line.text][:2000]
+    found = list(islice((line for line in lines(text) if line.text), ENOUGH))
     if not found:
         if any(_SLURM.match(line.comment) for line in lines(text)):
             return Foreign.SLURM_CONF

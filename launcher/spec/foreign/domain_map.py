@@ -8,7 +8,7 @@ from launcher.spec.foreign.slurm import UUID
 from launcher.spec.foreign.text import lines
 
 LINE = re.compile(
-    rf"[\"']?(?P<host>[^\s,;\"']+?)[\"']?(?:\s*[:,;=]\s*|\s+)[\"']?(?P<uuid>{UUID})(?:[\s.,;:]+(?P<clique>[0-9]{{1,10}}))?[\"']?,?"
+    rf"[\"']?(?P<host>[^\s,;\"']+?)[\"']?(?:\s*[:,;=]\s*|\s+)[\"']?(?P<uuid>{UUID})[\"']?(?:[\s.,;:]+(?P<clique>[0-9]{{1,10}}))?[\"']?,?"
 )
 _ZERO = "00000000-0000-0000-0000-000000000000"
 

@@ -13,7 +13,7 @@ MAX_GPUS = 16
 MAX_SLOTS = 256
 """The most that `host:N` is taken for slots; a larger number may be a port."""
 
-_PAIR = re.compile(r"([A-Za-z_-]+)\s*=\s*(\S+)")
+_PAIR = re.compile(r"(?<!\S)([A-Za-z][A-Za-z_-]*)\s*=\s*(\S+)")
 _SLOTS = ("slots", "cpu", "cpus", "ngpu", "gpus")
 _MUTE = ("max_slots", "max-slots", "ifhn", "map")
 _HOST = re.compile(

@@ -10,10 +10,14 @@ _FLAGS = {"-q", "-A", "-T", "-x"}
 _VALUED = {"-o", "-i", "-F", "-l", "-p", "-W"}
 
 
+MAX_LINE = 20_000
+"""Characters of a line that are taken apart as a shell would: `shlex` takes the square of them in time."""
+
+
 def split(text: str) -> list[str]:
     """Answer the words of a shell's line; those between spaces where its quotes are odd."""
     try:
-        return shlex.split(text)
+        return shlex.split(text) if len(text) <= MAX_LINE else text.split()
     except ValueError:
         return text.split()
 
@@ -45,6 +49,12 @@ def from_command(command: str) -> str | None:
     return jump if re.fullmatch(JUMP, jump) else None
 
 
+def _pair(option: str) -> tuple[str, str]:
+    """Answer the keyword of an option and its value, which `=` or spaces separate."""
+    found = re.fullmatch(r"\s*(\w+)\s*[=\s]\s*(.*?)\s*", option, re.DOTALL)
+    return (found[1].lower(), found[2]) if found else (option.lower(), "")
+
+
 def from_options(text: str) -> tuple[str | None, tuple[str, ...]]:
     """Answer the jump host among the options of an ssh command, and the options that are not understood."""
     words = iter(split(text))
@@ -55,9 +65,8 @@ def from_options(text: str) -> tuple[str | None, tuple[str, ...]]:
             jump = next(words, None)
         elif word.startswith("-o"):
             option = word[2:] or next(words, "")
-            key, _, value = option.replace(" ", "=", 1).partition("=")
-            found = value.strip() if key.lower() == "proxyjump" else None
-            found = from_command(value.strip()) if key.lower() == "proxycommand" else found
+            key, value = _pair(option)
+            found = value if key == "proxyjump" else from_command(value) if key == "proxycommand" else None
             jump = found or jump
             rest += [] if found else [option]
         else:

@@ -118,12 +118,13 @@ def _json(text: str, roster: Roster) -> Iterator[tuple[object, int]]:
         raise refuse(roster.out.where, what, mark=Mark(at, getattr(error, "colno", 0))) from error
     except RecursionError as error:
         raise refuse(roster.out.where, "the file is nested too deeply") from error
-    at = 0
+    at, line = 0, 1
     for item in _items(root, roster, 1):
         # JSON has no positions; nodes stand in the order of the list.
         name = json.dumps(_text(item, "metadata", "name"), ensure_ascii=False)
-        found = re.compile(rf'"name"\s*:\s*{re.escape(name)}').search(text, at)
-        line = text.count("\n", 0, found.start()) + 1 if found else 0
+        found = re.compile(rf'"name"\s*:\s*{re.escape(name)}').search(text, at) if line else None
+        line = line + text.count("\n", at, found.start()) if found else 0
+        at = found.start() if found else at
         yield item, line
 
 
@@ -132,7 +133,8 @@ def _yaml(text: str, roster: Roster) -> Iterator[tuple[object, int]]:
         items = next((value for key, value in _pairs(root) if key.text == "items"), None)
         if isinstance(items, Items):
             _items(_plain(root, skip="items"), roster, root.mark.line)
-            yield from ((_plain(item), item.mark.line) for item in items.items)
+            found = ((_plain(item), item.mark.line) for item in items.items)
+            yield from ((item, line) for item, line in found if _checked(item, roster, line))
         else:
             yield from ((item, root.mark.line) for item in _items(_plain(root), roster, root.mark.line))
 

@@ -20,7 +20,8 @@ from launcher.spec.foreign.found import Foreign, Imported
 from launcher.spec.foreign.roster import Roster
 from launcher.spec.nodes import Mark
 from launcher.spec.reading import Reading
-from launcher.spec.source import read_text
+from launcher.spec.source import MAX_BYTES as TEXT_BYTES
+from launcher.spec.source import read_text, refuse
 
 MAX_BYTES = 64_000_000
 """`kubectl get nodes -o json` takes some 20 KB for each node."""
@@ -44,7 +45,11 @@ def read_foreign(path: Path, kind: Foreign | None = None) -> Imported:
     """Answer what a file, or with `-` stdin, says of machines; SpecError with every mistake, or for no known kind."""
     stdin = str(path) == "-"
     text = read_text(Path("/dev/stdin") if stdin else path, what="list of machines", limit=MAX_BYTES)
-    return parse_foreign(text, "stdin" if stdin else str(path), kind)
+    where = "stdin" if stdin else str(path)
+    if len(text) > TEXT_BYTES and not text.lstrip().startswith("{"):
+        what = f"the file is larger than {TEXT_BYTES // 1_000_000} MB: this is not a list of machines"
+        raise refuse(where, what, hint="nodes of Kubernetes may be more, as `kubectl get nodes -o json` writes them")
+    return parse_foreign(text, where, kind)
 
 
 def parse_foreign(text: str, where: str, kind: Foreign | None = None) -> Imported:

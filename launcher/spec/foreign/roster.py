@@ -11,6 +11,12 @@ from launcher.spec.patterns import HOST, JUMP, LABEL, USER
 from launcher.spec.reading import Reading
 from launcher.spec.source import refuse
 
+MAX_REMARKS = 1000
+"""The most that is remarked on in one file; nobody reads on."""
+
+MAX_MISTAKES = 200
+"""The most mistakes of one file; it is of another kind then."""
+
 _PATH = r"[^-\s\x00-\x1f][^\x00-\x1f]*"
 _TEMPLATE = re.compile(r"\{\{|\{%|\$\{|<%")
 
@@ -29,7 +35,7 @@ class Roster:
         self.levels: tuple[str, ...] = ()
         self._hosts: dict[tuple[str, int], Host] = {}
         self._names: dict[str, Host] = {}
-        self._expanded = 0
+        self._expanded = self._remarks = self._mistakes = 0
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -38,11 +44,16 @@ class Roster:
 
     def remark(self, line: int, what: str, hint: str | None = None) -> None:
         """Note something that is understood in a way that the reader of the file should know."""
-        self.out.warn(Mark(line, 1 if line else 0), what, hint)
+        self._remarks += 1
+        if self._remarks <= MAX_REMARKS:
+            self.out.warn(Mark(line, 1 if line else 0), what, hint)
 
     def wrong(self, line: int, what: str, hint: str | None = None) -> None:
-        """Note something that keeps the file from being imported."""
+        """Note something that keeps the file from being imported; SpecError with all so far where they are too many."""
         self.out.mistake(Mark(line, 1 if line else 0), what, hint)
+        self._mistakes += 1
+        if self._mistakes == MAX_MISTAKES:
+            self.out.finish()
 
     def expand(self, text: str, line: int) -> tuple[str, ...]:
         """Answer the names that a range stands for; SpecError where all of the file are more than any fleet has."""
@@ -62,6 +73,8 @@ class Roster:
 
     def add(self, host: Host) -> None:
         """Take in a machine; what is wrong with it, or known of it already, is noted."""
+        if len(self._hosts) >= MAX_NAMES:
+            raise refuse(self.out.where, f"the file lists more than {MAX_NAMES} machines", mark=Mark(host.line, 1))
         host = self._named(self._checked(host))
         if not host.name:
             return

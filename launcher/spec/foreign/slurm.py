@@ -5,6 +5,7 @@ nothing of racks: nodes that hang on one may stand anywhere.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -93,9 +94,10 @@ class _Tree:
         self._switches = {switch.name: switch for switch in switches}
         self._parents = self._find_parents()
         self._tiers = self._find_tiers()
-        top = max(self._tiers.values(), default=0)
+        counted = Counter(self._tiers.values())
+        top = min(max(counted, default=0), MAX_TIERS)
         # One switch above all says nothing.
-        while top > 1 and sum(tier == top for tier in self._tiers.values()) == 1:
+        while top > 1 and counted[top] == 1:
             top -= 1
         self._top = top
         self.levels = tuple(map(_level, range(top, 0, -1)))

@@ -14,6 +14,9 @@ MAX_WORK = 2_000_000
 """Patterns that are compared with hosts; a file of 5 MB could ask for a thousand million."""
 
 _LOOPBACK = ("127.", "::1", "localhost")
+_WAYS = {"proxyjump", "proxycommand"}
+"""Whichever of these is found first is the only one that holds."""
+
 _TAKEN = ("hostname", "user", "port", "identityfile", "proxyjump", "proxycommand")
 
 
@@ -116,7 +119,8 @@ def _settings(alias: str, blocks: Sequence[_Block]) -> Mapping[str, tuple[str, i
     for block in blocks:
         if block.matches(alias):
             for key, value in block.settings.items():
-                settings.setdefault(key, value)
+                if not (key in _WAYS and settings.keys() & _WAYS):
+                    settings.setdefault(key, value)
     return settings
 
 

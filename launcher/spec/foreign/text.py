@@ -20,7 +20,7 @@ def lines(text: str, *, comments: str = "#", continued: bool = False) -> Iterato
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         first = first or number
         if continued and raw.endswith("\\") and not raw.lstrip().startswith("#"):
-            parts += raw[:-1] + " "
+            parts += raw[:-1]
             continue
         yield _split(first, parts + raw, comments)
         first, parts = 0, ""
