@@ -39,12 +39,12 @@ def read_sheet(documents: Sequence[Document], out: Reading) -> Sheet:
     if more and isinstance(mode, Scalar) and mode.text == "parallel":
         return _job_group(first.root, [document.root for document in more], out)
     headed = bool(more) and keys.keys() <= {"name", "execution"}
-    tasks = more if headed else documents
+    header, tasks = (HEADER.read(first.root, Spot("", out)), more) if headed else (Values(), documents)
     if len(tasks) > 1:
-        out.mistake(tasks[1].begins, "a pipeline, which is one task after another, is not supported", _APART)
+        if not out.wrong():
+            out.mistake(tasks[1].begins, "a pipeline, which is one task after another, is not supported", _APART)
         out.finish()
     task = TASK.read(tasks[0].root, Spot("", out))
-    header = HEADER.read(first.root, Spot("", out)) if headed else Values()
     return _single(replace(task, found={**task.found, **header.found}), out)
 
 
