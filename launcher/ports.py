@@ -202,6 +202,25 @@ class Completed:
     stderr: bytes
 
 
+class Talk(Protocol):
+    """A program on a machine that is spoken to as long as both live. One thread reads, others may send."""
+
+    def send(self, data: bytes) -> None:
+        """Send to the program's stdin; that it has gone is told to who reads."""
+
+    def read(self) -> bytes:
+        """Answer what it has written to stdout, as soon as there is something; nothing once it is over."""
+
+    def last_words(self) -> str:
+        """Answer why it is over."""
+
+    def give_up(self) -> None:
+        """Take the connection for dead: nothing else is begun on it."""
+
+    def close(self) -> None:
+        """Hang up; a program that reads its stdin ends."""
+
+
 class Shell(Protocol):
     """Commands and files on one machine. Raises RemoteError where the machine cannot be reached in time."""
 
@@ -215,6 +234,10 @@ class Shell(Protocol):
 
     def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
         """Write files (relative path -> content, mode) below a folder that is made 0700, each by rename."""
+
+    def converse(self, at: Access, argv: Sequence[str], *, timeout: float, knock: float) -> Talk:
+        """Start a program to speak with, within `timeout` seconds; a machine whose first packet takes longer than
+        `knock` seconds is given up earlier."""
 
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
         """Answer the program, with its arguments, that runs a command there at the terminal of whoever becomes it."""

@@ -1,21 +1,35 @@
 """Look at the world: what is under way, what came back, what exists; in that order."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from launcher.core.actions import Receipt
+from launcher.core.fleet import NodeName
+from launcher.core.health import Health
 from launcher.core.observation import Observation
+from launcher.core.orders import Order
 from launcher.core.run import Run
 from launcher.ports import Clock, Nodes
 
 
 def observe(
-    run: Run, nodes: Nodes, clock: Clock, *, in_flight: frozenset[str], receipts: Sequence[Receipt]
+    run: Run,
+    nodes: Nodes,
+    clock: Clock,
+    *,
+    in_flight: frozenset[str],
+    receipts: Sequence[Receipt],
+    health: Mapping[NodeName, Health],
+    orders: Sequence[Order],
+    drained: Mapping[NodeName, str],
+    history: Mapping[NodeName, int],
 ) -> Observation:
     """Answer what the kernel may know now.
 
-    `in_flight` and `receipts` are read before the look: so a receipt is never newer than the sight that goes with it.
+    All but the look is read before it: so a receipt is never newer than the sight that goes with it. A node that the
+    inventory drains and an order does too is drained for the order's reason.
     """
     sighting = nodes.look(run)
+    written = {node.name: node.drained for node in run.fleet.nodes if node.drained is not None}
     return Observation(
         at=clock.now(),
         nodes=sighting.nodes,
@@ -23,4 +37,8 @@ def observe(
         receipts=tuple(receipts),
         in_flight=in_flight,
         reached=sighting.reached,
+        health=health,
+        orders=tuple(orders),
+        drained={**written, **drained},
+        history=history,
     )

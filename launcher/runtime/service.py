@@ -27,6 +27,7 @@ SUPERVISOR_PAUSE_S = 1.0
 COPYING = "copying files"
 BEGAN = "began.json"
 FENCES = "fences.json"
+CLUSTER = "cluster.json"
 SUPERVISOR_S = 1.0
 """Seconds for the supervisor's answer to a look, which others wait for."""
 PACKAGE = str(Path(__file__).resolve().parent)
@@ -148,7 +149,7 @@ class Service:
             if self.listener:
                 self.listener.begin()
             self._member = question.get("member")
-            self._clear_ray(whole=not question.get("supervisor"))
+            self._clear_ray(whole=not question.get("supervisor") or self._is_new_cluster(generation))
             folder = str(self._folder)
             env = environment.ray(question["env"], folder, str(self._scratch), self._python)
             env[procs.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
@@ -160,6 +161,15 @@ class Service:
                 self._supervised = (self._of_ray("supervisor", str(self._scratch), question["supervisor"]), env)
         self._children.wake()
         return {"ok": True}
+
+    def _is_new_cluster(self, cluster: int) -> bool:
+        """Answer whether a head is of another cluster than the one before it; then forget what that one has stored."""
+        path = self._folder / CLUSTER
+        if (files.read(path) or {"cluster": 0})["cluster"] == cluster:
+            return False
+        shutil.rmtree(self._folder / "gcs", ignore_errors=True)
+        files.write(path, {"cluster": cluster})
+        return True
 
     def _clear_ray(self, whole: bool) -> None:
         """Remove what an earlier Ray left in its folder. A head keeps its session: its storage knows it by name, but
@@ -289,7 +299,7 @@ def clear(folder: Path, spec: Json) -> None:
     clear_scratch(spec)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder / "gcs")
-    for useless in ("token", BEGAN, FENCES):
+    for useless in ("token", BEGAN, FENCES, CLUSTER):
         (folder / useless).unlink(missing_ok=True)
     if half := interpreter.wanted(folder, spec):
         half.forget()

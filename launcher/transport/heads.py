@@ -29,13 +29,13 @@ class Heads:
             raise RemoteError(words, node=site.name, stage="ports")
         return site.blocks.ports(told["block"])
 
-    def start(self, run: Run) -> Answer:
-        """Start the Ray head under its keeper."""
+    def start(self, run: Run, cluster: int) -> Answer:
+        """Start the Ray head of a cluster under its keeper."""
         site = self._sites.head(run)
         at = self._at(site)
         question = {
             "op": "ray",
-            "generation": 0,
+            "generation": cluster,
             "argv": ray.head_argv(at),
             "client": at.ports.client,
             "env": ray.environment(head=True),

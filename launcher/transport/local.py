@@ -1,5 +1,6 @@
 """The shell of a machine that is this one: subprocesses and files."""
 
+import contextlib
 import os
 import selectors
 import signal
@@ -12,7 +13,7 @@ from typing import IO
 
 from launcher.core.fleet import Access
 from launcher.errors import LaunchError, RemoteError
-from launcher.ports import Completed, Stdin, Take
+from launcher.ports import Completed, Stdin, Take, Talk
 
 _PART = 1 << 16
 
@@ -67,6 +68,15 @@ class LocalShell:
             words = f"cannot write to `{folder}`: {error.strerror}"
             raise RemoteError(words, node=at.address, stage="put") from error
 
+    def converse(self, at: Access, argv: Sequence[str], *, timeout: float, knock: float) -> Talk:
+        """Start a program to speak with."""
+        del timeout, knock  # a process starts at once
+        try:
+            return _LocalTalk(argv)
+        except OSError as error:
+            words = f"cannot start `{argv[0]}`: {error.strerror}"
+            raise RemoteError(words, node=at.address, stage="command") from error
+
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
         """Answer the command itself: it is this machine's terminal."""
         del at
@@ -74,6 +84,45 @@ class LocalShell:
 
     def close(self) -> None:
         """Nothing is kept open."""
+
+
+class _LocalTalk:
+    """A process and its streams."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", bufsize=0, start_new_session=True
+        )
+
+    def send(self, data: bytes) -> None:
+        """Write to its stdin."""
+        assert self._process.stdin
+        with contextlib.suppress(OSError, ValueError):  # it has ended: its stdout says so
+            self._process.stdin.write(data)
+
+    def read(self) -> bytes:
+        """Answer what it wrote."""
+        assert self._process.stdout
+        try:
+            return os.read(self._process.stdout.fileno(), _PART)
+        except (OSError, ValueError):
+            return b""
+
+    def last_words(self) -> str:
+        """Answer how it ended."""
+        return f"what asks the keepers of this machine ended with {self._process.wait()}"
+
+    def give_up(self) -> None:
+        """End it."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it, and wait for its end."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                pipe.close()
 
 
 def _hang_up(process: "subprocess.Popen[bytes]") -> None:

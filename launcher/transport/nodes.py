@@ -1,8 +1,7 @@
 """The `Nodes` port over a shell: each action is a question to a keeper, or what makes a keeper ask itself."""
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
 
 from launcher.core.actions import (
@@ -23,25 +22,24 @@ from launcher.core.actions import (
     Unreserve,
     Verify,
 )
-from launcher.core.fleet import Access, NodeName
+from launcher.core.fleet import NodeName
 from launcher.core.health import Health
 from launcher.core.observation import Sighting, Unseen
 from launcher.core.run import Run
 from launcher.core.seat import MemberName
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
-from launcher.transport import commands, decode, drivers, fence, inspect, provision, ranks
+from launcher.transport import commands, fence, inspect, provision, ranks
 from launcher.transport.answers import done, killed
 from launcher.transport.heads import Heads
-from launcher.transport.site import Json, Site, ask_all
+from launcher.transport.looks import Looks
+from launcher.transport.sights import Sights
+from launcher.transport.site import Json, Site
 from launcher.transport.sites import Sites
 
-LOOK_S = 6.0
 ASK_S = 10.0
 SWEEP_S = 30.0
 STOP_S = 60.0
-FAN_OUT = 256
-"""Machines that are looked at at once: a silent one holds its place until its deadline."""
 
 
 class ShellNodes:
@@ -52,73 +50,62 @@ class ShellNodes:
         self._shell = shell
         self._provision = provision.Provision(sites, owner)
         self._heads = Heads(sites)
-        self._pool = ThreadPoolExecutor(max_workers=FAN_OUT, thread_name_prefix="look")
+        self._looks = Looks(shell)
+        self._sights = Sights(sites, self._looks)
 
     def look(self, run: Run) -> Sighting:
         """Answer what exists of the run on each of its nodes and on its head, all asked at once."""
-        names = [node.name for node in run.fleet.nodes]
-        told = self._ask_all([*(self._sites.seat(run, name) for name in names), self._sites.head(run)])
-        drivers.follow(run, told[:-1])
-        drivers.add_groups(run, told[-1].get("supervisor", {}))
-        views = {name: decode.node_view(answer) for name, answer in zip(names, told[:-1], strict=True)}
-        return Sighting(nodes=views, head=decode.head_view(told[-1], names))
-
-    def _ask_all(self, sites: Sequence[Site]) -> list[Json]:
-        """Answer the status of each site; one process on each machine asks for all that are there."""
-        machines: dict[Access | None, list[int]] = {}
-        for index, site in enumerate(sites):
-            machines.setdefault(site.machine, []).append(index)
-        parts = list(machines.values())
-        asked = [self._pool.submit(_status, [sites[index] for index in part]) for part in parts]
-        answers: dict[int, Json] = {}
-        for part, future in zip(parts, asked, strict=True):
-            answers.update(zip(part, future.result(), strict=True))
-        return [answers[index] for index in range(len(sites))]
+        return self._sights.look(run)
 
     def claim(self, run: Run, action: Claim) -> Answer:
         """Take the node's lease and start its keeper."""
-        return _timed("claim", lambda: self._provision.keep(run, self._sites.seat(run, action.node)))
+        site = self._sites.seat(run, action.node)
+        return self._act("claim", lambda: self._provision.keep(run, site), site)
 
     def prepare(self, run: Run, action: Prepare) -> Answer:
         """Put scripts, secrets and workdir on the node and start its setup."""
-        return _timed("prepare", lambda: self._provision.prepare(run, action))
+        site = self._sites.seat(run, action.node)
+        return self._act("prepare", lambda: self._provision.prepare(run, action), site)
 
     def start_head(self, run: Run, action: StartHead) -> Answer:
         """Start the Ray head and the supervisor."""
-        del action
+        site = self._sites.head(run)
 
         def act() -> Answer:
-            kept = self._provision.keep(run, self._sites.head(run))
+            kept = self._provision.keep(run, site)
             ready = self._provision.prepare_head(run) if kept.result is Result.DONE else kept
-            return self._heads.start(run) if ready.result is Result.DONE else ready
+            return self._heads.start(run, action.cluster) if ready.result is Result.DONE else ready
 
-        return _timed("start_head", act)
+        return self._act("start_head", act, site)
 
     def join(self, run: Run, action: Join) -> Answer:
         """Start the raylet of a seat."""
-        return _timed("join", lambda: self._heads.join(run, action.seat))
+        site = self._sites.seat(run, action.seat.node)
+        return self._act("join", lambda: self._heads.join(run, action.seat), site)
 
     def reserve(self, run: Run, action: Reserve) -> Answer:
         """Ask Ray for the slice's placement group."""
-        return _timed("reserve", lambda: self._heads.reserve(run, action.slice))
+        return self._act("reserve", lambda: self._heads.reserve(run, action.slice), self._sites.head(run))
 
     def unreserve(self, run: Run, action: Unreserve) -> Answer:
         """Remove the slice's placement group."""
-        return _timed("unreserve", lambda: self._heads.unreserve(run, action.slice))
+        return self._act("unreserve", lambda: self._heads.unreserve(run, action.slice), self._sites.head(run))
 
     def verify(self, run: Run, action: Verify) -> Answer:
         """Answer with the bundles of the slice as Ray has them now."""
-        return _timed("verify", lambda: self._heads.verify(run, action.slice))
+        return self._act("verify", lambda: self._heads.verify(run, action.slice))
 
     def start(self, run: Run, action: Start) -> Answer:
         """Start the ranks of a gang for an epoch."""
-        return _timed("start", lambda: ranks.start(self._sites, self._heads, run, action))
+        nodes = {seat.node for seat in action.seats}
+        touched = (self._sites.seat(run, node) for node in nodes)
+        return self._act("start", lambda: ranks.start(self._sites, self._heads, run, action), *touched)
 
     def signal(self, run: Run, action: Signal) -> Answer:
         """Send the stop signal to the ranks on a node."""
         site = self._sites.seat(run, action.node)
         question = {"op": "signal", "signal": action.signal}
-        return _timed("signal", lambda: done(site.ask(question, timeout=ASK_S)))
+        return self._act("signal", lambda: done(site.ask(question, timeout=ASK_S)), site)
 
     def sweep(self, run: Run, action: Sweep) -> Answer:
         """Kill by marker at a level."""
@@ -136,22 +123,22 @@ class ShellNodes:
                 told = site.ask(question, timeout=SWEEP_S)
             return killed(told)
 
-        return _timed("sweep", act)
+        return self._act("sweep", act, site)
 
     def unclaim(self, run: Run, action: Unclaim) -> Answer:
         """Kill all of the run on a unit, stop its keeper, let go of the lease."""
-        seat = action.unit is Unit.SEAT and action.node is not None
-        site = self._sites.seat(run, action.node) if seat and action.node else self._sites.head(run)
+        seat = action.node if action.unit is Unit.SEAT else None
+        site = self._sites.seat(run, seat) if seat is not None else self._sites.head_on(run, action.node)
 
         def act() -> Answer:
             self._provision.put(run, site)
             return killed(site.answer("alone", "stop", site.layout.root, timeout=STOP_S))
 
-        return _timed("unclaim", act)
+        return self._act("unclaim", act, site)
 
     def power_off(self, run: Run, action: PowerOff) -> Answer:
         """Run the inventory's `fence_command` for a node, on this machine."""
-        return _timed("power_off", lambda: fence.power_off(run.fleet.fence_command, run.node(action.node)))
+        return self._act("power_off", lambda: fence.power_off(run.fleet.fence_command, run.node(action.node)))
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
         """Answer what a node shows of its own health."""
@@ -177,22 +164,22 @@ class ShellNodes:
         """Answer the program that opens a terminal on a node."""
         return commands.visit(self._sites.seat(run, node), member)
 
+    def _act(self, stage: str, act: Callable[[], Answer], *sites: Site) -> Answer:
+        """Answer what came of an action, with its time; what went wrong on one machine is an answer too.
+
+        What these units said before is forgotten: a look never shows less than what was answered.
+        """
+        begun = time.monotonic()
+        try:
+            answer = act()
+        except LaunchError as error:
+            tail = error.tail if isinstance(error, RemoteError) else ()
+            answer = Answer(result=Result.FAILED, words=error.advice, tail=tail)
+        for site in sites:
+            self._looks.touch(site)
+        return replace(answer, stage=stage, elapsed=time.monotonic() - begun)
+
     def close(self) -> None:
         """Let go of connections; the nodes go on."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._looks.close()
         self._shell.close()
-
-
-def _status(sites: list[Site]) -> list[Json]:
-    return ask_all(sites, {"op": "status"}, timeout=LOOK_S)
-
-
-def _timed(stage: str, act: Callable[[], Answer]) -> Answer:
-    """Answer what came of an action, with its time; what went wrong on one machine is an answer too."""
-    begun = time.monotonic()
-    try:
-        answer = act()
-    except LaunchError as error:
-        tail = error.tail if isinstance(error, RemoteError) else ()
-        answer = Answer(result=Result.FAILED, words=error.advice, tail=tail)
-    return replace(answer, stage=stage, elapsed=time.monotonic() - begun)

@@ -1,7 +1,6 @@
 """One unit of a run on a machine: how it is reached, where its folders are, and how its keeper is spoken to."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,31 +67,3 @@ class Site:
         tail = tuple(ended.stderr.decode(errors="replace").strip().splitlines()[-20:])
         words = tail[-1] if tail else f"`{stage}` ended with {ended.status} and said nothing"
         raise RemoteError(words, node=self.name, stage=stage, tail=tail)
-
-
-def ask_all(sites: Sequence[Site], question: Json, *, timeout: float) -> list[Json]:
-    """Answer what the keepers on one machine say, asked by one process; a failure is an answer too (`ok` false)."""
-    first = sites[0]
-    argv = [first.python, "-EsS", "-c", relay.ALL, str(timeout), *(site.layout.socket for site in sites)]
-    try:
-        ended = first.shell.run(first.access, argv, stdin=json.dumps(question).encode(), timeout=timeout + 1)
-    except RemoteError as error:
-        return [{"ok": False, "words": error.advice} for _ in sites]
-    lines = ended.stdout.split(b"\n")[: len(sites)] if ended.status == 0 else []
-    if len(lines) < len(sites):
-        words = ended.stderr.decode(errors="replace").strip() or f"python ended with {ended.status}"
-        return [{"ok": False, "words": words} for _ in sites]
-    return [_answer(site, question, line, timeout) for site, line in zip(sites, lines, strict=True)]
-
-
-def _answer(site: Site, question: Json, line: bytes, timeout: float) -> Json:
-    if line == b"gone":
-        try:
-            return site.ask(question, timeout=timeout)
-        except RemoteError as error:
-            return {"ok": False, "words": error.advice}
-    try:
-        answer: Json = json.loads(line)
-    except ValueError:
-        return {"ok": False, "words": f"the keeper did not answer within {timeout:.0f} s"}
-    return answer

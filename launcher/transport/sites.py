@@ -35,7 +35,10 @@ class Sites:
 
     def head(self, run: Run) -> Site:
         """Answer the unit of the run's head."""
-        where = run.head
+        return self.head_on(run, run.head)
+
+    def head_on(self, run: Run, where: NodeName | None) -> Site:
+        """Answer the unit of a head on a node of the run, or on the machine that the inventory names for heads."""
         access = run.node(where).access if where is not None else run.fleet.head
         if access is None:
             raise LookupError(f"run `{run.id}` has no place for its head")

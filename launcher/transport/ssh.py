@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launcher.core.fleet import Access
-from launcher.ports import Completed, Take
+from launcher.ports import Completed, Take, Talk
 from launcher.ports import Stdin as Input
 from launcher.transport import ssh_command, ssh_terminal
 from launcher.transport.ssh_config import Resolver
@@ -13,6 +13,7 @@ from launcher.transport.ssh_errand import Errand, LostError, tail
 from launcher.transport.ssh_exchange import Stdin, exchange
 from launcher.transport.ssh_hosts import HostKeys, Key
 from launcher.transport.ssh_links import Links
+from launcher.transport.ssh_talk import KeptTalk, SingleTalk
 
 KNOWN_HOSTS = "known_hosts"
 TERMINAL_S = 30.0
@@ -52,6 +53,20 @@ class SshShell:
             said = tail(ended.stderr)
             words = f"cannot write to `{folder}`: {said[-1] if said else f'status {ended.status}'}"
             errand.fail("put", words, tail=said)
+
+    def converse(self, at: Access, argv: Sequence[str], *, timeout: float, knock: float) -> Talk:
+        """Start a program to speak with, on a session of a kept connection; RemoteError where it is not reached.
+
+        Where sshd allows no session besides, each thing that is sent has a session of its own.
+        """
+        errand = Errand(at.address, timeout, knock)
+        link = self._links.link(at, errand)
+        if not link.is_roomy:
+            return SingleTalk(lambda data: self.run(at, argv, stdin=data, timeout=timeout).stdout)
+        try:
+            return KeptTalk(link, errand, argv)
+        except LostError:
+            return KeptTalk(self._links.link(at, errand), errand, argv)
 
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
         """Answer the `ssh` that runs a command at a terminal; RemoteError where the machine is not reached.

@@ -29,6 +29,11 @@ def line(argv: Sequence[str], limit: float) -> str:
     return _sh(_SCRIPT.format(limit=max(limit, 0.001), words=shlex.join(argv)))
 
 
+def kept(argv: Sequence[str]) -> str:
+    """Answer the line that becomes `argv`, marked as `line` marks it, for as long as its stdin is open."""
+    return _sh(f"printf '\\036nvlaunch\\036'; exec {shlex.join(argv)}")
+
+
 def terminal(argv: Sequence[str]) -> str:
     """Answer the line that becomes `argv`, which has the terminal and all the time it wants."""
     return _sh(f"exec {shlex.join(argv)}")

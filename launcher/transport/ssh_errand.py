@@ -1,5 +1,6 @@
 """One operation on one machine: its deadline, and its errors with node, stage and time."""
 
+import math
 import time
 from typing import NoReturn
 
@@ -26,11 +27,12 @@ class LostError(RemoteError):
 
 
 class Errand:
-    """What is asked of a machine, within `timeout` seconds from now."""
+    """What is asked of a machine, within `timeout` seconds from now; `knock` bounds the way to its first packet."""
 
-    def __init__(self, node: str, timeout: float) -> None:
+    def __init__(self, node: str, timeout: float, knock: float = math.inf) -> None:
         self.node = node
         self.timeout = timeout
+        self.knock = knock
         self._begun = time.monotonic()
 
     @property

@@ -86,6 +86,7 @@ class Link:
         self._open = 0
         self._limit = SESSIONS
         self._retired = False
+        self._kept: set[paramiko.Channel] = set()
         self._gone = threading.Event()
 
     @property
@@ -109,6 +110,27 @@ class Link:
             watch.cancel()
             channel.close()
             self._release()
+
+    @property
+    def is_roomy(self) -> bool:
+        """Answer whether a session may be kept, and others still find room."""
+        return self._limit > 1
+
+    def keep(self, errand: Errand) -> paramiko.Channel:
+        """Give a session for as long as its holder wants, who lets go of it; LostError as for any session."""
+        channel = patiently(errand, self._gone)(self._session, errand)
+        with self._free:
+            self._kept.add(channel)
+        return channel
+
+    def let_go(self, channel: paramiko.Channel) -> None:
+        """Close a session that was kept."""
+        with self._free:
+            if channel not in self._kept:
+                return
+            self._kept.discard(channel)
+        channel.close()
+        self._release()
 
     def _give_up(self, channel: paramiko.Channel) -> None:
         """Close a session that is mute. New ones get a new connection; those that are open may still be heard of."""
@@ -149,6 +171,9 @@ class Link:
         """Refused with n sessions open means that n is the limit: the others wait for one of these to end."""
         with self._free:
             self._limit = max(1, min(self._limit, self._open))
+            kept = () if self._limit > len(self._kept) else tuple(self._kept)
+        for channel in kept:  # whoever keeps it gets on without; whoever waits would not
+            self.let_go(channel)
 
     def _release(self) -> None:
         with self._free:

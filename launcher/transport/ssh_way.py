@@ -104,7 +104,7 @@ class Ways:
 
 def direct(settings: Settings, ways: Ways, errand: Errand) -> Way:
     """Answer a TCP connection to a machine; RemoteError says whether it was refused or nobody answered."""
-    patience = min(settings.connect_s, errand.left)
+    patience = min(settings.connect_s, errand.left, errand.knock)
     refusal = OSError("it has no address")
     for family, kind, protocol, _, where in _addresses(settings, ways, errand, patience):
         link = socket.socket(family, kind, protocol)
@@ -186,7 +186,7 @@ def proxied(settings: Settings, errand: Errand) -> Way:
 
 def through(transport: paramiko.Transport, settings: Settings, errand: Errand) -> Way:
     """Answer a channel through a jump host, which connects to the machine itself."""
-    patience = min(settings.connect_s, errand.left)
+    patience = min(settings.connect_s, errand.left, errand.knock)
     jump = settings.via.address if settings.via else ""
     try:
         where = (settings.hostname, settings.port)

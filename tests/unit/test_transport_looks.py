@@ -1,0 +1,216 @@
+"""A look never waits for long: machines that answer late, not at all, or again, by a shell that the tests play."""
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from launcher.core.actions import Unit
+from launcher.core.fleet import Access
+from launcher.core.run import RunId
+from launcher.errors import RemoteError
+from launcher.setup import layout, ports
+from launcher.transport import eye, looks
+from launcher.transport.looks import Looks
+from launcher.transport.site import Site
+
+Answerer = Callable[[dict[str, Any]], "dict[str, Any] | None"]
+
+
+class Wire:
+    """A connection: each line is handed to a keeper of the test, whose answer, if any, comes back."""
+
+    def __init__(self, machine: "Machine") -> None:
+        self._machine = machine
+        self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def send(self, data: bytes) -> None:
+        for line in data.splitlines():
+            asked = json.loads(line)
+            answer = self._machine.answer(asked)
+            if answer is not None:
+                self._said.put(json.dumps({"key": asked["key"], **answer}).encode() + b"\n")
+
+    def read(self) -> bytes:
+        return self._said.get()
+
+    def last_words(self) -> str:
+        return "the connection was lost"
+
+    def give_up(self) -> None:
+        self._machine.given_up += 1
+        self._said.put(b"")
+
+    def close(self) -> None:
+        self._said.put(b"")
+
+
+class Machine:
+    """What a machine answers: by default that its keeper lives; `silent` says nothing, `down` lets nobody in."""
+
+    def __init__(self) -> None:
+        self.silent = self.down = False
+        self.dials = self.given_up = 0
+        self.asked: list[dict[str, Any]] = []
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+        self.asked.append(asked)
+        return None if self.silent else {"answer": {"ok": True, "keeper": 7, "number": len(self.asked)}}
+
+
+class Machines:
+    """A shell to machines by address."""
+
+    def __init__(self) -> None:
+        self.by: dict[str, Machine] = {}
+
+    def converse(self, at: Access, argv: Sequence[str], *, timeout: float, knock: float) -> Wire:
+        machine = self.by.setdefault(at.address, Machine())
+        machine.dials += 1
+        if machine.down:
+            raise RemoteError("no answer on port 22 within 2 s", node=at.address, stage="connect")
+        return Wire(machine)
+
+
+@pytest.fixture
+def machines() -> Machines:
+    return Machines()
+
+
+@pytest.fixture
+def sight(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks]:
+    """Looks whose times are a tenth of the real ones."""
+    for module, name in (
+        (looks, "PATIENCE_S"),
+        (looks, "FIRST_S"),
+        (eye, "MUTE_S"),
+        (eye, "PAUSE_S"),
+        (looks, "KEPT_S"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name) / 10)
+    made = Looks(machines)  # type: ignore[arg-type]  # the one method that a look needs
+    yield made
+    made.close()
+
+
+def site(name: str, address: str = "") -> Site:
+    return Site(
+        name=name,
+        unit=Unit.SEAT,
+        shell=None,  # type: ignore[arg-type]  # nothing else is asked of it
+        access=Access(address=address or name),
+        layout=layout.remote(RunId("r"), name),
+        blocks=ports.wide(),
+        leases=(),
+        shared=False,
+        python="python3",
+    )
+
+
+def look(sight: Looks, *names: str) -> list[dict[str, Any]]:
+    return sight.look([site(name) for name in names], [{"op": "status"} for _ in names])
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_each_look_is_answered_by_what_was_asked_in_it(sight: Looks) -> None:
+    assert [answer["number"] for answer in look(sight, "n1", "n2")] == [1, 1]
+    assert [answer["number"] for answer in look(sight, "n1", "n2")] == [2, 2]
+
+
+def test_what_is_answered_may_be_added_to_without_being_shown_again(sight: Looks, machines: Machines) -> None:
+    (told,) = look(sight, "n1")
+    told["number"] = told["more"] = "written over"
+    machines.by["n1"].silent = True
+    (again,) = look(sight, "n1")
+    assert again == {"ok": True, "keeper": 7, "number": 1}
+
+
+def test_a_silent_machine_keeps_its_last_view_for_a_while_and_is_then_unseen(sight: Looks, machines: Machines) -> None:
+    look(sight, "n1", "n2")
+    machines.by["n1"].silent = True
+    begun = time.monotonic()
+    first, other = look(sight, "n1", "n2")
+    assert time.monotonic() - begun < looks.PATIENCE_S + 0.3
+    assert (first["number"], other["number"]) == (1, 2)
+    until(lambda: ", since " in look(sight, "n1")[0].get("words", ""))
+    assert machines.by["n1"].given_up > 0
+    assert look(sight, "n1")[0]["words"].startswith("the connection was lost, since ")
+    assert len(machines.by["n2"].asked) == 2
+
+
+def test_a_machine_that_is_silent_for_long_costs_a_look_no_time(sight: Looks, machines: Machines) -> None:
+    look(sight, "n1", "n2")
+    machines.by["n1"].silent = machines.by["n1"].down = True
+    until(lambda: "no answer on port 22" in look(sight, "n1", "n2")[0].get("words", ""))
+    begun = time.monotonic()
+    for _ in range(20):
+        assert look(sight, "n1", "n2")[1]["ok"]
+    assert time.monotonic() - begun < 20 * looks.PATIENCE_S / 2
+
+
+def test_since_when_a_machine_is_silent_does_not_change_with_each_look(sight: Looks, machines: Machines) -> None:
+    machines.by["n1"] = Machine()
+    machines.by["n1"].down = True
+    until(lambda: ", since " in look(sight, "n1")[0]["words"])
+    first = look(sight, "n1")[0]["words"]
+    dials = machines.by["n1"].dials
+    until(lambda: bool(look(sight, "n1")) and machines.by["n1"].dials > dials + 2)
+    assert look(sight, "n1")[0]["words"] == first
+
+
+def test_a_machine_that_returns_is_seen_at_once(sight: Looks, machines: Machines) -> None:
+    machines.by["n1"] = Machine()
+    machines.by["n1"].down = True
+    until(lambda: ", since " in look(sight, "n1")[0]["words"])
+    machines.by["n1"].down = False
+    back = time.monotonic()
+    until(lambda: bool(look(sight, "n1")[0]["ok"]))
+    assert time.monotonic() - back < 1.0
+
+
+def test_one_question_at_a_time_is_under_way(sight: Looks, machines: Machines) -> None:
+    look(sight, "n1")
+    machines.by["n1"].silent = True
+    look(sight, "n1")
+    asked = len(machines.by["n1"].asked)
+    begun = time.monotonic()
+    while time.monotonic() - begun < eye.MUTE_S / 2:
+        look(sight, "n1")
+    assert len(machines.by["n1"].asked) == asked
+
+
+def test_an_action_ends_what_was_seen_before_it(sight: Looks, machines: Machines) -> None:
+    look(sight, "n1")
+    machines.by["n1"].silent = True
+    sight.touch(site("n1"))
+    assert look(sight, "n1")[0] == {"ok": False, "words": "it has not answered in time"}
+
+
+def test_a_late_answer_of_before_an_action_is_not_taken_for_one_of_after_it(sight: Looks, machines: Machines) -> None:
+    look(sight, "n1")
+    hold = threading.Event()
+
+    class Slow(Machine):
+        def answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+            number = len(self.asked)
+            if number == 1:
+                hold.wait(5)
+            return super().answer(asked)
+
+    machines.by["n2"] = Slow()
+    look(sight, "n2")
+    look(sight, "n2")  # its question is under way when the action ends
+    sight.touch(site("n2"))
+    hold.set()
+    until(lambda: bool(look(sight, "n2")[0]["ok"]))
+    assert look(sight, "n2")[0]["number"] >= 3
