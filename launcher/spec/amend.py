@@ -15,7 +15,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from launcher.core.fleet import Inventory, NodeName
+from launcher.core.fleet import Inventory, Node, NodeName
 from launcher.core.nodeset import expand, fold, natural
 from launcher.core.whereabouts import Amendment, is_unsorted
 from launcher.errors import Mistake, SpecError
@@ -39,15 +39,17 @@ def amended(text: str, path: Path, wanted: Amendment) -> str:
     _check_keys(document, path)
     _Editor(document, before, wanted).edit()
     should_be = _dump(writer, document)
+    odd: tuple[str, ...] = ()
     for attempt in (_merged(text, as_is, should_be), should_be):
         candidate = _without_stale_comment(attempt)
-        if _holds(candidate, path, before, wanted):
+        odd = _odd(candidate, path, before, wanted)
+        if not odd:
             return candidate
-    raise _refusal(path, "what the nodes told cannot be written into this file without changing more")
+    raise _refusal(path, f"what {fold(odd)} told cannot be written without changing more of what the file says")
 
 
 def _refusal(path: Path, what: str) -> SpecError:
-    hint = "`-o FILE` with a list of its nodes makes a new one; or write it by hand: `inventory check` shows what"
+    hint = "write it by hand: `nvlaunch inventory check` shows what they told"
     return SpecError((Mistake(what=what, where=str(path), hint=hint),))
 
 
@@ -95,20 +97,25 @@ def _without_stale_comment(text: str) -> str:
     return text if any(is_unsorted(name) for name in names) else text.replace(stale, "")
 
 
-def _holds(text: str, path: Path, before: Inventory, wanted: Amendment) -> bool:
-    """Answer whether a text says what is wanted, and of all else what was said before."""
+def _odd(text: str, path: Path, before: Inventory, wanted: Amendment) -> tuple[str, ...]:
+    """Answer the nodes of which a text says not what is wanted, or in all else not what was said before."""
     try:
         after = {node.name: node for node in parse_inventory(text, path).nodes}
     except SpecError:
-        return False
-    return after.keys() == {node.name for node in before.nodes} and all(
-        after[node.name].rack == wanted.racks.get(node.name, node.rack)
-        and after[node.name].domain == wanted.domains.get(node.name, node.domain)
-        and after[node.name].tray == wanted.trays.get(node.name, after[node.name].tray)
-        and (after[node.name].access, after[node.name].drained, after[node.name].gpus)
-        == (node.access, node.drained, node.gpus)
-        and (node.name in wanted.racks or after[node.name].places == node.places)
-        for node in before.nodes
+        after = {}
+    return tuple(
+        node.name for node in before.nodes if node.name not in after or not _as_wanted(node, after[node.name], wanted)
+    )
+
+
+def _as_wanted(before: Node, after: Node, wanted: Amendment) -> bool:
+    name = before.name
+    return (
+        after.rack == wanted.racks.get(name, before.rack)
+        and after.domain == wanted.domains.get(name, before.domain)
+        and after.tray == wanted.trays.get(name, after.tray)
+        and (name in wanted.racks or after.places == before.places)
+        and (after.access, after.drained, after.gpus) == (before.access, before.drained, before.gpus)
     )
 
 
