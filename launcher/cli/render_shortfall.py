@@ -14,6 +14,8 @@ from launcher.core.placement import RackAnswer, Shortfall
 def shortfall_lines(lack: Shortfall) -> Iterator[str]:
     """Answer the lines; racks that answered the same stand in one row."""
     yield clean(_asked(lack))
+    if not lack.proven:
+        yield "  it was searched for as long as is reasonable: there may be a placement that was not found"
     yield table(("RACK", "NODES", "FREE", "NOT FREE"), _rows(lack.racks), indent="  ")
     for words, names in _same(lack.sick).items():
         yield clean(f"  {fold(names)}: {words}")
@@ -23,6 +25,7 @@ def shortfall_lines(lack: Shortfall) -> Iterator[str]:
 
 def _asked(lack: Shortfall) -> str:
     each = count(lack.nodes_per_slice, "node") + (f" and {count(lack.spares, 'spare')}" if lack.spares else "")
+    each += f", {count(lack.spares_per_rack, 'spare')} a rack" if lack.spares_per_rack else ""
     asked = f"it asks for {count(lack.slices, 'slice')} of {each}, each inside one {lack.within}"
     fits = f"{lack.placed} found a place" if lack.placed else "none found a place"
     return f"  {asked}: {fits}; the largest slice that fits now has {count(lack.largest, 'node')}"
@@ -31,7 +34,7 @@ def _asked(lack: Shortfall) -> str:
 def _rows(racks: tuple[RackAnswer, ...]) -> list[tuple[str, str, str, str]]:
     same: dict[tuple[str, str, str], list[str]] = {}
     for answer in racks:
-        same.setdefault((str(answer.total), str(answer.free), _why(answer)), []).append(answer.rack)
+        same.setdefault((str(answer.total), str(answer.free), not_free(answer)), []).append(answer.rack)
     return [(fold(names), *said) for said, names in same.items()]
 
 
@@ -42,7 +45,8 @@ def _same(sick: Mapping[NodeName, str]) -> Mapping[str, list[NodeName]]:
     return same
 
 
-def _why(answer: RackAnswer) -> str:
+def not_free(answer: RackAnswer) -> str:
+    """Answer why nodes of a place are not free, with how many of each."""
     parts = [f"{number} {why.value}{_by(answer, why.name)}" for why, number in answer.excluded.items()]
     return ", ".join(parts)
 
@@ -60,19 +64,23 @@ def shortfall_json(lack: Shortfall) -> dict[str, object]:
         "slices": lack.slices,
         "nodes_per_slice": lack.nodes_per_slice,
         "spares": lack.spares,
+        "spares_per_rack": lack.spares_per_rack,
         "within": lack.within,
         "placed": lack.placed,
         "largest": lack.largest,
-        "racks": [
-            {
-                "rack": answer.rack,
-                "total": answer.total,
-                "free": answer.free,
-                "excluded": {why.name.lower(): number for why, number in answer.excluded.items()},
-                "users": dict(answer.users),
-            }
-            for answer in lack.racks
-        ],
+        "proven": lack.proven,
+        "racks": [offer_json(answer) for answer in lack.racks],
         "sick": dict(lack.sick),
         "changes": list(lack.changes),
+    }
+
+
+def offer_json(answer: RackAnswer) -> dict[str, object]:
+    """Answer what a place offered, as `plan -o json` writes it."""
+    return {
+        "rack": answer.rack,
+        "total": answer.total,
+        "free": answer.free,
+        "excluded": {why.name.lower(): number for why, number in answer.excluded.items()},
+        "users": dict(answer.users),
     }

@@ -65,7 +65,7 @@ def up(
     request = _read(file, name, inventory, env, env_file, secret)
     store = Store(home())
     if dry_run:
-        _show_plan(request, _place(request, store), Output.TEXT)
+        _show_plan(request, store, _place(request, store), Output.TEXT)
         return
     store.check_name(RunName(request.task.name))
     row = _run(store, request, _Ways(yes=yes, detach=detach, foreground=foreground))
@@ -79,11 +79,14 @@ def plan(
     env: Env = None,
     env_file: EnvFile = None,
     secret: Secret = None,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Say of each rack what was free, and why it was chosen or not.")
+    ] = False,
     output: As = Output.TEXT,
 ) -> None:
     """Show where a task would run now.
 
-    Or why it would not, and what would make it fit. Changes nothing and asks no node.
+    Or why it would not, and what would make it fit, nearest first. Changes nothing and asks no node.
 
     \b
     Example:
@@ -92,15 +95,16 @@ def plan(
     from launcher.store.store import Store
 
     request = _read(file, name, inventory, env, env_file, secret)
+    store = Store(home())
     try:
-        placement = _place(request, Store(home()))
+        placement = _place(request, store)
     except NoCapacityError as error:
         if output is Output.JSON:
             from launcher.cli.render_shortfall import shortfall_json
 
             show(json.dumps({"shortfall": shortfall_json(error.shortfall)}, indent=2))
         raise
-    _show_plan(request, placement, output)
+    _show_plan(request, store, placement, output, verbose=verbose)
 
 
 def _read(
@@ -227,10 +231,21 @@ def _say_plan(request: "Request", placement: "Placement") -> None:
     say(plan_text(request.task.name, placement))
 
 
-def _show_plan(request: "Request", placement: "Placement", output: Output) -> None:
-    from launcher.cli.render_plan import plan_json, plan_text
+def _show_plan(
+    request: "Request", store: "Store", placement: "Placement", output: Output, *, verbose: bool = False
+) -> None:
+    from launcher.cli.ready import as_remembered
+    from launcher.cli.render_plan import plan_json, plan_text, survey_json, survey_text, wear, wear_text
+    from launcher.core.survey import survey
 
+    fleet, taken = as_remembered(request.fleet), store.taken(request.fleet)
+    score = wear(fleet, taken, placement)
+    surveyed = survey(request.task, fleet, taken, placement) if verbose else ()
     if output is Output.JSON:
-        show(json.dumps(plan_json(request.task.name, request.fleet, placement), indent=2))
-    else:
-        show(plan_text(request.task.name, placement))
+        told = plan_json(request.task.name, request.fleet, placement, score)
+        show(json.dumps({**told, **({"racks": survey_json(surveyed)} if verbose else {})}, indent=2))
+        return
+    show(plan_text(request.task.name, placement))
+    show(wear_text(score))
+    if verbose:
+        show(survey_text(surveyed))

@@ -230,7 +230,7 @@ def _why(index: int, pick: Pick) -> str:
     """Answer one sentence: which place a slice got, and what spoke for it."""
     group, rule = pick.group, pick.group.topology
     some = 0 < group.gpus < max(node.gpus for node in pick.nodes)
-    part = f", {count(group.gpus, 'GPU')} of each node and nobody on the others" if some else ""
+    part = f", {count(group.gpus, 'GPU')} of each node, and nobody uses the others" if some else ""
     name = f"`{group.name}/{index}`"
     if rule.within == ANY_LEVEL:
         racks = len({node.rack for node in pick.nodes})
