@@ -80,6 +80,7 @@ bench: $(READY)
 	@$(BIN)/python tests/bench/bench_place.py
 	@$(BIN)/python tests/bench/bench_start.py
 	@$(BIN)/python tests/bench/bench_fleet.py
+	@$(BIN)/python tests/bench/bench_loop.py
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
