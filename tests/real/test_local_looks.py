@@ -1,0 +1,123 @@
+"""Looks at real keepers, of which one hangs: nobody waits for it, and it is told apart from the others."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.core.actions import Claim, PowerOff, Result, Unclaim
+from launcher.core.fleet import NodeName
+from launcher.core.observation import Seen, Unseen
+from launcher.core.run import Run
+from launcher.core.task import Group, TopologyRule
+from launcher.ports import Nodes
+from launcher.transport.open import open_nodes
+from tests.real import local
+from tests.real.local import REASON, ok
+
+N1, N2, N3 = (NodeName(f"r1-n{at}") for at in (1, 2, 3))
+
+
+class Kept:
+    """Three nodes whose keepers live; nothing else was started."""
+
+    def __init__(self, home: Path) -> None:
+        fleet = local.inventory(home, racks=1, nodes=3)
+        group = Group(name="main", topology=TopologyRule(), gpus=4, run="true")
+        self.run: Run = local.place(fleet, f"looks-{os.getpid()}", group)
+        self.nodes: Nodes = open_nodes(home, fleet, "somebody@here")
+        for name in (N1, N2, N3):
+            ok(self.nodes.claim(self.run, Claim(reason=REASON, node=name)))
+
+    def keeper(self, node: NodeName) -> int:
+        """Answer the process of a node's keeper."""
+        mark = f"NVLAUNCH_KEEPER={self.run.id}:{node}".encode()
+        for folder in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if folder.name.isdecimal() and mark in (folder / "environ").read_bytes().split(b"\0"):
+                    return int(folder.name)
+        raise LookupError(node)
+
+
+@pytest.fixture
+def kept(home: Path) -> Iterator[Kept]:
+    made = Kept(home)
+    yield made
+    for name in (N1, N2, N3):
+        ok(made.nodes.unclaim(made.run, Unclaim(reason=REASON, node=name)))
+    made.nodes.close()
+
+
+def test_a_keeper_that_hangs_holds_up_nobody_and_is_seen_again_when_it_goes_on(kept: Kept) -> None:
+    kept.nodes.look(kept.run)
+    stopped = kept.keeper(N1)
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        longest, deadline = 0.0, time.monotonic() + 30
+        while True:
+            begun = time.monotonic()
+            seen = kept.nodes.look(kept.run)
+            longest = max(longest, time.monotonic() - begun)
+            assert isinstance(seen.nodes[N2], Seen)
+            assert isinstance(seen.nodes[N3], Seen)
+            view = seen.nodes[N1]
+            if isinstance(view, Unseen) and N1 in seen.reached:
+                break
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.2)
+        assert longest < 2.0
+        assert "did not answer within" in view.words
+        assert ", since " in view.words
+        assert seen.reached[N1].answers, "its machine is this one"
+        assert seen.reached[N1].by in (N2, N3)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    back = time.monotonic()
+    while not isinstance(kept.nodes.look(kept.run).nodes[N1], Seen):
+        assert time.monotonic() - back < 10
+        time.sleep(0.1)
+
+
+def test_a_killed_keeper_is_seen_as_gone(kept: Kept) -> None:
+    os.kill(kept.keeper(N1), signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while kept.nodes.look(kept.run).nodes[N1] != Seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_what_asks_the_keepers_may_die_and_is_started_again(kept: Kept) -> None:
+    before = kept.nodes.look(kept.run)
+    children = Path(f"/proc/{os.getpid()}/task")
+    pids = {pid for task in children.iterdir() for pid in (task / "children").read_text().split()}
+    for pid in pids:
+        if b"Asks the keepers of a machine" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(int(pid), signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while kept.nodes.look(kept.run).nodes != before.nodes:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_power_is_switched_off_by_the_inventorys_command_alone(kept: Kept, tmp_path: Path) -> None:
+    action = PowerOff(reason=REASON, node=N1)
+    assert kept.nodes.power_off(kept.run, action).result is Result.FAILED
+    script = tmp_path / "fence"
+    script.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/said\necho "switch of $1" >&2\nexit "$2"\n')
+    script.chmod(0o700)
+
+    def with_command(status: int) -> Run:
+        command = f"{script} 'of {{node}} at {{address}}' {status}"
+        return replace(kept.run, fleet=replace(kept.run.fleet, fence_command=command))
+
+    done = kept.nodes.power_off(with_command(0), action)
+    assert (done.result, done.stage) == (Result.POWERED_OFF, "power_off")
+    assert (tmp_path / "said").read_text() == f"of {N1} at 127.0.41.1 0\n"
+    refused = kept.nodes.power_off(with_command(3), action)
+    assert refused.result is Result.FAILED
+    assert refused.words == f"`fence_command` ended with 3: switch of of {N1} at 127.0.41.1"

@@ -1,0 +1,120 @@
+"""A rank's parent without a cluster: what it asks of the keeper, and that no rank outlives what that said last."""
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+heartbeat = importlib.import_module("launcher.runtime.heartbeat")
+rpc = importlib.import_module("launcher.runtime.rpc")
+PACKAGE = Path(rpc.__file__).parent
+MARK = "r:n1:0:main/0:1"
+
+
+class Keeper:
+    """What stands in for a keeper: a process that may be stopped, and the answers that it would give."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(["sleep", "600"])
+        self.deadline = heartbeat.Deadline(folder / "deadline")
+        self.asked: list[dict[str, Any]] = []
+        self.refusal = ""
+        socket = str(folder / "keeper.sock")
+        spec = {"run": "r", "place": "n1", "scratch": str(folder / "scratch"), "socket": socket}
+        (folder / "keeper.json").write_text(json.dumps(spec))
+        (folder / "secrets.json").write_text("{}")
+        (folder / "workdir").mkdir()
+        rpc.serve(Path(socket), self._reply)
+
+    def _reply(self, question: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(question)
+        if self.refusal:
+            return {"ok": False, "words": self.refusal}
+        base = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
+        paths = {"secrets": str(self.folder / "secrets.json"), "deadline": str(self.folder / "deadline")}
+        return {"ok": True, "base": base, "keeper": self.process.pid, **paths}
+
+    def begin(self, script: str) -> "subprocess.Popen[bytes]":
+        (self.folder / "run.sh").write_text(script)
+        own = self.folder / "ranks" / "main-0" / "1"
+        own.mkdir(parents=True)
+        spec = {"member": "main/0", "epoch": 1, "script": "run.sh", "env": {}, "rank_env": {}}
+        (own / "spec.json").write_text(json.dumps(spec))
+        argv = [sys.executable, "-EsS", str(PACKAGE), "rank", str(self.folder), "main-0", "1"]
+        return subprocess.Popen(argv, env={**os.environ, "NVLAUNCH_MARK": MARK}, stderr=subprocess.PIPE)
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Iterator[Keeper]:
+    made = Keeper(tmp_path)
+    yield made
+    made.process.kill()
+    made.process.wait()
+
+
+def until(holds: Callable[[], bool], limit: float = 20.0) -> None:
+    deadline = time.monotonic() + limit
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# A rank that writes as fast as it can, through a child that hides: no parent, no environment, a session of its own.
+WRITES = """
+(setsid env -i PATH="$PATH" bash -c 'while :; do date +%s.%N >> "$0"; done' "$PWD/../written" &)
+echo "$NVLAUNCH_HEARTBEAT"
+while :; do sleep 1; done
+"""
+
+
+def test_nothing_of_a_rank_writes_after_the_moment_that_its_stopped_keeper_published(keeper: Keeper) -> None:
+    rank = keeper.begin(WRITES)
+    written = keeper.folder / "written"
+    until(written.exists)
+    keeper.process.send_signal(signal.SIGSTOP)
+    end = heartbeat.now() + 1.0
+    keeper.deadline.put(end)
+    rank.wait(20)
+    late = heartbeat.now() - end
+    size = written.stat().st_size
+    assert late < 3.0, "the margin of three seconds is for this"
+    time.sleep(0.3)
+    assert written.stat().st_size == size
+    assert not (keeper.folder / "ranks" / "main-0" / "1" / "exit.json").exists(), "it did not end by itself"
+
+
+def test_a_rank_lives_while_its_moment_is_put_off(keeper: Keeper) -> None:
+    rank = keeper.begin(WRITES)
+    for _ in range(8):
+        keeper.deadline.put(heartbeat.now() + 1.0)
+        time.sleep(0.3)
+    assert rank.poll() is None
+    keeper.process.kill()
+    keeper.process.wait()
+    rank.wait(20)
+
+
+def test_a_rank_that_was_swept_does_not_begin_and_is_told_why(keeper: Keeper) -> None:
+    keeper.refusal = "epoch 1 of `main/0` is over on this node: it was swept"
+    rank = keeper.begin("touch ../began")
+    _, said = rank.communicate(timeout=20)
+    assert rank.returncode == 4
+    assert keeper.refusal in said.decode()
+    assert not (keeper.folder / "began").exists()
+    (asked,) = keeper.asked
+    assert (asked["member"], asked["generation"], asked["epoch"]) == ("main/0", 0, 1)
+
+
+def test_a_rank_is_told_where_its_heartbeat_goes(keeper: Keeper) -> None:
+    rank = keeper.begin('touch "$NVLAUNCH_HEARTBEAT"')
+    assert rank.wait(20) == 0
+    assert (keeper.folder / "ranks" / "main-0" / "1" / "heartbeat").exists()
