@@ -4,6 +4,7 @@ from launcher.core.actions import Enlist, Reason, Relocate, Why
 from launcher.core.draft import Draft
 from launcher.core.fleet import NodeName
 from launcher.core.run import Cause, Evidence, Member, Outcome
+from launcher.core.silence import EXPIRED, quiet
 from launcher.core.task import OnNoSpare
 
 
@@ -25,6 +26,8 @@ def free(draft: Draft, member: Member) -> list[NodeName]:
         for name in names
         if name not in draft.holders and name not in draft.condemned and name not in draft.seen.drained
     ]
+    # One that is out of sight for a moment may be waited for; one that stays so is as good as not there.
+    usable = [name for name in usable if draft.sees(name) or quiet(draft.seen, draft.since, name) < EXPIRED]
     return sorted(usable, key=lambda name: not draft.sees(name))
 
 

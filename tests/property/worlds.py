@@ -6,13 +6,15 @@ from itertools import cycle
 
 from hypothesis import strategies as st
 
-from launcher.core.actions import Action, Answer, Claim, Join, Prepare, Receipt, Result
+from launcher.core.actions import Action, Answer, Claim, Enlist, Join, Prepare, Receipt, Relocate, Result
+from launcher.core.enlist import spare_for
 from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
 from launcher.core.health import Health
 from launcher.core.observation import Observation
 from launcher.core.orders import Order
-from launcher.core.placement import Placement, Slice
+from launcher.core.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.reconcile import Decision, reconcile
+from launcher.core.replace import replace_slice
 from launcher.core.run import Record, Run, RunId, RunName, Wanted
 from launcher.core.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.drive.execute import execute
@@ -115,6 +117,52 @@ class UnderWay:
     answer: Answer | None = None
 
 
+class MemoryAllotter:
+    """Gives the run of a play more nodes of a whole inventory, of which it and others have some."""
+
+    def __init__(self, play: "Play", whole: Inventory, taken: Sequence[str] = ()) -> None:
+        self._play, self._whole = play, whole
+        self.taken = {NodeName(name): Taken(by_run="another") for name in taken}
+
+    def enlist(self, run: Run, action: Enlist) -> Answer:
+        """Give a slice one more spare; the one that it has and does not use, where an answer was lost."""
+        del run
+        now, record = self._play.run, self._play.record
+        part = next(part for part in now.placement.slices if part.key == action.slice)
+        held = {seat.node for seat in record.seats.values()}
+        idle = [name for name in part.spares if name not in held and name not in record.condemned]
+        if idle:
+            return Answer(result=Result.DONE, nodes=(idle[0],))
+        found = spare_for(now.task, self._whole, self._barred(record, ()), now.placement, part)
+        if found is None:
+            return Answer(result=Result.FAILED, words=f"no free node in {part.place}")
+        return self._give(replace(part, spares=(*part.spares, found)))
+
+    def relocate(self, run: Run, action: Relocate) -> Answer:
+        """Place a slice again."""
+        del run
+        now, record = self._play.run, self._play.record
+        part = next(part for part in now.placement.slices if part.key == action.slice)
+        if not set(part.nodes) & {*record.asked, *record.condemned, *action.without}:
+            return Answer(result=Result.DONE, nodes=part.nodes)
+        found = replace_slice(now.task, self._whole, self._barred(record, action.without), now.placement, part)
+        if isinstance(found, Shortfall):
+            return Answer(result=Result.FAILED, words=f"{part.key} fits nowhere else")
+        return self._give(found)
+
+    def _barred(self, record: Record, without: Sequence[NodeName]) -> dict[NodeName, Taken]:
+        return {**self.taken, **{name: Taken(sick="condemned") for name in (*record.condemned, *without)}}
+
+    def _give(self, part: Slice) -> Answer:
+        run = self._play.run
+        slices = tuple(part if part.key == other.key else other for other in run.placement.slices)
+        names = {node.name for node in run.fleet.nodes}
+        new = tuple(n for n in self._whole.nodes if n.name in (*part.nodes, *part.spares) and n.name not in names)
+        fleet = replace(run.fleet, nodes=(*run.fleet.nodes, *new))
+        self._play.run = replace(run, placement=Placement(slices=slices), fleet=fleet)
+        return Answer(result=Result.DONE, nodes=(*part.nodes, *part.spares))
+
+
 class Play:
     """A run driven over an imaginary fleet by the kernel, one tick at a time, in memory and without waiting.
 
@@ -122,8 +170,11 @@ class Play:
     take the paces given, in turn.
     """
 
-    def __init__(self, run: Run, paces: Sequence[Pace] = (AT_ONCE,)) -> None:
+    def __init__(
+        self, run: Run, paces: Sequence[Pace] = (AT_ONCE,), whole: Inventory | None = None, taken: Sequence[str] = ()
+    ) -> None:
         self.run = run
+        self.allotter = MemoryAllotter(self, whole or run.fleet, taken)
         self.paces = cycle(paces)
         self.rows = MemoryRows()
         self.record = Record()
@@ -191,7 +242,7 @@ class Play:
         if one.effect >= 0:
             return
         if one.answer is None:
-            answer = execute(self.run, self.nodes, one.action)
+            answer = execute(self.run, self.nodes, one.action, self.allotter)
             one.answer = replace(answer, result=Result.FAILED, words="timed out") if one.timed_out else answer
         one.receipt -= 1
         if one.receipt < 0 and one.keep:
