@@ -12,16 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Answer, Claim, Level, Reason, Result, Start, Sweep, Unclaim, Why
+from launcher.core.actions import Answer, Claim, Level, Reason, Relocate, Result, Start, Sweep, Unclaim, Why
 from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, SimSettings, Transport
+from launcher.core.observation import Head, HeadSeen, Keeper, Observation, Seen, Unseen
+from launcher.core.orders import Order, OrderKind
 from launcher.core.placement import Placement, Shortfall, Slice
-from launcher.core.run import Cause, Exit, Gang, Outcome, Record, Run, RunId, RunName, RunState, Wanted
+from launcher.core.run import Cause, Evidence, Exit, Gang, Outcome, Record, Run, RunId, RunName, RunState, Wanted
 from launcher.core.seat import GangName, MemberName, Seat
 from launcher.core.status import RankState, RankStatus, RunStatus
 from launcher.core.task import Group, Task, TopologyRule
 from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError, SpecError
+from launcher.store import looks as looks_module
 from launcher.store.domains import Domains
 from launcher.store.journal import EventKind
+from launcher.store.looks import Look, Made
 from launcher.store.owner import Owner
 from launcher.store.shown import Shelf
 from launcher.store.store import Store
@@ -480,3 +484,118 @@ def test_kill_at_any_moment_leaves_whole_transactions(tmp_path: Path) -> None:
         store.finish(run, RunState.STOPPED, 1.0)
         launch(store)
         store.close()
+
+
+class TestFolding:
+    def test_retries_that_fail_alike_do_not_make_the_journal_grow(self, store: Store) -> None:
+        run = launch(store)
+        action = Unclaim(reason=REASON, node=NodeName("r1-n00"))
+        silent = Answer(result=Result.FAILED, words="no answer", tail=("timed out",))
+        seen = 0
+        for at in range(50):
+            store.intend(run.id, Record(receipts_seen=seen), (action,), "stopping", RunState.STOPPING, float(at))
+            seen = store.receipt(run.id, action, silent, float(at)).seq
+            assert [receipt.seq for receipt in store.receipts_after(run.id, seen - 1)] == [seen]
+        told = [event for event in store.events(run.id) if event.subject == action.key]
+        assert len(told) == 6
+        assert (told[-1].times, told[-1].evidence) == (50, ("timed out",))
+
+    def test_what_comes_of_it_at_last_stands_by_itself_and_counting_begins_anew(self, store: Store) -> None:
+        run = launch(store)
+        action = Unclaim(reason=REASON, node=NodeName("r1-n00"))
+        results = [Result.FAILED] * 5 + [Result.KILLED] + [Result.FAILED] * 2
+        for at, result in enumerate(results):
+            store.intend(run.id, Record(), (action,), "stopping", RunState.STOPPING, float(at))
+            store.receipt(run.id, action, Answer(result=result), float(at))
+        receipts = [(event.words, event.times) for event in store.events(run.id) if event.kind is EventKind.RECEIPT]
+        assert receipts == [
+            *(("failed", 1), ("failed", 2), ("failed", 5)),
+            *(("killed", 1), ("failed", 1), ("failed", 2)),
+        ]
+
+    def test_an_action_that_succeeds_again_and_again_is_told_each_time(self, store: Store) -> None:
+        run = launch(store)
+        action = Unclaim(reason=REASON, node=NodeName("r1-n00"))
+        for at in range(5):
+            store.intend(run.id, Record(), (action,), "on", RunState.STOPPING, float(at))
+            store.receipt(run.id, action, Answer(result=Result.DONE), float(at))
+        assert [event.kind for event in store.events(run.id)].count(EventKind.INTENT) == 5
+
+
+class TestLooks:
+    def look(self, run: Run, at: float, record: Record = FULL) -> Look:
+        seen = Observation(
+            at=at,
+            nodes={
+                NodeName("r1-n00"): Unseen(words="no answer"),
+                NodeName("r1-n01"): Seen(keeper=Keeper(head_silent=2.0), leftovers=1),
+            },
+            head=HeadSeen(head=Head(heard={NodeName("r1-n00"): float("inf")})),
+            orders=(Order(seq=1, at=1.0, kind=OrderKind.RESUME),),
+            in_flight=frozenset({"b", "a"}),
+        )
+        action = Relocate(reason=REASON, slice="job/0", without=(NodeName("r1-n00"),))
+        made = Made(actions=(action,), record=record, headline="on", state=RunState.RECOVERING)
+        return Look(run=run, seen=seen, record=record, made=made)
+
+    def test_what_a_decision_was_made_of_comes_back_as_it_was(self, store: Store) -> None:
+        run = launch(store)
+        moved = replace(run, placement=replace(run.placement, why=("elsewhere",)))
+        plain = replace(FULL, exits={})
+        looks = [self.look(run, 1.0, plain), self.look(moved, 2.0, plain), self.look(run, 3.0, plain)]
+        for look in looks:
+            store.intend(run.id, plain, look.made.actions, "on", RunState.RECOVERING, look.seen.at, look)
+        assert list(store.looks.of(run.id)) == looks
+
+    def test_a_long_run_keeps_its_beginning_and_the_newest(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(looks_module, "FIRST", 3)
+        monkeypatch.setattr(looks_module, "NEWEST", 4)
+        run = launch(store)
+        for at in range(20):
+            look = self.look(run, float(at), Record())
+            store.intend(run.id, Record(), look.made.actions, "on", RunState.RUNNING, float(at), look)
+        assert [look.seen.at for look in store.looks.of(run.id)] == [0, 1, 2, 16, 17, 18, 19]
+
+
+class TestLedger:
+    def condemned(self, cause: Cause) -> Record:
+        return Record(condemned={NodeName("r1-n00"): Evidence(cause=cause, words="Xid 79", tail=("NVRM",))})
+
+    @pytest.mark.parametrize(
+        ("cause", "incident", "kept_out"),
+        [
+            (Cause.NODE, True, True),
+            (Cause.EXHAUSTED, True, True),
+            (Cause.PROVISION, True, False),
+            (Cause.LEASE_HELD, False, False),
+        ],
+    )
+    def test_only_what_speaks_against_the_node_keeps_other_runs_off(
+        self, store: Store, cause: Cause, incident: bool, kept_out: bool
+    ) -> None:
+        run = launch(store)
+        for at in range(3):
+            store.intend(run.id, self.condemned(cause), (), f"tick {at}", RunState.RUNNING, 5.0)
+        store.finish(run.id, RunState.FAILED, 6.0)
+        assert len(store.ledger.incidents("hall")) == incident
+        assert (NodeName("r1-n00") in store.taken(a_fleet(4))) is kept_out
+        with_it = launch(store, "second", nodes=4) if not kept_out else None
+        if with_it is None:
+            with pytest.raises(NoCapacityError):
+                launch(store, "second", nodes=4)
+
+    def test_a_node_that_proved_well_again_is_free_of_its_quarantine(self, store: Store) -> None:
+        run = launch(store)
+        store.intend(run.id, self.condemned(Cause.NODE), (), "bad", RunState.RUNNING, 5.0)
+        assert store.ledger.quarantines("hall")[0].words == "Xid 79"
+        store.intend(run.id, Record(), (), "good", RunState.RUNNING, 6.0)
+        assert store.ledger.quarantines("hall") == ()
+        kinds = [event.kind for event in store.events(run.id)]
+        assert kinds.index(EventKind.CONDEMNED) < kinds.index(EventKind.READMITTED)
+
+    def test_what_a_killed_controller_had_kept_is_not_noted_twice(self, store: Store) -> None:
+        run = launch(store)
+        store.intend(run.id, self.condemned(Cause.NODE), (), "bad", RunState.RUNNING, 5.0)
+        again = Store(store.home)
+        again.intend(run.id, self.condemned(Cause.NODE), (), "worse", RunState.RUNNING, 6.0)
+        assert len(again.ledger.incidents("hall")) == 1
