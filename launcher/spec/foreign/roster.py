@@ -1,5 +1,6 @@
 """The machines of one foreign file, gathered one by one: names and addresses checked as those of our own inventory."""
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -105,7 +106,7 @@ class Roster:
         """Answer a host without what is wrong about it, which is noted."""
         where = host.address or host.name
         for word in (where, host.name):
-            if not re.fullmatch(HOST, word):
+            if not re.fullmatch(HOST, word) or (":" in word and not is_address(word)):
                 hint = _template_hint(word) or "it may not begin with `-`, nor hold spaces, commas or brackets"
                 self.wrong(host.line, f"`{short(word)}` is not a host name or an address", hint)
                 return replace(host, name="")
@@ -144,6 +145,15 @@ _LABEL_HINT = "names are letters, digits, `-`, `_` and `.`, at most 62, with a l
 
 def _template_hint(text: str) -> str | None:
     return "this is a template: render it first" if _TEMPLATE.search(text) else None
+
+
+def is_address(word: str) -> bool:
+    """Answer whether a word is an IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(word)
+    except ValueError:
+        return False
+    return True
 
 
 def number(text: str | None, low: int, high: int) -> int | None:

@@ -41,9 +41,9 @@ class _Conf:
         """Read what programs write into comments."""
         if off := _OFF.match(line.comment):
             what = f"`{short(off[1] + '=' + off[2])}` is commented out: its nodes are left out"
-            self._roster.remark(
-                line.number, what, "remove the `#` where they are to be used; no size is too small here"
-            )
+            hint = "remove the `#` where they are to be used; no size is too small here"
+            self._roster.remark(line.number, what, hint)
+            self._told = None
         if domain := _DOMAIN.search(line.comment):
             self._told = domain[1].lower(), domain[2]
 
@@ -59,6 +59,7 @@ class _Conf:
             self._block(line.number, pairs)
         elif "switchname" in pairs:
             self._switch(line.number, pairs)
+            self._told = None
         elif "nodes" in pairs and "aggregatedblock" not in pairs:
             self._roster.wrong(line.number, "`Nodes=` belongs to no block and no switch", "put both on one line")
         self._sizes(line.number, pairs.get("blocksizes", ""))
