@@ -113,13 +113,13 @@ class Chooser:
         """Answer whether a place has room for a slice and its share of the slices that go with it, each on its own
         nodes and all of them together."""
         shares = [(role.use, -(-role.missing // max(1, self._role.missing)) * role.need) for role in followers]
-        wanted = [*shares, (sum({use for use, _ in shares} | {self._role.use}), 0)]
-        every = self._role.need + sum(share for _, share in shares)
+        every = sum({use for use, _ in shares} | {self._role.use})
+        wanted = [*shares, (every, self._role.need + sum(share for _, share in shares))]
         free: Counter[tuple[object, int]] = Counter()
         for cell in self._board.cells:
-            for use, _ in wanted:
+            for use in {use for use, _ in wanted}:
                 free[scale.spot(cell), use] += len(cell.free) if cell.uses & use else 0
-        return lambda cell: all(free[scale.spot(cell), use] >= (share or every) for use, share in wanted)
+        return lambda cell: all(free[scale.spot(cell), use] >= share for use, share in wanted)
 
     def _gathered(self, options: Sequence[Option]) -> Sequence[Option]:
         """Answer the places of the one value that has room for all slices, where they must be together."""
@@ -141,10 +141,11 @@ class Chooser:
             return options
         slots = self._slots(level, options)
         have = {value: self._nearby[level, value] for value in slots}
-        ranked = sorted(slots, key=lambda value: -(slots[value] + have[value]))
+        holds = {value: slots[value] + have[value] for value in slots}
+        ranked = sorted(slots, key=lambda value: (-holds[value], natural(value or "")))
         total = self.missing + sum(have.values())
-        few = next((n for n in range(1, len(ranked)) if sum(slots[v] for v in ranked[:n]) >= self.missing), len(ranked))
-        able = [value for value in slots if slots[value] + have[value] >= -(-total // few)]
+        few = next((n for n in range(1, len(ranked)) if sum(holds[v] for v in ranked[:n]) >= total), len(ranked))
+        able = [value for value in slots if holds[value] >= -(-total // few)]
         able.sort(key=lambda value: (-have[value], slots[value], natural(value or "")))
         chosen = able[:few] if len(able) >= few else ranked[:few]
         least = min(have[value] for value in chosen)

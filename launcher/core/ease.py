@@ -26,6 +26,9 @@ def _counts(group: Group, fits: _Fits) -> Iterator[str]:
     spares = _most(0, rule.spares - 1, lambda n: fits(_with(group, replace(rule, spares=n))))
     if spares is not None:
         yield f"`spares: {spares}`"
+    shared = _most(0, rule.spares_per_rack - 1, lambda n: fits(_with(group, replace(rule, spares_per_rack=n))))
+    if shared is not None:
+        yield f"`spares_per_rack: {shared}`"
     size = _most(1, rule.nodes_per_slice - 1, lambda n: fits(_with(group, replace(rule, nodes_per_slice=n))))
     if size is not None:
         yield f"slices of at most {count(size, 'node')}"
@@ -36,14 +39,23 @@ def _counts(group: Group, fits: _Fits) -> Iterator[str]:
 
 def _rules(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
     rule = group.topology
-    if rule.spread is not None and fits(_with(group, replace(rule, spread=None))):
-        yield f"no `spread: {rule.spread}`"
-    filters = [name for name in ("racks", "exclude_racks", "exclude_nodes") if getattr(rule, name)]
-    free = replace(rule, racks=(), exclude_racks=(), exclude_nodes=())
+    for key in ("spread", "spread_members", "exclusive", "near", "apart_from"):
+        value = getattr(rule, key)
+        if value is not None and fits(_with(group, replace(rule, **{key: None}))):
+            yield f"no `{key}: {value}`"
+    if rule.all_within is not None and fits(_with(group, replace(rule, all_within=None))):
+        yield f"`within: {rule.within}` instead of `[{rule.all_within}, {rule.within}]`"
+    named = {"racks": rule.racks, "exclude_racks": rule.exclude_racks}
+    named |= {"nodes": rule.only_nodes, "exclude_nodes": rule.exclude_nodes}
+    filters = [key for key, value in named.items() if value]
+    free = replace(rule, racks=(), exclude_racks=(), only_nodes=(), exclude_nodes=())
     if filters and fits(_with(group, free)):
         yield f"no {' and no '.join(f'`{name}`' for name in filters)}"
+    if rule.spares_per_rack:
+        return
     levels = [NODE_LEVEL, *reversed(inventory.levels), ANY_LEVEL]
-    coarser = levels[levels.index(rule.within) + 1 :] if rule.within in levels else []
+    top = levels.index(rule.all_within) if rule.all_within in levels else len(levels)
+    coarser = levels[levels.index(rule.within) + 1 : top] if rule.within in levels else []
     for level in coarser:
         if fits(_with(group, replace(rule, within=level))):
             yield f"`within: {level}` instead of `{rule.within}`"

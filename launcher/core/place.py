@@ -1,8 +1,10 @@
 """The answer to a task on an inventory: nodes for every slice of every group, or all there is to say about why not."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from launcher.core.assign import assign
+from launcher.core.enclose import enclosed
 from launcher.core.fleet import Inventory, NodeName
 from launcher.core.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.shortfall import explain
@@ -19,4 +21,6 @@ def place(
     takes a whole node. Slices in `kept` have their nodes already, and only the others are placed.
     """
     outcome = assign(task, inventory, taken, kept)
-    return outcome if isinstance(outcome, Placement) else explain(outcome, task, inventory, taken, kept)
+    if not isinstance(outcome, Placement):
+        return explain(outcome, task, inventory, taken, kept)
+    return replace(outcome, enclosed=enclosed(task, inventory, outcome.slices))

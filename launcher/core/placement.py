@@ -32,10 +32,11 @@ class Slice:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """Every slice of a task with its nodes. A node is a member of one slice, or a spare: of one slice, or of all slices
-    in one rack, for whichever needs it first."""
+    in one rack, for whichever needs it first. `enclosed` are nodes of no slice that no other run may have beside it."""
 
     slices: tuple[Slice, ...]
     why: tuple[str, ...] = ()
+    enclosed: tuple[NodeName, ...] = ()
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.core.actions import Answer, Enlist, Relocate, Result
+from launcher.core.enclose import enclosed
 from launcher.core.enlist import spare_for
 from launcher.core.fleet import Inventory, Node, NodeName
 from launcher.core.nodeset import fold
@@ -159,7 +160,8 @@ def _with(run: Run, part: Slice, nodes: Sequence[Node], fleet: Inventory) -> Run
     more = tuple(node for node in nodes if node.name not in known)
     domains = {**fleet.cut_down(node.name for node in more).domains, **run.fleet.domains}
     grown = replace(run.fleet, nodes=(*run.fleet.nodes, *more), domains=domains)
-    return replace(run, placement=Placement(slices=slices, why=run.placement.why), fleet=grown)
+    shut = enclosed(run.task, fleet, slices)
+    return replace(run, placement=Placement(slices=slices, why=run.placement.why, enclosed=shut), fleet=grown)
 
 
 def _nodes(fleet: Inventory, names: Iterable[NodeName]) -> tuple[Node, ...]:

@@ -55,7 +55,11 @@ ALTER TABLE journal ADD COLUMN evidence TEXT NOT NULL DEFAULT '';
 CREATE INDEX journal_of_a_subject ON journal (run, subject, seq);
 """
 
-_STEPS = (_TABLES, _DOMAINS, _OPERATIONS)
+_ENCLOSURES = """
+CREATE TABLE enclosures (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL, PRIMARY KEY (fleet, node, run));
+"""
+
+_STEPS = (_TABLES, _DOMAINS, _OPERATIONS, _ENCLOSURES)
 """What makes each format of the file of the one before; a format that was released never changes."""
 
 VERSION = len(_STEPS)

@@ -15,7 +15,7 @@ from launcher.core.run import Outcome, Record, Run, RunId, RunName, RunState, Wa
 from launcher.core.status import RunStatus
 from launcher.core.task import Task
 from launcher.errors import LeaseHeldError, Mistake, NoCapacityError, SpecError
-from launcher.store import fleets, journal, ledger
+from launcher.store import enclosures, fleets, journal, ledger
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
 from launcher.store.domains import domains_of
@@ -97,6 +97,7 @@ class Store:
             db.execute(NEW_RUN, row_of(run, source, at))
             claims = [(fleet.name, node.name, run.id) for node in nodes]
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", claims)
+            enclosures.keep(db, fleet.name, run.id, answer.enclosed)
             fleets.keep(db, fleet)
             words = f"{count(len(answer.slices), 'slice')} on {count(len(nodes), 'node')} of `{fleet.name}`"
             journal.add(db, run.id, EventKind.LAUNCHED, at, subject=name, words=words)
@@ -178,10 +179,11 @@ class Store:
             if row is None:
                 return None
             before, record = read_run(row)
-            after = allot(before, record, _taken(db, before.fleet.name))
+            after = allot(before, record, _taken(db, before.fleet.name, run))
             if after is None or after == before:
                 return after
             db.execute("UPDATE runs SET run = ? WHERE id = ?", (dump(Run, after), run))
+            enclosures.keep(db, before.fleet.name, run, after.placement.enclosed)
             fleet, new = before.fleet.name, set(after.placement.nodes)
             held = {row["node"] for row in db.execute("SELECT node FROM claims WHERE run = ?", (run,))}
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet, node, run) for node in sorted(new - held)])
@@ -296,8 +298,11 @@ _CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE
 _BEFORE = "SELECT headline, state, outcome, record, run, fleet FROM runs WHERE id = ?"
 
 
-def _taken(db: sqlite3.Connection, fleet: str) -> Mapping[NodeName, Taken]:
+def _taken(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mapping[NodeName, Taken]:
+    """Answer what is not free; what `run` itself encloses is free to it."""
     found = ledger.marks(db, fleet)
+    for name, holder in enclosures.of_others(db, fleet, run).items():
+        found[name] = replace(found.get(name, Taken()), by_run=holder)
     for row in db.execute(_CLAIMS, (fleet,)).fetchall():
         name = NodeName(row["node"])
         found[name] = replace(found.get(name, Taken()), by_run=row["name"])

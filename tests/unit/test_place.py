@@ -136,6 +136,23 @@ def racks(answer: Placement) -> list[str]:
         row(fleet("r1=2@b1", "r2=2@b1"), {}, {"nodes": 3, "within": "block"}, ["b1"], id="within block"),
         row(fleet("r1=2", "r2=2"), {}, {"nodes": 3, "within": "any"}, ["any"], id="within any"),
         row(
+            fleet("r1=4@b1", "r2=2@b2", "r3=2@b2"),
+            {},
+            {"slices": 2, "nodes": 2, "all_within": "block", "spread": "rack"},
+            ["r2", "r3"],
+            id="all slices in one block, each in a rack",
+        ),
+        row(fleet("r1=9", "r2=9"), {}, {"slices": 4, "nodes": 2, "balance": "rack"}, [*["r1"] * 4], id="fewest racks"),
+        row(
+            fleet("r1=9", "r2=9"),
+            {},
+            {"slices": 6, "nodes": 2, "balance": "rack"},
+            [*["r1"] * 3, *["r2"] * 3],
+            id="as many slices in each rack",
+        ),
+        row(fleet("r1=4", "r2=8"), used(a="r1-n01"), {"nodes": 2, "exclusive": "rack"}, ["r2"], id="nobody else there"),
+        row(fleet("r1=4", "r2=8"), {}, {"only_nodes": ("r2-n[01-03]",)}, ["r2"], id="pinned to nodes"),
+        row(
             fleet("r1=3", "r2=2"),
             {},
             {"slices": 2, "within": "node"},
@@ -202,6 +219,43 @@ def test_a_group_that_can_go_in_one_rack_only_is_let_through() -> None:
     picky = group("picky", nodes=3, racks=("r1",))
     answer = placed(fleet("r1=4", "r2=6"), group("easy", nodes=4), picky)
     assert racks(answer) == ["r2", "r1"]
+
+
+def test_members_keep_apart_and_a_wide_slice_is_even_over_few_racks() -> None:
+    inventory = fleet("r1=4@b1", "r2=2@b1", "r3=2@b1")
+    apart = placed(inventory, group(nodes=3, within="block", spread_members="rack"))
+    assert [name.split("-")[0] for name in apart.slices[0].nodes] == ["r1", "r2", "r3"]
+    even = placed(fleet("r1=18", "r2=18", "r3=18"), group(nodes=24, within="any", balance="rack"))
+    assert even.slices[0].nodes == (*expand("r1-n[01-12]"), *expand("r2-n[01-12]"))
+
+
+def test_slices_of_a_rack_share_its_spare() -> None:
+    answer = placed(fleet("r1=5"), group(slices=2, nodes=2, spares_per_rack=1))
+    assert [part.spares for part in answer.slices] == [("r1-n03",), ("r1-n03",)]
+    assert len(answer.nodes) == 5
+
+
+def test_a_leader_goes_where_those_that_are_near_it_have_room_too() -> None:
+    inventory = fleet("r1=4", "r2=9")
+    leader, worker = group("leader", nodes=4), group("worker", nodes=3, near="leader")
+    assert racks(placed(inventory, leader, worker)) == ["r2", "r2"]
+    pairs = (group("prefill", slices=2, nodes=4), group("decode", slices=2, nodes=2, near="prefill"))
+    assert racks(placed(fleet("r1=8", "r2=8"), *pairs)) == ["r1", "r2", "r1", "r2"]
+    short = refused(fleet("r1=4", "r2=6"), leader, worker)
+    assert (short.group, short.proven) == ("worker", True)
+
+
+def test_part_of_a_node_is_said_and_nodes_with_the_fewest_gpus_come_first() -> None:
+    answer = placed(but(fleet("r1=3"), "r1-n01", gpus=8), group(gpus=2))
+    assert answer.slices[0].nodes == ("r1-n02",)
+    assert answer.why[0].endswith(", 2 GPUs of each node, and nobody uses the others")
+
+
+def test_what_is_searched_in_vain_for_too_long_is_refused_without_a_proof() -> None:
+    # Slices of even sizes waste a node of each rack of odd size: 204 nodes do not fit into 208, which no count shows.
+    roles = [group(f"g{size}", nodes=size, slices=4 if size == 6 else 3) for size in range(6, 17, 2)]
+    short = refused(fleet(*(f"r{size}={size}" for size in range(19, 34, 2))), *roles)
+    assert not short.proven
 
 
 def test_a_node_is_counted_under_the_first_reason_that_applies() -> None:
@@ -308,6 +362,29 @@ def test_racks_are_listed_by_name_and_a_rack_of_two_domains_twice() -> None:
             {"racks": ("r9",), "exclude_nodes": ("r1-n01",)},
             "no `racks` and no `exclude_nodes`",
             id="own rules",
+        ),
+        row(fleet("r1=4@b1"), {}, {"only_nodes": ("r1-n09",)}, "no `nodes`", id="own nodes"),
+        row(
+            fleet("r1=2@b1", "r2=2@b2"),
+            {},
+            {"nodes": 2, "slices": 2, "all_within": "block"},
+            "`within: rack` instead of `[block, rack]`",
+            id="all in one block",
+        ),
+        row(
+            fleet("r1=3@b1", "r2=1@b1"),
+            {},
+            {"nodes": 3, "within": "block", "spread_members": "rack"},
+            "no `spread_members: rack`",
+            id="members apart",
+        ),
+        row(fleet("r1=4"), used(a="r1-n01"), {"exclusive": "rack"}, "no `exclusive: rack`", id="exclusive"),
+        row(
+            fleet("r1=4"),
+            {},
+            {"nodes": 2, "slices": 2, "spares_per_rack": 2},
+            "`spares_per_rack: 0`",
+            id="no spares for a rack",
         ),
     ],
 )
