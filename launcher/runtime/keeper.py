@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import environment, files, interpreter, lease, login, logs, procs, rpc
+from . import environment, files, interpreter, lease, login, logs, procs, prune, rpc
 from .children import Children
 from .service import BEGAN, Service, clear_scratch
 
@@ -116,13 +116,24 @@ def serve(folder: Path, writing: int) -> int:
     except OSError as error:
         _tell(writing, {"ok": False, "words": f"the keeper cannot start: {error}"})
         return FAILED
+    in_use = prune.hold(folder)
     _tell(writing, {"ok": True, "block": block})
+    threading.Thread(target=_tidy, args=(folder, spec), name="prune", daemon=True).start()
     watched = service.listener or service.beat
     threading.Thread(target=watched.keep, args=(children.stopping,), name="watch", daemon=True).start()
     logging.info("keeping %s on %s, ports from %s, lease %s", spec["run"], spec["place"], block, held)
     children.serve(service.tick)
     logging.info("done")
+    os.close(in_use)
     return OK
+
+
+def _tidy(folder: Path, spec: dict[str, Any]) -> None:
+    try:
+        for path in prune.prune(folder, spec, time.time()):
+            logging.info("removed what an old run left in `%s`", path)
+    except OSError:  # a folder that somebody else changes, or may not be read: another time
+        logging.exception("cannot remove what old runs left")
 
 
 def _say_when(folder: Path) -> None:

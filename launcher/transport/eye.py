@@ -23,7 +23,10 @@ KEEPER_S = 2.5
 MUTE_S = 4.0
 """Seconds after which a connection on which nothing comes is given up."""
 
-DIAL_S = 8.0
+BEGIN_S = 15.0
+"""The same for a new connection: an interpreter has to start there, maybe on a busy machine."""
+
+DIAL_S = 15.0
 KNOCK_S = 2.0
 """Seconds for a new connection, and for its first packet: a host that is back is knocked at again soon."""
 
@@ -75,14 +78,15 @@ class Eye:
         self._dialling = False
         self._dialled = 0.0
         self._spoke = 0.0
+        self._patience = BEGIN_S
         self._closed = False
         self.spots: dict[Key, Spot] = {}
 
     def ask(self, wanted: Mapping[Key, tuple[Site, Json]]) -> None:
         """Ask each unit that has no question under way; called with `changed` held."""
         now = time.monotonic()
-        waiting = [spot for spot in self.spots.values() if spot.asked is not None]
-        if self._talk and waiting and now - max(self._spoke, min(spot.asked or now for spot in waiting)) > MUTE_S:
+        first = min((spot.asked for spot in self.spots.values() if spot.asked is not None), default=now)
+        if self._talk and now - max(self._spoke, first) > self._patience:
             self._pool.submit(self._talk.give_up)
         lines: list[bytes] = []
         for key, (site, question) in wanted.items():
@@ -108,7 +112,9 @@ class Eye:
             self._lost(error.advice)
             return
         with self._changed:
-            self._talk, self._dialling, self._spoke = talk, False, time.monotonic()
+            self._talk, self._dialling, self._spoke, self._patience = talk, False, time.monotonic(), BEGIN_S
+            for spot in self.spots.values():
+                spot.asked = self._spoke if spot.asked is not None else None  # not before now
         if self._closed:
             talk.close()
         threading.Thread(target=self._hear, args=(talk,), name="hear", daemon=True).start()
@@ -124,7 +130,7 @@ class Eye:
         while part := talk.read():
             *lines, pending = (pending + part).split(b"\n")
             with self._changed:
-                self._spoke = time.monotonic()
+                self._spoke, self._patience = time.monotonic(), MUTE_S
                 for line in lines:
                     self._take(line)
                 self._changed.notify_all()

@@ -69,6 +69,7 @@ class Provision:
             "self_stop": SELF_STOP,
             "population": POPULATION,
             "login": not site.shared,
+            "nested": bool(site.layout.former[1]),
             "ray": interpreter.MINOR,
             "interpreter": None if site.shared else interpreter.wanted(site.access, self._env(run, site)),
         }

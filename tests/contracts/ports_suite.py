@@ -281,9 +281,8 @@ def take_down(harness: Harness, run: Run) -> None:
     gone = Unclaim(reason=REASON, node=run.head, unit=Unit.HEAD)
     assert harness.nodes.unclaim(run, gone).result is Result.KILLED
     assert harness.nodes.unclaim(run, gone).result is Result.KILLED
-    seen = harness.nodes.look(run)
-    assert all(view == Seen() for view in seen.nodes.values())
-    assert seen.head == HeadSeen()
+    empty = dict.fromkeys((node.name for node in run.fleet.nodes), Seen())
+    harness.until(run, lambda seen: seen.nodes == empty and seen.head == HeadSeen())
 
 
 def claim(harness: Harness, run: Run, node: NodeName) -> Answer:

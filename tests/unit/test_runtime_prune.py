@@ -1,0 +1,74 @@
+"""What is removed of earlier runs when a new one begins, and what never is."""
+
+import importlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+prune = importlib.import_module("launcher.runtime.prune")
+
+DAY = 24 * 3600.0
+NOW = 1_800_000_000.0
+
+
+def left_over(path: Path, run: str, days: float) -> Path:
+    (path / "workdir").mkdir(parents=True)
+    (path / "workdir" / "big").write_text("x")
+    (path / "log").mkdir()
+    (path / "keeper.json").write_text(json.dumps({"run": run, "place": "n1"}))
+    for one in (path / "keeper.json", path / "log", path):
+        os.utime(one, (NOW - days * DAY, NOW - days * DAY))
+    return path
+
+
+def spec(nested: bool) -> dict[str, Any]:
+    return {"run": "new", "place": "n1", "nested": nested}
+
+
+@pytest.mark.parametrize("nested", [True, False], ids=["machine-of-its-own", "local-node"])
+def test_old_runs_go_beyond_the_newest_ten(tmp_path: Path, nested: bool) -> None:
+    inner = "n1" if nested else ""
+    runs = {
+        days: left_over(tmp_path / f"run-{days}" / inner, f"run-{days}", days) for days in (*range(1, 10), 30, 60, 90)
+    }
+    own = left_over(tmp_path / "new" / inner, "new", 0)
+    removed = prune.prune(own, spec(nested), NOW)
+    assert sorted(removed) == sorted([runs[60], runs[90]])
+    assert not (tmp_path / "run-60").exists()
+    assert (runs[30] / "workdir" / "big").exists()
+    assert own.exists()
+
+
+def test_a_week_of_runs_stays_however_many(tmp_path: Path) -> None:
+    for number in range(20):
+        left_over(tmp_path / f"run-{number}", f"run-{number}", 6)
+    assert prune.prune(left_over(tmp_path / "new", "new", 0), spec(False), NOW) == []
+
+
+def test_a_run_that_lives_and_what_is_no_run_of_ours_stay(tmp_path: Path) -> None:
+    for number in range(10):
+        left_over(tmp_path / f"run-{number}", f"run-{number}", 1)
+    living = left_over(tmp_path / "living", "living", 300)
+    held = prune.hold(living)
+    os.utime(living, (0, 0))
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    os.utime(foreign, (0, 0))
+    own = left_over(tmp_path / "new", "new", 0)
+    assert prune.prune(own, spec(False), NOW) == []
+    os.close(held)
+    os.utime(living, (0, 0))
+    assert prune.prune(own, spec(False), NOW) == [living]
+    assert foreign.exists()
+
+
+def test_another_nodes_folder_of_a_shared_home_stays(tmp_path: Path) -> None:
+    for number in range(11):
+        left_over(tmp_path / f"run-{number}" / "n1", f"run-{number}", 100 + number)
+    other = left_over(tmp_path / "run-10" / "n2", "run-10", 110)
+    removed = prune.prune(left_over(tmp_path / "new" / "n1", "new", 0), spec(True), NOW)
+    assert removed == [tmp_path / "run-10" / "n1"]
+    assert other.exists()
