@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launcher.cli.console import agree, clean, refuse, say, show, show_bytes, warn
+from launcher.cli.changing import difference, give, write
+from launcher.cli.console import clean, refuse, say, show, show_bytes, warn
 from launcher.cli.options import As, FleetFile, Output, Yes, home
 from launcher.cli.plain import PlainCommand, PlainGroup
-from launcher.errors import ExitCode, LaunchError, ProvisionError
+from launcher.errors import ExitCode, ProvisionError
 
 if TYPE_CHECKING:
     from launcher.core.fleet import Inventory
@@ -97,11 +98,11 @@ def import_(
         if remark.hint:
             say(clean(f"hint: {remark.hint}"))
     fleet = parse_inventory(text, out or Path("inventory.yaml"))
-    racks = len({node.rack for node in fleet.nodes if node.name not in found.rackless})
-    say(clean(f"{found.kind.words}: {_counted(len(fleet.nodes), 'node')}, {_counted(racks, 'rack')}"))
+    racks = {host.rack for host in found.hosts if host.rack is not None}
+    say(clean(f"{found.kind.words}: {_counted(len(fleet.nodes), 'node')}, {_counted(len(racks), 'rack')}"))
     if found.rackless:
         warn(clean(rackless_words(found)))
-    _give(text, out, yes=yes)
+    give(text, out, yes=yes)
 
 
 def discover(
@@ -141,17 +142,15 @@ def discover(
     wanted = amend(fleet, found.told)
     for words in wanted.conflicts:
         warn(clean(words))
-    if found.blind:
-        raise ProvisionError("no node told where it is, and nothing was changed", outcomes=found.folded())
     after = amended(text, path, wanted) if wanted else text
     if after == before:
         say(clean(f"{path}: nothing to amend: it says what {_counted(len(found.told), 'node')} told"))
         return
-    show_bytes(_diff(before, after, path).encode("utf-8", "replace"))
+    show_bytes(difference(before, after, path).encode("utf-8", "replace"))
     if nodes and out is None:
         say("hint: `-o FILE` writes it")
         return
-    _write(after, out or path, f"write {out or path}?", yes=yes)
+    write(after, out or path, f"write {out or path}?", yes=yes)
 
 
 def check(inventory: FleetFile = None, output: As = Output.TEXT) -> None:
@@ -207,12 +206,12 @@ def export(
             f"{quoted(node.name)}: {json.dumps(place_labels(node, fleet.levels), ensure_ascii=False)}"
             for node in fleet.nodes
         ]
-        _give("\n".join(lines) + "\n", out, yes=yes)
+        give("\n".join(lines) + "\n", out, yes=yes)
         return
     made = topology_conf(fleet) if target is Target.SLURM_CONF else topology_yaml(fleet)
     for words in made.remarks:
         warn(clean(words))
-    _give(made.text, out, yes=yes)
+    give(made.text, out, yes=yes)
 
 
 def _counted(number: int, noun: str) -> str:
@@ -261,6 +260,7 @@ def _fresh(words: list[str], out: Path | None) -> str:
 
 
 def _ask(fleet: Inventory) -> Survey:
+    """Answer what the nodes tell; ProvisionError where none of them tells anything."""
     from launcher.cli.asking import Asking
     from launcher.drive.control import open_prober
     from launcher.drive.survey import survey
@@ -268,57 +268,14 @@ def _ask(fleet: Inventory) -> Survey:
     prober = open_prober(home(), fleet)
     try:
         with Asking(fleet) as asking:
-            return survey(fleet.nodes, prober, asking)
+            found = survey(fleet.nodes, prober, asking)
     finally:
         prober.close()
+    if found.blind:
+        raise ProvisionError("no node told where it is, and nothing was changed", outcomes=found.folded())
+    return found
 
 
 def _tell_silent(found: Survey) -> None:
-    for names, why in () if found.blind else found.folded():
+    for names, why in found.folded():
         warn(clean(f"{names}: {why}: stays as the file has it"))
-
-
-def _give(text: str, out: Path | None, *, yes: bool) -> None:
-    """Write a text to stdout, or to a file, which is changed only with consent."""
-    if out is None:
-        show_bytes(text.encode("utf-8", "replace"))
-        return
-    try:
-        before = out.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        _write(text, out, "", yes=True)
-        return
-    except OSError as error:
-        raise LaunchError(f"cannot read `{out}`: {(error.strerror or str(error)).lower()}") from error
-    if before == text:
-        say(clean(f"{out}: is so already"))
-        return
-    show_bytes(_diff(before, text, out).encode("utf-8", "replace"))
-    _write(text, out, f"replace {out}?", yes=yes)
-
-
-def _diff(before: str, after: str, path: Path) -> str:
-    import difflib
-
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    lines = difflib.unified_diff(old, new, str(path), str(path))
-    return clean("".join(line if line.endswith("\n") else f"{line}\n" for line in lines))
-
-
-def _write(text: str, path: Path, question: str, *, yes: bool) -> None:
-    """Write a file in one step, so that a reader finds the old or the new one."""
-    import secrets
-
-    agree(question, yes=yes)
-    target = path.resolve()
-    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-        fresh.touch(mode=0o600)
-        fresh.write_text(text, encoding="utf-8")
-        fresh.chmod(mode)
-        fresh.replace(target)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise LaunchError(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}") from error
-    say(clean(f"wrote {path}"))

@@ -1,0 +1,51 @@
+"""A text file written or changed: the difference is shown first, and nothing changes without consent."""
+
+import difflib
+import secrets
+from pathlib import Path
+
+from launcher.cli.console import agree, clean, say, show_bytes
+from launcher.errors import LaunchError
+
+
+def give(text: str, out: Path | None, *, yes: bool) -> None:
+    """Write a text to stdout, or to a file, which is changed only with consent."""
+    if out is None:
+        show_bytes(text.encode("utf-8", "replace"))
+        return
+    try:
+        before = out.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        write(text, out, "", yes=True)
+        return
+    except OSError as error:
+        raise LaunchError(f"cannot read `{out}`: {(error.strerror or str(error)).lower()}") from error
+    if before == text:
+        say(clean(f"{out}: is so already"))
+        return
+    show_bytes(difference(before, text, out).encode("utf-8", "replace"))
+    write(text, out, f"replace {out}?", yes=yes)
+
+
+def difference(before: str, after: str, path: Path) -> str:
+    """Answer what changes between two texts of a file, as `diff -u` shows it."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    lines = difflib.unified_diff(old, new, str(path), str(path))
+    return clean("".join(line if line.endswith("\n") else f"{line}\n" for line in lines))
+
+
+def write(text: str, path: Path, question: str, *, yes: bool) -> None:
+    """Write a file in one step, so that a reader finds the old or the new one."""
+    agree(question, yes=yes)
+    target = path.resolve()
+    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        fresh.touch(mode=0o600)
+        fresh.write_text(text, encoding="utf-8")
+        fresh.chmod(mode)
+        fresh.replace(target)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise LaunchError(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}") from error
+    say(clean(f"wrote {path}"))
