@@ -81,3 +81,15 @@ def test_check_tells_a_moved_node_and_a_silent_one_apart(rig: Rig, unsorted: Pat
     finally:
         silent.boot()
         moved.hardware = well
+
+
+@pytest.mark.parametrize("command", ["discover", "check"])
+def test_where_nobody_answers_it_is_an_error_and_nothing_changes(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "inventory.yaml"
+    text = "name: h\nracks:\n  r1: {nodes: {n1: {address: 127.0.0.1, port: 1}}}\n"
+    path.write_text(text)
+    done = run(path, command)
+    assert done.returncode == 4
+    assert "no node told where it is" in done.stderr
+    assert "n1: " in done.stderr
+    assert path.read_text() == text
