@@ -94,7 +94,11 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
     words = f"{answer.stage or action.kind}: {answer.words}"
     match action:
         case Claim() | Prepare():
-            blame(draft, action.node, Evidence(cause=Cause.PROVISION, words=words, tail=answer.tail))
+            evidence = Evidence(cause=Cause.PROVISION, words=words, tail=answer.tail)
+            if answer.lasting:
+                draft.condemn(action.node, evidence)
+            else:
+                blame(draft, action.node, evidence)
         case Join():
             blame(draft, action.seat.node, Evidence(cause=Cause.PROVISION, words=words, tail=answer.tail))
         case StartHead() | Reserve() | Unreserve() | Verify() | Start():

@@ -310,7 +310,7 @@ class Answer:
     """What came of an action. `words` say what went wrong or who holds the lease; `tail` the last lines of stderr.
 
     `notes` are what was decided on the way, `warnings` what a person should see to although it goes on; `nodes` are
-    those that a slice got.
+    those that a slice got. `lasting` says of a failure that the same would come of it again.
     """
 
     result: Result
@@ -321,6 +321,7 @@ class Answer:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     nodes: tuple[NodeName, ...] = ()
+    lasting: bool = False
     elapsed: float = 0.0
 
     @property

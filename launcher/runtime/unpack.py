@@ -38,6 +38,14 @@ class BrokenError(Exception):
     """What came is not what the manifest says."""
 
 
+class RefusedError(BrokenError):
+    """What the manifest says cannot be put anywhere."""
+
+
+LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""Errors that come again when the same is tried again."""
+
+
 def main(argv: list[str]) -> int:
     """`plan FOLDER NAME BASE PLACE` and `fill FOLDER NAME` make `FOLDER/NAME`; former runs lie in `BASE/*/PLACE`."""
     unpacking = Unpacking(Path(argv[1]).absolute(), argv[2])
@@ -47,7 +55,8 @@ def main(argv: list[str]) -> int:
         answer = unpacking.alone(step)
     except (OSError, BrokenError, EOFError, zlib.error) as error:
         unpacking.forget()
-        answer = {"ok": False, "words": unpacking.words(error)}
+        lasting = isinstance(error, RefusedError) or (isinstance(error, OSError) and error.errno in LASTING)
+        answer = {"ok": False, "words": unpacking.words(error), "lasting": lasting}
     print(json.dumps(answer))
     return 0
 
@@ -178,7 +187,7 @@ class Unpacking:
             self._need(folder.parent)
             if folder.is_symlink():
                 name = folder.relative_to(self._tree)
-                raise BrokenError(f"`{name}` is a link in the workdir, and a file mount would go through it")
+                raise RefusedError(f"`{name}` is a link in the workdir, and a file mount would go through it")
         folder.mkdir(parents=True, exist_ok=True)
         self._folders.add(folder)
 

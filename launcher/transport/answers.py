@@ -10,7 +10,9 @@ def done(told: Json) -> Answer:
         return Answer(result=Result.FAILED, words="the run has nothing on the node yet")
     if told["ok"]:
         return Answer(result=Result.DONE)
-    return Answer(result=Result.FAILED, words=told["words"], tail=tuple(told.get("tail", ())))
+    return Answer(
+        result=Result.FAILED, words=told["words"], tail=tuple(told.get("tail", ())), lasting=told.get("lasting", False)
+    )
 
 
 def killed(told: Json) -> Answer:

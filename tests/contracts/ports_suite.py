@@ -10,6 +10,7 @@ A test module makes a class of it and gives it the fixture `harness`:
 import io
 import tarfile
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from launcher.core.actions import (
     Claim,
     Join,
     Level,
+    PowerOff,
     Prepare,
     Reason,
     Reserve,
@@ -34,6 +36,7 @@ from launcher.core.actions import (
     Why,
 )
 from launcher.core.fleet import NodeName
+from launcher.core.health import Health
 from launcher.core.observation import GroupState, Head, HeadSeen, Keeper, Phase, RankReport, Seen, Sighting
 from launcher.core.run import Run
 from launcher.core.seat import GangName, MemberName, Seat
@@ -43,6 +46,8 @@ from launcher.ports import Command, LogName, Nodes, Stream
 REASON = Reason(why=Why.START, words="the suite asks for it")
 GANG = GangName("run")
 GENERATION = 0
+HEARD_S = 8.0
+"""How lately those must have heard each other that are well (s)."""
 
 
 class Program(Enum):
@@ -156,6 +161,22 @@ class NodesSuite:
             assert (entry.name, entry.isreg()) == ("passwd", True)
             assert entry.size > 0
 
+    def test_a_node_says_how_it_is_and_not_when(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        node = run.placement.nodes[0]
+        claim(harness, run, node)
+        found = harness.nodes.inspect(run, node)
+        assert isinstance(found, Health)
+        assert (found.at, found.worst, found.hung) == (0.0, None, ())
+
+    def test_power_is_switched_off_by_a_command_and_not_without_one(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        action = PowerOff(reason=REASON, node=run.placement.nodes[2])
+        without = replace(run, fleet=replace(run.fleet, fence_command=None))
+        assert harness.nodes.power_off(without, action).result is Result.FAILED
+        command = replace(run, fleet=replace(run.fleet, fence_command="true {node}"))
+        assert harness.nodes.power_off(command, action).result is Result.POWERED_OFF
+
     def test_a_run_from_its_claims_to_the_last_process(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS)
         seats = bring_up(harness, run)
@@ -165,6 +186,7 @@ class NodesSuite:
         start(harness, run, seats, 1)
         assert running(harness.nodes.look(run), seats, 1)
         assert all(len(reports(begun, seat)) == 1 for seat in seats)
+        check_hearing(begun, seats)
         check_log(harness, run, seats[1])
         sweep_rank_and_start_again(harness, run, seats)
         sweep_raylet_and_rejoin(harness, run, seats)
@@ -223,6 +245,14 @@ def check_bundles(harness: Harness, run: Run, seats: tuple[Seat, ...]) -> None:
     found = [(bundle.index, bundle.seat, bundle.domain, bundle.generation) for bundle in answer.bundles]
     domain = run.placement.slices[0].domain
     assert found == [(at, label(run, seat), domain, seat.generation) for at, seat in enumerate(seats)]
+
+
+def check_hearing(seen: Sighting, seats: tuple[Seat, ...]) -> None:
+    """Check that head and seats hear each other."""
+    assert all(head(seen).heard[seat.node] < HEARD_S for seat in seats)
+    silences = [found.head_silent for seat in seats if (found := keeper(seen, seat.node))]
+    assert all(silent is not None and silent < HEARD_S for silent in silences)
+    assert seen.reached == {}
 
 
 def check_log(harness: Harness, run: Run, seat: Seat) -> None:

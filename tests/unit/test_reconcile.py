@@ -708,3 +708,13 @@ def test_a_finished_rank_whose_raylet_is_gone_gets_it_back_where_another_of_its_
     here.show_ready(here.record.seats)
     here.verify(here.decide().actions)
     assert kinds(here.decide()) == ["start:main/1@2"]
+
+
+def test_a_prepare_that_would_fail_again_is_not_tried_again() -> None:
+    here = Situation(make_run())
+    here.claimed()
+    prepare = next(action for action in here.decide().actions if isinstance(action, Prepare))
+    here.receive(prepare, Result.FAILED, words="cannot write `/data`: permission denied", lasting=True)
+    decided = here.decide(after=60.0)
+    assert prepare.node in here.record.condemned
+    assert prepare.key not in {action.key for action in decided.actions}
