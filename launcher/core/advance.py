@@ -83,6 +83,8 @@ def _head(draft: Draft) -> None:
         reason = Reason(why=Why.HEAD, words="its Ray begins anew")
         draft.do(Unclaim(reason=reason, node=draft.head_node, unit=Unit.HEAD))
         return
+    if any(draft.sees(machine) for machine in draft.heads if machine is not None):
+        return  # the one before is let go of first
     if isinstance(draft.seen.head, Unseen):
         if not draft.head_asked and draft.lasted("headless") >= CONNECT_GRACE:
             words = f"connect: the head is out of reach for {CONNECT_GRACE:.0f} s: {draft.seen.head.words}"

@@ -8,9 +8,10 @@ from launcher.core.drain import drain
 from launcher.core.fencing import lose_silent, settle
 from launcher.core.fleet import NodeName
 from launcher.core.heads import keep_head
-from launcher.core.observation import Phase, Seen
+from launcher.core.observation import Phase, Seen, Unseen
 from launcher.core.run import Cause, Evidence, Member
 from launcher.core.seat import Seat
+from launcher.core.silence import SELF_STOP
 from launcher.core.swap import swap
 from launcher.core.verdict import unclear
 
@@ -153,9 +154,19 @@ def _lose(draft: Draft, member: Member, seat: Seat, words: str, tail: tuple[str,
     draft.claimed.discard(seat.node)
     cause = Cause.EXHAUSTED if draft.gangs[draft.gang_of(member)].epoch > 0 else Cause.PROVISION
     times = draft.attempts.get(seat.node, 0) + 1
-    blame(draft, seat.node, Evidence(cause=cause, words=f"{words} ({times} times)", tail=tail))
+    if not _cut_off(draft, seat.node):
+        blame(draft, seat.node, Evidence(cause=cause, words=f"{words} ({times} times)", tail=tail))
     if seat.node not in draft.condemned:
         draft.give(member, seat.node)
+
+
+def _cut_off(draft: Draft, node: NodeName) -> bool:
+    """Answer whether a node has done what it must when the head's host is silent: it is not to blame for that."""
+    keeper = draft.keeper(node)
+    return node != draft.head_node and (
+        isinstance(draft.seen.head, Unseen)
+        or (keeper is not None and keeper.head_silent is not None and keeper.head_silent >= SELF_STOP)
+    )
 
 
 def _let_go(draft: Draft) -> None:

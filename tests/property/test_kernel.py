@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.actions import Claim, Join, Prepare, Signal, Start, Sweep, Unclaim
+from launcher.core.actions import Claim, Join, PowerOff, Prepare, Relocate, Signal, Start, Sweep, Unclaim
 from launcher.core.condition import Condition
 from launcher.core.fleet import FaultKind, NodeName
 from launcher.core.observation import Observation, Seen, Unseen
+from launcher.core.orders import OrderKind
 from launcher.core.reconcile import PATIENT, Decision, reconcile
 from launcher.core.run import Record, Run, RunState, Wanted
 from launcher.core.seat import GangName
-from launcher.core.task import Group
+from launcher.core.task import Group, OnNoSpare
 from tests.effort import drawn
-from tests.property.worlds import AT_ONCE, Pace, Play, runs
+from tests.property.worlds import AT_ONCE, Pace, Play, Wish, hall, runs, wishes
 from tests.situations import make_run
 
 BOUNDED = drawn(40)
@@ -33,6 +34,14 @@ SILENT = (
     FaultKind.BASTION_DOWN,
     FaultKind.RAYLET_STOPPED,
     FaultKind.RANK_HANGS,
+)
+CUT = (
+    FaultKind.POWER_CUT,
+    FaultKind.LINK_DOWN,
+    FaultKind.LINK_DOWN,
+    FaultKind.SSH_DOWN,
+    FaultKind.BASTION_DOWN,
+    FaultKind.HEAD_KILLED,
 )
 PASSING = tuple(kind for kind in FaultKind if kind not in SILENT)
 
@@ -64,13 +73,17 @@ def play(
     ticks: int = 1500,
     down_at: int | None = None,
     taking: Sequence[Pace] = (AT_ONCE,),
+    asked: Sequence[Wish] = (),
 ) -> tuple[Play, Decision]:
     """Drive a run until it is over or nothing more happens, holding each tick to the rules."""
-    here, plan = Play(run, taking), {crash.tick: crash for crash in script}
+    here, plan = Play(run, taking, hall(run)), {crash.tick: crash for crash in script}
     decision = None
     for at in range(ticks):
         if at == down_at:
             here.take_down()
+        for wish in asked:
+            if wish.tick == at:
+                here.wish(wish)
         before, seen = here.record, here.observe()
         crash = plan.get(at)
         decision = here.tick(until=crash.until, lose=crash.lose) if crash else here.tick()
@@ -87,22 +100,47 @@ def play(
 
 def hold_to_rules(here: Play, before: Record, seen: Observation, decision: Decision) -> None:
     """What must be true of every decision, whatever happened before."""
-    run, record = here.run, decision.record
-    seats_stay_in_their_slices(run, record)
+    run, record = here.decided, decision.record
+    seats_stay_in_their_slices(here, record)
     counters_only_rise(run, before, record)
     budgets_are_kept(run, record)
     nothing_healthy_is_touched(run, before, seen, decision)
+    only_the_allowed_leaves_its_rack(run, seen, before, decision)
     nothing_starts_unfenced(here, decision)
+    one_epoch_runs_at_a_time(here)
+    power_is_cut_only_of_the_dead(here, decision)
     the_next_look_is_never_forgotten(seen, decision)
     the_order_of_nodes_does_not_matter(run, before, seen, decision)
 
 
-def seats_stay_in_their_slices(run: Run, record: Record) -> None:
+def seats_stay_in_their_slices(here: Play, record: Record) -> None:
     holders = [seat.node for seat in record.seats.values()]
     assert len(holders) == len(set(holders)), "one node holds two seats"
-    for member in run.members():
-        part = run.slice_of(member)
-        assert record.seats[member.name].node in (*part.nodes, *part.spares), "a seat left its slice"
+    for member in here.run.members():
+        assert record.seats[member.name].node in here.allotter.given[member.slice_key], "a seat left its slice"
+
+
+def only_the_allowed_leaves_its_rack(run: Run, seen: Observation, before: Record, decision: Decision) -> None:
+    """A slice goes to another rack because its task says so, or an operator does."""
+    ordered = {order.subject for order in seen.orders if order.kind is OrderKind.RELOCATE} | before.moving
+    for action in decision.actions:
+        if isinstance(action, Relocate):
+            policy = run.group(action.slice.split("/")[0]).recovery.on_no_spare
+            assert policy is OnNoSpare.RELOCATE or action.slice in ordered, f"{action.key} was never allowed"
+
+
+def one_epoch_runs_at_a_time(here: Play) -> None:
+    """The truth: no two epochs of a gang run at once, on whatever side of a cut; that would be two brains."""
+    for name in here.record.gangs:
+        epochs = {epoch for _, epoch in ranks_alive(here, name)}
+        assert len(epochs) <= 1, f"epochs {sorted(epochs)} of {name} run at once"
+
+
+def power_is_cut_only_of_the_dead(here: Play, decision: Decision) -> None:
+    fleet, clock = here.nodes._open(here.run)
+    for action in decision.actions:
+        if isinstance(action, PowerOff):
+            assert not fleet.life(action.node).answers(clock.now()), f"{action.key} although its host answers others"
 
 
 def counters_only_rise(run: Run, before: Record, record: Record) -> None:
@@ -133,14 +171,19 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
     }
     for action in decision.actions:
         node = _node_of(action)
-        assert node not in serving, f"{action.key} on a node whose rank runs"
+        told = isinstance(action, Signal) and any(key.startswith("draining:") for key in decision.record.since)
+        assert node not in serving or told, f"{action.key} on a node whose rank runs"
         blind = isinstance(seen.nodes.get(node) if node else None, Unseen)
-        assert not blind or isinstance(action, Sweep), f"{action.key} on a node that cannot be seen"
+        assert not blind, f"{action.key} on a node that cannot be seen"
     if decision.state is RunState.RUNNING and all(at in UP for at in decision.conditions.values()):
         orphaned = {node for node, view in seen.nodes.items() if isinstance(view, Seen) and view.leftovers}
-        others = {*decision.record.condemned, *orphaned}
-        restless = [a for a in decision.actions if _node_of(a) not in others and a.kind != "start_head"]
-        assert not [a for a in restless if a.kind not in ("verify", "claim", "reserve")], "a steady run is not silent"
+        placed = {name for part in run.placement.slices for name in (*part.nodes, *part.spares)}
+        others = {*decision.record.condemned, *orphaned, *seen.drained, *(seen.nodes.keys() - placed)}
+        allowed = ("verify", "claim", "reserve", "start_head", "enlist", "relocate")
+        restless = [a for a in decision.actions if _node_of(a) not in others and a.kind not in allowed]
+        old = [a for a in restless if isinstance(a, Unclaim) and a.node in decision.record.heads]
+        drains = [a for a in restless if isinstance(a, Signal)]
+        assert not [a for a in restless if a not in old and a not in drains], "a steady run is not silent"
 
 
 def nothing_starts_unfenced(here: Play, decision: Decision) -> None:
@@ -172,7 +215,7 @@ def ranks_alive(here: Play, gang: GangName) -> set[tuple[NodeName, int]]:
     of_gang = {member.name for member in here.run.members() if here.run.gang(member) == gang}
     return {
         (node, life.rank.epoch)
-        for node in here.run.placement.nodes
+        for node in [node.name for node in here.run.fleet.nodes]
         for life in fleet.life(node).ranks
         if life.rank.member in of_gang and life.alive(clock.now())
     }
@@ -191,11 +234,19 @@ def _node_of(action: object) -> NodeName | None:
 
 
 @BOUNDED
-@given(run=runs(), script=crashes)
+@given(run=runs(max_faults=5), script=crashes, asked=wishes)
 def test_no_decision_breaks_a_rule_whatever_fails_and_wherever_the_controller_dies(
-    run: Run, script: list[Crash]
+    run: Run, script: list[Crash], asked: list[Wish]
 ) -> None:
-    play(run, script)
+    play(run, script, asked=asked, ticks=600)
+
+
+@BOUNDED
+@given(run=runs(max_faults=5, kinds=CUT), script=crashes, asked=wishes)
+def test_no_rule_is_broken_where_nodes_are_cut_off_from_us_and_from_each_other(
+    run: Run, script: list[Crash], asked: list[Wish]
+) -> None:
+    play(run, script, asked=asked, ticks=600)
 
 
 @BOUNDED

@@ -11,7 +11,7 @@ from launcher.core.enlist import spare_for
 from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
 from launcher.core.health import Health
 from launcher.core.observation import Observation
-from launcher.core.orders import Order
+from launcher.core.orders import Order, OrderKind
 from launcher.core.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.reconcile import Decision, reconcile
 from launcher.core.replace import replace_slice
@@ -59,20 +59,50 @@ def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] =
     settings = draw(sims(placement.nodes, max_faults=max_faults, kinds=kinds))
     task = Task(name="job", groups=tuple(groups), stop_grace=draw(st.sampled_from((0.0, 10.0))))
     head = draw(st.sampled_from((None, Access(address="10.9.9.9"))))
+    fence = draw(st.sampled_from((None, "fence {node}")))
     nodes = tuple(_node(name) for name in placement.nodes)
-    fleet = Inventory(name="hall", transport=Transport.SIM, nodes=nodes, head=head, sim=settings)
+    fleet = Inventory(name="hall", transport=Transport.SIM, nodes=nodes, head=head, fence_command=fence, sim=settings)
     return Run(id=RunId("job-1"), name=RunName("job"), task=task, placement=placement, fleet=fleet)
 
 
 def recoveries() -> st.SearchStrategy[RecoveryPolicy]:
-    """Policies with small budgets; a run either waits for a spare or fails without one."""
+    """Policies with small budgets, of every kind."""
     return st.builds(
         RecoveryPolicy,
         max_restarts=st.integers(0, 3),
         node_attempts=st.integers(0, 2),
         restart_with=st.sampled_from(RestartWith),
-        on_no_spare=st.sampled_from((OnNoSpare.WAIT, OnNoSpare.FAIL)),
+        on_no_spare=st.sampled_from(OnNoSpare),
+        hang_after=st.sampled_from((None, 20.0)),
     )
+
+
+def hall(run: Run) -> Inventory:
+    """The whole inventory that a run is placed on: two more nodes in each of its racks, and a rack that it has not."""
+    racks = sorted({node.rack for node in run.fleet.nodes})
+    more = [_node(NodeName(f"{rack}-x{at}")) for rack in racks for at in range(2)]
+    more += [_node(NodeName(f"r9-n{at}")) for at in range(6)]
+    return replace(run.fleet, nodes=(*run.fleet.nodes, *more))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What an operator does in the tick of a number, to the node or slice of a number."""
+
+    tick: int
+    what: str
+    at: int
+
+
+wishes = st.lists(
+    st.builds(
+        Wish,
+        tick=st.integers(0, 250),
+        what=st.sampled_from(("drain", "undrain", "confirm_dead", "resume", "relocate", "readmit")),
+        at=st.integers(0, 11),
+    ),
+    max_size=4,
+)
 
 
 @st.composite
@@ -123,6 +153,7 @@ class MemoryAllotter:
     def __init__(self, play: "Play", whole: Inventory, taken: Sequence[str] = ()) -> None:
         self._play, self._whole = play, whole
         self.taken = {NodeName(name): Taken(by_run="another") for name in taken}
+        self.given = {part.key: {*part.nodes, *part.spares} for part in play.run.placement.slices}
 
     def enlist(self, run: Run, action: Enlist) -> Answer:
         """Give a slice one more spare; the one that it has and does not use, where an answer was lost."""
@@ -155,6 +186,7 @@ class MemoryAllotter:
 
     def _give(self, part: Slice) -> Answer:
         run = self._play.run
+        self.given[part.key] |= {*part.nodes, *part.spares}
         slices = tuple(part if part.key == other.key else other for other in run.placement.slices)
         names = {node.name for node in run.fleet.nodes}
         new = tuple(n for n in self._whole.nodes if n.name in (*part.nodes, *part.spares) and n.name not in names)
@@ -175,6 +207,7 @@ class Play:
     ) -> None:
         self.run = run
         self.allotter = MemoryAllotter(self, whole or run.fleet, taken)
+        self.decided = run
         self.paces = cycle(paces)
         self.rows = MemoryRows()
         self.record = Record()
@@ -224,7 +257,7 @@ class Play:
         """Go round once. `until` stops before that many actions are carried out, as a killed controller would;
         `lose` also loses the receipt of the last one."""
         decision = reconcile(self.run, self.observe(), self.record)
-        self.record, self.doubted = decision.record, decision.doubted
+        self.record, self.doubted, self.decided = decision.record, decision.doubted, self.run
         self.run = replace(self.run, head_at=self.record.head)
         done = decision.actions[:until]
         for at, action in enumerate(done):
@@ -258,6 +291,23 @@ class Play:
             self.clock.wait(decision.wake_at, lambda: False)
             decision = self.tick()
         return decision
+
+    def wish(self, wish: Wish) -> None:
+        """Let an operator have a wish; nobody confirms the death of what still runs."""
+        nodes, slices = self.run.fleet.nodes, self.run.placement.slices
+        node, now = nodes[wish.at % len(nodes)].name, self.clock.now()
+        if wish.what == "drain":
+            self.drained[node] = "maintenance"
+        elif wish.what == "undrain":
+            self.drained.clear()
+        else:
+            kind = OrderKind(wish.what)
+            life = self.nodes._open(self.run)[0].life(node)
+            runs = any(one.alive(now) for one in (*life.ranks, *life.raylets))
+            subject = slices[wish.at % len(slices)].key if kind is OrderKind.RELOCATE else node
+            if kind is not OrderKind.CONFIRM_DEAD or not runs:
+                seq = len(self.orders) + 1
+                self.orders.append(Order(seq=seq, at=now, kind=kind, subject=subject, by="ann"))
 
     def take_down(self) -> None:
         """Want nothing of the run from now on."""
