@@ -18,7 +18,9 @@ from launcher.cli.plain import PlainCommand, PlainGroup
 from launcher.errors import ExitCode, ProvisionError
 
 if TYPE_CHECKING:
-    from launcher.core.fleet import Inventory
+    from collections.abc import Callable, Sequence
+
+    from launcher.core.fleet import Inventory, Node
     from launcher.drive.survey import Survey
 
 OutFile = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to; else stdout.")]
@@ -195,23 +197,30 @@ def export(
     Example:
       nvlaunch inventory export --as slurm-yaml -i inventory.yaml
     """
-    from launcher.setup.ray import place_labels
     from launcher.spec.foreign.to_slurm import topology_conf, topology_yaml
-    from launcher.spec.foreign.write import quoted
     from launcher.spec.inventory import find_inventory
 
     fleet = _remembered(find_inventory(inventory, os.environ, home()))
     if target is Target.RAY_LABELS:
-        lines = [
-            f"{quoted(node.name)}: {json.dumps(place_labels(node, fleet.levels), ensure_ascii=False)}"
-            for node in fleet.nodes
-        ]
-        give("\n".join(lines) + "\n", out, yes=yes)
+        give("".join(map(_labels_line(fleet.levels), fleet.nodes)), out, yes=yes)
         return
     made = topology_conf(fleet) if target is Target.SLURM_CONF else topology_yaml(fleet)
     for words in made.remarks:
         warn(clean(words))
     give(made.text, out, yes=yes)
+
+
+def _labels_line(levels: Sequence[str]) -> Callable[[Node], str]:
+    """Answer what writes the Ray labels of a node as a line of YAML; a place to sort from is no rack."""
+    from launcher.core.whereabouts import is_unsorted
+    from launcher.setup.ray import place_labels
+    from launcher.spec.foreign.write import quoted
+
+    def line(node: Node) -> str:
+        labels = place_labels(node, levels[:-1] if is_unsorted(node.rack) else levels)
+        return f"{quoted(node.name)}: {json.dumps(labels, ensure_ascii=False)}\n"
+
+    return line
 
 
 def _counted(number: int, noun: str) -> str:
