@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 from launcher.core.fleet import NodeName
-from launcher.core.observation import HeadSeen, Keeper, Observation, Phase, RankReport, Seen, Unseen
+from launcher.core.observation import HeadSeen, Keeper, Observation, Phase, RankReport, Seen
 from launcher.core.run import Evidence, Exit, Gang, Member
 from launcher.core.seat import GangName, MemberName, Seat
 from launcher.core.silence import Silence, silence
@@ -122,12 +122,18 @@ def evident(
 
 def classify(at: Evident) -> Condition:
     """Answer the condition of a seat: that of the first rule that matches."""
-    return next((condition for matches, condition in _ENDS if matches(at)), None) or footing(at)
+    for matches, condition in _ENDS:
+        if matches(at):
+            return condition
+    return footing(at)
 
 
 def footing(at: Evident) -> Condition:
     """Answer what a seat's node and raylet are in, however its rank has ended."""
-    return next(condition for matches, condition in _RULES if matches(at))
+    for matches, condition in _RULES:
+        if matches(at):
+            return condition
+    raise AssertionError("the last rule matches everything")
 
 
 def _rank(keeper: Keeper | None, member: Member, epoch: int) -> RankReport | None:
@@ -144,7 +150,7 @@ def _exited(ok: bool) -> Callable[[Evident], bool]:
 
 
 def _unseen(at: Evident) -> bool:
-    return isinstance(at.seen.nodes.get(at.seat.node, Unseen(words="not looked at")), Unseen)
+    return not isinstance(at.seen.nodes.get(at.seat.node), Seen)
 
 
 def _silent(wanted: Silence) -> Callable[[Evident], bool]:

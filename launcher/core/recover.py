@@ -88,12 +88,14 @@ def _replace(draft: Draft, member: Member) -> None:
     seat = draft.seats[member.name]
     if seat.node not in draft.condemned and seat.node not in draft.leaving:
         _judge_node(draft, member, seat)
+    if seat.node not in draft.condemned and seat.node not in draft.leaving:
+        return
     if draft.needed(member) in (Condition.FINISHED, Condition.FAILED):
         return
     if seat.node in draft.condemned:
         evidence = draft.condemned[seat.node]
         swap(draft, member, Why.SWAP, f"{seat.node}: {evidence.words}", evidence)
-    elif seat.node in draft.leaving:
+    else:
         drained = draft.seen.drained.get(seat.node)
         why = Why.DRAIN if drained is not None else Why.RELOCATE
         words = f"drained: {drained}" if drained is not None else f"{member.slice_key} goes elsewhere"

@@ -56,27 +56,25 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A seat in a gang: the rank in its group, the slice it belongs to and the rank inside that slice."""
+    """A seat in a gang: the rank in its group, the slice it belongs to and the rank inside that slice.
+
+    `name` is unique in the run: `group/rank`. `label` is the value of the Ray label `nvlaunch.io/seat`: letters, digits
+    and dashes only. `slice_key` is the key of the slice. They are asked for all the time, so they are made once.
+    """
 
     group: str
     rank: int
     slice: int
     slice_rank: int
+    name: MemberName = field(init=False, repr=False, compare=False)
+    label: str = field(init=False, repr=False, compare=False)
+    slice_key: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def name(self) -> MemberName:
-        """Answer the name of the seat, unique in the run: `group/rank`."""
-        return MemberName(f"{self.group}/{self.rank}")
-
-    @property
-    def label(self) -> str:
-        """Answer the value of the Ray label `nvlaunch.io/seat`: letters, digits and dashes only."""
-        return f"{self.group}-{self.rank}"
-
-    @property
-    def slice_key(self) -> str:
-        """Answer the key of the slice that this seat is in."""
-        return f"{self.group}/{self.slice}"
+    def __post_init__(self) -> None:
+        """Make the names of the seat."""
+        object.__setattr__(self, "name", MemberName(f"{self.group}/{self.rank}"))
+        object.__setattr__(self, "label", f"{self.group}-{self.rank}")
+        object.__setattr__(self, "slice_key", f"{self.group}/{self.slice}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
