@@ -10,9 +10,6 @@ from launcher.spec.fields import Field, Use
 
 # By the name of the key, wherever in the file it stands: what to do instead.
 UNSUPPORTED: Mapping[str, str] = {
-    "restart_with": "remove it for now",
-    "on_no_spare": "remove it for now",
-    "hang_after": "remove it for now",
     "time_limit": "remove it for now",
     "priority": "remove it for now",
     "preemptible": "remove it for now",
