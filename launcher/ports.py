@@ -54,7 +54,11 @@ class Nodes(Protocol):
     """
 
     def look(self, run: Run) -> Sighting:
-        """Answer what exists of the run on each of its nodes and on its head, all asked at once, 10 s at most."""
+        """Answer what exists of the run on each of its nodes and on its head, all asked at once, within about a second.
+
+        Who does not answer keeps its last view for 3 s and is then unseen; the first look at a run may take 5 s. A view
+        is never older than the answer to an action on its node.
+        """
 
     def claim(self, run: Run, action: Claim) -> Answer:
         """Take the node's lease and start its keeper; HELD names who has it and since when."""

@@ -9,6 +9,7 @@ import fcntl
 import json
 import logging
 import os
+import resource
 import select
 import sys
 import threading
@@ -95,6 +96,8 @@ def serve(folder: Path, writing: int) -> int:
     """Take the lease, listen, and keep; tells the starter how it went through `writing`."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     spec = files.read(folder / "keeper.json") or {}
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a head's keeper has a connection from each node
     try:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         held = lease.take(spec["lease"], f"{spec['holder']} since {since}") if spec["lease"] else None
