@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import Executor as Pool
+from concurrent.futures import Future
 from dataclasses import replace
 from queue import SimpleQueue
 
@@ -31,14 +32,14 @@ class Checkups:
         self._known: dict[NodeName, Health] = {}
         self._begun: dict[NodeName, float] = {}
         self._next: dict[NodeName, float] = {}
-        self._told: SimpleQueue[tuple[NodeName, Health | Unseen | None]] = SimpleQueue()
+        self._told: SimpleQueue[tuple[NodeName, Future[Health | Unseen]]] = SimpleQueue()
 
     @property
     def health(self) -> Mapping[NodeName, Health]:
         """Answer what is known, after taking in what has come."""
         while not self._told.empty():
-            node, found = self._told.get()
-            begun = self._begun.pop(node)
+            node, told = self._told.get()
+            begun, found = self._begun.pop(node), told.result()
             if isinstance(found, Health):
                 self._known[node] = replace(found, at=begun)
         return dict(self._known)
@@ -62,14 +63,11 @@ class Checkups:
             if due <= now:
                 self._begun[name] = now
                 self._next[name] = now + EVERY_S
-                self._pool.submit(self._ask, run, name)
+                self._ask(run, name)
 
     def _ask(self, run: Run, name: NodeName) -> None:
-        found: Health | Unseen | None = None
-        try:
-            found = self._nodes.inspect(run, name)
-        finally:
-            self._told.put((name, found))
+        asked = self._pool.submit(self._nodes.inspect, run, name)
+        asked.add_done_callback(lambda told: self._told.put((name, told)))
 
     def close(self) -> None:
         """Begin nothing more."""

@@ -1,20 +1,22 @@
 """Whether the machine of the run's head still answers a seat's keeper, and the seat's end when it does not.
 
-Each second the keeper says its node's name to the keeper of the head and reads a word, `ok` or `stop`. A word counts,
-and so does a connection that is refused, closed or merely taken: a head process that is down while its host answers
-stops nobody. What counts, counts from the moment before it was asked for. When nothing has counted for `self_stop`
-seconds, the node ends its own ranks and Ray: others may take it for lost from then on.
+Twice a second the keeper says its node's name to the keeper of the head and reads a word, `ok` or `stop`. A word
+counts, and so does a connection that is refused, closed or merely taken: a head process that is down while its host
+answers stops nobody. What counts, counts from the moment before it was asked for. When nothing has counted for
+`self_stop` seconds, the node ends its own ranks and Ray: others may take it for lost from then on.
 
 Why others may. Let s be when the last question that counted was asked, and t when the head's keeper last heard this
 node. An answer follows the question, so t >= s, but for a connection that was taken and never read: the head's keeper
 counts that one when it reads it, and until it has read all that is there its count stands still (see `listener.py`).
 This node stops at s + self_stop; the head's side gives it up at t + self_stop + margin. The margin is for the killing.
 The other way round: the head can hear a question whose answer is lost, but only one, for TCP takes no further
-connection whose answers are lost; so t <= s + PERIOD_S + WORD_S, and a head that is cut off ends itself by then.
+connection whose answers are lost; so t <= s + PERIOD_S + WORD_S. A head that is cut off ends itself `self_stop` after
+that, and the ranks of its own node a period later: within the margin.
 
 Time is CLOCK_BOOTTIME: a node that was suspended knows that it was away. The end of each wait is bounded by what is
 left, so that no slow connection delays the stop. A keeper that is stopped itself cannot stop anybody: it publishes
-the moment until which its ranks may live, and each rank's parent looks at that too (`rank.py`).
+the moment until which its ranks may live, and each rank's parent looks at that too (`rank.py`). Where all of a machine
+is frozen for longer, and then goes on, only a power switch makes sure (`fence_command`).
 """
 
 import contextlib
@@ -26,7 +28,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PERIOD_S = 1.0
+PERIOD_S = 0.5
 CONNECT_S = 2.0
 WORD_S = 1.0
 LEAST_S = 0.05
