@@ -12,6 +12,8 @@ from launcher.store.journal import Event, EventKind
 RECOVERIES = (Why.RESTART, Why.REJOIN, Why.SWAP, Why.STRAYED, Why.RELOCATE, Why.DRAIN, Why.HEAD)
 """The reasons that are a recovery; the others belong to a start or an end."""
 
+_HURT = (RunState.STARTING.value, RunState.RECOVERING.value, RunState.HOLDING.value)
+
 _WORST = {Why.RELOCATE: 6, Why.HEAD: 5, Why.SWAP: 4, Why.DRAIN: 3, Why.STRAYED: 2, Why.REJOIN: 1, Why.RESTART: 0}
 """Which of several reasons a recovery is named by: the one that needs most."""
 
@@ -65,7 +67,7 @@ class Tally:
             self.spent[self.state] = self.spent.get(self.state, 0.0) + max(0.0, event.at - self.since)
         before, self.state, self.since = self.state, event.subject, event.at
         running = RunState.RUNNING.value
-        if before == running and self.state in (RunState.RECOVERING.value, RunState.HOLDING.value):
+        if before == running and self.state in _HURT:
             self.hurt_at = self.hurt_at or event.at
         if self.state == running and self.hurt_at is not None:
             if self.hurt_by is not None:

@@ -131,7 +131,7 @@ def test_the_hook_is_told_each_event_once_and_in_order_whatever_becomes_of_it(ha
     run = hall.launch("job", sim=SimSettings(run_s=60.0, speed=20.0, faults=faults), on_event=command)
     hall.watch()
     hall.until(lambda: hall.store.find(run).state is RunState.SUCCEEDED)
-    hall.until(lambda: "ended" in told.read_text())
+    hall.until(lambda: '"kind": "ended"' in told.read_text())
     events = [json.loads(line) for line in told.read_text().splitlines()]
     assert [event["seq"] for event in events] == sorted({event["seq"] for event in events})
     assert (events[0]["kind"], events[-1]["kind"]) == ("launched", "ended")
