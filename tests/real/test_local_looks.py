@@ -4,18 +4,19 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Claim, PowerOff, Result, Unclaim
+from launcher.core.actions import Claim, PowerOff, Result, Unclaim, Unit
 from launcher.core.fleet import NodeName
-from launcher.core.observation import Seen, Unseen
+from launcher.core.observation import Seen, Sighting, Unseen
 from launcher.core.run import Run
 from launcher.core.task import Group, TopologyRule
 from launcher.ports import Nodes
+from launcher.transport.nodes import ShellNodes
 from launcher.transport.open import open_nodes
 from tests.real import local
 from tests.real.local import REASON, ok
@@ -102,6 +103,47 @@ def test_what_asks_the_keepers_may_die_and_is_started_again(kept: Kept) -> None:
     while kept.nodes.look(kept.run).nodes != before.nodes:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_keepers_and_the_heads_keeper_hear_each_other(kept: Kept) -> None:
+    nodes = kept.nodes
+    assert isinstance(nodes, ShellNodes)
+    ok(nodes._provision.keep(kept.run, nodes._sites.head(kept.run)))
+
+    def until(holds: Callable[[Sighting], bool]) -> Sighting:
+        deadline = time.monotonic() + 20
+        while not holds(seen := nodes.look(kept.run)):
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.1)
+        return seen
+
+    try:
+        until(lambda seen: all(_silence(seen, node) is not None for node in (N1, N2, N3)))
+        seen = until(lambda seen: all(_heard(seen, node) < 3 for node in (N1, N2, N3)))
+        assert all((_silence(seen, node) or 0.0) < 3 for node in (N1, N2, N3))
+        stopped = kept.keeper(N2)
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            seen = until(lambda seen: _heard(seen, N2) > 5)
+            assert _heard(seen, N1) < 3
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        until(lambda seen: _heard(seen, N2) < 3)
+    finally:
+        ok(nodes.unclaim(kept.run, Unclaim(reason=REASON, node=kept.run.head, unit=Unit.HEAD)))
+    gone = time.monotonic()
+    while time.monotonic() - gone < 5:
+        seen = nodes.look(kept.run)
+        assert all((_silence(seen, node) or 0.0) < 4 for node in (N1, N2, N3)), "its machine answers all the same"
+        time.sleep(0.5)
+
+
+def _heard(seen: Sighting, node: NodeName) -> float:
+    return local.head(seen).heard.get(node, float("inf"))
+
+
+def _silence(seen: Sighting, node: NodeName) -> float | None:
+    return local.keeper(seen, node).head_silent
 
 
 def test_power_is_switched_off_by_the_inventorys_command_alone(kept: Kept, tmp_path: Path) -> None:
