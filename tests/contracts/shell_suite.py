@@ -194,3 +194,31 @@ class ShellSuite:
             list(pool.map(put, range(20)))
         assert len(machine.run("ls", "-A", machine.folder).stdout.split()) == 21
         assert machine.run("cat", f"{machine.folder}/same").stdout == b"x" * 50_000
+
+    def test_a_program_is_spoken_with_as_long_as_both_want(self, machine: Machine) -> None:
+        argv = ("sh", "-c", 'echo begun; while read -r line; do echo "heard $line"; done')
+        talk = machine.shell.converse(machine.access, argv, timeout=AMPLE, knock=AMPLE)
+        heard = b""
+        for word in (b"one\n", b"two three\n"):
+            talk.send(word)
+            while not heard.endswith(b"heard " + word):
+                part = talk.read()
+                assert part, talk.last_words()
+                heard += part
+        assert heard == b"begun\nheard one\nheard two three\n"
+        assert machine.run("true").status == 0, "it is in nobody's way"
+        talk.close()
+        assert talk.read() == b""
+
+    def test_the_end_of_a_program_that_is_spoken_with_is_heard(self, machine: Machine) -> None:
+        talk = machine.shell.converse(
+            machine.access, ("sh", "-c", "read -r line; echo $line"), timeout=AMPLE, knock=AMPLE
+        )
+        talk.send(b"bye\n")
+        heard = b""
+        while part := talk.read():
+            heard += part
+        assert heard == b"bye\n"
+        assert talk.last_words()
+        talk.send(b"nobody is there\n")
+        talk.close()
