@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from launcher.core.fleet import Inventory, NodeName
@@ -13,12 +13,11 @@ from launcher.core.placement import Placement, Shortfall, Taken
 from launcher.core.replace import replace_nodes, replace_slice
 from launcher.core.resize import resize
 from launcher.core.task import Group, Task, TopologyRule
+from tests.effort import drawn
 from tests.property.every_way import EveryWay
 from tests.property.test_place import fleets, takens
 
-LAWS = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+LAWS = drawn(80)
 _UPPER = ["rack", "block", "zone"]
 _LEVELS = ["node", *_UPPER, "any"]
 
@@ -115,7 +114,7 @@ def test_neither_order_of_file_nor_of_groups_changes_where_slices_go(data: st.Da
         assert {part.key: part for part in first.slices} == {part.key: part for part in second.slices}
 
 
-@settings(LAWS, max_examples=120)
+@drawn(40)
 @given(st.data())
 def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.DataObject) -> None:
     inventory, taken = data.draw(marked(8))
@@ -141,7 +140,7 @@ def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.D
     EveryWay(task, inventory, worse).check(Placement(slices=tuple(whole)))
 
 
-@settings(LAWS, max_examples=120)
+@drawn(40)
 @given(st.data())
 def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(data: st.DataObject) -> None:
     inventory, taken = data.draw(marked(10))
@@ -173,7 +172,7 @@ def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(
     ways.check(Placement(slices=tuple(after if one.key == part.key else one for one in before.slices)))
 
 
-@settings(LAWS, max_examples=120)
+@drawn(40)
 @given(st.data(), st.integers(1, 4), st.integers(0, 1))
 def test_a_task_given_again_keeps_what_may_stay(data: st.DataObject, slices: int, spares: int) -> None:
     inventory, taken = data.draw(marked(10))
