@@ -35,11 +35,13 @@ def _at_home(draft: Draft, member: Member) -> bool:
 
 def _movers(draft: Draft, name: GangName) -> dict[NodeName, Reason]:
     """Answer the nodes that seats of a gang have to leave, as many as have somewhere to go, and why."""
+    begun = _key(name) in draft.since  # from then on, an exit is the answer to our signal
     found: dict[NodeName, Reason] = {}
     taken: dict[str, int] = {}
     for member in draft.of_gang(name):
         node = draft.seats[member.name].node
-        if node in draft.condemned or member.name in draft.exits and draft.exits[member.name].ok:
+        finished = member.name in draft.exits and draft.exits[member.name].ok and not begun
+        if node in draft.condemned or finished:
             continue
         moved = not _at_home(draft, member)
         if not moved and node not in draft.seen.drained:

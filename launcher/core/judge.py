@@ -8,7 +8,9 @@ from launcher.core.draft import Draft
 from launcher.core.fencing import proof
 from launcher.core.fleet import NodeName
 from launcher.core.health import Sign
+from launcher.core.nodeset import fold
 from launcher.core.observation import Phase, Seen, Unseen
+from launcher.core.placement import Slice
 from launcher.core.run import Cause, Evidence, Member, Outcome
 from launcher.core.seat import GangName
 from launcher.core.silence import Silence
@@ -61,7 +63,9 @@ def _gang(draft: Draft, name: GangName) -> None:
 def _decide(draft: Draft, name: GangName, failure: _Failure | None, nodes: list[NodeName]) -> None:
     gone = [node for node in nodes if _gone(draft, node)]
     tops = {} if gone else verdict.guilty(draft, nodes, failure.node if failure else None)
-    if gone or tops:
+    if tops and all(draft.index.kept.get(node) in _moving(draft) for node in tops):
+        draft.break_gang(name, Reason(why=Why.RELOCATE, words=f"an operator wants {fold(tops)} left"))
+    elif gone or tops:
         draft.verdict = verdict.tied(draft, tuple(tops))
         if draft.verdict is None:
             _replace(draft, name, gone[0] if gone else next(iter(tops)), tops, nodes)
@@ -69,6 +73,10 @@ def _decide(draft: Draft, name: GangName, failure: _Failure | None, nodes: list[
         draft.break_gang(name, Reason(why=Why.REJOIN, words=f"`{failure.node}` failed under {failure.member.name}"))
     elif failure:
         _program(draft, name, failure)
+
+
+def _moving(draft: Draft) -> list[Slice | None]:
+    return [draft.index.parts[key] for key in draft.moving]
 
 
 def _replace(

@@ -107,6 +107,5 @@ def _answers(seen: Observation, node: NodeName, head: NodeName | None, in_ray: b
         return any(silent < GRACE for silent in _votes(seen).values())
     unheard = heard(seen, node)
     if unheard is not None:
-        # Ray's table is the slowest witness: it cannot speak for a node that has stopped itself.
-        return unheard < GRACE or (in_ray is True and unheard < EXPIRED)
+        return unheard < GRACE  # Ray hears no more than its head's host does, and believes for longer
     return in_ray is True

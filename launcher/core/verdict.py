@@ -10,7 +10,7 @@ from launcher.core.nodeset import fold
 from launcher.core.observation import Unseen
 from launcher.core.run import Verdict
 from launcher.core.seat import GangName
-from launcher.core.silence import Silence
+from launcher.core.silence import GRACE, Silence, quiet
 
 # How long the nodes of a gang may take to say how they are, before it is judged without them (s).
 EVIDENCE_S = 5.0
@@ -49,8 +49,8 @@ def _unsettled(draft: Draft, node: NodeName) -> bool:
     """Answer whether a node has fallen silent, and it is not known yet whether it is dead."""
     if draft.sees(node) or node not in draft.asked:
         return False
-    found = draft.silence(node)
-    return found is Silence.SUSPECT or (found is Silence.DOWN and proof(draft, node) is None)
+    recent = quiet(draft.seen, draft.since, node) < GRACE
+    return recent or (draft.silence(node) is Silence.DOWN and proof(draft, node) is None)
 
 
 def guilty(draft: Draft, nodes: Sequence[NodeName], began: NodeName | None) -> dict[NodeName, tuple[Sign, ...]]:

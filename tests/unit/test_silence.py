@@ -1,0 +1,311 @@
+"""Nodes that fall silent: who is believed, what is proven, and what is done about it."""
+
+from dataclasses import replace
+
+import pytest
+
+from launcher.core.actions import PowerOff, Result
+from launcher.core.fleet import Access, NodeName
+from launcher.core.health import Symptom
+from launcher.core.observation import HeadSeen, Phase, Reached, Seen, Step, Unseen
+from launcher.core.orders import OrderKind
+from launcher.core.reconcile import Decision
+from launcher.core.run import Run, RunState
+from launcher.core.seat import MemberName
+from launcher.core.silence import head_expired
+from launcher.core.task import OnNoSpare, RecoveryPolicy
+from tests.situations import Situation, kinds, make_run, name
+
+LOST = name(1, 2)
+
+
+def outside(run: Run) -> Run:
+    """The run with its head on a machine of its own."""
+    return replace(run, fleet=replace(run.fleet, head=Access(address="10.9.9.9")))
+
+
+def serving(run: Run | None = None) -> Situation:
+    here = Situation(outside(run or make_run(slices=2, nodes=2, spares=1)))
+    here.serving()
+    return here
+
+
+def wait(here: Situation, seconds: float) -> Decision:
+    """Tick each second, the head's ear going on."""
+    decision = here.decide(after=1.0)
+    for _ in range(int(seconds) - 1):
+        decision = here.decide(after=1.0)
+    return decision
+
+
+def holder(here: Situation, member: str = "main/1") -> str:
+    return here.record.seats[MemberName(member)].node
+
+
+def test_ten_seconds_of_silence_change_nothing() -> None:
+    here = serving()
+    here.silent(LOST, heard=10.0)
+    decision = wait(here, 10)
+    assert decision.actions == ()
+    here.keeper(LOST)
+    assert holder(here) == LOST
+
+
+def test_a_node_that_two_witnesses_miss_is_replaced_only_once_its_keeper_must_have_stopped() -> None:
+    here = serving()
+    here.silent(LOST, heard=17.0)
+    wait(here, 12)
+    assert holder(here) == LOST
+    here.silent(LOST, heard=18.0)
+    here.decide()
+    assert holder(here) == "r1-n3"
+    assert here.gang().restarts == 0
+    assert here.record.condemned[LOST].mends
+
+
+def test_we_alone_cannot_condemn_a_node() -> None:
+    here = serving()
+    here.views[LOST] = Unseen(words="timed out")
+    for _ in range(100):
+        assert here.decide(after=1.0).actions == ()
+    assert holder(here) == LOST
+
+
+@pytest.mark.parametrize("says", ["neighbour", "head"])
+def test_whoever_says_that_it_answers_is_believed(says: str) -> None:
+    here = serving()
+    here.silent(LOST, heard=0.5 if says == "head" else 60.0)
+    here.reached[LOST] = Reached(by=name(2, 1), answers=says == "neighbour")
+    for _ in range(60):
+        assert here.decide(after=1.0).actions == ()
+    assert "cannot see r1-n2" in here.decide().headline
+
+
+def test_power_is_cut_where_the_inventory_says_how_and_nobody_waits_for_the_keeper() -> None:
+    run = make_run(slices=1, nodes=2, spares=1)
+    here = serving(replace(run, fleet=replace(run.fleet, fence_command="off {node}")))
+    here.silent(LOST, heard=9.0)
+    (off,) = wait(here, 10).actions
+    assert isinstance(off, PowerOff)
+    assert off.node == LOST
+    assert holder(here) == LOST
+    here.receive(off, Result.POWERED_OFF)
+    here.decide()
+    assert holder(here) == "r1-n3"
+
+
+def test_a_power_off_that_fails_is_tried_again_and_proves_nothing() -> None:
+    run = make_run(slices=1, nodes=2, spares=1)
+    here = serving(replace(run, fleet=replace(run.fleet, fence_command="off {node}")))
+    here.silent(LOST, heard=9.0)
+    (off,) = wait(here, 10).actions
+    here.receive(off, Result.FAILED, words="no such chassis")
+    assert here.decide().actions == ()
+    assert holder(here) == LOST
+    assert kinds(here.decide(after=2.0)) == ["power_off:r1-n2"]
+
+
+def test_an_operators_word_is_proof_but_not_against_what_we_see() -> None:
+    here = serving()
+    here.order(OrderKind.CONFIRM_DEAD, LOST)
+    here.decide()
+    assert holder(here) == LOST
+    here.views[LOST] = Unseen(words="timed out")
+    here.order(OrderKind.CONFIRM_DEAD, LOST)
+    here.decide()
+    assert holder(here) == "r1-n3"
+
+
+def test_a_fence_is_not_tried_on_a_node_that_is_out_of_reach() -> None:
+    here = serving()
+    here.end_rank(0, 1)
+    here.silent(LOST)
+    for _ in range(100):
+        for action in here.decide(after=1.0).actions:
+            assert not action.key.startswith("sweep:r1-n2"), "each try is a line of the journal"
+            here.receive(action, Result.KILLED)
+
+
+def test_a_gang_does_not_start_while_an_old_rank_may_run_where_nobody_sees_it() -> None:
+    here = serving(make_run(slices=1))
+    here.end_rank(0, 1)
+    here.views[LOST] = Unseen(words="timed out")
+    for _ in range(60):
+        decision = here.decide(after=1.0)
+        for action in decision.actions:
+            here.receive(action, Result.KILLED)
+        assert "start:run@2" not in kinds(decision)
+
+
+def test_a_rank_that_failed_beside_a_node_that_is_gone_costs_no_restart() -> None:
+    here = serving(make_run(slices=1))
+    here.silent(LOST, heard=3.0)
+    here.end_rank(0, 1)
+    wait(here, 6)
+    here.silent(LOST, heard=10.0)
+    wait(here, 6)
+    assert here.gang().restarts == 0
+    here.silent(LOST, heard=19.0)
+    here.decide()
+    assert (here.gang().restarts, holder(here)) == (0, "r1-n3")
+
+
+def test_nothing_is_touched_when_no_node_can_be_seen() -> None:
+    here = serving()
+    here.views = dict.fromkeys(here.views, Unseen(words="timed out"))
+    here.head = Unseen(words="timed out")
+    for _ in range(100):
+        assert here.decide(after=1.0).actions == ()
+    decision = here.decide()
+    assert decision.state is RunState.HOLDING
+    assert "cannot see a single node" in decision.headline
+
+
+def test_a_node_that_comes_back_serves_again_after_two_good_answers_half_a_minute_apart() -> None:
+    here = serving(make_run(slices=1, spares=0))
+    here.silent(LOST, heard=18.0)
+    wait(here, 9)
+    assert here.decide().state is RunState.HOLDING
+    here.views[LOST] = Seen()
+    del here.reached[LOST]
+    back = here.at
+    while LOST in here.record.condemned:
+        here.decide(after=1.0)
+        assert here.at < back + 60.0
+    assert here.at - back >= 30.0
+    assert here.record.seats[MemberName("main/1")].generation == 1
+    assert "claim:r1-n2" in kinds(here.decide())
+
+
+def test_a_sick_node_does_not_come_back() -> None:
+    here = serving(make_run(slices=1, spares=0))
+    here.silent(LOST, heard=18.0)
+    wait(here, 9)
+    here.views[LOST] = Seen()
+    here.sign(LOST, Symptom.MEMORY, "Xid 95")
+    wait(here, 100)
+    assert LOST in here.record.condemned
+
+
+def test_an_operator_readmits_any_node() -> None:
+    here = serving(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=0)))
+    here.keeper(LOST, ray=Step(phase=Phase.FAILED, exit_code=1))
+    here.decide()
+    assert LOST in here.record.condemned
+    here.order(OrderKind.READMIT, LOST)
+    here.decide()
+    assert LOST not in here.record.condemned
+
+
+def test_a_node_that_falls_silent_too_often_does_not_come_back_by_itself() -> None:
+    here = serving(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=0)))
+    here.silent(LOST, heard=18.0)
+    wait(here, 9)
+    assert not here.record.condemned[LOST].mends
+
+
+def test_without_a_spare_one_is_asked_for_in_the_rack_and_only_then_another_rack() -> None:
+    policy = RecoveryPolicy(on_no_spare=OnNoSpare.RELOCATE)
+    here = serving(make_run(slices=1, spares=0, recovery=policy))
+    here.silent(LOST, heard=18.0)
+    asked = wait(here, 9)
+    assert "enlist:main/0" in kinds(asked)
+    assert not [action for action in asked.actions if action.kind == "relocate"]
+    enlist = next(action for action in asked.actions if action.kind == "enlist")
+    here.receive(enlist, Result.FAILED, words="none is free")
+    (relocate,) = (action for action in here.decide(after=5.0).actions if action.kind == "relocate")
+    assert relocate.without == (LOST,)
+
+
+def test_a_task_that_waits_is_never_moved_to_another_rack() -> None:
+    here = serving(make_run(slices=1, spares=0))
+    here.silent(LOST, heard=18.0)
+    for _ in range(200):
+        for action in here.decide(after=1.0).actions:
+            assert action.kind != "relocate"
+            here.receive(action, Result.FAILED if action.kind == "enlist" else Result.KILLED, words="none is free")
+
+
+def votes(*silent: float | None) -> Situation:
+    """A run with its head on r1-n1, which nobody sees; each of the others has missed it for so long."""
+    here = Situation(make_run(slices=1, nodes=len(silent) + 1, spares=0))
+    here.serving()
+    here.head = here.views[name(1, 1)] = Unseen(words="timed out")
+    here.reached[name(1, 1)] = Reached(by=name(1, 2), answers=False)
+    for at, seconds in enumerate(silent, start=2):
+        here.keeper(name(1, at), head_silent=seconds)
+    return here
+
+
+@pytest.mark.parametrize(
+    ("silent", "proven"),
+    [
+        ((18.0, 19.0, 20.0), True),
+        ((18.0, 18.0, 0.0), False),
+        ((18.0,), False),
+        ((18.0, 18.0), True),
+        ((18.0, 17.9), False),
+        ((18.0, None, None), False),
+        ((200.0, 201.0, 202.0), True),
+        # Two that fell away minutes ago are not of those that it counts on now.
+        ((300.0, 200.0, 18.0, 0.0), False),
+        ((18.0, 65.0, 110.0), False),
+    ],
+    ids=str,
+)
+def test_a_silent_head_is_proven_dead_by_more_than_half_of_those_that_it_counts_on(
+    silent: tuple[float | None, ...], proven: bool
+) -> None:
+    here = votes(*silent)
+    assert (head_expired(here.observation(), here.record.claimed, name(1, 1)) is not None) is proven
+
+
+def test_a_lost_head_node_begins_a_new_cluster_in_the_same_rack() -> None:
+    here = votes(18.0, 18.0, 18.0)
+    decision = wait(here, 9)
+    assert (here.record.cluster, here.record.head) == (1, "r1-n2")
+    assert {seat.generation for seat in here.record.seats.values() if seat.node != "r1-n1"} == {1}
+    assert here.record.heads == ("r1-n1",)
+    assert not [action for action in decision.actions if action.kind == "start"]
+
+
+def test_a_head_that_cannot_be_proven_dead_is_waited_for() -> None:
+    here = votes(18.0, 0.0, 0.0)
+    for _ in range(60):
+        decision = here.decide(after=1.0)
+        assert decision.actions == ()
+    assert here.record.cluster == 0
+
+
+def test_the_old_head_is_let_go_of_when_its_node_is_seen_again() -> None:
+    here = votes(18.0, 18.0, 18.0)
+    wait(here, 9)
+    here.head = HeadSeen()
+    here.views[name(1, 1)] = Seen()
+    decision = here.decide()
+    (old,) = (action for action in decision.actions if action.key == "unclaim:head:r1-n1")
+    here.receive(old, Result.KILLED)
+    here.decide()
+    assert here.record.heads == ()
+
+
+def test_a_raylet_that_ray_has_given_up_is_started_again_where_it_is() -> None:
+    here = serving(make_run(slices=1))
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    nodes = tuple(replace(node, alive=node.seat != "main-1") for node in here.head.head.nodes)
+    here.head = HeadSeen(head=replace(here.head.head, nodes=nodes))
+    assert here.decide().actions == ()
+    decision = here.decide(after=6.0)
+    assert "sweep:r1-n2:generation:main/1@0#0" in kinds(decision)
+    assert holder(here) == LOST
+
+
+def test_nodes_that_stopped_because_the_heads_host_was_silent_are_not_blamed() -> None:
+    here = Situation(make_run(slices=1, nodes=3, spares=0))
+    here.serving()
+    for at in (2, 3):
+        here.keeper(NodeName(f"r1-n{at}"), ray=Step(phase=Phase.FAILED, exit_code=1), head_silent=16.0)
+    here.head = here.views[name(1, 1)] = Unseen(words="timed out")
+    here.decide()
+    assert not here.record.attempts
