@@ -62,7 +62,7 @@ fake: $(READY)
 
 real: $(READY)
 	@echo "== real: Ray on local racks"
-	@$(BIN)/python -m pytest tests/real
+	@$(BIN)/python -m pytest --timeout 600 tests/real
 
 # First of all in `make test`: who cannot run the rig is told so at once, and not after ten minutes.
 rig-able: $(READY)
@@ -70,7 +70,7 @@ rig-able: $(READY)
 
 rig: rig-able
 	@echo "== rig: real sshd and real Ray on racks of hosts in this machine (needs root)"
-	@$(BIN)/python -m pytest tests/rig tests/real_ssh
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --timeout 600 tests/rig tests/real_ssh
 
 wheel: $(READY)
 	@echo "== wheel: installed alone, used from another folder"
