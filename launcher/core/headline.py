@@ -27,6 +27,7 @@ _RUNGS = (
     (Condition.JOINING, "joining Ray"),
     (Condition.READY, "ready"),
 )
+_LOST = (Condition.FAILED, Condition.LOST, Condition.FENCED, Condition.CONDEMNED, Condition.DOWN)
 # Whose keepers may know better.
 _TOLD = (Condition.CLAIMED, Condition.PREPARING)
 
@@ -40,7 +41,9 @@ def standing(draft: Draft) -> RunState:
     whole = all(condition in (*_UP, *_HIDDEN) for condition in conditions)
     if whole and any(condition in _UP for condition in conditions) and not any(gang.broken for gang in gangs):
         return RunState.RUNNING
-    again = any(gang.broken or gang.epoch > 1 for gang in gangs)
+    # While evidence is gathered the epoch is not broken yet: what was up and is lost makes a recovery all the same.
+    lost = any(condition in _LOST for condition in conditions) and any(gang.epoch > 0 for gang in gangs)
+    again = lost or any(gang.broken or gang.epoch > 1 for gang in gangs)
     return RunState.RECOVERING if again else RunState.STARTING
 
 
