@@ -5,6 +5,7 @@ connection's own; a connection that is mute for too long is given up, and a new 
 """
 
 import json
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -87,6 +88,7 @@ class Eye:
         now = time.monotonic()
         first = min((spot.asked for spot in self.spots.values() if spot.asked is not None), default=now)
         if self._talk and now - max(self._spoke, first) > self._patience:
+            self._patience = math.inf
             self._pool.submit(self._talk.give_up)
         lines: list[bytes] = []
         for key, (site, question) in wanted.items():
@@ -111,6 +113,9 @@ class Eye:
         except LaunchError as error:
             self._lost(error.advice)
             return
+        except Exception as error:
+            self._lost(f"{type(error).__name__}: {error}")
+            raise
         with self._changed:
             self._talk, self._dialling, self._spoke, self._patience = talk, False, time.monotonic(), BEGIN_S
             for spot in self.spots.values():
