@@ -4,6 +4,7 @@ ruamel.yaml keeps comments, but not spaces within lines: so the file is written 
 only what differs between the two is taken over into the text.
 """
 
+from collections import Counter
 from difflib import SequenceMatcher
 from io import StringIO
 from pathlib import Path
@@ -40,7 +41,7 @@ def amended(text: str, path: Path, wanted: Amendment) -> str:
     should_be = _dump(writer, document)
     odd: tuple[str, ...] = ()
     for attempt in (_merged(text, as_is, should_be), should_be):
-        candidate = _without_stale_comment(attempt)
+        candidate = _without_stale_comment(_with_lost_comments(text, attempt))
         odd = _odd(candidate, path, before, wanted)
         if not odd:
             return candidate
@@ -86,6 +87,27 @@ def _merged(text: str, as_is: str, should_be: str) -> str:
     lines: list[str] = []
     for tag, low, high, begin, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         lines += own[low:high] if tag == "equal" else after[begin:end]
+    return "".join(lines)
+
+
+def _with_lost_comments(before: str, after: str) -> str:
+    """Answer the text with the lines of comment that went with a rack: each before the next line that is still there.
+
+    A comment belongs to what stands before it, to this library, and to what follows, to whoever wrote it.
+    """
+    lines = after.splitlines(keepends=True)
+    kept = Counter(line.strip() for line in lines)
+    old = before.splitlines(keepends=True)
+    if not Counter(line.strip() for line in old if line.lstrip().startswith("#")) - kept:
+        return after
+    at = len(lines)
+    for place in range(len(old) - 1, -1, -1):
+        line = old[place]
+        if kept[line.strip()] > 0:
+            kept[line.strip()] -= 1
+            at = next((index for index in range(at - 1, -1, -1) if lines[index].strip() == line.strip()), at)
+        elif line.lstrip().startswith("#"):
+            lines.insert(at, line)
     return "".join(lines)
 
 
