@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from launcher.core.actions import Claim, Join, PowerOff, Prepare, Relocate, Signal, Start, Sweep, Unclaim
 from launcher.core.condition import Condition
-from launcher.core.fleet import FaultKind, NodeName
+from launcher.core.fleet import Access, Fault, FaultKind, NodeName, SimSettings
 from launcher.core.observation import Observation, Seen, Unseen
 from launcher.core.orders import OrderKind
 from launcher.core.reconcile import PATIENT, Decision, reconcile
-from launcher.core.run import Record, Run, RunState, Wanted
+from launcher.core.run import Cause, Record, Run, RunState, Wanted
 from launcher.core.seat import GangName
 from launcher.core.task import Group, OnNoSpare
 from tests.effort import drawn
@@ -326,3 +326,46 @@ def test_one_crash_at_every_step_of_a_small_run_changes_nothing_about_its_end(
     here, decision = play(run, [Crash(tick=tick, until=until, lose=lose)])
     assert decision.state is RunState.SUCCEEDED
     assert here.record.gangs[GangName("run")].epoch == 1
+
+
+LASTING = (FaultKind.POWER_CUT, FaultKind.LINK_DOWN, FaultKind.DISK_FULL, FaultKind.GPU_LOST, FaultKind.RAYLET_KILLED)
+
+
+@BOUNDED
+@given(
+    kind=st.sampled_from(LASTING),
+    rank=st.integers(0, 5),
+    at=st.integers(12, 60),
+    head=st.booleans(),
+    script=crashes,
+    taking=paces,
+)
+def test_where_one_node_is_at_fault_one_node_is_replaced(
+    kind: FaultKind, rank: int, at: int, head: bool, script: list[Crash], taking: list[Pace]
+) -> None:
+    run = make_run(slices=2, nodes=3, spares=1)
+    node = list(run.placement.nodes)[rank]
+    fault = Fault(at=float(at), node=node, fault=kind, duration=1000.0)
+    sim = SimSettings(run_s=100.0, faults=(fault,))
+    machine = Access(address="10.9.9.9") if head else None
+    run = replace(run, fleet=replace(run.fleet, sim=sim, head=machine))
+    calm = [replace(pace, timed_out=False) for pace in taking]
+    here, decision = play(run, script, taking=calm, ticks=900)
+    assert here.record.condemned.keys() <= {node}
+    moved = {seat.node for seat in here.record.seats.values()} - {*run.placement.nodes[:6]}
+    assert moved <= {NodeName(f"r{rank // 3 + 1}-n4")}
+    assert all(gang.restarts == 0 for gang in here.record.gangs.values())
+    assert here.record.outcome is not None, decision.headline
+    assert here.record.outcome.cause is Cause.SUCCESS, decision.headline
+
+
+@BOUNDED
+@given(run=runs(max_faults=3, kinds=CUT), script=crashes)
+def test_when_all_is_mended_a_run_comes_to_an_end_or_waits_for_a_person(run: Run, script: list[Crash]) -> None:
+    sim = run.fleet.sim
+    assert sim is not None
+    mended = tuple(replace(fault, duration=fault.duration or 30.0) for fault in sim.faults)
+    run = replace(run, fleet=replace(run.fleet, sim=replace(sim, faults=mended)))
+    here, decision = play(run, script)
+    over = decision.state.final or decision.state is RunState.HOLDING
+    assert over, f"{decision.headline} at {here.clock.now()}"
