@@ -68,7 +68,7 @@ class Desk:
         deadline = time.monotonic() + AMPLE_S
         while not (seen := self._seen(name)) or not holds(seen):
             assert time.monotonic() < deadline, self.run("events", name).stdout
-            time.sleep(0.1)
+            time.sleep(0.02)
         return seen
 
     def _seen(self, name: str) -> dict[str, Any]:
@@ -76,7 +76,9 @@ class Desk:
         return dict(json.loads(shelf.find(name).snapshot)) if name in shelf.names() else {}
 
     def controller(self, name: str) -> int:
-        """The process that drives a run."""
-        owner = Store(self.home).find(name).owner
-        assert owner is not None
+        """The process that drives a run, as soon as there is one."""
+        deadline = time.monotonic() + AMPLE_S
+        while (owner := Store(self.home).find(name).owner) is None:
+            assert time.monotonic() < deadline, f"nobody drives `{name}`"
+            time.sleep(0.02)
         return owner.pid

@@ -1,5 +1,6 @@
 """What goes wrong between `up` and `down` on real hosts: each ends in the right state, and nothing is left."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -67,6 +68,18 @@ def left_on(host: Host, run: str) -> list[str]:
     return [" ".join(argv) for argv in found]
 
 
+@contextlib.contextmanager
+def gate(rig: Rig) -> Iterator[None]:
+    """Open what ranks wait for, on every host."""
+    for host in rig.hosts.values():
+        host.write("/tmp/gate", "")
+    try:
+        yield
+    finally:
+        for host in rig.hosts.values():
+            host.run(["rm", "/tmp/gate"])
+
+
 def over(seen: dict[str, object]) -> bool:
     return seen["state"] in ("succeeded", "failed", "stopped")
 
@@ -112,11 +125,13 @@ def test_a_controller_that_is_killed_at_a_stage_is_replaced_and_the_run_ends_wel
     rig: Rig, desk: Desk, stage: str
 ) -> None:
     name = f"killed{['to claim', 'to prepare', 'waiting for the Ray head', 'joining Ray'].index(stage)}"
-    assert up(desk, name, run="exit 0", spares=0)[0] == 0
-    desk.until(name, lambda seen: stage in str(seen["headline"]) or seen["epoch"] == 1 or over(seen))
-    if not over(desk.status(name)):
-        os.kill(desk.controller(name), signal.SIGKILL)
-    done = desk.run("watch", name)
+    text = TASK.format(name=name, setup="true", run=WAIT, spares=0)
+    begun = desk.begin("up", str(desk.task(name, text)), "-y", "-d", "-i", str(desk.inventory))
+    desk.until(name, lambda seen: stage in str(seen["headline"]) or seen["epoch"] == 1)
+    os.kill(desk.controller(name), signal.SIGKILL)
+    with gate(rig):
+        done = desk.run("watch", name)
+    begun.communicate(timeout=AMPLE_S)
     assert done.returncode == 0, done.stderr
     assert desk.status(name)["epoch"] == 1
     for host in rig.hosts.values():
