@@ -106,7 +106,7 @@ def _demand(group: Group) -> tuple[int, int, str]:
 
 
 def leaders_first(groups: Sequence[Group]) -> Sequence[Group]:
-    """Answer the groups in their order, but each after the one that it is near to."""
+    """Answer the groups in their order, but each right after the one that it is near to, while there is room beside."""
     by_name = {group.name: group for group in groups}
     order: dict[str, Group] = {}
 
@@ -114,7 +114,11 @@ def leaders_first(groups: Sequence[Group]) -> Sequence[Group]:
         leader = by_name.get(group.topology.near or "")
         if leader is not None and leader.name not in order and leader.name not in waiting:
             visit(leader, waiting | {group.name})
-        order.setdefault(group.name, group)
+        if group.name not in order:
+            order[group.name] = group
+            for other in groups:
+                if other.topology.near == group.name:
+                    visit(other, waiting | {group.name})
 
     for group in groups:
         visit(group, frozenset())

@@ -60,7 +60,9 @@ class Cell:
 
     def at(self, level: str) -> str | None:
         """Answer the name of the place of these nodes at a level; None where the inventory does not say."""
-        return None if level == NODE_LEVEL else self.node.at(level)
+        if level == RACK_LEVEL:
+            return self.node.rack
+        return None if level == NODE_LEVEL else self.node.places.get(level)
 
     def take(self, count: int) -> list[Node]:
         """Give away nodes in rank order."""

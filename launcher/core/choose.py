@@ -20,7 +20,7 @@ from launcher.core.portion import by_value, most_slices, worth
 _Closeness = tuple[int, bool, bool, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Option:
     """A place with the cells of it that the next slice may use, their free nodes, and how many slices they hold."""
 
@@ -45,7 +45,7 @@ class Chooser:
         if not bounds and role.members is None and not role.rule.spares_per_rack:
             need = role.need
             return [
-                Option(place=place, cells=place.cells, room=place.room, slices=place.room // need)
+                Option(place, place.cells, place.room, place.room // need)
                 for place in role.places
                 if place.room >= need
             ]
@@ -56,10 +56,10 @@ class Chooser:
             cells = (
                 [cell for cell in place.cells if cell.free and bounds.reason(cell) is None] if bounds else place.cells
             )
-            room = sum(len(cell.free) for cell in cells)
-            slices = self._slices(place, cells, room)
+            room = sum([len(cell.free) for cell in cells])
+            slices = self._slices(place, cells, room) if room >= role.need else 0
             if slices:
-                found.append(Option(place=place, cells=cells, room=room, slices=slices))
+                found.append(Option(place, cells, room, slices))
         return found
 
     def best(self, options: Sequence[Option]) -> Sequence[Option]:
@@ -69,9 +69,7 @@ class Chooser:
         """
         role = self._role
         options = self._paired(self._even(self._together(role.rule.prefer, self._gathered(self._roomy(options)))))
-        fullness = [self._fullness(option) for option in options]
-        fullest = min(fullness)
-        ties = [option for option, full in zip(options, fullness, strict=True) if full == fullest]
+        ties = self._fullest(options)
         plain = role.name in self._board.ledger.free and role.members is None and role.rule.balance is None
         if len(ties) == 1 or (plain and sum(option.slices for option in ties) <= self.missing):
             return ties
@@ -92,11 +90,15 @@ class Chooser:
         shared = 0 if stationed else role.rule.spares_per_rack
         return max(0, room - shared) // role.need
 
-    def _fullness(self, option: Option) -> tuple[int, int, int]:
-        """Answer the order of best fit; work without GPUs keeps off GPU nodes, then off whole domains, before that."""
+    def _fullest(self, options: Sequence[Option]) -> Sequence[Option]:
+        """Answer what best fit takes first; work without GPUs keeps off GPU nodes, then off whole domains."""
         if self._role.group.gpus == 0:
-            return option.place.gpus, option.place.whole, option.room
-        return option.room, option.place.whole, 0
+            order = [(option.place.gpus, option.place.whole, option.room) for option in options]
+            first = min(order)
+            return [option for option, own in zip(options, order, strict=True) if own == first]
+        least = min([option.room for option in options])
+        ties = [option for option in options if option.room == least]
+        return [option for option in ties if not option.place.whole] or ties
 
     def _roomy(self, options: Sequence[Option]) -> Sequence[Option]:
         """Answer the places that hold also what groups near to this one need there, if there are any."""
@@ -164,7 +166,8 @@ class Chooser:
             min((own[spot] / theirs[spot] for cell in option.cells if (spot := scale.spot(cell))), default=0.0)
             for option in options
         ]
-        return [option for option, many in zip(options, crowd, strict=True) if many == min(crowd)]
+        least = min(crowd)
+        return [option for option, many in zip(options, crowd, strict=True) if many == least]
 
     def _slots(self, level: str, options: Sequence[Option]) -> Counter[str | None]:
         """Answer how many slices each value of a level has room for; places that share a ground count once."""

@@ -37,7 +37,7 @@ def search(board: Board, order: Sequence[Role], work: int = MAX_WORK) -> list[Fo
 
     `order` must have a group before those that are near to it.
     """
-    if sum(role.missing for role in order) > MAX_SLICES:
+    if sum(role.missing for role in order) > MAX_SLICES or len(board.cells) * len(order) > work:
         raise GaveUpError
     return _Search(board, order, work).run()
 
@@ -76,7 +76,7 @@ class _Search:
         )
         self._kinds = self._alike(board)
         self._places = {role.name: self._places_of(role) for role in order}
-        self._private = {role.name: self._private_scales(role) for role in order}
+        self._private: dict[Scale, frozenset[Scale]] = {}
         self._steps: list[_Step] = []
         self._shared: set[tuple[str, int]] = set()
 
@@ -116,17 +116,21 @@ class _Search:
                 places.setdefault(kind.spots[scale], []).append(at)
         return list(places.values())
 
-    def _private_scales(self, role: Role) -> frozenset[Scale]:
-        """Answer the scales at which each place of a role is a place of its own, and all of it."""
+    def _private_to(self, own: Scale) -> frozenset[Scale]:
+        """Answer the scales at which each place of a scale is a place of its own, and all of it."""
+        if own in self._private:
+            return self._private[own]
+        self._spend(len(self._kinds) * len(self._scales))
         pairs = {scale: set[tuple[object, object]]() for scale in self._scales}
         for kind in self._kinds:
             for scale in self._scales:
-                pairs[scale].add((kind.spots[within_scale(role.rule)], kind.spots[scale]))
-        return frozenset(
+                pairs[scale].add((kind.spots[own], kind.spots[scale]))
+        self._private[own] = frozenset(
             scale
             for scale, both in pairs.items()
-            if len({own for own, _ in both}) == len({spot for _, spot in both}) == len(both)
+            if len({place for place, _ in both}) == len({spot for _, spot in both}) == len(both)
         )
+        return self._private[own]
 
     def _go(self, at: int) -> bool:
         """Answer whether all slices from this one on found a place; they are in the steps then."""
@@ -183,7 +187,8 @@ class _Search:
 
     def _shape(self, role: Role, kinds: Sequence[int]) -> object:
         """Answer what tells a place from others: what it has, and its names where others have a part in them."""
-        private = self._private[role.name]
+        private = self._private_to(within_scale(role.rule))
+        self._spend(len(kinds) * len(self._ledger.watched))
 
         def look(kind: _Kind) -> tuple[object, ...]:
             names = tuple(kind.spots[scale] for scale in self._scales if scale not in private)
