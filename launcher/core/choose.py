@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from launcher.core.board import Board, Cell, Place, Role
 from launcher.core.bounds import Scale, near_scale
-from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL
+from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
 from launcher.core.nodeset import natural
 from launcher.core.portion import by_value, most_slices, worth
 
@@ -73,8 +73,15 @@ class Chooser:
         plain = role.name in self._board.ledger.free and role.members is None and role.rule.balance is None
         if len(ties) == 1 or (plain and sum(option.slices for option in ties) <= self.missing):
             return ties
-        near = [(level, self._by_closeness(level, ties)) for level in self._levels]
-        return [min(ties, key=lambda option: [close[option.place.at.get(level)] for level, close in near])]
+        # Racks that are equally full are equally near, but for the slices that are in them already.
+        upper = [level for level in self._levels if level != RACK_LEVEL or not role.local]
+        near = [(level, self._by_closeness(level, ties)) for level in upper]
+
+        def distance(option: Option) -> tuple[int, list[_Closeness]]:
+            at = option.place.at
+            return -self._nearby[RACK_LEVEL, at.get(RACK_LEVEL)], [close[at.get(level)] for level, close in near]
+
+        return [min(ties, key=distance)]
 
     def placed(self, option: Option) -> None:
         """Note that a slice went to a place."""
@@ -117,11 +124,14 @@ class Chooser:
         shares = [(role.use, -(-role.missing // max(1, self._role.missing)) * role.need) for role in followers]
         every = sum({use for use, _ in shares} | {self._role.use})
         wanted = [*shares, (every, self._role.need + sum(share for _, share in shares))]
-        free: Counter[tuple[object, int]] = Counter()
+        free: dict[int, Counter[object]] = {use: Counter() for use, _ in wanted}
         for cell in self._board.cells:
-            for use in {use for use, _ in wanted}:
-                free[scale.spot(cell), use] += len(cell.free) if cell.uses & use else 0
-        return lambda cell: all(free[scale.spot(cell), use] >= share for use, share in wanted)
+            spot = scale.spot(cell)
+            for use, room in free.items():
+                if cell.uses & use:
+                    room[spot] += len(cell.free)
+        fits = {spot for spot in free[every] if all(free[use][spot] >= share for use, share in wanted)}
+        return lambda cell: scale.spot(cell) in fits
 
     def _gathered(self, options: Sequence[Option]) -> Sequence[Option]:
         """Answer the places of the one value that has room for all slices, where they must be together."""
