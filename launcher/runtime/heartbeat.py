@@ -34,6 +34,10 @@ WORD_S = 1.0
 LEAST_S = 0.05
 LINE = 256
 STOP = b"stop"
+LEAVES = b"\t"
+"""Before the name of a node that leaves: no name begins with it."""
+
+LATELY_S = 3.0
 _DEADLINE = struct.Struct("d")
 
 
@@ -156,6 +160,16 @@ class Beat:
             pause = PERIOD_S - (self._clock() - begun)
             return max(LEAST_S, pause if self._stopped else min(pause, left))
 
+    def leave(self) -> None:
+        """Tell the head that nothing of the run is left here, if it is well, and listen for it no more: it must not
+        take those that were let go of for nodes that it cannot hear."""
+        with self._turn:
+            head, lately = self._head, self._clock() - self._heard < LATELY_S
+            self._head = self._hint = None
+            if head and lately:
+                self._ask(head, WORD_S, LEAVES + self._name)
+            self._hang_up()
+
     def keep(self, stopping: threading.Event) -> None:
         """Go on for ever."""
         while not stopping.wait(self.step()):
@@ -170,13 +184,13 @@ class Beat:
             self._stopped = True
             self._silent(words)
 
-    def _ask(self, head: tuple[str, int], limit: float) -> bytes | None:
+    def _ask(self, head: tuple[str, int], limit: float, line: bytes = b"") -> bytes | None:
         """Answer the word of the head's keeper, an empty one where only its host answers, None where nobody does."""
         fresh = self._link is None
         try:
             if self._link is None:
                 self._link = socket.create_connection(head, timeout=min(CONNECT_S, limit))
-            return self._word(self._link, min(WORD_S, limit)) or self._gone()
+            return self._word(self._link, line or self._name, min(WORD_S, limit)) or self._gone()
         except ConnectionError:
             return self._gone()
         except OSError:
@@ -184,9 +198,9 @@ class Beat:
             self._hang_up()
             return b"" if taken else None
 
-    def _word(self, link: socket.socket, limit: float) -> bytes:
+    def _word(self, link: socket.socket, line: bytes, limit: float) -> bytes:
         link.settimeout(limit)
-        link.sendall(self._name)
+        link.sendall(line)
         return link.recv(LINE).strip()
 
     def _gone(self) -> bytes:

@@ -6,9 +6,9 @@ silence only when it is sure. `early` is its beginning, and the head judges itse
 the last round: while this process is stopped, nobody grows older.
 
 Cut off: of the nodes that were heard within the last minute, fewer than half were heard within `self_stop`. A tie goes
-to the head's side. Whoever gives the head up needs more than half of the nodes of a minute, each of them silent for
-longer than that (`heartbeat.py` says by how much), so never both. A listener that was stopped for `self_stop` cannot
-know what was decided meanwhile, and is cut off by the same rule.
+to the head's side; a node that was let go of says so, and is not missed. Whoever gives the head up needs more than half
+of the nodes of a minute, each of them silent for longer than that (`heartbeat.py` says by how much), so never both. A
+listener that was stopped for `self_stop` cannot know what was decided meanwhile, and is cut off by the same rule.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from .heartbeat import LINE, now
+from .heartbeat import LEAVES, LINE, now
 
 ROUND_S = 0.25
 IDLE_S = 30.0
@@ -132,8 +132,11 @@ class Listener:
     def _hear(self, peer: _Peer, before: float, at: float) -> None:
         name = peer.part.splitlines()[-1].decode(errors="replace")
         peer.part, peer.name, peer.at = b"", name, at
-        self._early[name], self._late[name] = max(before, self._early.get(name, before)), at
-        self._names.setdefault(peer.address, set()).add(name)
+        if name.startswith(LEAVES.decode()):
+            self._forget(name.removeprefix(LEAVES.decode()), peer.address)
+        else:
+            self._early[name], self._late[name] = max(before, self._early.get(name, before)), at
+            self._names.setdefault(peer.address, set()).add(name)
         try:
             peer.link.send(b"stop\n" if self.cut_off else b"ok\n")
         except OSError:
@@ -145,8 +148,12 @@ class Listener:
             if at - peer.at > IDLE_S:
                 self._close(peer, at)
         for name in [name for name, late in self._late.items() if at - late > FORGET_S]:
-            del self._late[name]
-            self._early.pop(name, None)
+            self._forget(name, "")
+
+    def _forget(self, name: str, address: str) -> None:
+        self._late.pop(name, None)
+        self._early.pop(name, None)
+        self._names.get(address, set()).discard(name)
 
     def _close(self, peer: _Peer, at: float) -> None:
         """Let go of a connection. One that was taken and never gave its name counts for all that ever spoke from its

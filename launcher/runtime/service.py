@@ -279,6 +279,7 @@ class Service:
         self._supervised = None
         answer = self.sweep({"level": "node"})
         if answer["ok"]:
+            self.beat.leave()
             clear(self._folder, self._spec)
             threading.Timer(0.1, self._end).start()
         return answer

@@ -230,6 +230,22 @@ def test_nodes_that_left_a_minute_ago_are_not_missed(clock: Time, head: Head) ->
     assert head.cuts == 0
 
 
+def test_nodes_that_were_let_go_of_are_not_missed(clock: Time, head: Head) -> None:
+    seats = [Seat(name, clock) for name in ("n1", "n2", "n3")]
+    for seat in seats:
+        follow(seat, head)
+    with head.serving():
+        for seat in seats[:2]:
+            seat.beat.leave()
+    for _ in range(int(LIMIT) + 2):
+        clock.now += 1
+        exchange(seats, head)
+    assert head.cuts == 0
+    assert set(head.listener.ages()) == {"n3"}
+    assert seats[0].stopped == []
+    assert seats[0].beat.silence is None
+
+
 def test_a_head_that_nobody_serves_is_not_cut_off(clock: Time, head: Head) -> None:
     clock.now += 100
     head.listener.step(0.0)
