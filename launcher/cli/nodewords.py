@@ -19,27 +19,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """Nodes that were named, and the inventory that has them."""
+    """Nodes that were named, and the inventory that has them; `head`: the machine for Ray heads was named too."""
 
     fleet: Inventory
     nodes: tuple[NodeName, ...]
+    head: bool = False
 
 
-def named(store: "Store", words: Sequence[str], inventory: str | None) -> Named:
+def named(store: "Store", words: Sequence[str], inventory: str | None, *, head: bool = False) -> Named:
     """Answer the nodes and racks that were named: of the inventory given, else of the one that has them all, be it that
-    of a run or the one that a new run would use. SpecError where none has, or several do."""
-    from launcher.cli.doctor import choose
+    of a run or the one that a new run would use. SpecError where none has, or several do; and for the machine for Ray
+    heads, unless that may be meant (`head`)."""
+    from launcher.cli.doctor import HEAD_WORD, choose
     from launcher.drive.examine import HEAD
 
     found: dict[str, Named] = {}
     wrong: list[SpecError] = []
     for fleet in _fleets(store, inventory):
         try:
-            chosen = tuple(node.name for node in choose(fleet, words) if node.name != HEAD)
+            chosen = [node.name for node in choose(fleet, words)]
         except SpecError as error:
             wrong.append(error)
-        else:
-            found.setdefault(fleet.name, Named(fleet=fleet, nodes=chosen))
+            continue
+        if HEAD in chosen and not head:
+            refuse(f"`{HEAD_WORD}` is no node", hint="its machine holds no ranks, and nothing is placed on it")
+        nodes = tuple(name for name in chosen if name != HEAD)
+        found.setdefault(fleet.name, Named(fleet=fleet, nodes=nodes, head=HEAD in chosen))
     if not found:
         raise wrong[0]
     if len(found) > 1:

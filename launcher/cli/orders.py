@@ -1,11 +1,13 @@
 """`drain`, `undrain`, `confirm-dead`, `resume`, `relocate`: what operators ask of nodes and runs while these go on."""
 
+import json
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from launcher.cli.console import agree, clean, refuse, say, warn
+from launcher.cli.doctor import HEAD_WORD
 from launcher.cli.options import FleetFile, RunWord, Yes, home
 from launcher.cli.plain import PlainCommand
 from launcher.core.nodeset import fold
@@ -15,7 +17,7 @@ from launcher.core.orders import OrderKind
 if TYPE_CHECKING:
     from launcher.cli.nodewords import Named
     from launcher.core.fleet import NodeName
-    from launcher.core.run import Run
+    from launcher.core.run import Run, RunId
     from launcher.store.rows import RunRow
     from launcher.store.store import Store
 
@@ -87,8 +89,9 @@ def confirm_dead(nodes: Nodes, inventory: FleetFile = None, yes: Yes = False) ->
     """Vouch that nodes out of reach are dead.
 
     For a node that cannot be reached, and of which nothing can prove
-    that it is off. Its rank starts elsewhere at once. If it does run,
-    its old rank and the new one may both write to what they share.
+    that it is off; `head` is the machine of Ray heads. Its rank starts
+    elsewhere at once. If it does run, its old rank and the new one may
+    both write to what they share.
 
     \b
     Example:
@@ -98,18 +101,22 @@ def confirm_dead(nodes: Nodes, inventory: FleetFile = None, yes: Yes = False) ->
     from launcher.store.store import Store
 
     store = Store(home())
-    meant = named(store, nodes, inventory)
+    meant = named(store, nodes, inventory, head=True)
     holders = store.holders(meant.fleet.name)
-    held = [node for node in meant.nodes if node in holders]
-    if not held:
-        refuse(f"no run has {fold(meant.nodes)}", hint="`nvlaunch status RUN` lists the nodes of a run")
+    dead: list[tuple[RunId, str]] = [(holders[node], node) for node in meant.nodes if node in holders]
+    if meant.head:
+        dead += [(run, HEAD_WORD) for run in dict.fromkeys(holders.values())]
+    if not dead:
+        refuse(f"no run has {fold(nodes)}", hint="`nvlaunch status RUN` lists the nodes of a run")
     driven = _tell_use(store, meant)
+    names = fold(name for _, name in dead)
+    _warn_seen(driven, {name for _, name in dead})
     say("its rank starts elsewhere at once; if it still runs, two of the same rank may write to the same checkpoint")
     say("say yes only where its power is off, or where it can reach neither storage nor network")
-    agree(f"is {fold(held)} dead?", yes=yes)
-    for node in held:
-        store.orders.give(holders[node], OrderKind.CONFIRM_DEAD, subject=node, by=author(), at=time.time())
-    say(f"noted: {fold(held)}")
+    agree(f"is {names} dead?", yes=yes)
+    for run, name in dead:
+        store.orders.give(run, OrderKind.CONFIRM_DEAD, subject=name, by=author(), at=time.time())
+    say(f"noted: {names}")
     _warn_undriven(driven)
 
 
@@ -176,6 +183,14 @@ def _tell_use(store: "Store", meant: "Named") -> "list[RunRow]":
     for words, names in alike.items():
         say(clean(f"{fold(names)} {words}"))
     return [store.find(run) for run in runs]
+
+
+def _warn_seen(rows: "list[RunRow]", names: set[str]) -> None:
+    """Nobody need vouch for a node that its controller sees: the kernel goes by what it sees."""
+    for row in rows:
+        ranks = json.loads(row.snapshot)["ranks"]
+        if seen := sorted(rank["node"] for rank in ranks if rank["node"] in names and rank["state"] == "running"):
+            warn(f"the controller of `{row.name}` sees {fold(seen)}, where ranks run: nothing happens while it does")
 
 
 def _warn_undriven(rows: "list[RunRow]") -> None:

@@ -17,6 +17,7 @@ from launcher.drive.whole import whole
 from launcher.ports import Prober
 from launcher.probe.answer import Unknown
 from launcher.probe.judge_gpu import domain_of
+from launcher.setup.lease import read_holder
 from launcher.store.store import Store
 
 Users = Mapping[NodeName, Taken]
@@ -73,7 +74,7 @@ class StoreAllotter:
             if not new:
                 names = tuple(node.name for node in choice.nodes)
                 return Answer(result=Result.DONE, words=fold(names), nodes=names, elapsed=time.monotonic() - begun)
-            asked |= self._ask(fleet, new)
+            asked |= self._ask(run, fleet, new)
 
     def _try(
         self, run: Run, fleet: Inventory, choose: _Choose, asked: Mapping[NodeName, str | None]
@@ -92,11 +93,11 @@ class StoreAllotter:
         self._store.allot(run.id, decide)
         return made[0] if made else _Refusal(words="the run is over")
 
-    def _ask(self, fleet: Inventory, nodes: Sequence[Node]) -> dict[NodeName, str | None]:
+    def _ask(self, run: Run, fleet: Inventory, nodes: Sequence[Node]) -> dict[NodeName, str | None]:
         """Answer for each node what speaks against it; None for nothing."""
         prober = self._open_prober(fleet)
         try:
-            return {one.node.name: _against(one) for one in examine(fleet, nodes, prober, _Unheard())}
+            return {one.node.name: _against(run, one) for one in examine(fleet, nodes, prober, _Unheard())}
         finally:
             prober.close()
 
@@ -139,8 +140,13 @@ def _relocated(action: Relocate, now: Run, record: Record, taken: Users, fleet: 
     return _Choice(nodes=nodes, run=_with(now, found, nodes, fleet))
 
 
-def _against(one: Examined) -> str | None:
-    """A driver that contradicts the inventory would tear the slice apart."""
+def _against(run: Run, one: Examined) -> str | None:
+    """A driver that contradicts the inventory would tear the slice apart. What is wrong with a node that the run itself
+    is on, the run may have made."""
+    lease = None if isinstance(one.facts, Unknown) else one.facts.lease
+    holder = read_holder(lease) if isinstance(lease, str) else None
+    if holder is not None:
+        return None if holder.run == run.id else f"{holder} has it"
     domain = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
     written = one.node.domain
     if one.sick is None and domain is not None and written is not None and domain.casefold() != written.casefold():

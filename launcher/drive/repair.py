@@ -10,6 +10,7 @@ from launcher.errors import LeaseHeldError, RemoteError
 from launcher.ports import Listener, Prober, Shell
 from launcher.probe.answer import Unknown
 from launcher.probe.nvidia_smi import Gpu, Recovery
+from launcher.setup.lease import read_holder
 
 RESET_S = 180.0
 """How long the reset of all GPUs of a node may take (s)."""
@@ -54,10 +55,15 @@ def remedy(one: Examined) -> Remedy | None:
 
 
 def look(fleet: Inventory, node: Node, prober: Prober, listener: Listener) -> Examined:
-    """Answer how a node is; RemoteError where it cannot be asked, LeaseHeldError where somebody computes on it."""
+    """Answer how a node is; RemoteError where it cannot be asked, LeaseHeldError where somebody has it, or
+    computes on it."""
     (one,) = examine(fleet, [node], prober, listener)
     if isinstance(one.facts, Unknown):
         raise RemoteError(one.facts.why, node=node.name, stage="probe")
+    if isinstance(one.facts.lease, str):
+        holder = str(read_holder(one.facts.lease))
+        hint = "`nvlaunch drain` has a run leave it, where there is a spare"
+        raise LeaseHeldError(f"`{node.name}` is in use: {holder}", holder=holder, hints=(hint,))
     driver = one.facts.driver
     busy = () if isinstance(driver, Unknown) else _busy(driver.gpus)
     if busy:

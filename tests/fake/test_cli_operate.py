@@ -63,6 +63,16 @@ class TestAsking:
         done = running.run("confirm-dead", "r1-n1")
         assert "r1-n1 holds `main/0` of `job`" in done.stderr
         assert "two of the same rank may write to the same checkpoint" in done.stderr
+        assert "warning: the controller of `job` sees r1-n1, where ranks run" in done.stderr
+
+    def test_the_machine_of_heads_may_be_dead_too(self, desk: Desk) -> None:
+        desk.fleet("{seed: 1, speed: 20, run_s: inf}\nhead: {address: 10.9.9.9}")
+        assert desk.up("-d").returncode == 0
+        assert desk.run("confirm-dead", "head", "-y").returncode == 0
+        store = Store(desk.home)
+        assert [order.subject for order in store.orders.after(store.find("job").id, 0)] == ["head"]
+        assert "`head` is no node" in desk.run("drain", "head", "-y").stderr
+        desk.run("down", "job", "-y")
 
 
 class TestDrain:

@@ -13,6 +13,7 @@ from launcher.core.seat import MemberName, Seat
 from launcher.core.task import Group, Task, TopologyRule
 from launcher.drive.allot import StoreAllotter
 from launcher.drive.control import open_prober
+from launcher.sim.prober import SimProber
 from launcher.spec.inventory import read_inventory
 from launcher.store.ledger import Drain
 from launcher.store.store import Store
@@ -154,3 +155,23 @@ def test_a_slice_that_fits_nowhere_else_says_why(folder: Path) -> None:
         "slice `main/0` fits nowhere else: it needs 3 nodes in one place, and the most that one has free is 2"
     )
     assert hall.store.load(hall.run.id)[0] == hall.run
+
+
+@pytest.mark.parametrize(
+    ("lease", "given"),
+    [
+        ("run `far` (far-abc234) of bob since noon", "r1-n5"),
+        (None, "r1-n4"),
+    ],
+)
+def test_a_node_that_a_run_of_another_home_has_is_passed_over(folder: Path, lease: str | None, given: str) -> None:
+    hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-5]"}}')
+    hall.keep(seats=hall.on("r1-n1", "r1-n3"))
+
+    class Held(SimProber):
+        def probe(self, nodes, listener):
+            found = super().probe(nodes, listener)
+            return {name: replace(one, lease=lease if name == "r1-n4" else None) for name, one in found.items()}
+
+    allotter = StoreAllotter(hall.store, lambda fleet: Held(fleet.sim))
+    assert allotter.enlist(hall.run, ENLIST).nodes == (given,)
