@@ -39,9 +39,15 @@ def _counts(group: Group, fits: _Fits) -> Iterator[str]:
 
 def _rules(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
     rule = group.topology
-    for key in ("spread", "spread_members", "exclusive", "near", "apart_from"):
-        value = getattr(rule, key)
-        if value is not None and fits(_with(group, replace(rule, **{key: None}))):
+    given_up = (
+        ("spread", rule.spread, replace(rule, spread=None)),
+        ("spread_members", rule.spread_members, replace(rule, spread_members=None)),
+        ("exclusive", rule.exclusive, replace(rule, exclusive=None)),
+        ("near", rule.near, replace(rule, near=None)),
+        ("apart_from", rule.apart_from, replace(rule, apart_from=None)),
+    )
+    for key, value, without in given_up:
+        if value is not None and fits(_with(group, without)):
             yield f"no `{key}: {value}`"
     if rule.all_within is not None and fits(_with(group, replace(rule, all_within=None))):
         yield f"`within: {rule.within}` instead of `[{rule.all_within}, {rule.within}]`"

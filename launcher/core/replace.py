@@ -73,22 +73,28 @@ def beside(
     group = task.group(stays.group)
     others = tuple(other for other in placement.slices if other.key != stays.key)
     foreign = _of_others(taken, placement.slices)
-    nodes = {node.name: node for node in inventory.nodes}
-    had = [nodes[name] for name in old if name in nodes]
-    limits = _limits(task, inventory, foreign, others, stays, had)
+    had = [node for node in inventory.nodes if node.name in old]
     promised = {name for other in others for name in (*other.nodes, *other.spares)} | {*old}
-    sieve = Sieve(group, {**taken, **foreign}, promised, limits)
+    sieve = Sieve(group, taken, promised, _limits(task, inventory, foreign, others, stays, had))
     found = [node for node in inventory.nodes if sieve.reason(node) is None]
     whole = _whole_domains(inventory, {**taken, **dict.fromkeys(promised, Taken(by_run=task.name))})
     racks = {node.rack for node in had}
     found.sort(key=lambda node: (node.rack not in racks, (node.rack, node.domain) in whole, rank_order(node)))
     if (apart := ground(group.topology.spread_members)) is not None:
-        used = {nodes[name].at(apart) for name in stays.nodes if name in nodes}
-        found = list({node.at(apart): node for node in reversed(found) if node.at(apart) not in used}.values())[::-1]
+        used = {node.at(apart) for node in had if node.name in stays.nodes}
+        found = _first_of_each(found, apart, used)
     if len(found) >= count:
         return found[:count]
     alone = replace(group, topology=replace(group.topology, slices=1, nodes_per_slice=count, spares=0))
     return replace(account(alone, inventory, sieve, placed=0, proven=True), largest=len(found))
+
+
+def _first_of_each(nodes: Sequence[Node], level: str, used: Collection[str | None]) -> list[Node]:
+    """Answer the first node of each place at a level that is not used."""
+    first: dict[str | None, Node] = {}
+    for node in nodes:
+        first.setdefault(node.at(level), node)
+    return [node for value, node in first.items() if value not in used]
 
 
 def _limits(
