@@ -1,10 +1,9 @@
 """Why slices went where they are: for each group and place what was free, what is left, and why it was taken or not."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from launcher.core.bounds import bounds
+from launcher.core.bounds import Bounds, bounds
 from launcher.core.eligible import Sieve
 from launcher.core.fleet import ANY_LEVEL, Inventory, NodeName
 from launcher.core.placement import Exclusion, Placement, RackAnswer, Taken
@@ -31,65 +30,70 @@ def survey(
     return tuple(one for group in task.groups for one in _of_group(task, group, inventory, taken, placement))
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What is left of a place once the task is placed: of it `room` for more of the group, or why there is none."""
+
+    left: int = 0
+    room: int = 0
+    closed: Exclusion | None = None
+    slices: dict[str, None] = field(default_factory=dict)
+
+
 def _of_group(
     task: Task, group: Group, inventory: Inventory, taken: Mapping[NodeName, Taken], placement: Placement
 ) -> Sequence[Surveyed]:
     sieve = Sieve(group, taken, frozenset())
-    holder = {name: part.key for part in placement.slices for name in (*part.nodes, *part.spares)}
     limits = bounds(task, group.name, inventory, taken, placement.slices)
-    domains = domains_of(inventory)
-    left: Counter[str] = Counter()
-    open_to: Counter[str] = Counter()
-    closed: dict[str, Exclusion] = {}
-    slices: dict[str, dict[str, None]] = {}
-    for node in inventory.nodes:
-        place = label(node, group.topology.within, domains)
-        if node.name in holder:
-            slices.setdefault(place, {})[holder[node.name]] = None
-        elif sieve.reason(node) is None:
-            left[place] += 1
-            why = limits.reason(node)
-            open_to[place] += why is None
-            if why is not None:
-                closed[place] = why
-    keys = [part.key for part in placement.slices]
+    tallies = _tallies(inventory, sieve, limits, placement)
     offers = answers(inventory, sieve)
-    fullest = max((offer.free for offer in offers if _own(group, slices.get(offer.rack, {}))), default=0)
+    keys = [part.key for part in placement.slices]
+    fullest = max((offer.free for offer in offers if _own(group, tallies[offer.rack])), default=0)
     return [
         Surveyed(
             group=group.name,
             offer=offer,
-            left=left[offer.rack],
-            slices=tuple(sorted(slices.get(offer.rack, {}), key=keys.index)),
-            why=_why(group, offer, slices.get(offer.rack, {}), open_to[offer.rack], closed.get(offer.rack), fullest),
+            left=tallies[offer.rack].left,
+            slices=tuple(sorted(tallies[offer.rack].slices, key=keys.index)),
+            why=_why(group, offer, tallies[offer.rack], fullest),
         )
         for offer in offers
     ]
 
 
-def _own(group: Group, slices: Mapping[str, None]) -> list[str]:
-    return [key for key in slices if key.rpartition("/")[0] == group.name]
+def _tallies(inventory: Inventory, sieve: Sieve, limits: Bounds, placement: Placement) -> Mapping[str, _Tally]:
+    holder = {name: part.key for part in placement.slices for name in (*part.nodes, *part.spares)}
+    domains = domains_of(inventory)
+    tallies: dict[str, _Tally] = {}
+    for node in inventory.nodes:
+        tally = tallies.setdefault(label(node, sieve.group.topology.within, domains), _Tally())
+        if node.name in holder:
+            tally.slices[holder[node.name]] = None
+        elif sieve.reason(node) is None:
+            why = limits.reason(node)
+            tally.left += 1
+            tally.room += why is None
+            tally.closed = min((one for one in (why, tally.closed) if one), key=list(Exclusion).index, default=None)
+    return tallies
 
 
-def _why(
-    group: Group, offer: RackAnswer, slices: Mapping[str, None], room: int, closed: Exclusion | None, fullest: int
-) -> str:
+def _own(group: Group, tally: _Tally) -> list[str]:
+    return [key for key in tally.slices if key.rpartition("/")[0] == group.name]
+
+
+def _why(group: Group, offer: RackAnswer, tally: _Tally, fullest: int) -> str:
     rule = group.topology
-    if own := _own(group, slices):
+    need = rule.nodes_per_slice + rule.spares + rule.spares_per_rack
+    if own := _own(group, tally):
         return "chosen for " + ", ".join(f"`{key}`" for key in own)
     if not offer.free:
         return "nothing free"
-    need = rule.nodes_per_slice + rule.spares + rule.spares_per_rack
     if offer.free < need and rule.within != ANY_LEVEL:
         return f"a slice needs {need}"
-    if room < need and closed is not None:
-        return closed.value
-    if room < need:
-        return (
-            f"{room} left beside the other slices, and a slice needs {need}"
-            if rule.within != ANY_LEVEL
-            else "not needed"
-        )
+    if tally.room < need and tally.closed is not None:
+        return tally.closed.value
+    if tally.room < need and rule.within != ANY_LEVEL:
+        return f"{tally.room} left beside the other slices, and a slice needs {need}"
     if offer.free > fullest:
         return "has room: kept for larger work, for fuller ones hold this"
     return "has room: as good, but farther off or later by name"
