@@ -24,6 +24,9 @@ from launcher.spec.rack_editor import Editor
 
 _WIDE = 1_000_000
 
+MANY = 16_000_000
+"""Pairs of lines up to which two texts are compared line by line; beyond it, spaces within lines are not kept."""
+
 
 def amended(text: str, path: Path, wanted: Amendment) -> str:
     """Answer the text of an inventory with an amendment; SpecError where it cannot be written without harm.
@@ -82,7 +85,7 @@ def _check_keys(document: Any, path: Path) -> None:
 def _merged(text: str, as_is: str, should_be: str) -> str:
     """Answer the text with the lines that differ between two others, of which the first says the same as it."""
     own, before, after = (one.splitlines(keepends=True) for one in (text, as_is, should_be))
-    if len(own) != len(before):
+    if len(own) != len(before) or len(before) * len(after) > MANY:
         return should_be
     lines: list[str] = []
     for tag, low, high, begin, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
