@@ -66,7 +66,7 @@ OneRank = Annotated[
     str | None, typer.Option("--rank", metavar="N", help="This rank; `GROUP/N` where there are groups.")
 ]
 OneSlice = Annotated[
-    str | None, typer.Option("--slice", metavar="S", help="The ranks of this slice; `GROUP/S` where there are groups.")
+    str | None, typer.Option("--slice", metavar="N", help="The ranks of this slice; `GROUP.sN` where there are groups.")
 ]
 OnNode = Annotated[str | None, typer.Option("--node", metavar="NODE", help="This node, also a spare.")]
 AllRanks = Annotated[bool, typer.Option("--all", help="Every rank.")]

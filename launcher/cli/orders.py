@@ -17,7 +17,7 @@ from launcher.core.orders import OrderKind
 if TYPE_CHECKING:
     from launcher.cli.nodewords import Named
     from launcher.core.fleet import NodeName
-    from launcher.core.run import Run, RunId
+    from launcher.core.run import RunId
     from launcher.store.rows import RunRow
     from launcher.store.store import Store
 
@@ -142,7 +142,7 @@ def resume(run: RunWord) -> None:
 
 def relocate(
     part: Annotated[
-        str, typer.Argument(metavar="RUN/SLICE", help="A slice, as in `job/0`; `job/GROUP/0` where there are groups.")
+        str, typer.Argument(metavar="RUN/SLICE", help="A slice, as in `job/0`; `job/GROUP.s0` where there are groups.")
     ],
     yes: Yes = False,
 ) -> None:
@@ -156,6 +156,7 @@ def relocate(
       nvlaunch relocate vla-pretrain/3
     """
     from launcher.cli.nodewords import author
+    from launcher.cli.seats import slice_named
     from launcher.store.store import Store
 
     name, slash, word = part.partition("/")
@@ -163,7 +164,7 @@ def relocate(
         refuse(f"`{part}` names no slice", hint="write RUN/SLICE, as in `vla-pretrain/3`")
     store = Store(home())
     row = _live(store, name)
-    key = _slice(store.load(row.id)[0], word)
+    key = slice_named(store.load(row.id)[0], word, before=f"{row.name}/").key
     agree(f"move slice `{key}` of `{row.name}` to another place?", yes=yes)
     store.orders.give(row.id, OrderKind.RELOCATE, subject=key, by=author(), at=time.time())
     say(f"slice `{key}` of `{row.name}` moves; `nvlaunch watch {row.name}` follows it")
@@ -210,12 +211,3 @@ def _drive(row: "RunRow") -> None:
     from launcher.cli.follow import start_driving
 
     start_driving(home(), row)
-
-
-def _slice(run: "Run", word: str) -> str:
-    keys = [part.key for part in run.placement.slices if word in (part.key, str(part.index))]
-    if len(keys) != 1:
-        known = ", ".join(f"`{run.name}/{part.key}`" for part in run.placement.slices)
-        what = "has no" if not keys else "has several groups with a"
-        refuse(f"`{run.name}` {what} slice `{word}`", hint=f"write one of {known}")
-    return keys[0]

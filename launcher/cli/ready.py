@@ -10,7 +10,7 @@ from launcher.cli.intake import Request
 from launcher.cli.options import home
 from launcher.cli.render_doctor import rows
 from launcher.core.fleet import Inventory, NodeName
-from launcher.core.nodeset import fold
+from launcher.core.nodeset import alike, fold
 from launcher.core.placement import Placement, Shortfall, Taken
 from launcher.drive.control import open_prober
 from launcher.drive.preflight import Preflight, unknown_domains, with_domains
@@ -78,11 +78,8 @@ class Ready:
             say(clean(f"passed over {held_words(self._flight.held)}"))
 
     def _tell(self, placement: Placement) -> None:
-        passed: dict[str, list[NodeName]] = {}
-        for name, words in self._flight.sick.items():
-            passed.setdefault(words, []).append(name)
-        for words, names in passed.items():
-            say(clean(f"passed over {fold(names)}: {words}"))
+        for names, words in alike(self._flight.sick.items()):
+            say(clean(f"passed over {names}: {words}"))
         for row in rows(self._flight.of(placement)):
             if row.finding.answer is Answer.BAD:
                 warn(clean(f"{row.whose}: {row.facts}: {row.finding.words}"))

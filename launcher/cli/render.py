@@ -63,13 +63,10 @@ def _mistakes(mistakes: tuple[Mistake, ...]) -> Iterator[str]:
 
 def _outcomes(outcomes: tuple[tuple[str, str], ...]) -> Iterator[str]:
     """Nodes that said the same are named together: `r07-n[01-15]: ok`."""
-    from launcher.core.nodeset import fold
+    from launcher.core.nodeset import alike
 
-    said: dict[str, list[str]] = {}
-    for node, words in outcomes:
-        said.setdefault(words, []).append(node)
-    for words, nodes in said.items():
-        yield clean(f"  {fold(nodes)}: {words}")
+    for nodes, words in alike(outcomes):
+        yield clean(f"  {nodes}: {words}")
 
 
 def _hints(hints: Iterable[str]) -> Iterator[str]:

@@ -1,11 +1,11 @@
 """What was found out about nodes, to prose and to JSON: the good in one line, the rest with what shows it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launcher.cli.console import clean
 from launcher.cli.table import table
-from launcher.core.nodeset import fold
+from launcher.core.nodeset import anonymous, fold
 from launcher.core.nouns import count
 from launcher.drive.doctor import Checkup
 from launcher.drive.examine import Examined
@@ -29,9 +29,13 @@ def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
     same: dict[tuple[str, Answer, bool, str, tuple[str, ...]], tuple[list[str], Finding]] = {}
     for one in found:
         for facts, finding in _of_one(one):
-            key = (facts, finding.answer, finding.stops, finding.words, finding.evidence)
+            words = anonymous(one.node.name, finding.words)
+            key = (facts, finding.answer, finding.stops, words, finding.evidence)
             same.setdefault(key, ([], finding))[0].append(one.node.name)
-    unsorted = [Row(whose=fold(names), facts=key[0], finding=finding) for key, (names, finding) in same.items()]
+    unsorted = [
+        Row(whose=fold(names), facts=key[0], finding=replace(finding, words=key[3]) if len(names) > 1 else finding)
+        for key, (names, finding) in same.items()
+    ]
     return tuple(sorted(unsorted, key=_worst_first))
 
 

@@ -1,12 +1,11 @@
 """A refusal to prose: what was asked, what each rack has, and what would make it fit."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from launcher.cli.console import Colour, clean, paint
 from launcher.cli.table import table
-from launcher.core.fleet import NodeName
-from launcher.core.nodeset import fold
+from launcher.core.nodeset import alike, fold
 from launcher.core.nouns import count
 from launcher.core.placement import RackAnswer, Shortfall
 
@@ -17,8 +16,8 @@ def shortfall_lines(lack: Shortfall) -> Iterator[str]:
     if not lack.proven:
         yield "  it was searched for as long as is reasonable: there may be a placement that was not found"
     yield table(("RACK", "NODES", "FREE", "NOT FREE"), _rows(lack.racks), indent="  ")
-    for words, names in _same(lack.sick).items():
-        yield clean(f"  {fold(names)}: {words}")
+    for names, words in alike(lack.sick.items()):
+        yield clean(f"  {names}: {words}")
     for change in lack.changes:
         yield f"{paint('hint', Colour.POINTER, sys.stderr)}: {clean(f'this would make it fit: {change}')}"
 
@@ -38,13 +37,6 @@ def _rows(racks: tuple[RackAnswer, ...]) -> list[tuple[str, str, str, str]]:
     return [(fold(names), *said) for said, names in same.items()]
 
 
-def _same(sick: Mapping[NodeName, str]) -> Mapping[str, list[NodeName]]:
-    same: dict[str, list[NodeName]] = {}
-    for name, words in sick.items():
-        same.setdefault(words, []).append(name)
-    return same
-
-
 def not_free(answer: RackAnswer) -> str:
     """Answer why nodes of a place are not free, with how many of each."""
     parts = [f"{number} {why.value}{_by(answer, why.name)}" for why, number in answer.excluded.items()]
@@ -52,9 +44,13 @@ def not_free(answer: RackAnswer) -> str:
 
 
 def _by(answer: RackAnswer, why: str) -> str:
-    if why != "IN_USE" or not answer.users:
-        return ""
-    return " by " + ", ".join(f"`{name}` ({number})" for name, number in answer.users.items())
+    match why:
+        case "IN_USE" if answer.users:
+            return " by " + ", ".join(f"`{name}` ({number})" for name, number in answer.users.items())
+        case "KIND" if answer.kinds:
+            return f" ({', '.join(answer.kinds)})"
+        case _:
+            return ""
 
 
 def shortfall_json(lack: Shortfall) -> dict[str, object]:
@@ -83,4 +79,5 @@ def offer_json(answer: RackAnswer) -> dict[str, object]:
         "free": answer.free,
         "excluded": {why.name.lower(): number for why, number in answer.excluded.items()},
         "users": dict(answer.users),
+        "kinds": dict(answer.kinds),
     }

@@ -60,11 +60,12 @@ def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
 
 def _slices(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
     from launcher.core.nodeset import fold
+    from launcher.core.placement import slice_key
 
     alike: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
     for rank in snapshot["ranks"]:
         code = "" if rank["exit_code"] is None else str(rank["exit_code"])
-        alike.setdefault((f"{rank['group']}/{rank['slice']}", rank["rack"], rank["state"], code), []).append(rank)
+        alike.setdefault((slice_key(rank["group"], rank["slice"]), rank["rack"], rank["state"], code), []).append(rank)
     for (part, rack, state, code), ranks in alike.items():
         numbers = fold(f"#{rank['rank']}" for rank in ranks).replace("#", "").strip("[]")
         yield part, rack, state, numbers, fold(rank["node"] for rank in ranks), code

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from launcher.cli.console import refuse
 from launcher.core.fleet import NodeName
+from launcher.core.placement import Slice
 from launcher.core.run import Member, Record, Run
 
 
@@ -67,13 +68,24 @@ def _on(run: Run, record: Record, node: str) -> Place:
     return Place(node=NodeName(node), member=held)
 
 
-def _of_slice(run: Run, word: str) -> list[Member]:
-    keys = [part.key for part in run.placement.slices if word in (part.key, str(part.index))]
-    known = ", ".join(f"`{part.key}`" for part in run.placement.slices)
-    if len(keys) != 1:
-        what = "has no" if not keys else "has several groups with a"
+def slice_named(run: Run, word: str, *, before: str = "") -> Slice:
+    """Answer the slice that is meant where only a slice can be; SpecError, with what could be written, for none."""
+    meant = [part for part in run.placement.slices if word in _spellings(part)]
+    if len(meant) != 1:
+        known = ", ".join(f"`{before}{part.key}`" for part in run.placement.slices)
+        what = "has no" if not meant else "has several groups with a"
         refuse(f"`{run.name}` {what} slice `{word}`", hint=f"write one of {known}")
-    return [member for member in run.members() if member.slice_key == keys[0]]
+    return meant[0]
+
+
+def _of_slice(run: Run, word: str) -> list[Member]:
+    key = slice_named(run, word).key
+    return [member for member in run.members() if member.slice_key == key]
+
+
+def _spellings(part: Slice) -> tuple[str, ...]:
+    """Answer how a slice may be called where only a slice can be meant: in full, or by its number."""
+    return part.key, f"s{part.index}", str(part.index), f"{part.group}/{part.index}"
 
 
 def _range(found: Sequence[Member]) -> str:

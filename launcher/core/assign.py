@@ -10,7 +10,7 @@ from launcher.core.bounds import Bounds
 from launcher.core.choose import Chooser, Option
 from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, Inventory, Node, NodeName, RackName
 from launcher.core.nouns import count
-from launcher.core.placement import Placement, Slice, Taken
+from launcher.core.placement import Placement, Slice, Taken, slice_key
 from launcher.core.portion import Portion, broken_first, portion_of
 from launcher.core.search import MAX_WORK, GaveUpError, search
 from launcher.core.task import Group, Task
@@ -235,7 +235,7 @@ def _why(index: int, pick: Pick) -> str:
     group, rule = pick.group, pick.group.topology
     some = 0 < group.gpus < max(node.gpus for node in pick.nodes)
     part = f", {count(group.gpus, 'GPU')} of each node, and nobody uses the others" if some else ""
-    name = f"`{group.name}/{index}`"
+    name = f"`{slice_key(group.name, index)}`"
     if rule.within == ANY_LEVEL:
         racks = len({node.rack for node in pick.nodes})
         return f"{name} on {count(racks, 'rack')}: broken racks before whole ones, as few as hold it{part}"

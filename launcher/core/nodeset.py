@@ -69,6 +69,28 @@ def fold(names: Iterable[str]) -> str:
     return ",".join(map("".join, rows))
 
 
+ITSELF = "NODE"
+"""What stands for a node's own name in words that are said of several."""
+
+
+def alike(said: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Answer names that were given the same words together, in the order of the first of each: `(r07-n[01-15], ok)`.
+
+    Words that differ in the own name of each alone are the same; of several names they say `NODE`.
+    """
+    same: dict[str, list[tuple[str, str]]] = {}
+    for name, words in said:
+        same.setdefault(anonymous(name, words), []).append((name, words))
+    return tuple(
+        (fold(name for name, _ in given), words if len(given) > 1 else given[0][1]) for words, given in same.items()
+    )
+
+
+def anonymous(name: str, words: str) -> str:
+    """Answer words without the name of the one that they are said of."""
+    return re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", ITSELF, words) if name else words
+
+
 _Piece = str | tuple[range, int]
 """A literal, or the numbers of a range with the width they are padded to."""
 

@@ -7,6 +7,16 @@ from enum import Enum
 from launcher.core.fleet import NodeName, RackName
 
 
+def slice_key(group: str, index: int) -> str:
+    """Answer the name of a slice: `group.sINDEX`, which cannot be taken for a rank (`group/RANK`)."""
+    return f"{group}.s{index}"
+
+
+def group_of(key: str) -> str:
+    """Answer whose slice has this name."""
+    return key.rpartition(".s")[0]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
     """Nodes of one place given to a group, in rank order, with the spares kept for them in the same place.
@@ -25,8 +35,8 @@ class Slice:
 
     @property
     def key(self) -> str:
-        """Answer the name of the slice, unique in its run: `group/index`."""
-        return f"{self.group}/{self.index}"
+        """Answer the name of the slice, unique in its run."""
+        return slice_key(self.group, self.index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +77,17 @@ class Exclusion(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RackAnswer:
-    """What one place offered a group: total nodes, free ones, and each node that is not free under one reason."""
+    """What one place offered a group: total nodes, free ones, and each node that is not free under one reason.
+
+    `users` are the runs that have the nodes in use, `kinds` what is in those that have another accelerator.
+    """
 
     rack: str
     total: int
     free: int
     excluded: Mapping[Exclusion, int] = field(default_factory=dict)
     users: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import NewType
 
 from launcher.core.actions import Reason, Sweep
 from launcher.core.fleet import Inventory, Node, NodeName
-from launcher.core.placement import Placement, Slice
+from launcher.core.placement import Placement, Slice, slice_key
 from launcher.core.seat import GangName, MemberName, Seat
 from launcher.core.task import Group, RestartWith, Task
 
@@ -74,7 +74,7 @@ class Member:
         """Make the names of the seat."""
         object.__setattr__(self, "name", MemberName(f"{self.group}/{self.rank}"))
         object.__setattr__(self, "label", f"{self.group}-{self.rank}")
-        object.__setattr__(self, "slice_key", f"{self.group}/{self.slice}")
+        object.__setattr__(self, "slice_key", slice_key(self.group, self.slice))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,7 @@ class _Row:
     free: int = 0
     excluded: Counter[Exclusion] = field(default_factory=Counter)
     users: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
 
 
 def answers(inventory: Inventory, sieve: Sieve) -> tuple[RackAnswer, ...]:
@@ -84,6 +85,8 @@ def answers(inventory: Inventory, sieve: Sieve) -> tuple[RackAnswer, ...]:
         run = sieve.taken[node.name].by_run if reason is Exclusion.IN_USE else None
         if run is not None:
             row.users[run] += 1
+        if reason is Exclusion.KIND:
+            row.kinds[node.accelerator or "none named"] += 1
     return tuple(
         RackAnswer(
             rack=label,
@@ -91,6 +94,7 @@ def answers(inventory: Inventory, sieve: Sieve) -> tuple[RackAnswer, ...]:
             free=row.free,
             excluded={reason: row.excluded[reason] for reason in Exclusion if row.excluded[reason]},
             users={run: row.users[run] for run in sorted(row.users, key=natural)},
+            kinds={kind: row.kinds[kind] for kind in sorted(row.kinds, key=natural)},
         )
         for label, row in sorted(rows.items(), key=lambda item: natural(item[0]))
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from launcher.core.bounds import Bounds, bounds
 from launcher.core.eligible import Sieve
 from launcher.core.fleet import ANY_LEVEL, Inventory, NodeName
-from launcher.core.placement import Exclusion, Placement, RackAnswer, Taken
+from launcher.core.placement import Exclusion, Placement, RackAnswer, Taken, group_of
 from launcher.core.shortfall import answers, domains_of, label
 from launcher.core.task import Group, Task
 
@@ -78,7 +78,7 @@ def _tallies(inventory: Inventory, sieve: Sieve, limits: Bounds, placement: Plac
 
 
 def _own(group: Group, tally: _Tally) -> list[str]:
-    return [key for key in tally.slices if key.rpartition("/")[0] == group.name]
+    return [key for key in tally.slices if group_of(key) == group.name]
 
 
 def _why(group: Group, offer: RackAnswer, tally: _Tally, fullest: int) -> str:

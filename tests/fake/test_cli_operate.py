@@ -113,7 +113,7 @@ class TestOrders:
         assert [(order.seq, order.kind, order.subject) for order in orders] == [
             (1, OrderKind.CONFIRM_DEAD, "r1-n1"),
             (2, OrderKind.RESUME, ""),
-            (3, OrderKind.RELOCATE, "main/1"),
+            (3, OrderKind.RELOCATE, "main.s1"),
         ]
         assert all("@" in order.by for order in orders)
         assert store.orders.after(store.find("job").id, 2) == orders[2:]

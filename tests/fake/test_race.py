@@ -34,7 +34,7 @@ def test_a_launch_that_loses_its_nodes_takes_others_by_itself(desk: Desk, how: s
     assert done.returncode == 0, done.stderr
     said = "r1-n[1-2] held by `somebody@elsewhere`; placing `job` anew"
     assert done.stderr.count(said) == 1
-    assert "main/0  r2    r2-n[1-2]" in done.stderr or "r2-n[1-2]" in done.stderr.split(said)[1]
+    assert "main.s0  r2    r2-n[1-2]" in done.stderr or "r2-n[1-2]" in done.stderr.split(said)[1]
     if how == "--detach":
         assert desk.run("watch", "job").returncode == 0
     nodes = {rank["node"] for rank in desk.status()["ranks"]}

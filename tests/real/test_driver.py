@@ -58,6 +58,6 @@ def test_a_driver_that_fails_is_started_again_within_its_budget_and_finds_what_i
     assert up.returncode == 0, up.stderr
     assert "main/0 on a1 exited with 3: restart 1 of 1" in up.stderr
     logs = desk.run("logs", "fails-once").stdout
-    assert "reserved main/0 [4.0]" in logs
-    assert "reserved main/1 [4.0]" in logs
+    assert "reserved main.s0 [4.0]" in logs
+    assert "reserved main.s1 [4.0]" in logs
     assert "epoch 2 restarts 1" in logs

@@ -277,7 +277,7 @@ def test_up_passes_over_a_sick_node_for_another_of_its_rack(launcher: Launcher, 
     spoilt.set_hardware(lambda tray: tray.with_gpu(0, lost=True))
     told = launcher.up(2)
     assert "passed over r01-n02: gpus: 3 of 4" in told.err
-    assert "main/0  r01   r01-n[01,03]" in told.err
+    assert "main.s0  r01   r01-n[01,03]" in told.err
     assert told.code == 2  # no terminal to ask on
 
 
@@ -285,7 +285,7 @@ def test_up_places_a_slice_where_it_fits_and_names_who_is_sick_where_it_does_not
     launcher: Launcher, spoilt: Host, rig: Rig
 ) -> None:
     spoilt.set_hardware(health="Unhealthy")
-    assert "main/0  r02   r02-n[01-03]" in launcher.up(3).err
+    assert "main.s0  r02   r02-n[01-03]" in launcher.up(3).err
     launcher.inventory.write_text(rig.inventory().replace("  r02:\n", "  r02:\n    drained: moved\n"))
     told = launcher.up(3)
     assert told.code == 3
@@ -310,7 +310,7 @@ def test_domains_that_are_left_out_are_learnt_and_remembered(launcher: Launcher,
     refused = launcher.run("plan", str(launcher.home / "task.yaml"))
     assert refused.code == 3
     assert "the NVLink domain of r[01-02]-n[01-03] is not known yet" in refused.err
-    assert "main/0  r01   r01-n[01-03]" in launcher.up(3).err
+    assert "main.s0  r01   r01-n[01-03]" in launcher.up(3).err
     planned = launcher.run("plan", str(launcher.home / "task.yaml"), "-o", "json")
     assert planned.code == 0
     assert planned.json["slices"][0]["domain"] == f"{rig['r01-n01'].hardware.cluster_uuid}.32766"

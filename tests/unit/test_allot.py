@@ -19,7 +19,7 @@ from launcher.store.ledger import Drain
 from launcher.store.store import Store
 
 REASON = Reason(why=Why.SWAP, words="a node is lost")
-ENLIST = Enlist(reason=REASON, slice="main/0")
+ENLIST = Enlist(reason=REASON, slice="main.s0")
 
 
 class Hall:
@@ -103,7 +103,7 @@ def test_no_node_of_another_rack_another_run_or_out_of_service_is_given(folder: 
     answer = hall.allotter.enlist(hall.run, ENLIST)
     assert (answer.result, answer.words) == (
         Result.FAILED,
-        "no node that slice `main/0` could have is free in `r1`",
+        "no node that slice `main.s0` could have is free in `r1`",
     )
 
 
@@ -130,12 +130,12 @@ def test_a_slice_moves_whole_and_its_old_nodes_stay_until_they_are_let_go(folder
     old = frozenset(hall.run.placement.nodes)
     assert old == {"r1-n1", "r1-n2", "r1-n3"}
     hall.keep(seats=hall.on("r1-n1", "r1-n2"), asked=old)
-    move = Relocate(reason=REASON, slice="main/0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
+    move = Relocate(reason=REASON, slice="main.s0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
     answer = hall.allotter.relocate(hall.run, move)
     assert answer.nodes == ("r2-n1", "r2-n2", "r2-n3")
     run, _ = hall.store.load(hall.run.id)
     (part,) = run.placement.slices
-    assert (part.key, part.rack, part.nodes, part.spares) == ("main/0", "r2", ("r2-n1", "r2-n2"), ("r2-n3",))
+    assert (part.key, part.rack, part.nodes, part.spares) == ("main.s0", "r2", ("r2-n1", "r2-n2"), ("r2-n3",))
     assert {node.rack for node in run.fleet.nodes} == {"r1", "r2"}
     assert hall.claims() == old | set(answer.nodes)
     again = hall.allotter.relocate(hall.run, move)
@@ -148,11 +148,11 @@ def test_a_slice_moves_whole_and_its_old_nodes_stay_until_they_are_let_go(folder
 def test_a_slice_that_fits_nowhere_else_says_why(folder: Path) -> None:
     hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-4]"}, r2: {nodes: "r2-n[1-2]"}}')
     hall.keep(seats=hall.on("r1-n1", "r1-n2"), asked=frozenset(hall.run.placement.nodes))
-    move = Relocate(reason=REASON, slice="main/0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
+    move = Relocate(reason=REASON, slice="main.s0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
     answer = hall.allotter.relocate(hall.run, move)
     assert answer.result is Result.FAILED
     assert answer.words == (
-        "slice `main/0` fits nowhere else: it needs 3 nodes in one place, and the most that one has free is 2"
+        "slice `main.s0` fits nowhere else: it needs 3 nodes in one place, and the most that one has free is 2"
     )
     assert hall.store.load(hall.run.id)[0] == hall.run
 

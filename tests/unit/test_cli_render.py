@@ -79,7 +79,10 @@ SNAPSHOT = {
     "observed_at": 159.0,
     "inventory": "hall",
     "ranks": [rank(0, "running"), rank(1, "running"), rank(2, "failed", 3), rank(3, "running")],
-    "spares": [{"slice": "main/0", "node": "r1-n3", "rack": "r1"}, {"slice": "main/0", "node": "r1-n4", "rack": "r1"}],
+    "spares": [
+        {"slice": "main.s0", "node": "r1-n3", "rack": "r1"},
+        {"slice": "main.s0", "node": "r1-n4", "rack": "r1"},
+    ],
 }
 
 
@@ -89,11 +92,11 @@ def test_ranks_that_stand_alike_share_a_row() -> None:
         "recovering for 1m00s: main/2 \\x1b on r2-n1 failed",
         "epoch 2, restarts 1, seen 1s ago",
         "",
-        "SLICE   RACK  STATE    RANKS  NODES      EXIT",
-        "main/0  r1    running  0-1    r1-n[1-2]",
-        "main/1  r2    failed   2      r2-n1      3",
-        "main/1  r2    running  3      r2-n2",
-        "main/0  r1    spare           r1-n[3-4]",
+        "SLICE    RACK  STATE    RANKS  NODES      EXIT",
+        "main.s0  r1    running  0-1    r1-n[1-2]",
+        "main.s1  r2    failed   2      r2-n1      3",
+        "main.s1  r2    running  3      r2-n2",
+        "main.s0  r1    spare           r1-n[3-4]",
     ]
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.nodeset import MAX_NAMES, expand, fold, natural
+from launcher.core.nodeset import MAX_NAMES, alike, expand, fold, natural
 from tests.effort import drawn
 
 
@@ -104,3 +104,23 @@ def test_a_folded_text_stands_for_exactly_its_names(names: list[str]) -> None:
 
 def test_natural_order_counts() -> None:
     assert sorted(["r10", "r2", "r02", "r1", "rack"], key=natural) == ["r1", "r02", "r2", "r10", "rack"]
+
+
+ALIKE = {
+    "same": ([("n1", "ok"), ("n2", "ok")], [("n[1-2]", "ok")]),
+    "own-name": (
+        [("n1", "`n1` does not resolve"), ("n2", "`n2` does not resolve"), ("n10", "ok")],
+        [("n[1-2]", "`NODE` does not resolve"), ("n10", "ok")],
+    ),
+    "one-keeps-its-name": ([("n1", "`n1` does not resolve")], [("n1", "`n1` does not resolve")]),
+    "longer-names-are-others": (
+        [("n1", "n10 is not n1"), ("n2", "n10 is not n2")],
+        [("n[1-2]", "n10 is not NODE")],
+    ),
+    "of-another": ([("n1", "sees n2"), ("n2", "sees n1")], [("n1", "sees n2"), ("n2", "sees n1")]),
+}
+
+
+@pytest.mark.parametrize(("said", "folded"), ALIKE.values(), ids=ALIKE)
+def test_what_is_said_alike_of_several_is_said_once(said: list[tuple[str, str]], folded: list[tuple[str, str]]) -> None:
+    assert list(alike(said)) == folded

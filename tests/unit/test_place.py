@@ -173,7 +173,7 @@ def test_eight_racks_of_sixteen_with_a_spare_each() -> None:
     assert answer.slices[6].nodes == expand("r07-n[01-16]")
     assert answer.slices[6].spares == ("r07-n17",)
     assert answer.slices[6].domain == "r07.a"
-    assert answer.why[6] == "`main/6` in `r07`: 18 free, 1 left over, the fullest of 3 places with room"
+    assert answer.why[6] == "`main.s6` in `r07`: 18 free, 1 left over, the fullest of 3 places with room"
 
 
 def test_slices_over_racks_that_share_none_are_searched_for_where_the_largest_first_fails() -> None:
@@ -195,7 +195,7 @@ def test_any_fills_broken_racks_before_it_breaks_a_whole_one() -> None:
     answer = placed(inventory, group(nodes=4, within="any"), taken=taken)
     assert answer.slices[0].nodes == ("r2-n06", "r3-n04", "r3-n05", "r3-n06")
     assert answer.slices[0].rack is None
-    assert answer.why == ("`main/0` on 2 racks: broken racks before whole ones, as few as hold it",)
+    assert answer.why == ("`main.s0` on 2 racks: broken racks before whole ones, as few as hold it",)
 
 
 def test_work_without_gpus_keeps_off_gpu_racks_then_off_whole_ones() -> None:
@@ -204,7 +204,7 @@ def test_work_without_gpus_keeps_off_gpu_racks_then_off_whole_ones() -> None:
     answer = placed(inventory, quiet)
     assert racks(answer) == ["cpu"]
     assert answer.why == (
-        "`main/0` in `cpu`: 9 free, 7 left over, of 3 with room the one that work on GPUs misses least",
+        "`main.s0` in `cpu`: 9 free, 7 left over, of 3 with room the one that work on GPUs misses least",
     )
     assert racks(placed(inventory, quiet, taken=used(x="cpu-n[01-09],r2-n01"))) == ["r2"]
 

@@ -209,7 +209,7 @@ def test_drivers_that_contradict_the_inventory_are_refused_with_both_shown() -> 
 def test_two_halves_that_differ_are_both_named() -> None:
     other = replace(FACTS, driver=replace(DRIVER, version="570.1"))
     flight = preflight(task(), fleet(4), World(every("r1-n2", other)))
-    with pytest.raises(ProvisionError, match=r"slice `main/0` cannot start: driver: not one driver") as caught:
+    with pytest.raises(ProvisionError, match=r"slice `main.s0` cannot start: driver: not one driver") as caught:
         flight.place({})
     assert "r1-n1: 580.173.02" in caught.value.message
     assert "r1-n2: 570.1" in caught.value.message

@@ -58,10 +58,10 @@ def test_no_rank_starts_before_ray_was_asked_where_every_bundle_is() -> None:
     here = Situation(make_run())
     here.ready()
     asked = here.decide()
-    assert kinds(asked) == ["verify:main/0", "verify:main/1"]
-    here.receive(asked.actions[0], bundles=here.bundles("main/0"))
+    assert kinds(asked) == ["verify:main.s0", "verify:main.s1"]
+    here.receive(asked.actions[0], bundles=here.bundles("main.s0"))
     assert "start:run@1" not in kinds(here.decide())
-    here.receive(asked.actions[1], bundles=here.bundles("main/1"))
+    here.receive(asked.actions[1], bundles=here.bundles("main.s1"))
     assert kinds(here.decide()) == ["start:run@1"]
 
 
@@ -70,15 +70,15 @@ def test_a_slice_that_ray_has_in_another_domain_never_starts() -> None:
     here.ready()
     asked = here.decide()
     here.verify(asked.actions[:1])
-    here.receive(asked.actions[1], bundles=here.bundles("main/1", domain="r1"))
+    here.receive(asked.actions[1], bundles=here.bundles("main.s1", domain="r1"))
     for _ in range(200):
         decision = here.decide()
-        here.verify(action for action in decision.actions if action.key == "verify:main/0")
+        here.verify(action for action in decision.actions if action.key == "verify:main.s0")
         for action in decision.actions:
-            if action.key == "verify:main/1":
-                here.receive(action, bundles=here.bundles("main/1", domain="r1"))
+            if action.key == "verify:main.s1":
+                here.receive(action, bundles=here.bundles("main.s1", domain="r1"))
             assert action.kind != "start"
-        if "unreserve:main/1" in kinds(decision):
+        if "unreserve:main.s1" in kinds(decision):
             return
     pytest.fail("a strayed slice was never taken back")
 
@@ -93,11 +93,11 @@ def test_a_group_that_ray_does_not_place_on_live_seats_is_reserved_anew() -> Non
     assert kinds(here.decide()) == []
     assert kinds(here.decide(after=5.0)) == []
     taken_back = here.decide(after=6.0)
-    assert kinds(taken_back) == ["unreserve:main/0"]
+    assert kinds(taken_back) == ["unreserve:main.s0"]
     assert "RESCHEDULING, FAILED_TO_COMMIT_RESOURCES" in taken_back.actions[0].reason.words
     here.receive(taken_back.actions[0])
     here.head = HeadSeen(head=replace(here.head.head, groups=()))
-    assert kinds(here.decide()) == ["reserve:main/0"]
+    assert kinds(here.decide()) == ["reserve:main.s0"]
 
 
 def test_a_start_whose_effect_is_not_seen_is_asked_for_again_under_the_same_epoch() -> None:
@@ -436,7 +436,7 @@ def test_what_fails_is_tried_again_later_and_later() -> None:
     verify = next(action for action in asked.actions if action.kind == "verify")
     for _ in range(3):
         here.receive(verify, Result.FAILED, words="no answer")
-        while "verify:main/0" not in kinds(here.decide(after=0.1)):
+        while "verify:main.s0" not in kinds(here.decide(after=0.1)):
             pass
         gaps.append(here.at - last)
         last = here.at
@@ -479,7 +479,7 @@ def test_times_of_an_earlier_boot_hold_nothing_up() -> None:
     here.receive(asked.actions[0], Result.FAILED, words="no answer")
     here.decide()
     here.at, here.record = 5.0, rebased(here.record, 5.0)
-    assert "verify:main/0" in kinds(here.decide())
+    assert "verify:main.s0" in kinds(here.decide())
 
 
 def test_every_action_says_why() -> None:
@@ -584,7 +584,7 @@ def test_answers_that_are_wrong_and_answers_that_fail_are_counted_apart() -> Non
     here.ready()
     (verify,) = here.decide().actions
     for _ in range(4):
-        here.receive(verify, bundles=here.bundles("main/0")[:1])
+        here.receive(verify, bundles=here.bundles("main.s0")[:1])
         here.decide(after=60.0)
     here.receive(verify, Result.FAILED, words="no answer")
     here.decide(after=60.0)
@@ -605,7 +605,7 @@ def test_a_group_that_had_to_be_asked_for_again_is_verified_again() -> None:
     here.head = HeadSeen(head=replace(up.head, groups=()))
     assert "start:run@2" not in kinds(here.decide())
     here.head = up
-    assert kinds(here.decide()) == ["verify:main/0"]
+    assert kinds(here.decide()) == ["verify:main.s0"]
 
 
 def test_a_rank_that_is_done_holds_up_no_other_of_its_slice() -> None:
@@ -622,7 +622,7 @@ def test_a_rank_that_is_done_holds_up_no_other_of_its_slice() -> None:
     here.show_ready(here.record.seats)
     here.keeper(name(1, 2), ranks=())
     again = here.decide()
-    assert kinds(again) == ["verify:main/0"]
+    assert kinds(again) == ["verify:main.s0"]
     here.verify(again.actions)
     assert kinds(here.decide()) == ["start:main/1@2"]
 

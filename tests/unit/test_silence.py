@@ -209,7 +209,7 @@ def test_without_a_spare_one_is_asked_for_in_the_rack_and_only_then_another_rack
     here = serving(make_run(slices=1, spares=0, recovery=policy))
     here.silent(LOST, heard=18.0)
     asked = wait(here, 9)
-    assert "enlist:main/0" in kinds(asked)
+    assert "enlist:main.s0" in kinds(asked)
     assert not [action for action in asked.actions if action.kind == "relocate"]
     enlist = next(action for action in asked.actions if action.kind == "enlist")
     here.receive(enlist, Result.FAILED, words="none is free")

@@ -90,7 +90,7 @@ def nodes(**generations: int) -> list[dict[str, Any]]:
 def test_a_slice_is_in_place_when_each_of_its_seats_is_alive_in_its_newest_generation() -> None:
     told = {"groups": [], "nodes": [*nodes(main_0=1, main_1=2), *nodes(main_1=1, main_2=1)]}
     drivers.add_groups(run(driven()), told)
-    assert [(group["slice"], group["state"]) for group in told["groups"]] == [("main/0", "CREATED")]
+    assert [(group["slice"], group["state"]) for group in told["groups"]] == [("main.s0", "CREATED")]
     assert [(one["index"], one["seat"], one["generation"]) for one in told["groups"][0]["bundles"]] == [
         (0, "main-0", 1),
         (1, "main-1", 2),
@@ -110,7 +110,7 @@ def test_what_is_reserved_stays_rays_to_tell() -> None:
     assert drivers.open_slices(run(Group(name="main", topology=RULE, run="x"))) == {}
 
 
-@pytest.mark.parametrize(("reserve", "group"), [(False, None), (True, "main/1")])
+@pytest.mark.parametrize(("reserve", "group"), [(False, None), (True, "main.s1")])
 def test_a_driver_is_told_its_slices_with_nodes_and_labels(reserve: bool, group: str | None) -> None:
     made = run(driven(reserve=reserve))
     first, second = json.loads(environ.slices(made, seats(made)))

@@ -127,8 +127,8 @@ def test_relocating_the_slice_ends_the_verdict_too() -> None:
         here.sign(name(1, at), Symptom.FATAL_LINK, "Xid 149")
     here.end_rank(0, 134)
     here.decide()
-    here.order(OrderKind.RELOCATE, "main/0")
-    assert "relocate:main/0" in kinds(here.decide())
+    here.order(OrderKind.RELOCATE, "main.s0")
+    assert "relocate:main.s0" in kinds(here.decide())
 
 
 def test_half_a_rack_that_falls_silent_is_a_riddle_and_a_whole_one_is_lost() -> None:
@@ -141,7 +141,7 @@ def test_half_a_rack_that_falls_silent_is_a_riddle_and_a_whole_one_is_lost() -> 
     whole = serving(slices=2, nodes=4, spares=0, policy=RecoveryPolicy(on_no_spare=OnNoSpare.RELOCATE))
     whole.silent(*(name(2, at) for at in (1, 2, 3, 4)), heard=18.0)
     whole.decide()
-    assert "relocate:main/1" in kinds(whole.decide(after=9.0))
+    assert "relocate:main.s1" in kinds(whole.decide(after=9.0))
 
 
 def test_a_spare_that_is_sick_is_given_up_and_nobody_notices() -> None:
@@ -204,7 +204,7 @@ def test_a_drained_node_without_anywhere_to_go_runs_on() -> None:
     here = serving(nodes=2, spares=0)
     here.drained = {name(1, 2): "memory to be replaced"}
     decision = here.decide()
-    assert kinds(decision) == ["enlist:main/0"]
+    assert kinds(decision) == ["enlist:main.s0"]
     assert decision.state is RunState.RUNNING
     assert "r1-n2 is drained, and has no spare in r1" in decision.headline
 
