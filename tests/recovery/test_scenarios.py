@@ -1,0 +1,81 @@
+"""Each failure on real hosts, as its scenario says: who is replaced, who is not touched, what the program lost."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.core.nodeset import expand
+from tests.fake.test_scenarios import SCENARIOS, read
+from tests.recovery.stage import Stage
+from tests.rig import Rig
+
+PATHS = {path.stem: path for path in SCENARIOS}
+PATIENCE_S = 150.0
+QUIET_S = 12.0
+SLOW = 2.0
+"""Times of scenarios are for racks, whose nodes have cores of their own: here two cores start all of them."""
+
+SCENES = (
+    "raylet_killed",
+    "rank_killed",
+    "link_10s",
+    "raylet_stopped_10s",
+    "raylet_stopped",
+    "head_killed",
+    "host_reboots",
+    "power_cut",
+    "link_40s",
+    "gpu_lost",
+    "one_link_dies",
+    "disk_full",
+    "two_nodes_two_spares",
+    "two_nodes_one_spare",
+    "two_slices_one_spare",
+    "no_spare_node_returns",
+    "head_node_lost",
+    "rack_lost",
+    "bastion_down",
+    "drain",
+    "fails_again_and_again",
+    "power_cut_fenced",
+)
+
+
+def shorter(lasts: float) -> float:
+    """What a scenario says lasts for minutes lasts long enough to tell here."""
+    return min(lasts, 60.0)
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest, rig: Rig, tmp_path: Path) -> Iterator[Stage]:
+    name = request.param
+    made = Stage(rig, tmp_path, name.replace("_", ""), read(PATHS[name]))
+    yield made
+    made.clear()
+
+
+@pytest.mark.parametrize("stage", SCENES, indirect=True)
+def test_what_comes_of_a_fault_on_real_hosts(stage: Stage, record_property: Any) -> None:
+    expect = dict(stage.told["expect"])
+    stage.up()
+    stage.strike(shorter)
+    if expect.get("epochs", 2) == 1:
+        stage.goes_on(max(shorter(fault.get("duration", 0)) for fault in stage.told.get("faults", ())) + QUIET_S)
+    else:
+        took = stage.recovered(expect.get("epochs", 2), PATIENCE_S)
+        record_property("recovered_s", round(took, 1))
+        print(f"{stage.name}: every rank counts again after {took:.1f} s")
+        assert took <= SLOW * expect.get("within", PATIENCE_S)
+    last = stage.finish()
+    assert last["state"] == expect["state"], last["headline"]
+    began = {f"main/{rank['rank']}": rank["node"] for rank in stage.first["ranks"]}
+    moved = {f"main/{rank['rank']}": rank["node"] for rank in last["ranks"]}
+    assert {name: node for name, node in moved.items() if began[name] != node} == expect.get("swaps", {})
+    if "restarts" in expect:
+        assert last["restarts"] == expect["restarts"]
+    acts = [event["subject"] for event in stage.later_events() if event["kind"] == "intent"]
+    touched = {subject.split(":")[1].split("#")[0] for subject in acts if subject.split(":")[0] in ("prepare", "join")}
+    assert not touched & set(expand(expect.get("untouched", "none"))), acts
+    stage.hold_the_count()
