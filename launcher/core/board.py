@@ -159,7 +159,7 @@ class Board:
             missing=rule.slices - sum(1 for part in kept if part.group == group.name),
             places=self._views[key] if fits else (),
             spread=ground(rule.spread),
-            members=ground(rule.spread_members),
+            members=ground(rule.spread_members) if rule.nodes_per_slice + rule.spares > 1 else None,
         )
 
     def _keep(self, kept: Sequence[Slice]) -> None:
