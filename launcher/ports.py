@@ -43,6 +43,9 @@ class Clock(Protocol):
     def now(self) -> float:
         """Answer the time in seconds; never goes back, survives a restart of the controller on one boot."""
 
+    def wall(self) -> float:
+        """Answer the time of day (s since the epoch), which goes on while the machine is off; it may be set anew."""
+
     def wait(self, until: float, wake: Callable[[], bool]) -> None:
         """Return at `until`, or earlier, as soon as `wake()` is true."""
 

@@ -120,6 +120,7 @@ class Situation:
             orders=tuple(self.orders),
             drained=dict(self.drained),
             history=dict(self.history),
+            wall=self.at,
         )
 
     def _health(self) -> dict[NodeName, Health]:

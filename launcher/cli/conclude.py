@@ -13,6 +13,8 @@ from launcher.errors import (
 )
 from launcher.store.rows import RunRow
 
+_HOW = {Cause.STOPPED: "was taken down", Cause.TIME_LIMIT: "was stopped", Cause.PREEMPTED: "was preempted"}
+
 
 def conclude(row: RunRow) -> None:
     """Return where a run succeeded; else show the last lines of what failed first, and raise the error of its cause."""
@@ -38,7 +40,7 @@ def _warn_pending(row: RunRow) -> None:
 
 
 def _error(row: RunRow, outcome: Outcome) -> LaunchError:
-    words = f"`{row.name}` {'was taken down' if outcome.cause is Cause.STOPPED else 'failed'}: {outcome.words}"
+    words = f"`{row.name}` {_HOW.get(outcome.cause, 'failed')}: {outcome.words}"
     hints = (_look_at(row, outcome),)
     match outcome.cause:
         case Cause.PROVISION:
@@ -50,8 +52,12 @@ def _error(row: RunRow, outcome: Outcome) -> LaunchError:
         case Cause.PROGRAM:
             return JobFailedError(words, hints=hints)
         # What its follower waited for did not come; `down` itself ends with 0.
-        case Cause.STOPPED | Cause.SUCCESS:
+        case Cause.STOPPED | Cause.SUCCESS | Cause.PREEMPTED:
             return JobFailedError(words)
+        case Cause.TIME_LIMIT:
+            return JobFailedError(
+                words, hints=("give it a longer `time_limit`, or start it again from its checkpoint",)
+            )
 
 
 def _look_at(row: RunRow, outcome: Outcome) -> str:

@@ -51,6 +51,7 @@ class Draft:
         self.moving: set[str] = set(record.moving)
         self.resumed: set[NodeName] = set(record.resumed)
         self.orders_seen = record.orders_seen
+        self.began: float | None = record.began
         self.outcome: Outcome | None = record.outcome
         self.receipts_seen = record.receipts_seen
         self.actions: list[Action] = []
@@ -262,6 +263,7 @@ class Draft:
             moving=frozenset(self.moving),
             resumed=frozenset(self.resumed),
             orders_seen=self.orders_seen,
+            began=self.began,
         )
 
 

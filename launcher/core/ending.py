@@ -6,7 +6,14 @@ from launcher.core.fleet import NodeName
 from launcher.core.observation import HeadSeen, HeadView, Keeper, NodeView, Seen, Unseen
 from launcher.core.run import Cause
 
-_WHY = {Cause.SUCCESS: Why.FINISHED, Cause.STOPPED: Why.STOP}
+_WHY = {
+    Cause.SUCCESS: Why.FINISHED,
+    Cause.STOPPED: Why.STOP,
+    Cause.TIME_LIMIT: Why.STOP,
+    Cause.PREEMPTED: Why.STOP,
+}
+# Who is stopped while its program runs well may write a checkpoint first.
+_WARNED = (Cause.STOPPED, Cause.TIME_LIMIT, Cause.PREEMPTED)
 
 
 def end(draft: Draft) -> None:
@@ -14,7 +21,7 @@ def end(draft: Draft) -> None:
     assert draft.outcome is not None
     draft.fence_done(set(draft.sweeps))  # to release a node is to sweep it
     reason = Reason(why=_WHY.get(draft.outcome.cause, Why.FAILED), words=draft.outcome.words)
-    if draft.outcome.cause is Cause.STOPPED and _in_grace(draft, reason):
+    if draft.outcome.cause in _WARNED and _in_grace(draft, reason):
         return
     for name in draft.index.nodes:
         view = draft.seen.nodes.get(name)

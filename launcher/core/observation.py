@@ -161,7 +161,8 @@ class Observation:
 
     `reached` and `health` have what others say of nodes that we cannot see, and the newest that each said of itself.
     `orders` and `drained` (node: reason) are what operators ask; `history` counts, for each node, the failures of
-    programs that began on it in the last day, in any run.
+    programs that began on it in the last day, in any run. `at` is a time of the loop's clock, `wall` the time of day (s
+    since the epoch), for what has to outlive a boot.
     """
 
     at: float
@@ -174,3 +175,4 @@ class Observation:
     orders: tuple[Order, ...] = ()
     drained: Mapping[NodeName, str] = field(default_factory=dict)
     history: Mapping[NodeName, int] = field(default_factory=dict)
+    wall: float = 0.0

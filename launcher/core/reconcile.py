@@ -9,6 +9,7 @@ from launcher.core.advance import advance
 from launcher.core.condition import Condition
 from launcher.core.draft import Draft
 from launcher.core.ending import end, pending, silent
+from launcher.core.expiry import expire
 from launcher.core.fleet import NodeName
 from launcher.core.headline import progress, standing
 from launcher.core.judge import judge
@@ -23,7 +24,11 @@ STEADY = 1.0
 # How often to look at what cannot be reached while the rest is released (s).
 PATIENT = 5.0
 
-_FINAL = {Cause.SUCCESS: RunState.SUCCEEDED, Cause.STOPPED: RunState.STOPPED}
+_FINAL = {
+    Cause.SUCCESS: RunState.SUCCEEDED,
+    Cause.STOPPED: RunState.STOPPED,
+    Cause.PREEMPTED: RunState.STOPPED,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,8 @@ def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
         draft.end(Outcome(cause=Cause.STOPPED, words="taken down"))
     if draft.outcome is None:
         judge(draft)
+    if draft.outcome is None:
+        expire(draft)
     if draft.outcome is None:
         advance(draft)
     if draft.outcome is not None:

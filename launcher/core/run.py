@@ -52,6 +52,8 @@ class Cause(Enum):
     NODE = "node"
     LEASE_HELD = "lease_held"
     STOPPED = "stopped"
+    TIME_LIMIT = "time_limit"
+    PREEMPTED = "preempted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +216,8 @@ class Record:
     counts the incarnations of the run's Ray, `heads` are machines where an earlier one may still be (None: that
     machine). `stale` are slices whose placement group has to be taken back. `stopped` says of nodes out of sight why
     nothing of the run can run there. `excused` has the signs of nodes that were found to be another's fault. `moving`
-    are slices that an operator wants elsewhere, `resumed` nodes that no verdict is held for any more.
+    are slices that an operator wants elsewhere, `resumed` nodes that no verdict is held for any more. `began` is the
+    time of day (s) at which ranks had first been started: unlike `since`, it outlives a boot of the launching machine.
     """
 
     receipts_seen: int = 0
@@ -243,6 +246,7 @@ class Record:
     moving: frozenset[str] = frozenset()
     resumed: frozenset[NodeName] = frozenset()
     orders_seen: int = 0
+    began: float | None = None
 
 
 def rebased(record: Record, now: float) -> Record:

@@ -66,7 +66,8 @@ class SpareStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """A run as of `observed_at`; `since` is when it came into this state (both s since the epoch of the wall clock)."""
+    """A run as of `observed_at`; `since` is when it came into this state, `ends_at` when its `time_limit` is over, once
+    that counts (all in s since the epoch of the wall clock)."""
 
     name: RunName
     id: RunId
@@ -80,6 +81,7 @@ class RunStatus:
     ranks: tuple[RankStatus, ...]
     spares: tuple[SpareStatus, ...]
     outcome: Outcome | None = None
+    ends_at: float | None = None
 
 
 def summarise(run: Run, decision: Decision, *, since: float, observed_at: float) -> RunStatus:
@@ -109,6 +111,7 @@ def summarise(run: Run, decision: Decision, *, since: float, observed_at: float)
         ),
         spares=spares,
         outcome=record.outcome,
+        ends_at=None if run.task.time_limit is None or record.began is None else record.began + run.task.time_limit,
     )
 
 

@@ -14,6 +14,10 @@ class SystemClock:
         """Answer the time in seconds."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
+    def wall(self) -> float:
+        """Answer the time of day (s since the epoch)."""
+        return time.time()
+
     def wait(self, until: float, wake: Callable[[], bool]) -> None:
         """Return at `until`, or as soon as `wake()` is true."""
         while not wake() and (left := until - self.now()) > 0:

@@ -41,4 +41,5 @@ def observe(
         orders=tuple(orders),
         drained={**written, **drained},
         history=history,
+        wall=clock.wall(),
     )

@@ -35,6 +35,10 @@ class SimClock:
             return self._at
         return self._at + max(0.0, time.time() - self._real) * self._speed
 
+    def wall(self) -> float:
+        """Answer the imaginary time of day: that of the first question, and what has passed since."""
+        return self._real + self.now()
+
     def wait(self, until: float, wake: Callable[[], bool]) -> None:
         """Return at the virtual time `until`, or as soon as `wake()` is true; a wait without an end really waits."""
         while not wake() and (left := until - self.now()) > 0:

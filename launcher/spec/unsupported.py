@@ -10,7 +10,6 @@ from launcher.spec.fields import Field, Use
 
 # By the name of the key, wherever in the file it stands: what to do instead.
 UNSUPPORTED: Mapping[str, str] = {
-    "time_limit": "remove it for now",
     "priority": "remove it for now",
     "preemptible": "remove it for now",
 }

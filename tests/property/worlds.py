@@ -241,6 +241,7 @@ class Play:
             health=dict(self.health),
             orders=tuple(order for order in self.orders if order.seq > self.record.orders_seen),
             drained=dict(self.drained),
+            wall=self.clock.wall(),
         )
 
     def _inspect(self) -> None:

@@ -1,0 +1,91 @@
+"""The time limit of a run: counted from the first start of its ranks, whatever becomes of the controller."""
+
+from dataclasses import replace
+
+import pytest
+
+from launcher.core.nouns import span
+from launcher.core.run import Cause, RunState, rebased
+from launcher.core.status import summarise
+from tests.situations import Situation, kinds, make_run
+
+LIMIT = 600.0
+
+
+def limited(*, grace: float = 60.0) -> Situation:
+    run = make_run(slices=1, nodes=2, spares=0, grace=grace)
+    return Situation(replace(run, task=replace(run.task, time_limit=LIMIT)))
+
+
+def test_ranks_are_told_and_have_their_grace_when_the_time_is_over() -> None:
+    at = limited()
+    at.serving()
+    began = at.at
+    assert at.decide(after=LIMIT - 1).state is RunState.RUNNING
+    over = at.decide(after=LIMIT + began - at.at + 1)
+    assert kinds(over) == ["signal:r1-n1", "signal:r1-n2"]
+    for action in over.actions:
+        at.receive(action)
+    waiting = at.decide(after=30)
+    assert (waiting.actions, waiting.state) == ((), RunState.STOPPING)
+    assert {action.kind for action in at.decide(after=31).actions} == {"unclaim"}
+    assert at.record.outcome
+    assert (at.record.outcome.cause, at.record.outcome.words) == (
+        Cause.TIME_LIMIT,
+        "its time limit of 10m is over",
+    )
+
+
+def test_the_end_is_not_slept_through() -> None:
+    at = limited()
+    at.serving()
+    decision = at.decide(after=LIMIT - 1.5)
+    assert decision.wake_at <= at.at + 1.5
+
+
+def test_what_has_ended_well_by_then_has_succeeded() -> None:
+    at = limited()
+    at.serving()
+    for rank in (0, 1):
+        at.end_rank(rank, 0)
+    at.decide(after=LIMIT * 2)
+    assert at.record.outcome
+    assert at.record.outcome.cause is Cause.SUCCESS
+
+
+def test_the_way_to_the_first_start_does_not_count() -> None:
+    at = limited()
+    at.decide()
+    at.decide(after=LIMIT * 2)
+    assert at.record.began is None
+    at.serving()
+    assert at.record.outcome is None
+
+
+def test_the_time_goes_on_while_the_launching_machine_starts_anew() -> None:
+    at = limited(grace=0.0)
+    at.serving()
+    assert at.record.began is not None
+    # The loop's clock begins again with the boot; the time of day has gone on, and the ranks have, too.
+    seen = replace(at.observation(), at=5.0, wall=at.record.began + LIMIT + 1)
+    from launcher.core.reconcile import reconcile
+
+    decision = reconcile(at.run, seen, rebased(at.record, 5.0))
+    assert decision.record.outcome
+    assert decision.record.outcome.cause is Cause.TIME_LIMIT
+
+
+def test_people_and_the_queue_read_when_it_is_over() -> None:
+    at = limited()
+    at.serving()
+    decision = at.decide()
+    began = decision.record.began
+    assert began is not None
+    assert summarise(at.run, decision, since=0.0, observed_at=0.0).ends_at == began + LIMIT
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.4, "0s"), (59, "59s"), (600, "10m"), (5400, "1h30m"), (172800, "2d"), (190000, "2d4h")]
+)
+def test_spans_in_words(seconds: float, said: str) -> None:
+    assert span(seconds) == said
