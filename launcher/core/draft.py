@@ -163,12 +163,16 @@ class Draft:
             self.since[f"condemned:{node}"] = self.seen.at
 
     def give(self, member: Member, node: NodeName) -> None:
-        """Give a seat to a node, or to its holder anew: a raylet of the next generation will be started there."""
+        """Give a seat to a node, or to its holder anew: a raylet of the next generation will be started there.
+
+        A node that had another seat before takes no raylet that is older than the one of then.
+        """
         seat = self.seats[member.name]
+        newest = seat.generation if node == seat.node else max(other.generation for other in self.seats.values())
         if self.holders.get(seat.node) == member.name:
             del self.holders[seat.node]
         self.holders[node] = member.name
-        self.seats[member.name] = Seat(member=member.name, node=node, generation=seat.generation + 1)
+        self.seats[member.name] = Seat(member=member.name, node=node, generation=newest + 1)
 
     def break_gang(self, name: GangName, reason: Reason, *, spend: bool = False) -> None:
         """Decide that the current epoch of a gang ends, and that each of its ranks is swept before the next begins.

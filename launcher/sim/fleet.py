@@ -63,6 +63,10 @@ class Fleet:
             self._head_until = min(self._nodes_until, head_after(head, around, now))
         return Sighting(nodes=dict(self._nodes), head=self._head, reached=self._reached(now))
 
+    def next_change(self, now: float) -> float:
+        """Answer the first moment after a time at which something changes on a node or at the head; NEVER if nothing will."""
+        return min(life.after(now) for life in self._lives.values())
+
     def begin(self, now: float) -> None:
         """Count the faults of the run from now on, if they are not counted yet."""
         if self.world().began_at is None:

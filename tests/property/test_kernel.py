@@ -125,7 +125,8 @@ def only_the_allowed_leaves_its_rack(run: Run, seen: Observation, before: Record
     ordered = {order.subject for order in seen.orders if order.kind is OrderKind.RELOCATE} | before.moving
     for action in decision.actions:
         if isinstance(action, Relocate):
-            policy = run.group(action.slice.split("/")[0]).recovery.on_no_spare
+            part = next(part for part in run.placement.slices if part.key == action.slice)
+            policy = run.group(part.group).recovery.on_no_spare
             assert policy is OnNoSpare.RELOCATE or action.slice in ordered, f"{action.key} was never allowed"
 
 

@@ -309,3 +309,13 @@ def test_nodes_that_stopped_because_the_heads_host_was_silent_are_not_blamed() -
     here.head = here.views[name(1, 1)] = Unseen(words="timed out")
     here.decide()
     assert not here.record.attempts
+
+
+def test_a_node_that_had_another_seat_gets_a_raylet_newer_than_the_one_of_then() -> None:
+    here = serving(make_run(slices=1, nodes=2, spares=1))
+    seats = dict(here.record.seats)
+    seats[MemberName("main/0")] = replace(seats[MemberName("main/0")], generation=4)
+    here.record = replace(here.record, seats=seats)
+    here.silent(LOST, heard=18.0)
+    wait(here, 9)
+    assert here.record.seats[MemberName("main/1")].generation == 5
