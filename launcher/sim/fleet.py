@@ -64,7 +64,7 @@ class Fleet:
         return Sighting(nodes=dict(self._nodes), head=self._head, reached=self._reached(now))
 
     def next_change(self, now: float) -> float:
-        """Answer the first moment after a time at which something changes on a node or at the head; NEVER if nothing will."""
+        """Answer the first moment after a time at which something changes on a node; NEVER if nothing will."""
         return min(life.after(now) for life in self._lives.values())
 
     def begin(self, now: float) -> None:

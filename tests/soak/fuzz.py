@@ -23,7 +23,7 @@ HOUR = 3600.0
 EPISODE_H = 250.0
 """How long one run is watched (hours of the fleet)."""
 LONG_ENOUGH = 20.0
-"""After so long without a decision nothing comes of what was (s); the waits of the kernel that last longer end in one."""
+"""After so long without a decision nothing more comes of what was (s)."""
 HOURS_PER_FAULT = 150.0
 """Hours of one node between two faults on it: some hundred times as many as real racks have."""
 
@@ -80,25 +80,27 @@ def _episode(rnd: Random, totals: Totals) -> None:
     end = min(EPISODE_H * HOUR, rnd.uniform(20, EPISODE_H) * HOUR)
     moments = sorted(at for fault in run.fleet.sim.faults for at in window(fault)) if run.fleet.sim else []
     asked, pace = 0.0, Pace(moments, end)
+    state = RunState.STARTING
     while now < end:
         before, seen = play.record, play.observe()
         crash = rnd.random() < 0.002
         decision = play.tick(until=rnd.randint(0, 3), lose=rnd.random() < 0.5) if crash else play.tick()
         hold_to_rules(play, before, seen, decision)
         totals.decisions += 1
+        state = decision.state
         if crash:
             play.crash()
-        if decision.state is RunState.HOLDING and now - asked > HOUR:
+        if state is RunState.HOLDING and now - asked > HOUR:
             asked = now
             _operate(play, rnd)
-        if decision.state.final:
+        if state.final:
             break
         play.clock.wait(pace.next(play, decision, now), lambda: False)
         now = play.clock.now()
     totals.node_hours += len(whole.nodes) * now / HOUR
     totals.faults += sum(1 for fault in run.fleet.sim.faults if fault.at < now) if run.fleet.sim else 0
     totals.epochs += max((gang.epoch for gang in play.record.gangs.values()), default=0)
-    totals.ends[decision.state.value] += 1
+    totals.ends[state.value] += 1
 
 
 class Pace:
