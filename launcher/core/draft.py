@@ -169,6 +169,8 @@ class Draft:
         """
         seat = self.seats[member.name]
         newest = seat.generation if node == seat.node else max(other.generation for other in self.seats.values())
+        for timed in ("joining", "disowned"):
+            self.since.pop(f"{timed}:{member.name}#{seat.generation}", None)
         if self.holders.get(seat.node) == member.name:
             del self.holders[seat.node]
         self.holders[node] = member.name

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.actions import PowerOff, Result
+from launcher.core.actions import PowerOff, Reason, Result, Unclaim, Unit, Why
 from launcher.core.fleet import Access, NodeName
 from launcher.core.health import Symptom
-from launcher.core.observation import HeadSeen, Phase, Reached, Seen, Step, Unseen
+from launcher.core.observation import GroupState, HeadSeen, Phase, Reached, Seen, Step, Unseen
 from launcher.core.orders import OrderKind
 from launcher.core.reconcile import Decision
 from launcher.core.run import Run, RunState
@@ -17,6 +17,7 @@ from launcher.core.task import OnNoSpare, RecoveryPolicy
 from tests.situations import Situation, kinds, make_run, name
 
 LOST = name(1, 2)
+REASON = Reason(why=Why.HEAD, words="the test asks for it")
 
 
 def outside(run: Run) -> Run:
@@ -319,3 +320,24 @@ def test_a_node_that_had_another_seat_gets_a_raylet_newer_than_the_one_of_then()
     here.silent(LOST, heard=18.0)
     wait(here, 9)
     assert here.record.seats[MemberName("main/1")].generation == 5
+
+
+def test_a_group_that_ray_places_nowhere_again_and_again_makes_the_runs_ray_begin_anew() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    for _ in range(200):
+        assert isinstance(here.head, HeadSeen)
+        assert here.head.head is not None
+        stuck = tuple(replace(group, state=GroupState.RESCHEDULING) for group in here.head.head.groups)
+        here.head = HeadSeen(head=replace(here.head.head, groups=stuck))
+        decision = here.decide(after=1.0)
+        for action in decision.actions:
+            here.receive(action, Result.KILLED if action.kind in ("sweep", "unclaim") else Result.DONE)
+        if here.record.cluster:
+            break
+    assert {seat.generation for seat in here.record.seats.values()} == {1}
+    assert here.record.heads == ("r1-n1",), "the one before is ended first, on the same node"
+    assert "unclaim:head:r1-n1" in kinds(here.decide())
+    here.receive(Unclaim(reason=REASON, node=name(1, 1), unit=Unit.HEAD), Result.KILLED)
+    here.head = HeadSeen()
+    assert "start_head@1" in kinds(here.decide())
