@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Claim, Level, Result, Signal, StartHead
+from launcher.core.actions import Claim, Level, PowerOff, Result, Signal, StartHead
 from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
+from launcher.core.health import Health, Symptom
 from launcher.core.observation import GroupState, HeadSeen, Keeper, Phase, Seen, Sighting, Unseen
 from launcher.core.placement import Placement, Slice
 from launcher.core.run import Run, RunId, RunName
@@ -267,3 +268,67 @@ def keeper(seen: Sighting, node: NodeName) -> Keeper:
     found = suite.keeper(seen, node)
     assert found is not None
     return found
+
+
+def test_a_stopped_raylet_lives_until_it_learns_that_ray_gave_it_up(harness: SimHarness) -> None:
+    run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.RAYLET_STOPPED, duration=40.0))
+    seen = harness.at(run, 49.0)
+    assert keeper(seen, SECOND).ray.phase is Phase.RUNNING
+    assert [node.alive for node in suite.head(seen).nodes] == [True, False]
+    assert keeper(harness.at(run, 71.0), SECOND).ray.phase is Phase.FAILED
+
+
+def test_ten_seconds_of_a_stopped_raylet_harm_nothing(harness: SimHarness) -> None:
+    run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.RAYLET_STOPPED, duration=10.0))
+    before = harness.at(run, 29.0)
+    assert harness.at(run, 60.0) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers"), [(FaultKind.SSH_DOWN, True), (FaultKind.LINK_DOWN, False)], ids=["ours", "all"]
+)
+def test_others_say_whether_they_reach_what_we_do_not(harness: SimHarness, kind: FaultKind, answers: bool) -> None:
+    run = started(harness, Fault(at=30.0, node=SECOND, fault=kind, duration=12.0))
+    seen = harness.at(run, 40.0)
+    assert isinstance(seen.nodes[SECOND], Unseen)
+    assert seen.reached[SECOND].answers is answers
+    assert suite.head(seen).heard[SECOND] == (0.0 if answers else 10.0)
+
+
+def test_a_head_that_is_cut_off_from_most_ends_itself_and_its_own_node(harness: SimHarness) -> None:
+    run = make_run("job-cut", ranks=3, sim=SimSettings(faults=(Fault(at=40.0, node=FIRST, fault=FaultKind.LINK_DOWN),)))
+    seats = suite.bring_up(harness, run)
+    suite.claim(harness, run, run.placement.nodes[3])
+    suite.start(harness, run, seats, 1)
+    fleet, _ = harness.nodes._open(run)
+    assert any(one.alive(54.0) for one in fleet.life(FIRST).ranks)
+    seen = harness.at(run, 56.0)
+    assert not any(one.alive(56.0) for node in run.placement.nodes for one in fleet.life(node).ranks)
+    assert keeper(seen, SECOND).head_silent == 16.0
+
+
+def test_what_befalls_a_node_is_what_it_says_of_itself(harness: SimHarness) -> None:
+    faults = (
+        Fault(at=30.0, node=SECOND, fault=FaultKind.GPU_LOST, duration=10.0),
+        Fault(at=30.0, node=SECOND, fault=FaultKind.PROBE_HANGS, duration=10.0),
+        Fault(at=30.0, node=FIRST, fault=FaultKind.SSH_DOWN, duration=10.0),
+    )
+    run = started(harness, *faults)
+    harness.at(run, 31.0)
+    found = harness.nodes.inspect(run, SECOND)
+    assert isinstance(found, Health)
+    assert (found.worst, found.hung) == (Symptom.GPU_LOST, ("nvidia-smi",))
+    assert isinstance(harness.nodes.inspect(run, FIRST), Unseen)
+    harness.at(run, 41.0)
+    assert harness.nodes.inspect(run, SECOND) == Health(at=0.0)
+
+
+def test_power_that_is_cut_by_order_ends_what_nobody_can_see(harness: SimHarness) -> None:
+    run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.LINK_DOWN))
+    off = PowerOff(reason=REASON, node=SECOND)
+    assert harness.nodes.power_off(run, off).result is Result.FAILED
+    run = replace(run, fleet=replace(run.fleet, fence_command="off {node}"))
+    harness.at(run, 35.0)
+    assert harness.nodes.power_off(run, off).result is Result.POWERED_OFF
+    fleet, _ = harness.nodes._open(run)
+    assert not any(one.alive(35.1) for one in (*fleet.life(SECOND).ranks, *fleet.life(SECOND).raylets))
