@@ -32,6 +32,8 @@ from launcher.core.observation import Phase, Step, Unseen
 from launcher.core.placement import Slice
 from launcher.core.run import Cause, Evidence, Exit, Outcome
 
+# Under which key it is counted how often the head was started since it last answered.
+HEAD_TRIES = "head_tries"
 # The longest wait before others are asked for another node or place once more (s): each time is journalled.
 SELDOM = 60.0
 
@@ -80,7 +82,9 @@ def _succeeded(draft: Draft, action: Action, answer: Answer) -> None:
             draft.moving.discard(action.slice)
         case Unclaim(unit=Unit.HEAD):
             draft.heads = [node for node in draft.heads if node != action.node]
-        case Prepare() | StartHead() | Join() | Reserve() | Start() | Unclaim() | Enlist():
+        case StartHead():
+            draft.back_off(HEAD_TRIES)
+        case Prepare() | Join() | Reserve() | Start() | Unclaim() | Enlist():
             pass  # their effect is seen by looking
         case _:
             assert_never(action)

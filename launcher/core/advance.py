@@ -2,7 +2,7 @@
 
 from collections.abc import Set as AbstractSet
 
-from launcher.core.absorb import astray
+from launcher.core.absorb import HEAD_TRIES, astray
 from launcher.core.actions import (
     Claim,
     Join,
@@ -28,7 +28,7 @@ from launcher.core.run import Cause, Gang, Member, Outcome
 from launcher.core.seat import GangName
 from launcher.core.verdict import gathered, opened
 
-# How often the head of a run is started before the run is given up; its storage survives each start.
+# How often in a row the head of a run is started, and does not answer, before the run is given up.
 HEAD_STARTS = 5
 
 # How long Ray may take to place a group whose seats are all alive (s); measured: milliseconds.
@@ -91,10 +91,13 @@ def _head(draft: Draft) -> None:
             draft.end(Outcome(cause=Cause.PROVISION, words=words))
         return
     head = draft.seen.head.head
+    starts = draft.retries[HEAD_TRIES].count if HEAD_TRIES in draft.retries else 0
     if head is None and draft.seen.head.leftovers:
         draft.do(Unclaim(reason=_BEGIN, node=draft.head_node, unit=Unit.HEAD))
-    elif head is not None and head.ray.phase is Phase.FAILED and head.ray.generation >= HEAD_STARTS:
-        words = f"head: Ray's head ended with {head.ray.exit_code}, {head.ray.generation} times"
+    elif draft.head():
+        draft.retries.pop(HEAD_TRIES, None)
+    elif head is not None and head.ray.phase is Phase.FAILED and starts >= HEAD_STARTS:
+        words = f"head: Ray's head ended with {head.ray.exit_code}, {starts} times in a row"
         draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=head.ray.tail))
     elif head is None or head.ray.phase in (Phase.ABSENT, Phase.FAILED):
         draft.head_asked, draft.head_at = True, draft.head_node

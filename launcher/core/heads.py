@@ -1,5 +1,6 @@
 """The machine of the run's Ray head: lost, or to be left; then the run's Ray begins anew on another node."""
 
+from launcher.core.absorb import HEAD_TRIES
 from launcher.core.actions import Reason, Why
 from launcher.core.condition import Condition
 from launcher.core.draft import Draft
@@ -48,7 +49,7 @@ def begin_cluster(draft: Draft, new: NodeName | None, why: str) -> None:
             draft.give(member, node)
 
 
-_OF_RAY = ("verify", "astray", "reserve", "unreserve", "start_head", "start", "anew")
+_OF_RAY = ("verify", "astray", "reserve", "unreserve", "start_head", "start", "anew", HEAD_TRIES)
 
 
 def _elsewhere(draft: Draft) -> NodeName | None:

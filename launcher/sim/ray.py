@@ -119,9 +119,9 @@ def head_view(
     if head is None or head.power <= now:
         return HeadSeen()
     if now >= head.dies:
-        ended = Step(phase=Phase.FAILED, exit_code=1, tail=("the GCS was killed",), generation=head.ray.starts)
+        ended = Step(phase=Phase.FAILED, exit_code=1, tail=("the GCS was killed",), generation=head.ray.cluster)
         return HeadSeen(head=Head(ray=ended, heard=heard))
-    running = Step(phase=Phase.RUNNING, generation=head.ray.starts)
+    running = Step(phase=Phase.RUNNING, generation=head.ray.cluster)
     if now < head.ready:
         return HeadSeen(head=Head(ray=running, heard=heard))
     tables = Tables(run, head.ray, lives, now)

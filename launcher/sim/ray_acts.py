@@ -22,8 +22,8 @@ def start_head(fleet: Fleet, run: Run, action: StartHead, now: float) -> Answer:
     if not fleet.head_lives(now):
         before = world.ray
         if before is None or (before.node, before.cluster) != (run.head, action.cluster):
-            before = Ray(since=now, begun_at=now, starts=0, groups={}, node=run.head, cluster=action.cluster)
-        begun = replace(before, begun_at=now, starts=before.starts + 1)
+            before = Ray(since=now, begun_at=now, groups={}, node=run.head, cluster=action.cluster)
+        begun = replace(before, begun_at=now)
         fleet.save_world(replace(world, ray=begun, watches=fleet.watched(now, run.head)))
     return DONE
 

@@ -38,7 +38,7 @@ hosts = st.builds(
     raylets=st.lists(raylets, max_size=2).map(tuple),
     ranks=st.lists(ranks, max_size=2).map(tuple),
 )
-rays = st.builds(Ray, since=times, begun_at=times, starts=counts, groups=st.dictionaries(words, times, max_size=2))
+rays = st.builds(Ray, since=times, begun_at=times, groups=st.dictionaries(words, times, max_size=2))
 watches = st.lists(st.builds(Watch, since=times, node=st.none() | words), max_size=2).map(tuple)
 worlds = st.builds(World, began_at=maybe, ray=st.none() | rays, watches=watches)
 

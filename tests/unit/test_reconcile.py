@@ -420,10 +420,21 @@ def test_a_head_that_dies_is_started_again_and_no_rank_is_touched() -> None:
 def test_a_head_that_dies_again_and_again_ends_the_run() -> None:
     here = Situation(make_run())
     here.serving()
-    assert isinstance(here.head, HeadSeen)
-    assert here.head.head is not None
-    here.head = HeadSeen(head=replace(here.head.head, ray=Step(phase=Phase.FAILED, exit_code=1, generation=5)))
-    here.decide()
+    up = here.head
+    assert isinstance(up, HeadSeen)
+    assert up.head is not None
+    down = HeadSeen(head=replace(up.head, ready=False, ray=Step(phase=Phase.FAILED, exit_code=1)))
+    for answers in (True, False):
+        for _ in range(5):
+            here.head = down
+            for action in here.decide(after=40.0).actions:
+                here.receive(action)
+            if answers:
+                here.head = up
+                here.decide()
+        here.head = down
+        here.decide(after=40.0)
+        assert (here.record.outcome is None) is answers
     assert here.record.outcome is not None
     assert here.record.outcome.cause is Cause.PROVISION
 
