@@ -1,0 +1,125 @@
+"""How long until every rank runs again, ours beside Ray alone, on one rig in one run: `bench_recovery.py [TRIES]`.
+
+Needs root, as the rig does. Ray alone is Ray as it comes: its own health checks, a group in one domain, and actors that
+it restarts itself. Ours counts until the program of each rank does its first step again; Ray's until each actor answers.
+Five tries of each, the default, take about forty minutes: Ray alone needs up to three for each silence.
+"""
+
+import itertools
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.fake.test_scenarios import SCENARIOS, read
+from tests.recovery.stage import Stage
+from tests.rig import Host, Rig
+
+CASES = {"raylet_killed": 12.0, "power_cut": 35.0, "rack_lost": 60.0}
+"""What breaks, and within how many seconds every rank is to run again."""
+SCRIPT = Path(__file__).parents[1] / "recovery" / "ray_alone.py"
+PORT = 6401
+PATIENCE_S = 300.0
+
+
+def main() -> None:
+    """Print the median of each, and how many times faster ours is."""
+    tries = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    paths = {path.stem: path for path in SCENARIOS}
+    with Rig(3, 5, head=True, nvidia=True, python=sys.executable, name="recoverbench") as rig:
+        for case, target in CASES.items():
+            ours = [_ours(rig, case, paths[case]) for _ in range(tries)]
+            alone = [_alone(rig, case) for _ in range(tries)]
+            mine, theirs = statistics.median(ours), statistics.median(alone)
+            print(
+                f"{case}: ours {mine:.1f} s (target {target:.0f}), Ray alone {theirs:.1f} s, "
+                f"{theirs / mine:.1f}x; ours {_row(ours)}, Ray {_row(alone)}",
+                flush=True,
+            )
+
+
+def _row(times: list[float]) -> str:
+    return " ".join(f"{took:.1f}" for took in times)
+
+
+def _ours(rig: Rig, case: str, path: Path) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Stage(rig, Path(folder), case.replace("_", ""), read(path))
+        try:
+            stage.up()
+            stage.strike()
+            return stage.recovered(2, PATIENCE_S)
+        finally:
+            stage.clear()
+
+
+def _alone(rig: Rig, case: str) -> float:
+    """Three ranks, and where a rack is lost a second one that has room for them."""
+    racks = [hosts[:4] for hosts in rig.racks().values()][: 2 if case == "rack_lost" else 1]
+    told = rig.shared / "ray-alone.json"
+    told.with_suffix(".stop").unlink(missing_ok=True)
+    told.unlink(missing_ok=True)
+    (rig.shared / SCRIPT.name).write_text(SCRIPT.read_text())
+    hosts = [rig.head, *itertools.chain(*racks)]
+    try:
+        _start(rig, hosts)
+        python = [sys.executable, f"/shared/{SCRIPT.name}", f"{rig.head.address}:{PORT}", "3", f"/shared/{told.name}"]
+        rig.head.spawn(python, user=rig.user)
+        before = _until(told, lambda where: all(where))
+        lost = _strike(rig, case, before)
+        struck = time.monotonic()
+        _until(told, lambda where: not all(where))
+        _until(told, lambda where: all(where) and not set(where) & lost)
+        return time.monotonic() - struck
+    finally:
+        told.with_suffix(".stop").touch()
+        for host in hosts:
+            host.power_cut()
+            host.boot()
+
+
+def _start(rig: Rig, hosts: list[Host]) -> None:
+    ray = shutil.which("ray", path=str(Path(sys.executable).parent)) or "ray"
+    for at, host in enumerate(hosts):
+        own = [f"--node-ip-address={host.address}", "--disable-usage-stats", "--block"]
+        head = ["--head", f"--port={PORT}", "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false"]
+        seat = [f"--address={rig.head.address}:{PORT}", "--num-cpus=4", "--num-gpus=4"]
+        label = [f"--labels=ray.io/gpu-domain={host.rack}"]
+        host.spawn([sys.executable, ray, "start", *own, *(seat + label if at else head)], user=rig.user)
+        if not at:
+            end = time.monotonic() + PATIENCE_S
+            while host.run(["bash", "-c", f"exec 3<>/dev/tcp/{host.address}/{PORT}"], check=False).returncode:
+                assert time.monotonic() < end, "Ray's head does not start"
+
+
+def _strike(rig: Rig, case: str, where: list[str]) -> set[str]:
+    """Break the node of the first rank, or its whole rack; answer the addresses that cannot come back."""
+    host = next(host for host in rig.hosts.values() if host.address == where[0])
+    if case == "raylet_killed":
+        for process in host.processes("raylet"):
+            if Path(process.argv[0]).name == "raylet":
+                host.kill(process.pid)
+        return {host.address}
+    lost = [host] if case == "power_cut" else rig.racks()[host.rack]
+    for one in lost:
+        one.power_cut()
+    return {one.address for one in lost}
+
+
+def _until(told: Path, holds: Callable[[list[str]], bool]) -> list[str]:
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        if told.exists() and holds(where := json.loads(told.read_text())):
+            return [str(one) for one in where]
+        assert time.monotonic() < end, "Ray alone does not come back"
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()
