@@ -1,7 +1,7 @@
 """How long until every rank runs again, ours beside Ray alone, on one rig in one run: `bench_recovery.py [TRIES]`.
 
 Needs root, as the rig does. Ray alone is Ray as it comes: its own health checks, a group in one domain, and actors that
-it restarts itself. Ours counts until the program of each rank does its first step again; Ray's until each actor answers.
+it restarts itself. Ours counts until each rank does its next step, Ray's until each actor answers.
 Five tries of each, the default, take about forty minutes: Ray alone needs up to three for each silence.
 """
 

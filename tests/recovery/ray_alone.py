@@ -1,6 +1,7 @@
 """Ray by itself, on the node of its head: a group in one domain, actors that Ray restarts; who answers, several times a
 second, goes to a file that all hosts share."""
 
+import contextlib
 import json
 import pathlib
 import sys
@@ -37,10 +38,8 @@ def main() -> None:
         done, _ = ray.wait(asked, num_returns=ranks, timeout=0.2)
         for at, one in enumerate(asked):
             if one in done:
-                try:
+                with contextlib.suppress(ray.exceptions.RayError):  # lost, or not back yet: asked again
                     heard[at] = (time.monotonic(), ray.get(one))
-                except ray.exceptions.RayError:
-                    pass  # lost, or not back yet: asked again
                 asked[at] = actors[at].where.remote()
         now = time.monotonic()
         half = told.with_suffix(".half")
