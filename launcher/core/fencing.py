@@ -7,6 +7,9 @@ from launcher.core.observation import Unseen
 from launcher.core.run import Cause, Evidence
 from launcher.core.silence import Silence, against, expired, head_expired, quiet
 
+# How long a node may be silent without proof that it has stopped, before people are asked for their word (s).
+UNPROVEN = 40.0
+
 
 def proof(draft: Draft, node: NodeName) -> str | None:
     """Answer in words why nothing of the run can run on a node that we do not see; None while it may.
@@ -46,6 +49,9 @@ def power_off(draft: Draft, node: NodeName, words: str) -> None:
     """Ask for the power of a node to be cut, where the inventory says how."""
     if draft.run.fleet.fence_command is not None and draft.silence(node) is Silence.DOWN:
         draft.do(PowerOff(reason=Reason(why=Why.SWAP, words=f"{node}: {words}"), node=node))
+    if quiet(draft.seen, draft.since, node) >= UNPROVEN:
+        unproven = f"{node} is {words}, and nothing proves that no rank runs there"
+        draft.waiting_for = draft.waiting_for or f"{unproven}: `nvlaunch confirm-dead {node}` if it is off"
 
 
 def _unseen(draft: Draft, node: NodeName) -> bool:

@@ -75,7 +75,7 @@ def _node_lost(draft: Draft, node: NodeName) -> str | None:
     if down and (why := proof(draft, node)):
         return f"the head's node {node} is lost: {why}"
     if down:
-        power_off(draft, node, "; ".join(against(draft.seen, node, head=node)))
+        power_off(draft, node, "; ".join(("silent", *against(draft.seen, node, head=node))))
     return None
 
 

@@ -82,7 +82,7 @@ class Host:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ray:
     """The Ray head of a run: `since` its tables exist, `begun_at` its newest process; `groups` says since when
-     each slice's placement group is asked for. `node` is where it lives, None for a machine of its own, and
+    each slice's placement group is asked for. `node` is where it lives, None for a machine of its own, and
     `cluster` which incarnation of the run's Ray it is."""
 
     since: float

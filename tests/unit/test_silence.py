@@ -270,11 +270,23 @@ def test_a_lost_head_node_begins_a_new_cluster_in_the_same_rack() -> None:
     assert not [action for action in decision.actions if action.kind == "start"]
 
 
-def test_a_head_that_cannot_be_proven_dead_is_waited_for() -> None:
-    here = votes(18.0, 0.0, 0.0)
+def test_a_head_that_cannot_be_proven_dead_is_waited_for_and_people_are_asked() -> None:
+    here = votes(18.0)
     for _ in range(60):
-        decision = here.decide(after=1.0)
-        assert decision.actions == ()
+        assert here.decide(after=1.0).actions == ()
+    decision = here.decide()
+    assert here.record.cluster == 0
+    assert decision.state is RunState.HOLDING
+    assert "`nvlaunch confirm-dead r1-n1` if it is off" in decision.headline
+    here.order(OrderKind.CONFIRM_DEAD, name(1, 1))
+    here.decide()
+    assert here.record.cluster == 1
+
+
+def test_a_head_that_answers_some_of_its_peers_is_waited_for() -> None:
+    here = votes(18.0, 18.0, 0.0)
+    for _ in range(60):
+        assert here.decide(after=1.0).actions == ()
     assert here.record.cluster == 0
 
 
