@@ -50,7 +50,7 @@ types: $(READY)
 contracts: $(READY)
 	@echo "== contracts"
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest tests/contracts
+	@$(BIN)/python -m pytest -n 2 tests/contracts
 
 unit: $(READY)
 	@echo "== unit, property, corpus"
