@@ -130,11 +130,19 @@ class ShellNodes:
         seat = action.node if action.unit is Unit.SEAT else None
         site = self._sites.seat(run, seat) if seat is not None else self._sites.head_on(run, action.node)
 
-        def act() -> Answer:
-            self._provision.put(run, site)
-            return killed(site.answer("alone", "stop", site.layout.root, timeout=STOP_S))
+        return self._act("unclaim", lambda: killed(self._stop(run, site)), site)
 
-        return self._act("unclaim", act, site)
+    def _stop(self, run: Run, site: Site) -> Json:
+        """End a keeper and all of the run; where nothing can be written (a full disk) by what is there already."""
+        stop = ("alone", "stop", site.layout.root)
+        try:
+            self._provision.put(run, site)
+        except RemoteError as error:
+            told = site.answer(*stop, timeout=STOP_S)
+            if told.get("absent"):
+                raise error from None
+            return told
+        return site.answer(*stop, timeout=STOP_S)
 
     def power_off(self, run: Run, action: PowerOff) -> Answer:
         """Run the inventory's `fence_command` for a node, on this machine."""
