@@ -117,6 +117,11 @@ def sims(draw: st.DrawFn, nodes: tuple[NodeName, ...], *, max_faults: int, kinds
         code=st.integers(1, 9),
     )
     faults = draw(st.lists(fault, max_size=max_faults))
+    # Troubles come together: a node that is just being dealt with breaks once more.
+    for first in tuple(faults[:2]):
+        kind = draw(st.none() | st.sampled_from(kinds))
+        if kind is not None:
+            faults.append(replace(first, at=first.at + draw(st.integers(0, 8)), fault=kind))
     return SimSettings(seed=draw(st.integers(0, 9)), start_s=3.0, run_s=60.0, faults=tuple(faults))
 
 
@@ -304,7 +309,7 @@ class Play:
         else:
             kind = OrderKind(wish.what)
             life = self.nodes._open(self.run)[0].life(node)
-            runs = any(one.alive(now) for one in (*life.ranks, *life.raylets))
+            runs = any(one.alive(now) for one in life.ranks) or any(one.alive(now) for one in life.raylets)
             subject = slices[wish.at % len(slices)].key if kind is OrderKind.RELOCATE else node
             if kind is not OrderKind.CONFIRM_DEAD or not runs:
                 seq = len(self.orders) + 1

@@ -190,4 +190,10 @@ def _faults(rnd: Random, nodes: tuple[Node, ...]) -> tuple[Fault, ...]:
         if rnd.random() < 0.05:
             struck = [node for node in nodes if node.rack == struck[0].rack and rnd.random() < 0.8]
         found += [Fault(at=at, node=node.name, fault=kind, duration=duration) for node in struck]
+        if rnd.random() < 0.2:  # troubles come together: a node that is just being dealt with breaks once more
+            kind, _, lasting = rnd.choice(kinds)
+            second, duration = at + rnd.uniform(0.0, 10.0), rnd.choice(lasting) or None
+            found.append(
+                Fault(at=second, node=struck[0].name if struck else nodes[0].name, fault=kind, duration=duration)
+            )
     return tuple(found)

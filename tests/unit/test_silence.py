@@ -353,3 +353,32 @@ def test_a_group_that_ray_places_nowhere_again_and_again_makes_the_runs_ray_begi
     here.receive(Unclaim(reason=REASON, node=name(1, 1), unit=Unit.HEAD), Result.KILLED)
     here.head = HeadSeen()
     assert "start_head@1" in kinds(here.decide())
+
+
+def test_a_fence_on_a_node_that_falls_silent_to_us_alone_holds_its_gang_up() -> None:
+    here = serving(make_run(slices=1))
+    here.sign(LOST, Symptom.GPU_LOST, "3 of 4 GPUs")
+    here.decide()
+    assert holder(here) == "r1-n3"
+    here.views[LOST] = Unseen(words="timed out")
+    here.reached[LOST] = Reached(by=name(2, 1), answers=True)
+    for _ in range(60):
+        decision = here.decide(after=1.0)
+        for action in decision.actions:
+            here.receive(action, Result.KILLED if action.kind == "sweep" else Result.DONE)
+        here.verify(decision.actions)
+        here.show_ready(here.record.seats)
+        for seat in here.record.seats.values():
+            here.keeper(seat.node, ranks=())
+        assert "start:run@2" not in kinds(decision), "its old rank may still run where we cannot see it"
+    here.silent(LOST, heard=18.0)
+    here.decide()
+    assert here.gang().epoch == 2
+
+
+def test_power_is_not_cut_of_a_node_that_has_only_just_fallen_silent() -> None:
+    run = make_run(slices=1, nodes=2, spares=1)
+    here = serving(replace(run, fleet=replace(run.fleet, fence_command="off {node}")))
+    here.silent(LOST, heard=30.0)
+    for _ in range(7):
+        assert here.decide(after=1.0).actions == ()
