@@ -63,7 +63,7 @@ class Progress:
 
 
 class Follower:
-    """Reads the journal of one run, and tells what is new."""
+    """Reads the journal of one run, and tells what is new; also that of the run that goes on for it."""
 
     def __init__(self, store: Store, run: RunId, progress: Progress, after: int = 0) -> None:
         self._store = store
@@ -82,7 +82,12 @@ class Follower:
             elif event.kind is EventKind.WARNING and event.words not in self._warned:
                 self._warned.add(event.words)
                 warn(clean(f"{event.subject}: {event.words}"))
-        return row
+        after = self._store.queue.after(row.id) if row.ended is not None else None
+        if after is None:
+            return row
+        say(clean(f"`{row.name}` waits for another turn: {row.headline}"))
+        self._run, self._seen = after, 0
+        return self.look()
 
 
 @contextmanager

@@ -12,8 +12,11 @@ from launcher.cli.ready import MovedError, Ready, held_words
 from launcher.cli.render_plan import plan_text
 from launcher.core.actions import Claim, Result
 from launcher.core.fleet import NodeName
+from launcher.core.placement import Taken
 from launcher.core.run import Cause, Run, RunName, RunState
+from launcher.drive.preflight import guessed
 from launcher.setup.lease import Holder, read_holder
+from launcher.store.queue import IN_LINE
 from launcher.store.store import Store, secrets_file
 
 if TYPE_CHECKING:
@@ -28,7 +31,17 @@ YIELD_S = 6.0
 
 def keep(store: Store, request: Request, ready: Ready) -> Run:
     """Answer the run, kept with its claims, secrets and files; where those cannot be kept, nothing is."""
-    run = claim(store, request, ready)
+    return _kept(store, request, claim(store, request, ready))
+
+
+def enqueue(store: Store, request: Request) -> Run:
+    """Answer a run that waits for its turn, kept with its secrets and files."""
+    name, source = RunName(request.task.name), request.source
+    run = store.queue.put(name=name, task=request.task, fleet=request.fleet, source=source, at=time.time())
+    return _kept(store, request, run)
+
+
+def _kept(store: Store, request: Request, run: Run) -> Run:
     try:
         keep_secrets(secrets_file(home(), run.id), request.secrets)
         keep_files(run)
@@ -46,13 +59,20 @@ def claim(store: Store, request: Request, ready: Ready) -> Run:
                 name=RunName(request.task.name),
                 task=request.task,
                 fleet=ready.fleet,
-                decide=ready.decide,
+                decide=lambda _: ready.decide(free(store, request)),
                 source=request.source,
                 at=time.time(),
             )
         except MovedError:
             say("other runs came first; it is placed so:")
-            say(plan_text(request.task.name, ready.place(store.taken(request.fleet))))
+            say(plan_text(request.task.name, ready.place(free(store, request))))
+
+
+def free(store: Store, request: Request) -> Mapping[NodeName, Taken]:
+    """Answer what is not free to a task that is launched now: what runs have, and what those in the queue will need."""
+    from launcher.drive.line import not_free
+
+    return not_free(store, guessed(request.fleet, store.domains(request.fleet.name)), request.task)
 
 
 def lost(store: Store, row: "RunRow") -> dict[NodeName, Holder]:
@@ -75,6 +95,16 @@ def give_way(run: Run, held: Mapping[NodeName, Holder]) -> None:
     say(clean(f"{held_words(held)}; placing `{run.name}` anew"))
     if any(holder.run and holder.run < run.id for holder in held.values()):
         pause(YIELD_S)
+
+
+def seen_in_line(store: Store, run: Run, limit: float) -> "RunRow":
+    """Answer a run as soon as its controller has said where in the queue it is or has begun it."""
+    deadline = time.monotonic() + limit
+    while True:
+        row = store.find(run.id)
+        if row.state is not RunState.QUEUED or row.headline != IN_LINE or time.monotonic() > deadline:
+            return row
+        pause(0.05)
 
 
 def settle(store: Store, run: Run, limit: float) -> "RunRow":

@@ -48,6 +48,8 @@ def places(
     """Answer what is meant: rank 0 where nothing is said. SpecError for what the run does not have, or two at once."""
     if sum((rank is not None, part is not None, node is not None, every)) > 1:
         refuse("`--rank`, `--slice`, `--node` and `--all` exclude each other", hint="leave all but one of them out")
+    if not run.placement.slices:
+        refuse(f"`{run.name}` waits for its turn: it has no rank yet", hint="`nvlaunch queue` says why")
     if node is not None:
         return (_on(run, record, node),)
     if part is not None:

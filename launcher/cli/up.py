@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launcher.cli.console import agree, refuse, say, show
+from launcher.cli.console import agree, clean, refuse, say, show
 from launcher.cli.options import As, Env, EnvFile, FleetFile, Name, Output, Secret, TaskFile, Yes, home
 from launcher.cli.plain import PlainCommand
 from launcher.errors import NoCapacityError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from launcher.cli.intake import Request
     from launcher.core.fleet import NodeName
-    from launcher.core.placement import Placement
+    from launcher.core.placement import Placement, Shortfall
     from launcher.core.run import Run, RunId
     from launcher.setup.lease import Holder
     from launcher.store.rows import RunRow
@@ -48,10 +48,14 @@ def up(
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Drive the run in this process (CI, systemd).")
     ] = False,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Wait for its turn; return once it is in the queue, or has begun.")
+    ] = False,
 ) -> None:
     """Start a task and follow it.
 
     The exit code is that of its outcome. Ctrl-C or a closed terminal end the following, never the run.
+    With --queue it waits for its turn where it does not fit now: see `nvlaunch queue`.
 
     \b
     Example:
@@ -68,8 +72,8 @@ def up(
         _show_plan(request, store, _place(request, store), Output.TEXT)
         return
     store.check_name(RunName(request.task.name))
-    row = _run(store, request, _Ways(yes=yes, detach=detach, foreground=foreground))
-    _conclude(row)
+    ways = _Ways(yes=yes, detach=detach, foreground=foreground)
+    _conclude(_wait(store, request, ways) if queue else _run_now(store, request, ways))
 
 
 def plan(
@@ -122,11 +126,12 @@ def _read(
 
 
 def _place(request: "Request", store: "Store") -> "Placement":
+    from launcher.cli.launching import free
     from launcher.cli.ready import as_remembered
     from launcher.core.place import place
     from launcher.core.placement import Shortfall
 
-    answer = place(request.task, as_remembered(request.fleet), store.taken(request.fleet))
+    answer = place(request.task, as_remembered(request.fleet), free(store, request))
     if isinstance(answer, Shortfall):
         raise NoCapacityError(answer)
     return answer
@@ -139,6 +144,53 @@ class _Ways:
     yes: bool
     detach: bool
     foreground: bool
+
+
+def _run_now(store: "Store", request: "Request", ways: _Ways) -> "RunRow":
+    """Answer a run that does not wait; where it does not fit, it is said how to."""
+    try:
+        return _run(store, request, ways)
+    except NoCapacityError as error:
+        if _could_ever(store, request) is None:
+            error.hints += ("`nvlaunch up --queue` waits until it is its turn",)
+        raise
+
+
+def _could_ever(store: "Store", request: "Request") -> "Shortfall | None":
+    """Answer why a task would not fit if nobody had a node and all were well; None where it would."""
+    from launcher.core.place import place
+    from launcher.core.placement import Shortfall
+    from launcher.drive.preflight import guessed
+
+    answer = place(request.task, guessed(request.fleet, store.domains(request.fleet.name)), {})
+    return answer if isinstance(answer, Shortfall) else None
+
+
+def _wait(store: "Store", request: "Request", ways: _Ways) -> "RunRow":
+    """Answer a run that is in the queue, or has begun at once; NoCapacityError where its turn could never come."""
+    from launcher.cli.launching import enqueue, free, seen_in_line
+    from launcher.cli.parcel import tell_files
+    from launcher.core.place import place
+    from launcher.core.placement import Placement
+    from launcher.drive.control import spawn
+    from launcher.drive.line import lack
+    from launcher.drive.preflight import guessed
+
+    if (never := _could_ever(store, request)) is not None:
+        raise NoCapacityError(never)
+    fleet = guessed(request.fleet, store.domains(request.fleet.name))
+    now = place(request.task, fleet, free(store, request))
+    if isinstance(now, Placement):
+        _say_plan(request, now)
+    else:
+        say(f"it does not fit now: {lack(now)}")
+    tell_files(request.task, request.fleet)
+    agree(f"put `{request.task.name}` into the queue?", yes=ways.yes)
+    run = enqueue(store, request)
+    if ways.foreground:
+        return _drive_here(store, run.id)
+    spawn(home(), run.id)
+    return seen_in_line(store, run, SETTLE_S)
 
 
 def _run(store: "Store", request: "Request", ways: _Ways) -> "RunRow":
@@ -161,12 +213,12 @@ def _run(store: "Store", request: "Request", ways: _Ways) -> "RunRow":
 
 def _accept(store: "Store", request: "Request", held: "Mapping[NodeName, Holder]", *, yes: bool) -> "Run":
     """Answer the run, placed on nodes that were asked, once its owner agrees."""
-    from launcher.cli.launching import keep
+    from launcher.cli.launching import free, keep
     from launcher.cli.parcel import tell_files
     from launcher.cli.ready import preflight
 
     with preflight(request, held) as ready:
-        _say_plan(request, ready.place(store.taken(request.fleet)))
+        _say_plan(request, ready.place(free(store, request)))
         if not held:
             tell_files(request.task, request.fleet)
         agree(f"start `{request.task.name}`?", yes=yes)
@@ -175,9 +227,15 @@ def _accept(store: "Store", request: "Request", held: "Mapping[NodeName, Holder]
 
 def _conclude(row: "RunRow") -> None:
     from launcher.cli.conclude import conclude
+    from launcher.core.run import RunState
 
     if row.ended is not None or row.outcome is not None:
         conclude(row)
+        return
+    if row.state is RunState.QUEUED:
+        more = f"`nvlaunch queue` shows all, `nvlaunch watch {row.name}` follows it"
+        say(f"`{row.name}` waits, {clean(row.headline)}; {more}")
+        show(row.id)
         return
     say(f"`{row.name}` is starting; `nvlaunch watch {row.name}` follows it, `nvlaunch status {row.name}` shows it")
     show(row.id)
@@ -218,7 +276,7 @@ def _drive_here(store: "Store", run: "RunId") -> "RunRow":
     finally:
         over.set()
         narrator.join()
-    row = store.find(run)
+    row = store.find(store.queue.last(run))
     if row.ended is None:
         say(f"`{row.name}` goes on, undriven; `nvlaunch watch {row.name}` drives it again")
         raise typer.Exit(ExitCode.INTERRUPTED)

@@ -5,7 +5,7 @@ from launcher.core.draft import Draft
 from launcher.core.fleet import NodeName
 from launcher.core.observation import Unseen
 from launcher.core.orders import Order, OrderKind
-from launcher.core.run import Cause, Evidence
+from launcher.core.run import Cause, Evidence, Outcome
 
 # What the machine that the inventory names for Ray heads is called in orders.
 HEAD_MACHINE = NodeName("head")
@@ -39,6 +39,9 @@ def _order(draft: Draft, order: Order) -> None:
                 draft.verdict = None
         case OrderKind.READMIT:
             readmit(draft, NodeName(order.subject))
+        case OrderKind.PREEMPT:
+            words = f"preempted for {order.by}, which has a higher priority than {draft.run.task.priority}"
+            draft.end(Outcome(cause=Cause.PREEMPTED, words=words))
 
 
 def _confirm(draft: Draft, node: NodeName, by: str) -> None:

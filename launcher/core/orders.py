@@ -5,12 +5,13 @@ from enum import Enum
 
 
 class OrderKind(Enum):
-    """What may be asked. The subject is a node, nothing, or a slice (`group/index`)."""
+    """What may be asked. The subject is a node, nothing, a slice (`group/index`), or the run that goes first."""
 
     CONFIRM_DEAD = "confirm_dead"
     RESUME = "resume"
     RELOCATE = "relocate"
     READMIT = "readmit"
+    PREEMPT = "preempt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,8 @@ class Member:
 class Run:
     """One named execution of a task, placed. `fleet` is the inventory cut down to the nodes the run has ever had.
 
-    `head_at` is the node where the head lives, once that is decided.
+    `head_at` is the node where the head lives, once that is decided. `queued_at` is since when it waits for its turn,
+    or waited (s of the wall clock), None for one that never does; `first` is the run that it goes on for, if any.
     """
 
     id: RunId
@@ -93,6 +94,8 @@ class Run:
     fleet: Inventory
     wanted: Wanted = Wanted.RUNNING
     head_at: NodeName | None = None
+    queued_at: float | None = None
+    first: RunId | None = None
 
     def members(self) -> Iterator[Member]:
         """Answer every seat, group by group, in rank order."""

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from launcher.core.fleet import Inventory, SimSettings, Transport
-from launcher.core.run import RunId, RunState
+from launcher.core.run import Run, RunId, RunState
 from launcher.drive.allot import StoreAllotter
 from launcher.drive.clock import SystemClock
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.hooks import Hook
 from launcher.drive.loop import Loop
+from launcher.drive.turn import await_turn
 from launcher.errors import LaunchError
 from launcher.ports import Clock, Nodes, Prober
 from launcher.sim.clock import SimClock
@@ -50,31 +51,48 @@ def open_prober(home: Path, fleet: Inventory) -> Prober:
 def control(home: Path, run_id: RunId) -> RunState:
     """Own a run and drive it until it is over; LeaseHeldError where a live process owns it.
 
-    SIGTERM and SIGINT end the driving, never the run.
+    One whose nodes others took is driven on as the run that waits in its place. SIGTERM and SIGINT end the driving,
+    never the run.
     """
     store = Store(home)
-    store.own(run_id, Owner.current())
     with stoppable() as stopped:
-        return drive(store, run_id, stopped)
+        while True:
+            store.own(run_id, Owner.current())
+            state = drive(store, run_id, stopped)
+            after = store.queue.after(run_id)
+            if after is None or stopped():
+                return state
+            run_id = after
 
 
 def drive(store: Store, run_id: RunId, stopped: Callable[[], bool]) -> RunState:
     """Drive a run that this process owns until it is over or `stopped()`, tell its hook, and let go of it."""
-    home = store.home
     run, _ = store.load(run_id)
+    hook = Hook(store, run).begin() if run.task.on_event else None
+    try:
+        return _wait_and_drive(store, run, stopped)
+    finally:
+        store.disown(run_id)
+        if hook is not None:
+            hook.end()
+
+
+def _wait_and_drive(store: Store, run: Run, stopped: Callable[[], bool]) -> RunState:
+    home = store.home
+    if store.find(run.id).state is RunState.QUEUED:
+        state = await_turn(store, run.id, SystemClock(), lambda fleet: open_prober(home, fleet), stopped)
+        if state is not RunState.STARTING:
+            return state
+        run, _ = store.load(run.id)
     nodes = open_nodes(home, run.fleet)
     clock: Clock = SimClock(store, run) if run.fleet.transport is Transport.SIM else SystemClock()
     allotter = StoreAllotter(store, lambda fleet: open_prober(home, fleet))
     executor = Executor(nodes, Inline() if run.fleet.transport is Transport.SIM else None, allotter)
-    hook = Hook(store, run).begin() if run.task.on_event else None
     try:
-        return Loop(store, nodes, clock, executor, run_id).drive(stopped)
+        return Loop(store, nodes, clock, executor, run.id).drive(stopped)
     finally:
         executor.close()
-        store.disown(run_id)
         nodes.close()
-        if hook is not None:
-            hook.end()
 
 
 @contextmanager

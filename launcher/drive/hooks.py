@@ -25,6 +25,7 @@ SUBJECT = "on_event"
 """What warnings about the hook itself are about; of these it is not told."""
 
 _TOLD = (
+    EventKind.QUEUED,
     EventKind.LAUNCHED,
     EventKind.WARNING,
     EventKind.WANTED,

@@ -104,12 +104,8 @@ class Preflight:
         where the task would fit, and whoever is placed by a guess is asked.
         """
         known = {**self._remembered, **self.reported}
-        of_rack = {node.rack: domain for node in self._written.nodes if (domain := known.get(node.name, node.domain))}
-        guesses = {
-            node.name: self._remembered.get(node.name) or of_rack.get(node.rack) or node.rack
-            for node in self._written.nodes
-            if node.name in self._left_out and node.name not in self.examined
-        }
+        unasked = (node.name for node in self._written.nodes if node.name in self._left_out - self.examined.keys())
+        guesses = _guesses(self._written, known, unasked)
         return {**guesses, **self.reported}
 
     def _due(self, placement: Placement, taken: Mapping[NodeName, Taken]) -> list[Node]:
@@ -197,6 +193,18 @@ class Preflight:
                 raise ProvisionError(f"{whose} cannot start: {words_of([finding])}", outcomes=(), hints=(hint,))
             for name in finding.nodes:
                 self.sick.setdefault(name, words_of([finding]) or "")
+
+
+def guessed(fleet: Inventory, remembered: Mapping[NodeName, str]) -> Inventory:
+    """Answer the inventory with the domains that nodes once reported, and for all others the guess that a rack is wired
+    as racks mostly are: whoever is placed by a guess is asked before anything is given to it."""
+    return with_domains(fleet, _guesses(fleet, remembered, unknown_domains(fleet)))
+
+
+def _guesses(fleet: Inventory, known: Mapping[NodeName, str], missing: Iterable[NodeName]) -> Mapping[NodeName, str]:
+    of_rack = {node.rack: domain for node in fleet.nodes if (domain := known.get(node.name, node.domain))}
+    racks = {node.name: node.rack for node in fleet.nodes}
+    return {name: known.get(name) or of_rack.get(racks[name]) or racks[name] for name in missing}
 
 
 def with_domains(fleet: Inventory, domains: Mapping[NodeName, str]) -> Inventory:

@@ -12,8 +12,8 @@ from launcher.setup import ray
 
 
 def task_id(run: Run) -> str:
-    """Answer the id of the run for checkpoint folders: the same over all restarts."""
-    return f"nvlaunch-{run.id}"
+    """Answer the id of the run for checkpoint folders: the same over all restarts, and after it was preempted."""
+    return f"nvlaunch-{run.first or run.id}"
 
 
 def setup(run: Run, node: Node, member: Member) -> dict[str, str]:

@@ -9,10 +9,7 @@ from dataclasses import replace
 from launcher.spec.fields import Field, Use
 
 # By the name of the key, wherever in the file it stands: what to do instead.
-UNSUPPORTED: Mapping[str, str] = {
-    "priority": "remove it for now",
-    "preemptible": "remove it for now",
-}
+UNSUPPORTED: Mapping[str, str] = {}
 
 
 def as_built(row: Field) -> Field:

@@ -4,11 +4,14 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from launcher.errors import LaunchError, Mistake, SpecError
+
+_Answer = TypeVar("_Answer")
 
 BUSY_S = 30.0
 FILE = "state.db"
@@ -59,7 +62,26 @@ _ENCLOSURES = """
 CREATE TABLE enclosures (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL, PRIMARY KEY (fleet, node, run));
 """
 
-_STEPS = (_TABLES, _DOMAINS, _OPERATIONS, _ENCLOSURES)
+# Whatever may change whose turn it is counts one up, whoever writes it: those that wait watch that number.
+_QUEUE = """
+CREATE TABLE barred (run TEXT NOT NULL, node TEXT NOT NULL, words TEXT NOT NULL, PRIMARY KEY (run, node));
+CREATE TABLE turns (number INTEGER NOT NULL);
+INSERT INTO turns VALUES (0);
+CREATE TRIGGER turn_claimed AFTER INSERT ON claims COUNT;
+CREATE TRIGGER turn_released AFTER DELETE ON claims COUNT;
+CREATE TRIGGER turn_launched AFTER INSERT ON runs COUNT;
+CREATE TRIGGER turn_changed AFTER UPDATE OF state, wanted, ended ON runs
+    WHEN (OLD.state, OLD.wanted, OLD.ended) IS NOT (NEW.state, NEW.wanted, NEW.ended) COUNT;
+CREATE TRIGGER turn_drained AFTER INSERT ON drains COUNT;
+CREATE TRIGGER turn_undrained AFTER DELETE ON drains COUNT;
+CREATE TRIGGER turn_quarantined AFTER INSERT ON quarantines COUNT;
+CREATE TRIGGER turn_quarantine_changed AFTER UPDATE ON quarantines COUNT;
+CREATE TRIGGER turn_ordered AFTER INSERT ON orders COUNT;
+CREATE TRIGGER turn_barred AFTER INSERT ON barred COUNT;
+CREATE TRIGGER turn_unbarred AFTER DELETE ON barred COUNT;
+""".replace("COUNT;", "BEGIN UPDATE turns SET number = number + 1; END;")
+
+_STEPS = (_TABLES, _DOMAINS, _OPERATIONS, _ENCLOSURES, _QUEUE)
 """What makes each format of the file of the one before; a format that was released never changes."""
 
 VERSION = len(_STEPS)
@@ -105,6 +127,11 @@ class Database:
         """Answer the rows of one query, all of one moment."""
         with self._turn, _told(self._path):
             return self._db.execute(query, values).fetchall()
+
+    def within(self, ask: Callable[[sqlite3.Connection], _Answer]) -> _Answer:
+        """Answer what queries answer, in the transaction that this thread is in, if it is in one."""
+        with self._turn, _told(self._path):
+            return ask(self._db)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -26,6 +26,7 @@ _FAILURES = (Result.FAILED, Result.CANNOT_TELL)
 class EventKind(Enum):
     """What an entry of the journal is about."""
 
+    QUEUED = "queued"
     LAUNCHED = "launched"
     HEADLINE = "headline"
     INTENT = "intent"

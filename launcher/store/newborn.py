@@ -16,7 +16,7 @@ INSERT INTO runs (id, name, state, wanted, fleet, source, created, headline, run
 VALUES (:id, :name, :state, :wanted, :fleet, :source, :created, :headline, :run, :record, :snapshot)
 """
 
-_HEADLINE = "waiting for its controller"
+UNDRIVEN = "waiting for its controller"
 
 
 def fresh_id(name: RunName) -> RunId:
@@ -25,31 +25,36 @@ def fresh_id(name: RunName) -> RunId:
     return RunId(f"{name}-{tail}")
 
 
-def row_of(run: Run, source: str, at: float) -> Mapping[str, object]:
+def row_of(run: Run, source: str, at: float, headline: str = UNDRIVEN) -> Mapping[str, object]:
     """Answer the values of `NEW_RUN`."""
     return {
         "id": run.id,
         "name": run.name,
-        "state": RunState.STARTING.value,
+        "state": _first_state(run).value,
         "wanted": run.wanted.value,
         "fleet": run.fleet.name,
         "source": storable(source),
         "created": at,
-        "headline": _HEADLINE,
+        "headline": headline,
         "run": dump(Run, run),
         "record": dump(Record, Record()),
-        "snapshot": dump(RunStatus, _first_status(run, at)),
+        "snapshot": dump(RunStatus, first_status(run, headline, at)),
     }
 
 
-def _first_status(run: Run, at: float) -> RunStatus:
+def _first_state(run: Run) -> RunState:
+    """Answer where a run stands that nobody has looked at: one without a place waits for its turn."""
+    return RunState.STARTING if run.placement.slices else RunState.QUEUED
+
+
+def first_status(run: Run, headline: str, at: float) -> RunStatus:
     """Answer what a look would show before the first one: every seat with its first holder, none of them begun."""
     unlooked = Decision(
         actions=(),
         record=Record(seats=first_seats(run)),
         wake_at=at,
-        headline=_HEADLINE,
-        state=RunState.STARTING,
+        headline=headline,
+        state=_first_state(run),
         conditions={member.name: Condition.ABSENT for member in run.members()},
     )
     return summarise(run, unlooked, since=at, observed_at=at)

@@ -3,19 +3,18 @@
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from launcher.core.actions import Action, Answer, Receipt
 from launcher.core.fleet import Inventory, NodeName
-from launcher.core.nouns import count
 from launcher.core.placement import Placement, Shortfall, Taken
 from launcher.core.run import Outcome, Record, Run, RunId, RunName, RunState, Wanted
 from launcher.core.status import RunStatus
 from launcher.core.task import Task
 from launcher.errors import LeaseHeldError, Mistake, NoCapacityError, SpecError
-from launcher.store import enclosures, fleets, journal, ledger
+from launcher.store import claims, enclosures, journal, ledger
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
 from launcher.store.domains import domains_of
@@ -26,6 +25,7 @@ from launcher.store.looks import Look, Looks
 from launcher.store.newborn import NEW_RUN, fresh_id, row_of
 from launcher.store.orders import Orders
 from launcher.store.owner import Owner
+from launcher.store.queue import Queue, again, successor
 from launcher.store.rows import RUN_ROWS, RunRow, read_owner, read_run, read_run_row
 from launcher.store.shown import MATCH, names, unknown_run
 
@@ -47,6 +47,19 @@ def files_folders(home: Path, run: RunId) -> tuple[Path, ...]:
     return (own / "files", *own.glob("wheels-*"), *own.glob(".snapshot-*"))
 
 
+def _leave(home: Path, run: RunId, after: Run | None) -> None:
+    """Remove what a run has kept of secrets and files, or hand it to the one that goes on for it."""
+    for path in (secrets_file(home, run), *files_folders(home, run)):
+        if after is not None and path.exists():
+            folder = home / "runs" / after.id
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.replace(folder / path.name)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
 class Store:
     """What the launching machine remembers. Safe from several threads and processes, killed at any moment."""
 
@@ -57,6 +70,7 @@ class Store:
         self.orders = Orders(self._db)
         self.fleets = Fleets(self._db)
         self.looks = Looks(self._db)
+        self.queue = Queue(self._db)
         self._owned: dict[RunId, Owner] = {}
         self._intended: dict[RunId, tuple[Record, str, RunState]] = {}
         self._published: dict[RunId, tuple[RunStatus, float]] = {}
@@ -68,7 +82,7 @@ class Store:
     def taken(self, fleet: Inventory) -> Mapping[NodeName, Taken]:
         """Answer which nodes of an inventory are not free: which run has each, and which are quarantined or drained."""
         with self._db.at_once() as db:
-            return _taken(db, fleet.name)
+            return claims.taken(db, fleet.name)
 
     def holders(self, fleet: str) -> Mapping[NodeName, RunId]:
         """Answer which run has each node of an inventory that one has."""
@@ -81,26 +95,20 @@ class Store:
 
     def check_name(self, name: RunName) -> None:
         """Raise LeaseHeldError where a run of that name is not over yet."""
-        _check_free(self._db.read(_LIVE, name))
+        claims.check_free(self._db.read(claims.LIVE, name))
 
     def launch(self, *, name: RunName, task: Task, fleet: Inventory, decide: Decide, source: str, at: float) -> Run:
         """Place a task and keep the run and its claims, in one transaction; NoCapacityError where `decide` refuses,
         LeaseHeldError where a run of that name is not over yet."""
         with self._db.write() as db:
-            _check_free(db.execute(_LIVE, (name,)).fetchall())
-            answer = decide(_taken(db, fleet.name))
+            claims.check_free(db.execute(claims.LIVE, (name,)).fetchall())
+            answer = decide(claims.taken(db, fleet.name))
             if isinstance(answer, Shortfall):
                 raise NoCapacityError(answer)
             trimmed = fleet.cut_down(answer.nodes)
-            nodes = trimmed.nodes
             run = Run(id=fresh_id(name), name=name, task=task, placement=answer, fleet=trimmed)
             db.execute(NEW_RUN, row_of(run, source, at))
-            claims = [(fleet.name, node.name, run.id) for node in nodes]
-            db.executemany("INSERT INTO claims VALUES (?, ?, ?)", claims)
-            enclosures.keep(db, fleet.name, run.id, answer.enclosed)
-            fleets.keep(db, fleet)
-            words = f"{count(len(answer.slices), 'slice')} on {count(len(nodes), 'node')} of `{fleet.name}`"
-            journal.add(db, run.id, EventKind.LAUNCHED, at, subject=name, words=words)
+            claims.settle(db, run, fleet, at)
         return run
 
     def own(self, run: RunId, me: Owner) -> None:
@@ -168,7 +176,7 @@ class Store:
             ledger.note(db, row["fleet"], run, before, record, at)
         if before.asked - record.asked:
             kept = load(Run, row["run"])
-            _release(db, kept, before.asked - record.asked)
+            claims.release(db, kept, before.asked - record.asked)
 
     def allot(self, run: RunId, allot: Allot) -> Run | None:
         """Change where a run is, with its claims, in one transaction; None where `allot` refuses or changes nothing."""
@@ -179,7 +187,7 @@ class Store:
             if row is None:
                 return None
             before, record = read_run(row)
-            after = allot(before, record, _taken(db, before.fleet.name, run))
+            after = allot(before, record, claims.taken(db, before.fleet.name, run))
             if after is None or after == before:
                 return after
             db.execute("UPDATE runs SET run = ? WHERE id = ?", (dump(Run, after), run))
@@ -187,7 +195,7 @@ class Store:
             fleet, new = before.fleet.name, set(after.placement.nodes)
             held = {row["node"] for row in db.execute("SELECT node FROM claims WHERE run = ?", (run,))}
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet, node, run) for node in sorted(new - held)])
-            _release(db, after, {NodeName(node) for node in held - new} - record.asked)
+            claims.release(db, after, {NodeName(node) for node in held - new} - record.asked)
             return after
 
     def receipt(self, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
@@ -211,11 +219,13 @@ class Store:
         self._published[run] = (status, now)
 
     def finish(self, run: RunId, state: RunState, at: float) -> None:
-        """End a run: its state is final, its nodes are free, its secrets and files go. Once more changes nothing."""
+        """End a run: its state is final, its nodes are free, its secrets and files go. Once more changes nothing.
+
+        One that has to wait for another turn goes on as its successor in the queue, which has its secrets and files.
+        """
+        after = self._successor(run)
         # Before the rest: a run that is over with secrets left behind would keep them for ever.
-        secrets_file(self.home, run).unlink(missing_ok=True)
-        for folder in files_folders(self.home, run):
-            shutil.rmtree(folder, ignore_errors=True)
+        _leave(self.home, run, after)
         with self._db.write() as db:
             row = db.execute("SELECT headline FROM runs WHERE id = ? AND ended IS NULL", (run,)).fetchone()
             if row is None:
@@ -223,6 +233,13 @@ class Store:
             db.execute("UPDATE runs SET state = ?, ended = ? WHERE id = ?", (state.value, at, run))
             db.execute("DELETE FROM claims WHERE run = ?", (run,))
             journal.add(db, run, EventKind.ENDED, at, subject=state.value, words=row["headline"])
+            if after is not None:
+                again(db, after, run, at)
+
+    def _successor(self, run: RunId) -> Run | None:
+        for row in self._db.read("SELECT id, run, record, wanted FROM runs WHERE id = ? AND ended IS NULL", run):
+            return successor(*read_run(row))
+        return None
 
     def want_nothing(self, run: RunId) -> None:
         """Ask that nothing be left of a run; whoever drives it sees to that."""
@@ -292,32 +309,5 @@ class Store:
         raise SpecError((Mistake(what=f"no run has the id `{run}`", hint="`nvlaunch status` lists the runs"),))
 
 
-_LIVE = "SELECT id, name, state FROM runs WHERE name = ? AND ended IS NULL"
 _DISOWN = "DELETE FROM owners WHERE run = ? AND host = ? AND boot = ? AND pid = ? AND started = ?"
-_CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE claims.fleet = ?"
 _BEFORE = "SELECT headline, state, outcome, record, run, fleet FROM runs WHERE id = ?"
-
-
-def _taken(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mapping[NodeName, Taken]:
-    """Answer what is not free; what `run` itself encloses is free to it."""
-    found = ledger.marks(db, fleet)
-    for name, holder in enclosures.of_others(db, fleet, run).items():
-        found[name] = replace(found.get(name, Taken()), by_run=holder)
-    for row in db.execute(_CLAIMS, (fleet,)).fetchall():
-        name = NodeName(row["node"])
-        found[name] = replace(found.get(name, Taken()), by_run=row["name"])
-    return found
-
-
-def _release(db: sqlite3.Connection, run: Run, nodes: Iterable[NodeName]) -> None:
-    """Let other runs have nodes that stand in no slice of this one any more, and on which nothing of it is left."""
-    gone = set(nodes) - set(run.placement.nodes)
-    db.executemany("DELETE FROM claims WHERE run = ? AND node = ?", [(run.id, node) for node in sorted(gone)])
-
-
-def _check_free(live: Sequence[sqlite3.Row]) -> None:
-    for row in live:
-        name = row["name"]
-        what = f"a run named `{name}` is {row['state'].replace('_', ' ')}"
-        hint = f"choose another name with `--name`, or take it down with `nvlaunch down {name}`"
-        raise LeaseHeldError(what, holder=row["id"], hints=(hint,))

@@ -1,0 +1,52 @@
+"""Which run has which nodes, and which names are in use: what is asked and written inside a transaction."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from launcher.core.fleet import Inventory, NodeName
+from launcher.core.nouns import count
+from launcher.core.placement import Taken
+from launcher.core.run import Run, RunId
+from launcher.errors import LeaseHeldError
+from launcher.store import enclosures, fleets, journal, ledger
+from launcher.store.journal import EventKind
+
+LIVE = "SELECT id, name, state FROM runs WHERE name = ? AND ended IS NULL"
+_CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE claims.fleet = ?"
+
+
+def taken(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mapping[NodeName, Taken]:
+    """Answer what is not free; what `run` itself encloses is free to it."""
+    found = ledger.marks(db, fleet)
+    for name, holder in enclosures.of_others(db, fleet, run).items():
+        found[name] = replace(found.get(name, Taken()), by_run=holder)
+    for row in db.execute(_CLAIMS, (fleet,)).fetchall():
+        name = NodeName(row["node"])
+        found[name] = replace(found.get(name, Taken()), by_run=row["name"])
+    return found
+
+
+def settle(db: sqlite3.Connection, run: Run, fleet: Inventory, at: float) -> None:
+    """Claim every node of a run that has just been placed on an inventory, and write that down."""
+    nodes = run.fleet.nodes
+    db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet.name, node.name, run.id) for node in nodes])
+    enclosures.keep(db, fleet.name, run.id, run.placement.enclosed)
+    fleets.keep(db, fleet)
+    words = f"{count(len(run.placement.slices), 'slice')} on {count(len(nodes), 'node')} of `{fleet.name}`"
+    journal.add(db, run.id, EventKind.LAUNCHED, at, subject=run.name, words=words)
+
+
+def release(db: sqlite3.Connection, run: Run, nodes: Iterable[NodeName]) -> None:
+    """Let other runs have nodes that stand in no slice of this one any more, and on which nothing of it is left."""
+    gone = set(nodes) - set(run.placement.nodes)
+    db.executemany("DELETE FROM claims WHERE run = ? AND node = ?", [(run.id, node) for node in sorted(gone)])
+
+
+def check_free(live: Sequence[sqlite3.Row]) -> None:
+    """Raise LeaseHeldError where a run of a name is not over yet; `live` are the rows of `LIVE`."""
+    for row in live:
+        name = row["name"]
+        what = f"a run named `{name}` is {row['state'].replace('_', ' ')}"
+        hint = f"choose another name with `--name`, or take it down with `nvlaunch down {name}`"
+        raise LeaseHeldError(what, holder=row["id"], hints=(hint,))
