@@ -5,7 +5,7 @@ from launcher.core.draft import Draft
 from launcher.core.fleet import NodeName
 from launcher.core.observation import Unseen
 from launcher.core.run import Cause, Evidence
-from launcher.core.silence import Silence, against, expired, head_expired, quiet
+from launcher.core.silence import against, expired, head_expired, quiet
 
 # How long a node may be silent without proof that it has stopped, before people are asked for their word (s).
 UNPROVEN = 40.0
@@ -46,8 +46,8 @@ def lose_silent(draft: Draft, node: NodeName) -> None:
 
 
 def power_off(draft: Draft, node: NodeName, words: str) -> None:
-    """Ask for the power of a node to be cut, where the inventory says how."""
-    if draft.run.fleet.fence_command is not None and draft.silence(node) is Silence.DOWN:
+    """Ask for the power of a node that is down to be cut, where the inventory says how; in the end ask people."""
+    if draft.run.fleet.fence_command is not None:
         draft.do(PowerOff(reason=Reason(why=Why.SWAP, words=f"{node}: {words}"), node=node))
     if quiet(draft.seen, draft.since, node) >= UNPROVEN:
         unproven = f"{node} is {words}, and nothing proves that no rank runs there"
