@@ -5,15 +5,16 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check soak lint types contracts unit fake real rig rig-able wheel bench clean
+.PHONY: help demo test check soak lint types contracts unit fake real rig rig-able recovery wheel bench clean
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
 	@echo "make test   everything that CI runs (about twenty-five minutes; needs root, for the rig)"
 	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (under two minutes)"
-	@echo "make soak   the layers that draw their cases, with 25 times as many, other ones each time"
+	@echo "make soak   for hours: drawn cases, 25 times as many and other ones each time; the long failures on racks of hosts"
 	@echo "make real   real Ray on local racks"
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
+	@echo "make recovery  each kind of failure on those racks, with a program that counts what it lost (needs root)"
 	@echo "make wheel  the wheel alone, in an empty environment"
 	@echo "make bench  figures: placement, start-up, the fleet without a fleet"
 	@echo "make clean  remove $(VENV) and what tests leave"
@@ -29,14 +30,15 @@ $(READY): pyproject.toml
 demo: $(READY)
 	@sh tests/demo.sh $(BIN)/nvlaunch
 
-test: rig-able check real rig wheel
+test: rig-able check real rig recovery wheel
 	@echo "== all passed"
 
 check: lint types contracts unit fake
 
 soak: $(READY)
 	@echo "== soak: many cases, anew"
-	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -n 2 --timeout 0 tests/unit tests/property tests/fake
+	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -n 2 --timeout 0 tests/unit tests/property tests/soak tests/fake
+	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest --timeout 0 tests/recovery
 
 lint: $(READY)
 	@echo "== lint"
@@ -71,6 +73,10 @@ rig-able: $(READY)
 rig: rig-able
 	@echo "== rig: real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --timeout 600 tests/rig tests/real_ssh
+
+recovery: rig-able
+	@echo "== recovery: each kind of failure on racks of hosts in this machine (needs root)"
+	@$(BIN)/python -m pytest --timeout 600 tests/recovery
 
 wheel: $(READY)
 	@echo "== wheel: installed alone, used from another folder"
