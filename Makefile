@@ -88,6 +88,9 @@ bench: $(READY)
 	@$(BIN)/python tests/bench/bench_start.py
 	@$(BIN)/python tests/bench/bench_fleet.py
 	@$(BIN)/python tests/bench/bench_loop.py
+	@$(BIN)/python tests/bench/bench_launch.py
+	@$(BIN)/python tests/bench/bench_launch.py --bastion
+	@$(BIN)/python tests/bench/bench_ray_up.py
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

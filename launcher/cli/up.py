@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from launcher.cli.plain import PlainCommand
 from launcher.errors import NoCapacityError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from launcher.cli.intake import Request
     from launcher.core.fleet import NodeName
@@ -66,14 +67,16 @@ def up(
 
     if detach and foreground:
         refuse("`--detach` and `--foreground` exclude each other", hint="leave one of them out")
-    request = _read(file, name, inventory, env, env_file, secret)
-    store = Store(home())
-    if dry_run:
-        _show_plan(request, store, _place(request, store), Output.TEXT)
-        return
-    store.check_name(RunName(request.task.name))
-    ways = _Ways(yes=yes, detach=detach, foreground=foreground)
-    _conclude(_wait(store, request, ways) if queue else _run_now(store, request, ways))
+    with _nothing_yet():
+        request = _read(file, name, inventory, env, env_file, secret)
+        store = Store(home())
+        if dry_run:
+            _show_plan(request, store, _place(request, store), Output.TEXT)
+            return
+        store.check_name(RunName(request.task.name))
+        ways = _Ways(yes=yes, detach=detach, foreground=foreground)
+        row = _wait(store, request, ways) if queue else _run_now(store, request, ways)
+    _conclude(row)
 
 
 def plan(
@@ -137,6 +140,18 @@ def _place(request: "Request", store: "Store") -> "Placement":
     return answer
 
 
+@contextmanager
+def _nothing_yet() -> "Iterator[None]":
+    """Ctrl-C that comes through here found no run: one that was accepted is left by those who follow it."""
+    from launcher.errors import ExitCode
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("\nnothing was started")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ways:
     """How a launch goes: without a question, and who drives it."""
@@ -168,11 +183,11 @@ def _could_ever(store: "Store", request: "Request") -> "Shortfall | None":
 
 def _wait(store: "Store", request: "Request", ways: _Ways) -> "RunRow":
     """Answer a run that is in the queue, or has begun at once; NoCapacityError where its turn could never come."""
+    from launcher.cli.follow import leaving
     from launcher.cli.launching import enqueue, free, seen_in_line
     from launcher.cli.parcel import tell_files
     from launcher.core.place import place
     from launcher.core.placement import Placement
-    from launcher.drive.control import spawn
     from launcher.drive.line import lack
     from launcher.drive.preflight import guessed
 
@@ -189,8 +204,9 @@ def _wait(store: "Store", request: "Request", ways: _Ways) -> "RunRow":
     run = enqueue(store, request)
     if ways.foreground:
         return _drive_here(store, run.id)
-    spawn(home(), run.id)
-    return seen_in_line(store, run, SETTLE_S)
+    with leaving(run.name):
+        _spawn(store, run)
+        return seen_in_line(store, run, SETTLE_S)
 
 
 def _run(store: "Store", request: "Request", ways: _Ways) -> "RunRow":
@@ -212,17 +228,38 @@ def _run(store: "Store", request: "Request", ways: _Ways) -> "RunRow":
 
 
 def _accept(store: "Store", request: "Request", held: "Mapping[NodeName, Holder]", *, yes: bool) -> "Run":
-    """Answer the run, placed on nodes that were asked, once its owner agrees."""
+    """Answer the run, placed on nodes that were asked, once its owner agrees; until then Ctrl-C leaves nothing."""
+    from launcher.cli.follow import leaving
     from launcher.cli.launching import free, keep
     from launcher.cli.parcel import tell_files
     from launcher.cli.ready import preflight
 
-    with preflight(request, held) as ready:
-        _say_plan(request, ready.place(free(store, request)))
-        if not held:
-            tell_files(request.task, request.fleet)
-        agree(f"start `{request.task.name}`?", yes=yes)
-        return keep(store, request, ready)
+    run: Run | None = None
+    try:
+        with preflight(request, held) as ready:
+            _say_plan(request, ready.place(free(store, request)))
+            if not held:
+                tell_files(request.task, request.fleet)
+            agree(f"start `{request.task.name}`?", yes=yes)
+            run = keep(store, request, ready)
+    except KeyboardInterrupt:
+        if run is None:
+            raise
+        with leaving(run.name):
+            _spawn(store, run)
+            raise
+    return run
+
+
+def _spawn(store: "Store", run: "Run") -> None:
+    """Start a controller; Ctrl-C meanwhile leaves no run without one."""
+    from launcher.cli.follow import start_driving
+
+    try:
+        start_driving(home(), store.find(run.id))
+    except KeyboardInterrupt:
+        start_driving(home(), store.find(run.id))
+        raise
 
 
 def _conclude(row: "RunRow") -> None:
@@ -245,12 +282,11 @@ def _drive(store: "Store", run: "Run", ways: _Ways) -> "RunRow":
     """Answer a run when it is over; a detached one when its nodes are its own."""
     from launcher.cli.follow import follow, leaving
     from launcher.cli.launching import settle
-    from launcher.drive.control import spawn
 
     if ways.foreground:
         return _drive_here(store, run.id)
     with leaving(run.name):
-        spawn(home(), run.id)
+        _spawn(store, run)
         return settle(store, run, SETTLE_S) if ways.detach else follow(store, home(), run.id)
 
 

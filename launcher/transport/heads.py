@@ -22,12 +22,18 @@ class Heads:
         self._sites = sites
 
     def ports(self, site: Site) -> Ports:
-        """Answer the ports that the keeper of a unit took; RemoteError where it has no keeper."""
-        told = site.ask({"op": "hello"}, timeout=ASK_S)
-        if "block" not in told:
-            words = f"the {site.unit.value} on `{site.name}` has no keeper"
-            raise RemoteError(words, node=site.name, stage="ports")
-        return site.blocks.ports(told["block"])
+        """Answer the ports that the keeper of a unit took; RemoteError where it has no keeper.
+
+        Who began the keeper knows them: a head is not asked again for each node that joins it.
+        """
+        block = self._sites.block(site)
+        if block is None:
+            told = site.ask({"op": "hello"}, timeout=ASK_S)
+            if "block" not in told:
+                words = f"the {site.unit.value} on `{site.name}` has no keeper"
+                raise RemoteError(words, node=site.name, stage="ports")
+            block = self._sites.note_block(site, told)
+        return site.blocks.ports(block)
 
     def start(self, run: Run, cluster: int) -> Answer:
         """Start the Ray head of a cluster under its keeper."""

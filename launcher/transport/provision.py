@@ -37,11 +37,14 @@ class Provision:
         """Start the keeper of a unit unless it lives; HELD says who has the lease."""
         told = site.ask({"op": "hello"}, timeout=10)
         if told.get("ok") and not told.get("absent"):
+            self._sites.note_block(site, told)
             return Answer(result=Result.DONE)
         self.put(run, site)
         told = site.answer("keeper", "begin", site.layout.root, timeout=BEGIN_S)
         if "held" in told:
             return Answer(result=Result.HELD, words=told["held"])
+        if told.get("ok"):
+            self._sites.note_block(site, told)
         return done(told)
 
     def put(self, run: Run, site: Site) -> None:

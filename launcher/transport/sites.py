@@ -9,7 +9,7 @@ from launcher.core.fleet import Access, Inventory, NodeName, Transport
 from launcher.core.run import Run
 from launcher.ports import Shell
 from launcher.setup import layout, ports
-from launcher.transport.site import Site
+from launcher.transport.site import Json, Site
 
 FALLBACK_LEASE = "/tmp/.nvlaunch-lease"  # noqa: S108 - a known place that anybody may lock is the point
 
@@ -26,6 +26,16 @@ class Sites:
         self.home = home
         self._local = fleet.transport is Transport.LOCAL
         self._shell = shell
+        self._blocks: dict[tuple[str, str], int] = {}
+
+    def note_block(self, site: Site, told: Json) -> int:
+        """Take in what a keeper said of itself; answer the first of its ports, which it keeps as long as it lives."""
+        block = self._blocks[site.access.address, site.layout.root] = int(told["block"])
+        return block
+
+    def block(self, site: Site) -> int | None:
+        """Answer the first port of a unit, where its keeper has told; only a claim begins another keeper."""
+        return self._blocks.get((site.access.address, site.layout.root))
 
     def seat(self, run: Run, node: NodeName) -> Site:
         """Answer the unit of a seat on a node of the run."""

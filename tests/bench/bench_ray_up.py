@@ -1,0 +1,116 @@
+"""`nvlaunch up` against `ray up` (provider local, autoscaler v1) on the same hosts in one run, to all nodes alive.
+
+`python tests/bench/bench_ray_up.py [NODES]`; needs root, sshd and rsync, and Ray on this Python. Ours is measured to
+where every rank runs, which is later than all nodes alive.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.desk import Desk
+from tests.rig import Host, Rig
+from tests.rig.errors import RigError
+from tests.rig.machine import require
+
+PATIENCE_S = 900.0
+GCS = 6379
+TASK = """
+name: bench
+resources: {{accelerators: GB300:4}}
+topology: {{slices: 1, nodes_per_slice: {nodes}}}
+stop_grace: 1
+run: sleep 3600
+"""
+ALIVE = """
+import sys, time
+from ray._raylet import GcsClient
+gcs = GcsClient(address=sys.argv[1])
+while sum(info.state == 0 for info in gcs.get_all_node_info(timeout=30).values()) < int(sys.argv[2]):
+    time.sleep(0.2)
+"""
+
+
+def ours(rig: Rig, folder: Path) -> float:
+    """Answer how long `nvlaunch up` takes (s)."""
+    desk = Desk(folder, rig.inventory(), HOME=str(folder))
+    task = desk.task("bench", TASK.format(nodes=len(rig.hosts)))
+    begun = time.monotonic()
+    done = desk.run("up", str(task), "-y", "-d", "-i", str(desk.inventory))
+    assert done.returncode == 0, done.stderr
+    seen = desk.until("bench", lambda seen: seen["state"] in ("running", "failed"))
+    took = time.monotonic() - begun
+    assert seen["state"] == "running", desk.run("events", "bench").stdout
+    assert desk.run("down", "bench", "-y").returncode == 0
+    return took
+
+
+def theirs(rig: Rig, folder: Path) -> float:
+    """Answer how long `ray up` takes until Ray has all nodes (s)."""
+    head, *workers = rig.hosts.values()
+    ray = str(Path(sys.executable).with_name("ray"))
+    config = folder / "cluster.json"
+    config.write_text(json.dumps(cluster(rig, ray, head, workers)))
+    env = {**os.environ, "HOME": str(folder), "PATH": f"{Path(ray).parent}:{os.environ['PATH']}", "TERM": "dumb"}
+    begun = time.monotonic()
+    up = subprocess.run(
+        [ray, "up", "-y", "--no-config-cache", str(config)],
+        env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert up.returncode == 0, f"{up.stdout[-2000:]}\n{up.stderr[-2000:]}"
+    head.run(
+        [sys.executable, "-c", ALIVE, f"{head.address}:{GCS}", str(len(rig.hosts))], user=rig.user, timeout=PATIENCE_S
+    )
+    took = time.monotonic() - begun
+    for host in rig.hosts.values():
+        host.run([ray, "stop", "--force"], user=rig.user, check=False, timeout=120)
+    return took
+
+
+def cluster(rig: Rig, ray: str, head: Host, workers: list[Host]) -> dict[str, object]:
+    """Answer a configuration as Ray's documentation has it for machines of one's own, without anything to set up."""
+    return {
+        "cluster_name": "bench",
+        "provider": {"type": "local", "head_ip": head.address, "worker_ips": [host.address for host in workers]},
+        "auth": {"ssh_user": rig.user, "ssh_private_key": str(rig.key)},
+        "min_workers": len(workers),
+        "max_workers": len(workers),
+        "idle_timeout_minutes": 60,
+        "head_start_ray_commands": [
+            (
+                f"RAY_enable_autoscaler_v2=0 {ray} start --head --port={GCS} --node-ip-address={head.address} "
+                "--autoscaling-config=~/ray_bootstrap_config.yaml --include-dashboard=false"
+            )
+        ],
+        "worker_start_ray_commands": [f"{ray} start --address=$RAY_HEAD_IP:{GCS}"],
+    }
+
+
+def main() -> None:
+    """Print both and their ratio."""
+    try:
+        require()
+    except RigError as error:
+        print(f"`ray up` is not measured: {error}")
+        return
+    if shutil.which("rsync") is None:
+        print("`ray up` is not measured: it needs rsync on all hosts, and this machine has none")
+        return
+    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 8
+    with Rig(1, nodes, name="rayup", python=sys.executable) as rig, tempfile.TemporaryDirectory() as folder:
+        Path(folder, ".ssh").mkdir()
+        mine = ours(rig, Path(folder))
+        print(f"nvlaunch up, every rank runs{mine:8.1f} s", flush=True)
+        other = theirs(rig, Path(folder))
+        print(f"ray up, all nodes alive     {other:8.1f} s\nray up / nvlaunch up: {other / mine:.2f}")
+
+
+if __name__ == "__main__":
+    main()
