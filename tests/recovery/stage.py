@@ -23,8 +23,10 @@ _RAY = ("raylet", "gcs_server")
 class Stage:
     """One scenario on the hosts of a rig. Its nodes are called as in the scenario, `r1-n2`; hosts as in the rig."""
 
-    def __init__(self, rig: Rig, folder: Path, name: str, told: Mapping[str, Any]) -> None:
-        self.rig, self.told, self.name = rig, told, name
+    def __init__(
+        self, rig: Rig, folder: Path, name: str, told: Mapping[str, Any], either: Mapping[str, str] | None = None
+    ) -> None:
+        self.rig, self.told, self.name, self.either = rig, told, name, dict(either or {})
         self.hosts = dict(_cast(rig, told["fleet"]))
         self.shared = rig.shared / name
         shutil.rmtree(self.shared, ignore_errors=True)

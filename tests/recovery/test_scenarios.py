@@ -50,6 +50,9 @@ SLOW_SCENES = (
     "hang",
 )
 
+EITHER = {"two_nodes_one_spare": {"main/2": "r1-n2"}}
+"""Where two nodes come back at the same moment, the seat that waits is given to either."""
+
 
 def shorter(lasts: float) -> float:
     """What a scenario says lasts for minutes lasts long enough to tell here; in a soak it lasts as long as it says."""
@@ -59,7 +62,7 @@ def shorter(lasts: float) -> float:
 @pytest.fixture
 def stage(request: pytest.FixtureRequest, rig: Rig, tmp_path: Path) -> Iterator[Stage]:
     name = request.param
-    made = Stage(rig, tmp_path, name.replace("_", ""), read(PATHS[name]))
+    made = Stage(rig, tmp_path, name.replace("_", ""), read(PATHS[name]), either=EITHER.get(name, {}))
     yield made
     made.clear()
 
@@ -80,7 +83,8 @@ def test_what_comes_of_a_fault_on_real_hosts(stage: Stage, record_property: Any)
     assert last["state"] == expect["state"], last["headline"]
     began = {f"main/{rank['rank']}": rank["node"] for rank in stage.first["ranks"]}
     moved = {f"main/{rank['rank']}": rank["node"] for rank in last["ranks"]}
-    assert {name: node for name, node in moved.items() if began[name] != node} == expect.get("swaps", {})
+    swaps = expect.get("swaps", {})
+    assert {name: node for name, node in moved.items() if began[name] != node} in (swaps, swaps | stage.either)
     if "restarts" in expect:
         assert last["restarts"] == expect["restarts"]
     acts = [event["subject"] for event in stage.later_events() if event["kind"] == "intent"]
