@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import environment, files, interpreter, lease, login, logs, procs, prune, rpc
+from . import environment, files, interpreter, lease, login, logs, procs, prune, rpc, scope
 from .children import Children
 from .service import BEGAN, Service, clear_scratch
 
@@ -89,7 +89,9 @@ def _detach(folder: Path, spec: dict[str, Any], writing: int) -> None:
     base = environment.user(login.environ(os.environ) if whole else os.environ, whole=whole)
     env = {**base, procs.KEEPER_MARK: f"{spec['run']}:{spec['place']}"}
     package = str(Path(__file__).resolve().parent)
-    os.execve(sys.executable, [sys.executable, "-EsS", package, "keeper", "serve", os.getcwd(), str(writing)], env)
+    before, more = scope.lasting() if whole else ([], {})
+    argv = [*before, sys.executable, "-EsS", package, "keeper", "serve", os.getcwd(), str(writing)]
+    os.execvpe(argv[0], argv, {**env, **more})
 
 
 def serve(folder: Path, writing: int) -> int:

@@ -323,3 +323,13 @@ def test_up_says_where_a_run_would_end_with_our_session(launcher: Launcher, spoi
     assert "`sudo loginctl enable-linger ubuntu`" in told.err
     spoilt.run(["loginctl", "enable-linger", "ubuntu"])
     assert "warning" not in launcher.up(3).err
+
+
+def test_a_ray_that_is_none_of_ours_keeps_a_run_away_and_is_left_alone(launcher: Launcher, spoilt: Host) -> None:
+    spoilt.run(["cp", "/bin/sleep", "/usr/local/bin/raylet"])
+    spoilt.spawn(["/usr/local/bin/raylet", "3600"], user="other")
+    answer, stops, words = launcher.doctor(SPOILT).said("other_ray")
+    assert (answer, stops) == ("bad", True)
+    assert words.startswith("Ray of `other` runs here (pid ")
+    assert f"passed over {SPOILT}: other ray: Ray of `other` runs here" in launcher.up(2).err
+    assert [one for one in spoilt.processes(user="other") if one.argv[0].endswith("raylet")]

@@ -182,12 +182,13 @@ class Faults(Inside):
         """
         settings = self.run(["cat", "/etc/systemd/logind.conf"], check=False).stdout
         lingers = self.run(["test", "-e", f"/var/lib/systemd/linger/{user}"], check=False).returncode == 0
-        managed = {process.pid for process in self.processes("RIG_USER_MANAGER=yes", user)}
+        managed = _with_offspring({process.pid for process in self.processes("RIG_USER_MANAGER=yes", user)})
         self.end_ssh_sessions()
         if "KillUserProcesses=yes" in settings and user != "root":
             for process in self.processes(user=user):
                 if not (lingers and process.pid in managed):
-                    self.kill(process.pid)
+                    with contextlib.suppress(ProcessLookupError):  # it went with its parent
+                        self.kill(process.pid)
         if "RemoveIPC=no" not in settings and user != "root" and not lingers:
             self.run(["find", "/dev/shm", "-mindepth", "1", "-uid", str(accounts()[user].uid), "-delete"])
 
@@ -195,6 +196,20 @@ class Faults(Inside):
         answer = self._ground.ask("tell", host=self.name, what=what)
         if "error" in answer:
             raise RigError(f"host `{self.name}`: {answer['error']}")
+
+
+def _with_offspring(pids: set[int]) -> set[int]:
+    """Answer processes and all below them: what a scope holds, whatever became of its environment."""
+    below: dict[int, set[int]] = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            below.setdefault(parent, set()).add(int(entry.name))
+    found, new = set(pids), set(pids)
+    while new:
+        new = {child for pid in new for child in below.get(pid, ())} - found
+        found |= new
+    return found
 
 
 def _own_mount(path: str) -> str:
