@@ -1,0 +1,74 @@
+"""A slice that was placed again: its seats leave their nodes, and nothing of it stays where it was."""
+
+from dataclasses import replace
+
+from launcher.core.actions import Result
+from launcher.core.fleet import Access, Node, RackName
+from launcher.core.observation import Seen, Unseen
+from launcher.core.placement import Placement
+from launcher.core.seat import MemberName
+from tests.situations import RUN, Situation, kinds, make_run, name
+
+
+def relocated() -> Situation:
+    """A run that serves on r1, whose slice has just got r2 instead."""
+    run = make_run(slices=1, spares=0, grace=0.0)
+    here = Situation(replace(run, fleet=replace(run.fleet, head=Access(address="10.9.9.9"))))
+    here.serving()
+    (part,) = here.run.placement.slices
+    new = (name(2, 1), name(2, 2))
+    nodes = tuple(Node(name=node, rack=RackName("r2"), domain="r2", access=Access(address=node)) for node in new)
+    moved = replace(part, rack=RackName("r2"), domain="r2", place="r2", nodes=new)
+    fleet = replace(here.run.fleet, nodes=(*here.run.fleet.nodes, *nodes))
+    here.run = replace(here.run, placement=Placement(slices=(moved,)), fleet=fleet)
+    here.views |= {node: Seen() for node in new}
+    return here
+
+
+def settle(here: Situation) -> list[str]:
+    """Everything that is asked for succeeds, for some ticks; answer what was asked for."""
+    asked: list[str] = []
+    for _ in range(6):
+        decision = here.decide()
+        asked += kinds(decision)
+        for action in decision.actions:
+            here.receive(action, Result.KILLED if action.kind in ("sweep", "unclaim") else Result.DONE)
+            if action.kind == "claim":
+                here.keeper(action.node)
+            if action.kind == "unclaim" and action.node is not None:
+                here.views[action.node] = Seen()
+            if action.kind == "sweep":
+                here.keeper(action.node, ranks=())
+    return asked
+
+
+def test_seats_follow_their_slice_and_the_old_nodes_are_let_go_of() -> None:
+    here = relocated()
+    asked = settle(here)
+    assert {seat.node for seat in here.record.seats.values()} == {"r2-n1", "r2-n2"}
+    assert {"unclaim:seat:r1-n1", "unclaim:seat:r1-n2", "claim:r2-n1", "claim:r2-n2"} <= set(asked)
+    assert not {"r1-n1", "r1-n2"} & here.record.asked
+    assert here.gang().restarts == 0
+
+
+def test_rays_group_of_the_old_place_is_taken_back_before_anything_starts_in_the_new_one() -> None:
+    here = relocated()
+    settle(here)
+    here.show_ready(here.record.seats)
+    decision = here.decide()
+    assert "unreserve:main.s0" in kinds(decision)
+    assert not [key for key in kinds(decision) if key.startswith(("start", "verify"))]
+
+
+def test_a_lost_machine_of_the_head_ends_the_epoch_and_the_head_begins_on_a_node_of_the_run() -> None:
+    run = make_run(slices=1, nodes=3, spares=0)
+    here = Situation(replace(run, fleet=replace(run.fleet, head=Access(address="10.9.9.9"))))
+    here.serving()
+    here.head = Unseen(words="timed out")
+    for node in here.views:
+        here.keeper(node, head_silent=20.0)
+    for _ in range(10):
+        here.decide(after=1.0)
+    assert (here.record.cluster, here.record.head, here.record.heads) == (1, "r1-n1", (None,))
+    assert here.record.gangs[RUN].broken is not None
+    assert here.record.seats[MemberName("main/2")].generation == 1
