@@ -6,6 +6,7 @@ from launcher.core.actions import Result
 from launcher.core.fleet import Access, Node, RackName
 from launcher.core.observation import Seen, Unseen
 from launcher.core.placement import Placement
+from launcher.core.run import Wanted
 from launcher.core.seat import MemberName
 from tests.situations import RUN, Situation, kinds, make_run, name
 
@@ -72,3 +73,9 @@ def test_a_lost_machine_of_the_head_ends_the_epoch_and_the_head_begins_on_a_node
     assert (here.record.cluster, here.record.head, here.record.heads) == (1, "r1-n1", (None,))
     assert here.record.gangs[RUN].broken is not None
     assert here.record.seats[MemberName("main/2")].generation == 1
+
+
+def test_down_lets_go_of_every_node_that_the_run_ever_had() -> None:
+    here = relocated()
+    here.run = replace(here.run, wanted=Wanted.NOTHING)
+    assert {"unclaim:seat:r1-n1", "unclaim:seat:r1-n2"} <= set(kinds(here.decide()))
