@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +19,6 @@ from tests.rig.witness import until
 
 PROGRAM = Path(__file__).with_name("program.py")
 LEAVE_S = 20.0
-_RAY = ("raylet", "gcs_server")
 
 
 class Stage:
@@ -300,6 +301,21 @@ class Stage:
 
     def _lines(self, rank: int) -> int:
         return len((self.shared / f"trail-{rank}").read_text().splitlines())
+
+    def setups(self, node: str) -> int:
+        """How often the task's setup ran on a node."""
+        return (self.shared / "setups").read_text().split().count(self.hosts[node].name)
+
+    def lose_controller(self, after: float) -> None:
+        """Kill the controller after a while (s), and have `watch` start another."""
+        end = time.monotonic() + after
+        until(lambda: time.monotonic() > end, after + AMPLE_S)
+        killed = self.desk.controller(self.name)
+        os.kill(killed, signal.SIGKILL)
+        with self.desk.begin("watch", self.name) as watch:
+            until(lambda: self.desk.controller(self.name) != killed, AMPLE_S)
+            watch.send_signal(signal.SIGINT)
+            watch.communicate(timeout=AMPLE_S)
 
     def finish(self) -> dict[str, Any]:
         """Let the program end well; answer the last status."""

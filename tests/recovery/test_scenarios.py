@@ -1,5 +1,6 @@
 """Each failure on real hosts, as its scenario says: who is replaced, who is not touched, what the program lost."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,4 +91,21 @@ def test_what_comes_of_a_fault_on_real_hosts(stage: Stage, record_property: Any)
     acts = [event["subject"] for event in stage.later_events() if event["kind"] == "intent"]
     touched = {subject.split(":")[1].split("#")[0] for subject in acts if subject.split(":")[0] in ("prepare", "join")}
     assert not touched & set(expand(expect.get("untouched", "none"))), acts
+    stage.hold_the_count()
+    again = [node for node in expand(expect.get("untouched", "none")) if stage.setups(node) > 1]
+    assert not again, f"{again} ran their setup twice"
+
+
+@pytest.mark.parametrize("stage", ["power_cut"], indirect=True)
+def test_a_controller_killed_again_and_again_recovers_all_the_same(stage: Stage) -> None:
+    chance = random.Random(None if SOAK else 1)
+    stage.up()
+    stage.strike(shorter)
+    for _ in range(50 if SOAK else 5):
+        stage.lose_controller(chance.uniform(0.5, 7.0))
+    took = stage.recovered(2, PATIENCE_S)
+    print(f"{stage.name}: every rank counts again after {took:.1f} s, with controllers killed meanwhile")
+    last = stage.finish()
+    assert (last["state"], last["restarts"]) == ("succeeded", 0)
+    assert [rank["node"] for rank in last["ranks"]] == ["r1-n1", "r1-n4", "r1-n3"]
     stage.hold_the_count()
