@@ -1,7 +1,7 @@
 """`nvlaunch up` against `ray up` (provider local, autoscaler v1) on the same hosts in one run, to all nodes alive.
 
-`python tests/bench/bench_ray_up.py [NODES]`; needs root, sshd and rsync, and Ray on this Python. Ours is measured to
-where every rank runs, which is later than all nodes alive.
+`python tests/bench/bench_ray_up.py [NODES]`; needs root, sshd and rsync, and Ray on this Python. Ours begins to reserve
+placement groups when Ray has all nodes; where every rank runs is told beside it.
 """
 
 import json
@@ -38,18 +38,23 @@ while sum(info.state == 0 for info in gcs.get_all_node_info(timeout=30).values()
 """
 
 
-def ours(rig: Rig, folder: Path) -> float:
-    """Answer how long `nvlaunch up` takes (s)."""
+def ours(rig: Rig, folder: Path) -> tuple[float, float]:
+    """Answer how long `nvlaunch up` takes until Ray has all nodes, and until every rank runs (s)."""
     desk = Desk(folder, rig.inventory(), HOME=str(folder))
     task = desk.task("bench", TASK.format(nodes=len(rig.hosts)))
-    begun = time.monotonic()
+    begun, at = time.monotonic(), time.time()
     done = desk.run("up", str(task), "-y", "-d", "-i", str(desk.inventory))
     assert done.returncode == 0, done.stderr
     seen = desk.until("bench", lambda seen: seen["state"] in ("running", "failed"))
     took = time.monotonic() - begun
     assert seen["state"] == "running", desk.run("events", "bench").stdout
+    events = json.loads(desk.run("events", "bench", "-o", "json").stdout)
+    alive = next(event["at"] for event in events if event["kind"] == "intent" and "reserve:" in event["subject"])
+    if "--events" in sys.argv:
+        for event in events:
+            print(f"    {event['at'] - at:6.1f} {event['kind']} {event['subject']} {event['words'][:90]}")
     assert desk.run("down", "bench", "-y").returncode == 0
-    return took
+    return alive - at, took
 
 
 def theirs(rig: Rig, folder: Path) -> float:
@@ -75,7 +80,7 @@ def theirs(rig: Rig, folder: Path) -> float:
 
 
 def cluster(rig: Rig, ray: str, head: Host, workers: list[Host]) -> dict[str, object]:
-    """Answer a configuration as Ray's documentation has it for machines of one's own, without anything to set up."""
+    """Answer a configuration as Ray's example for machines of one's own has it, without anything to set up."""
     return {
         "cluster_name": "bench",
         "provider": {"type": "local", "head_ip": head.address, "worker_ips": [host.address for host in workers]},
@@ -84,12 +89,13 @@ def cluster(rig: Rig, ray: str, head: Host, workers: list[Host]) -> dict[str, ob
         "max_workers": len(workers),
         "idle_timeout_minutes": 60,
         "head_start_ray_commands": [
+            f"{ray} stop",
             (
-                f"RAY_enable_autoscaler_v2=0 {ray} start --head --port={GCS} --node-ip-address={head.address} "
-                "--autoscaling-config=~/ray_bootstrap_config.yaml --include-dashboard=false"
-            )
+                f"ulimit -c unlimited && RAY_enable_autoscaler_v2=0 {ray} start --head --port={GCS} "
+                f"--node-ip-address={head.address} --autoscaling-config=~/ray_bootstrap_config.yaml"
+            ),
         ],
-        "worker_start_ray_commands": [f"{ray} start --address=$RAY_HEAD_IP:{GCS}"],
+        "worker_start_ray_commands": [f"{ray} stop", f"{ray} start --address=$RAY_HEAD_IP:{GCS}"],
     }
 
 
@@ -103,11 +109,11 @@ def main() -> None:
     if shutil.which("rsync") is None:
         print("`ray up` is not measured: it needs rsync on all hosts, and this machine has none")
         return
-    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 8
+    nodes = next((int(word) for word in sys.argv[1:] if word.isdigit()), 8)
     with Rig(1, nodes, name="rayup", python=sys.executable) as rig, tempfile.TemporaryDirectory() as folder:
         Path(folder, ".ssh").mkdir()
-        mine = ours(rig, Path(folder))
-        print(f"nvlaunch up, every rank runs{mine:8.1f} s", flush=True)
+        mine, ranks = ours(rig, Path(folder))
+        print(f"nvlaunch up, all nodes alive{mine:8.1f} s ({ranks:.1f} s until every rank runs)", flush=True)
         other = theirs(rig, Path(folder))
         print(f"ray up, all nodes alive     {other:8.1f} s\nray up / nvlaunch up: {other / mine:.2f}")
 
