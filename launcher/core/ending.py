@@ -27,8 +27,14 @@ def end(draft: Draft) -> None:
         view = draft.seen.nodes.get(name)
         if isinstance(view, Seen) and (view.keeper is not None or view.leftovers):
             draft.do(Unclaim(reason=reason, node=name))
+        elif isinstance(view, Seen) and f"claim:{name}" not in draft.seen.in_flight:
+            draft.asked.discard(name)  # seen to be free: whether it can be seen later does not matter
     if isinstance(draft.seen.head, HeadSeen) and (draft.seen.head.head or draft.seen.head.leftovers):
         draft.do(Unclaim(reason=reason, node=draft.head_node, unit=Unit.HEAD))
+    elif isinstance(draft.seen.head, HeadSeen) and not any(
+        key.startswith("start_head") for key in draft.seen.in_flight
+    ):
+        draft.head_asked = False
     for machine in draft.heads:
         if machine is None or draft.sees(machine):
             draft.do(Unclaim(reason=reason, node=machine, unit=Unit.HEAD))

@@ -40,6 +40,7 @@ class Stage:
         self.started = self.struck = 0.0
         self.first: dict[str, Any] = {}
         self._cures: list[Callable[[], None]] = []
+        self._one_at_a_time = threading.RLock()  # a rig hears one voice
         self._timers: list[threading.Timer] = []
 
     def _inventory(self) -> str:
@@ -142,7 +143,12 @@ class Stage:
         return faults + [order["at"] for order in self.told.get("orders", ())]
 
     def _later(self, after: float, deed: Callable[[], None]) -> None:
-        timer = threading.Timer(after, deed)
+
+        def do() -> None:
+            with self._one_at_a_time:
+                deed()
+
+        timer = threading.Timer(after, do)
         timer.daemon = True
         self._timers.append(timer)
         timer.start()
@@ -157,9 +163,10 @@ class Stage:
 
     def _cure(self, cure: Callable[[], None]) -> None:
         """Cure a fault once, by its time or by the end of the scenario."""
-        if cure in self._cures:
-            self._cures.remove(cure)
-            cure()
+        with self._one_at_a_time:
+            if cure in self._cures:
+                self._cures.remove(cure)
+                cure()
 
     def _order(self, order: Mapping[str, Any]) -> None:
         subject = {"resume": self.name, "relocate": f"{self.name}/{order.get('subject', '')}"}
