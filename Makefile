@@ -91,6 +91,7 @@ bench: $(READY)
 	@$(BIN)/python tests/bench/bench_launch.py
 	@$(BIN)/python tests/bench/bench_launch.py --bastion
 	@$(BIN)/python tests/bench/bench_ray_up.py
+	@$(BIN)/python tests/bench/bench_recovery.py
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -15,8 +15,8 @@ from launcher.spec.templates import read_template
 ROOT = Path(__file__).parents[2]
 GOOD = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "templates").glob("*.yaml")])
 CORPUS = ROOT / "tests" / "corpus" / "spec" / "good"
-# To YAML 1.1 a key that is `yes` is true, which JSON has not, and `1e3` is text; and an editor may well show a key that is
-# refused with a value.
+# To YAML 1.1 a key that is `yes` is true, which JSON has not, and `1e3` is text; and an editor may well show a key that
+# is refused with a value.
 APART = {"envs-as-skypilot", "inventory-sim", "nulls-are-left-out"}
 READ = [path for path in sorted(CORPUS.glob("*.yaml")) if path.stem not in APART]
 SHAPES = (
