@@ -56,7 +56,7 @@ contracts: $(READY)
 
 unit: $(READY)
 	@echo "== unit, property, corpus"
-	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/corpus
+	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/corpus tests/soak
 
 fake: $(READY)
 	@echo "== fake: the real driver over an imaginary fleet"
