@@ -382,3 +382,30 @@ def test_power_is_not_cut_of_a_node_that_has_only_just_fallen_silent() -> None:
     here.silent(LOST, heard=30.0)
     for _ in range(7):
         assert here.decide(after=1.0).actions == ()
+
+
+def test_an_order_is_obeyed_once() -> None:
+    here = serving(make_run(slices=1, spares=0))
+    here.order(OrderKind.CONFIRM_DEAD, LOST)
+    here.decide()
+    here.views[LOST] = Unseen(words="timed out")
+    for _ in range(20):
+        here.decide(after=1.0)
+    assert LOST not in here.record.condemned, "it was meant when we still saw the node"
+
+
+def test_spares_of_a_rack_serve_every_slice_there_and_none_elsewhere() -> None:
+    run = make_run(slices=3, nodes=2, spares=1)
+    first, second, third = run.placement.slices
+    shared = replace(second, place="r1", rack=first.rack, domain=first.domain, spares=())
+    group = run.task.groups[0]
+    group = replace(group, topology=replace(group.topology, spares=0, spares_per_rack=1))
+    slices = (first, shared, replace(third, spares=()))
+    run = replace(run, placement=replace(run.placement, slices=slices), task=replace(run.task, groups=(group,)))
+    here = serving(run)
+    here.silent(name(3, 1), heard=18.0)
+    wait(here, 9)
+    assert holder(here, "main/4") == "r3-n1", "its rack has none"
+    here.silent(name(2, 1), heard=18.0)
+    wait(here, 9)
+    assert holder(here, "main/2") == "r1-n3"
