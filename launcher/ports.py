@@ -14,6 +14,7 @@ from launcher.core.actions import (
     Prepare,
     Relocate,
     Reserve,
+    Resize,
     Signal,
     Start,
     StartHead,
@@ -137,6 +138,9 @@ class Allotter(Protocol):
 
     def relocate(self, run: Run, action: Relocate) -> Answer:
         """Place a slice again; FAILED with the shortfall's words where it fits nowhere."""
+
+    def resize(self, run: Run, action: Resize) -> Answer:
+        """Make a run what it is to become; DONE also where it is that already."""
 
 
 class Listener(Protocol):

@@ -73,9 +73,11 @@ def up(
         if dry_run:
             _show_plan(request, store, _place(request, store), Output.TEXT)
             return
-        store.check_name(RunName(request.task.name))
         ways = _Ways(yes=yes, detach=detach, foreground=foreground)
-        row = _wait(store, request, ways) if queue else _run_now(store, request, ways)
+        running = _resized(store, request, ways)
+        if running is None:
+            store.check_name(RunName(request.task.name))
+        row = running or (_wait(store, request, ways) if queue else _run_now(store, request, ways))
     _conclude(row)
 
 
@@ -169,6 +171,23 @@ def _run_now(store: "Store", request: "Request", ways: _Ways) -> "RunRow":
         if _could_ever(store, request) is None:
             error.hints += ("`nvlaunch up --queue` waits until it is its turn",)
         raise
+
+
+def _resized(store: "Store", request: "Request", ways: _Ways) -> "RunRow | None":
+    """Answer a run that goes on with other slices than before; None where the task is no such change."""
+    from launcher.cli.follow import follow, leaving, start_driving
+    from launcher.cli.resizing import change, live
+
+    row = live(store, request)
+    if row is None:
+        return None
+    news = store.last_event(row.id)
+    change(store, request, row, yes=ways.yes)
+    start_driving(home(), store.find(row.id))
+    if ways.detach:
+        return store.find(row.id)
+    with leaving(row.name):
+        return follow(store, home(), row.id, after=news)
 
 
 def _could_ever(store: "Store", request: "Request") -> "Shortfall | None":

@@ -15,6 +15,7 @@ from launcher.core.actions import (
     Receipt,
     Relocate,
     Reserve,
+    Resize,
     Result,
     Signal,
     Start,
@@ -80,6 +81,8 @@ def _succeeded(draft: Draft, action: Action, answer: Answer) -> None:
             draft.stopped[action.node] = "it was powered off"
         case Relocate():
             draft.moving.discard(action.slice)
+        case Resize():
+            draft.resizing = False
         case Unclaim(unit=Unit.HEAD):
             draft.heads = [node for node in draft.heads if node != action.node]
         case StartHead():
@@ -110,6 +113,8 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
                 draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=answer.tail))
         case Relocate():
             draft.moving.discard(action.slice)
+        case Resize():
+            draft.resizing = False  # it goes on as it is; the receipt says why
         case Sweep() | Signal() | Unclaim() | PowerOff() | Enlist():
             pass  # must be done however often it takes; the back-off spaces the tries
         case _:
@@ -143,7 +148,9 @@ def blame(draft: Draft, node: NodeName, evidence: Evidence) -> None:
 
 
 def _verified(draft: Draft, key: str, answer: Answer) -> None:
-    part = draft.index.parts[key]
+    part = draft.index.parts.get(key)
+    if part is None:
+        return  # it went meanwhile
     if placed_right(draft, part, answer):
         draft.verified[key] = draft.generations(part)
         draft.retries.pop(f"verify:{key}", None)

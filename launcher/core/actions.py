@@ -22,6 +22,7 @@ class Why(Enum):
     STRAYED = "strayed"
     RELOCATE = "relocate"
     DRAIN = "drain"
+    RESIZE = "resize"
     HEAD = "head"
     STOP = "stop"
     FINISHED = "finished"
@@ -266,6 +267,19 @@ class Relocate:
         return f"relocate:{self.slice}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """Make the run what it was asked to become, with more or fewer slices; no rank of it runs meanwhile."""
+
+    reason: Reason
+    kind: Literal["resize"] = "resize"
+
+    @property
+    def key(self) -> str:
+        """Answer the name of this act: the same for the same act, however often it is decided."""
+        return "resize"
+
+
 Action: TypeAlias = (
     Claim
     | Prepare
@@ -281,6 +295,7 @@ Action: TypeAlias = (
     | PowerOff
     | Enlist
     | Relocate
+    | Resize
 )
 
 

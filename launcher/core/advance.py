@@ -49,8 +49,10 @@ def advance(draft: Draft) -> None:
         for part in draft.run.placement.slices:
             _reserve(draft, part)
         fenced = {sweep.gang for sweep in draft.sweeps.values()}
+        _take_back(draft)
         for name in draft.gangs:
-            _start(draft, name, fenced)
+            if not draft.resizing:
+                _start(draft, name, fenced)
 
 
 def _claim_all(draft: Draft) -> bool:
@@ -141,6 +143,15 @@ def _reserve(draft: Draft, part: Slice) -> None:
             _verify(draft, part, report)
     else:
         _hasten(draft, part, report)
+
+
+def _take_back(draft: Draft) -> None:
+    """Take back the groups of slices that the run does not have any more."""
+    head = draft.head()
+    for group in head.groups if head else ():
+        if group.slice not in draft.index.parts and group.state is not GroupState.REMOVED:
+            words = f"{group.slice} is not of the run any more"
+            draft.do(Unreserve(reason=Reason(why=Why.RESIZE, words=words), slice=group.slice))
 
 
 def _hasten(draft: Draft, part: Slice, report: GroupReport) -> None:

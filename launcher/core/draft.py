@@ -8,6 +8,7 @@ from launcher.core.index import Index
 from launcher.core.observation import Head, HeadSeen, Keeper, Observation, Phase, Seen, Unseen
 from launcher.core.overlap import must_wait
 from launcher.core.placement import Slice
+from launcher.core.refit import refitted
 from launcher.core.run import Evidence, Exit, Gang, Member, Outcome, Record, Retry, Run, Verdict
 from launcher.core.seat import GangName, MemberName, Seat
 from launcher.core.silence import Silence, silence
@@ -25,6 +26,7 @@ class Draft:
         self.seen = seen
         self.index = Index(run)
         self.members = self.index.members
+        record = refitted(run, record)
         self.seats: dict[MemberName, Seat] = dict(record.seats) or first_seats(run)
         self.holders: dict[NodeName, MemberName] = {seat.node: name for name, seat in self.seats.items()}
         self.gangs: dict[GangName, Gang] = dict(record.gangs) or {name: Gang() for name in self.index.by_gang}
@@ -52,6 +54,8 @@ class Draft:
         self.resumed: set[NodeName] = set(record.resumed)
         self.orders_seen = record.orders_seen
         self.began: float | None = record.began
+        self.resizing = record.resizing
+        self.newest = record.newest
         self.outcome: Outcome | None = record.outcome
         self.receipts_seen = record.receipts_seen
         self.actions: list[Action] = []
@@ -270,6 +274,8 @@ class Draft:
             resumed=frozenset(self.resumed),
             orders_seen=self.orders_seen,
             began=self.began,
+            resizing=self.resizing,
+            newest=self.newest,
         )
 
 

@@ -1,6 +1,6 @@
 """Leaving a node that still works: ranks are told, get their time for a checkpoint, and only then the seat moves."""
 
-from launcher.core.actions import Reason, Relocate, Signal, Why
+from launcher.core.actions import Reason, Relocate, Resize, Signal, Why
 from launcher.core.draft import Draft
 from launcher.core.fleet import NodeName
 from launcher.core.observation import Seen
@@ -15,6 +15,9 @@ def drain(draft: Draft) -> None:
         reason = Reason(why=Why.RELOCATE, words=f"an operator wants {key} elsewhere")
         part = draft.index.parts[key]
         draft.do(Relocate(reason=reason, slice=key, without=(*part.nodes, *part.spares)))
+    if draft.resizing:
+        _resize(draft)
+        return
     if not draft.seen.drained and all(_at_home(draft, member) for member in draft.members):
         for name in draft.gangs:
             draft.since.pop(_key(name), None)
@@ -25,6 +28,21 @@ def drain(draft: Draft) -> None:
         if head and draft.head_node not in draft.holders and not draft.over(name):
             reasons = reasons or {draft.head_node: _drained(draft, draft.head_node)} if draft.head_node else reasons
         _leave(draft, name, reasons)
+
+
+def _resize(draft: Draft) -> None:
+    """End every epoch, with time for a checkpoint, and then let the run become what it was asked to."""
+    reason = Reason(why=Why.RESIZE, words="it gets more or fewer slices")
+    for name in draft.gangs:
+        gang = draft.gangs[name]
+        if draft.over(name) or gang.epoch == 0 or gang.broken:
+            continue
+        if not _in_grace(draft, name, reason):
+            draft.break_gang(name, reason)
+            draft.since.pop(_key(name), None)
+    ended = all(draft.over(name) or gang.epoch == 0 or gang.broken for name, gang in draft.gangs.items())
+    if ended and not draft.sweeps:
+        draft.do(Resize(reason=reason))
 
 
 def _at_home(draft: Draft, member: Member) -> bool:

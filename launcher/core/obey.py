@@ -39,6 +39,8 @@ def _order(draft: Draft, order: Order) -> None:
                 draft.verdict = None
         case OrderKind.READMIT:
             readmit(draft, NodeName(order.subject))
+        case OrderKind.RESIZE:
+            draft.resizing = True
         case OrderKind.PREEMPT:
             words = f"preempted for {order.by}, which has a higher priority than {draft.run.task.priority}"
             draft.end(Outcome(cause=Cause.PREEMPTED, words=words))

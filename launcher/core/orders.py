@@ -12,6 +12,7 @@ class OrderKind(Enum):
     RELOCATE = "relocate"
     READMIT = "readmit"
     PREEMPT = "preempt"
+    RESIZE = "resize"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from launcher.core.actions import Action, Claim, Level, StartHead, Sweep, Unit
+from launcher.core.actions import Action, Claim, Level, Resize, StartHead, Sweep, Unit
 
 
 def must_wait(action: Action, in_flight: Iterable[str]) -> bool:
@@ -20,6 +20,8 @@ def must_wait(action: Action, in_flight: Iterable[str]) -> bool:
             return _any(in_flight, f"start:{action.gang}@")
         case Sweep():
             return _any(in_flight, f"join:{action.node}#")
+        case Resize():
+            return any(_any(in_flight, beginning) for beginning in ("start:", "enlist:", "relocate:"))
         case _:
             return False
 

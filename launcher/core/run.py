@@ -80,11 +80,23 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a run is to become: the task given again, the slices that come with their nodes, and the keys of those that
+    go. All others stay where they are by then."""
+
+    task: Task
+    comes: tuple[Slice, ...]
+    goes: tuple[str, ...]
+    fleet: Inventory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One named execution of a task, placed. `fleet` is the inventory cut down to the nodes the run has ever had.
 
     `head_at` is the node where the head lives, once that is decided. `queued_at` is since when it waits for its turn,
-    or waited (s of the wall clock), None for one that never does; `first` is the run that it goes on for, if any.
+    or waited (s of the wall clock), None for one that never does; `first` is the run that it goes on for, if any,
+    `target` what it is to become with other slices.
     """
 
     id: RunId
@@ -96,6 +108,7 @@ class Run:
     head_at: NodeName | None = None
     queued_at: float | None = None
     first: RunId | None = None
+    target: Target | None = None
 
     def members(self) -> Iterator[Member]:
         """Answer every seat, group by group, in rank order."""
@@ -221,6 +234,8 @@ class Record:
     nothing of the run can run there. `excused` has the signs of nodes that were found to be another's fault. `moving`
     are slices that an operator wants elsewhere, `resumed` nodes that no verdict is held for any more. `began` is the
     time of day (s) at which ranks had first been started: unlike `since`, it outlives a boot of the launching machine.
+    `resizing`: no rank starts before the run has become what it was asked to. `newest` is the highest generation that
+    seats had which are gone.
     """
 
     receipts_seen: int = 0
@@ -250,6 +265,8 @@ class Record:
     resumed: frozenset[NodeName] = frozenset()
     orders_seen: int = 0
     began: float | None = None
+    resizing: bool = False
+    newest: int = 0
 
 
 def rebased(record: Record, now: float) -> Record:

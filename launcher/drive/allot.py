@@ -4,14 +4,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from launcher.core.actions import Answer, Enlist, Relocate, Result
+from launcher.core.actions import Answer, Enlist, Relocate, Resize, Result
 from launcher.core.enclose import enclosed
 from launcher.core.enlist import spare_for
 from launcher.core.fleet import Inventory, Node, NodeName
 from launcher.core.nodeset import fold
 from launcher.core.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.refit import hindrance
 from launcher.core.replace import replace_slice
-from launcher.core.run import Record, Run
+from launcher.core.resize import resize
+from launcher.core.run import Record, Run, Target
+from launcher.core.task import Task
 from launcher.drive.examine import Examined, examine
 from launcher.drive.whole import whole
 from launcher.ports import Prober
@@ -59,6 +62,26 @@ class StoreAllotter:
     def relocate(self, run: Run, action: Relocate) -> Answer:
         """Place a slice again; FAILED with the shortfall's words where it fits nowhere."""
         return self._allot(run, lambda *world: _relocated(action, *world))
+
+    def retarget(self, run: Run, task: Task) -> Answer:
+        """Claim what a run needs to go on as a task with more or fewer slices; FAILED with words where it cannot."""
+        return self._allot(run, lambda *world: _targeted(task, *world))
+
+    def resize(self, run: Run, action: Resize) -> Answer:
+        """Make a run what it is to become; DONE also where it is that already, FAILED where it cannot be any more."""
+        del action
+        refused: list[str] = []
+
+        def become(now: Run, record: Record, taken: Users) -> Run:
+            del taken
+            if (words := hindrance(now, record)) is not None:
+                refused.append(words)
+                return replace(now, target=None)
+            return _resized(now, whole(self._store, now.fleet))
+
+        if self._store.allot(run.id, become) is None or refused:
+            return Answer(result=Result.FAILED, stage="allot", words="; ".join(refused) or "the run is over")
+        return Answer(result=Result.DONE)
 
     def _allot(self, run: Run, choose: _Choose) -> Answer:
         """Choose, ask who was chosen, choose again without the sick, and keep what holds; nobody is asked twice."""
@@ -114,6 +137,8 @@ class _Unheard:
 
 def _enlisted(action: Enlist, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
     part = _slice(now, action.slice)
+    if part is None:
+        return _Refusal(words=f"slice `{action.slice}` is not of the run any more")
     unfit = {name for name, use in taken.items() if use.sick or use.drained} | record.condemned.keys()
     holders = {seat.node for seat in record.seats.values()}
     for name in part.spares:
@@ -128,6 +153,8 @@ def _enlisted(action: Enlist, now: Run, record: Record, taken: Users, fleet: Inv
 
 def _relocated(action: Relocate, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
     part = _slice(now, action.slice)
+    if part is None:
+        return _Refusal(words=f"slice `{action.slice}` is not of the run any more")
     if not set(part.nodes) & (record.asked | record.condemned.keys() | set(action.without)):
         return _Choice(nodes=_nodes(now.fleet, (*part.nodes, *part.spares)), run=now)
     own = {*part.nodes, *part.spares}
@@ -154,8 +181,43 @@ def _against(run: Run, one: Examined) -> str | None:
     return one.sick
 
 
-def _slice(run: Run, key: str) -> Slice:
-    return next(part for part in run.placement.slices if part.key == key)
+def _targeted(task: Task, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
+    ours = set(now.placement.nodes)
+    free = _barred({name: use for name, use in taken.items() if name not in ours}, record.condemned.keys() - ours)
+    found = resize(task, fleet, free, now.placement)
+    if isinstance(found, Shortfall):
+        return _Refusal(words=f"the slices of `{found.group}` that come do not fit: {_offer(found)}")
+    if torn := [old.key for old, new in found.moves if old.nodes != new.nodes]:
+        return _Refusal(words=f"{fold(torn)} could not stay where it is")
+    nodes = _nodes(fleet, (name for part in found.comes for name in (*part.nodes, *part.spares)))
+    target = Target(
+        task=task,
+        comes=found.comes,
+        goes=tuple(part.key for part in found.goes),
+        fleet=fleet.cut_down(node.name for node in nodes),
+    )
+    aimed = replace(now, target=target)
+    words = hindrance(aimed, record)
+    return _Refusal(words=words) if words else _Choice(nodes=nodes, run=aimed)
+
+
+def _resized(now: Run, fleet: Inventory) -> Run:
+    """Answer the run as it was to become, with the slices that stay as they are by now."""
+    target = now.target
+    if target is None:
+        return now
+    order = {group.name: at for at, group in enumerate(target.task.groups)}
+    stay = [part for part in now.placement.slices if part.key not in target.goes]
+    slices = tuple(sorted((*stay, *target.comes), key=lambda part: (order[part.group], part.index)))
+    known = {node.name for node in now.fleet.nodes}
+    more = tuple(node for node in target.fleet.nodes if node.name not in known)
+    grown = replace(now.fleet, nodes=(*now.fleet.nodes, *more), domains={**target.fleet.domains, **now.fleet.domains})
+    placement = Placement(slices=slices, why=now.placement.why, enclosed=enclosed(target.task, fleet, slices))
+    return replace(now, task=target.task, placement=placement, fleet=grown, target=None)
+
+
+def _slice(run: Run, key: str) -> Slice | None:
+    return next((part for part in run.placement.slices if part.key == key), None)
 
 
 def _with(run: Run, part: Slice, nodes: Sequence[Node], fleet: Inventory) -> Run:

@@ -17,6 +17,7 @@ from launcher.core.actions import (
     Prepare,
     Relocate,
     Reserve,
+    Resize,
     Result,
     Signal,
     Start,
@@ -45,6 +46,11 @@ class Fixed:
         """Answer that there is no other place."""
         del run
         return Answer(result=Result.FAILED, stage="allot", words=f"no other place is given to `{action.slice}`")
+
+    def resize(self, run: Run, action: Resize) -> Answer:
+        """Answer that it stays as it is."""
+        del run, action
+        return Answer(result=Result.FAILED, stage="allot", words="nobody gives it other slices")
 
 
 def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter | None = None) -> Answer:
@@ -79,6 +85,8 @@ def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter | None = 
             return allotter.enlist(run, action)
         case Relocate():
             return allotter.relocate(run, action)
+        case Resize():
+            return allotter.resize(run, action)
         case _:
             assert_never(action)
 

@@ -6,7 +6,7 @@ from concurrent.futures import Executor as Pool
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from launcher.core.actions import Action, Answer, Enlist, Receipt, Relocate, Result
+from launcher.core.actions import Action, Answer, Enlist, Receipt, Relocate, Resize, Result
 from launcher.core.fleet import NodeName, Transport
 from launcher.core.observation import Observation
 from launcher.core.reconcile import Decision, reconcile
@@ -86,7 +86,7 @@ class Loop:
 
         `self._run` is read anew only where a receipt says that it was changed.
         """
-        given = (Enlist, Relocate)
+        given = (Enlist, Relocate, Resize)
         if any(isinstance(one.action, given) and one.answer.result is Result.DONE for one in receipts):
             self._run, _ = self._store.load(self._run.id)
         wanted = self._store.wanted(self._run.id)

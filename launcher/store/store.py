@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,7 +192,7 @@ class Store:
                 return after
             db.execute("UPDATE runs SET run = ? WHERE id = ?", (dump(Run, after), run))
             enclosures.keep(db, before.fleet.name, run, after.placement.enclosed)
-            fleet, new = before.fleet.name, set(after.placement.nodes)
+            fleet, new = before.fleet.name, {*after.placement.nodes, *_coming(after)}
             held = {row["node"] for row in db.execute("SELECT node FROM claims WHERE run = ?", (run,))}
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet, node, run) for node in sorted(new - held)])
             claims.release(db, after, {NodeName(node) for node in held - new} - record.asked)
@@ -307,6 +307,12 @@ class Store:
         for row in self._db.read(query, run):
             return row
         raise SpecError((Mistake(what=f"no run has the id `{run}`", hint="`nvlaunch status` lists the runs"),))
+
+
+def _coming(run: Run) -> Iterator[NodeName]:
+    """Answer the nodes that a run has for slices which are still to come."""
+    for part in run.target.comes if run.target else ():
+        yield from (*part.nodes, *part.spares)
 
 
 _DISOWN = "DELETE FROM owners WHERE run = ? AND host = ? AND boot = ? AND pid = ? AND started = ?"

@@ -116,7 +116,7 @@ def hold_to_rules(here: Play, before: Record, seen: Observation, decision: Decis
 def seats_stay_in_their_slices(here: Play, record: Record) -> None:
     holders = [seat.node for seat in record.seats.values()]
     assert len(holders) == len(set(holders)), "one node holds two seats"
-    for member in here.run.members():
+    for member in here.decided.members():
         assert record.seats[member.name].node in here.allotter.given[member.slice_key], "a seat left its slice"
 
 

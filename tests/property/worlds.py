@@ -6,7 +6,7 @@ from itertools import cycle
 
 from hypothesis import strategies as st
 
-from launcher.core.actions import Action, Answer, Claim, Enlist, Join, Prepare, Receipt, Relocate, Result
+from launcher.core.actions import Action, Answer, Claim, Enlist, Join, Prepare, Receipt, Relocate, Resize, Result
 from launcher.core.enlist import spare_for
 from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
 from launcher.core.health import Health
@@ -14,8 +14,10 @@ from launcher.core.observation import Observation
 from launcher.core.orders import Order, OrderKind
 from launcher.core.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.reconcile import Decision, reconcile
+from launcher.core.refit import hindrance
 from launcher.core.replace import replace_slice
-from launcher.core.run import Record, Run, RunId, RunName, Wanted
+from launcher.core.resize import resize
+from launcher.core.run import Record, Run, RunId, RunName, Target, Wanted
 from launcher.core.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.drive.execute import execute
 from launcher.sim.clock import SimClock
@@ -156,7 +158,7 @@ class MemoryAllotter:
     """Gives the run of a play more nodes of a whole inventory, of which it and others have some."""
 
     def __init__(self, play: "Play", whole: Inventory, taken: Sequence[str] = ()) -> None:
-        self._play, self._whole = play, whole
+        self._play, self.whole = play, whole
         self.taken = {NodeName(name): Taken(by_run="another") for name in taken}
         self.given = {part.key: {*part.nodes, *part.spares} for part in play.run.placement.slices}
 
@@ -164,12 +166,14 @@ class MemoryAllotter:
         """Give a slice one more spare; the one that it has and does not use, where an answer was lost."""
         del run
         now, record = self._play.run, self._play.record
-        part = next(part for part in now.placement.slices if part.key == action.slice)
+        part = next((part for part in now.placement.slices if part.key == action.slice), None)
+        if part is None:
+            return Answer(result=Result.FAILED, words="it went meanwhile")
         held = {seat.node for seat in record.seats.values()}
         idle = [name for name in part.spares if name not in held and name not in record.condemned]
         if idle:
             return Answer(result=Result.DONE, nodes=(idle[0],))
-        found = spare_for(now.task, self._whole, self._barred(record, ()), now.placement, part)
+        found = spare_for(now.task, self.whole, self._barred(record, ()), now.placement, part)
         if found is None:
             return Answer(result=Result.FAILED, words=f"no free node in {part.place}")
         return self._give(replace(part, spares=(*part.spares, found)))
@@ -178,23 +182,50 @@ class MemoryAllotter:
         """Place a slice again."""
         del run
         now, record = self._play.run, self._play.record
-        part = next(part for part in now.placement.slices if part.key == action.slice)
+        part = next((part for part in now.placement.slices if part.key == action.slice), None)
+        if part is None:
+            return Answer(result=Result.FAILED, words="it went meanwhile")
         if not set(part.nodes) & {*record.asked, *record.condemned, *action.without}:
             return Answer(result=Result.DONE, nodes=part.nodes)
-        found = replace_slice(now.task, self._whole, self._barred(record, action.without), now.placement, part)
+        found = replace_slice(now.task, self.whole, self._barred(record, action.without), now.placement, part)
         if isinstance(found, Shortfall):
             return Answer(result=Result.FAILED, words=f"{part.key} fits nowhere else")
         return self._give(found)
 
+    def resize(self, run: Run, action: Resize) -> Answer:
+        """Make the run what it is to become."""
+        del run, action
+        now = self._play.run
+        if now.target is None:
+            return Answer(result=Result.DONE)
+        if (words := hindrance(now, self._play.record)) is not None:
+            self._play.run = replace(now, target=None)
+            return Answer(result=Result.FAILED, words=words)
+        stay = [part for part in now.placement.slices if part.key not in now.target.goes]
+        slices = tuple(sorted((*stay, *now.target.comes), key=lambda part: (part.group, part.index)))
+        for part in now.target.comes:
+            self.given[part.key] = {*part.nodes, *part.spares}
+        names = {node.name for node in (*now.fleet.nodes, *now.target.fleet.nodes)}
+        self._play.run = replace(
+            now,
+            task=now.target.task,
+            placement=Placement(slices=slices),
+            fleet=self.whole.cut_down(names),
+            target=None,
+        )
+        return Answer(result=Result.DONE)
+
     def _barred(self, record: Record, without: Sequence[NodeName]) -> dict[NodeName, Taken]:
-        return {**self.taken, **{name: Taken(sick="condemned") for name in (*record.condemned, *without)}}
+        target = self._play.run.target
+        coming = [name for part in (target.comes if target else ()) for name in (*part.nodes, *part.spares)]
+        return {**self.taken, **{name: Taken(sick="not free") for name in (*record.condemned, *without, *coming)}}
 
     def _give(self, part: Slice) -> Answer:
         run = self._play.run
         self.given[part.key] |= {*part.nodes, *part.spares}
         slices = tuple(part if part.key == other.key else other for other in run.placement.slices)
         names = {node.name for node in run.fleet.nodes}
-        new = tuple(n for n in self._whole.nodes if n.name in (*part.nodes, *part.spares) and n.name not in names)
+        new = tuple(n for n in self.whole.nodes if n.name in (*part.nodes, *part.spares) and n.name not in names)
         fleet = replace(run.fleet, nodes=(*run.fleet.nodes, *new))
         self._play.run = replace(run, placement=Placement(slices=slices), fleet=fleet)
         return Answer(result=Result.DONE, nodes=(*part.nodes, *part.spares))
@@ -302,7 +333,9 @@ class Play:
         """Let an operator have a wish; nobody confirms the death of what still runs."""
         nodes, slices = self.run.fleet.nodes, self.run.placement.slices
         node, now = nodes[wish.at % len(nodes)].name, self.clock.now()
-        if wish.what == "drain":
+        if wish.what == "resize":
+            self.resize(wish.at)
+        elif wish.what == "drain":
             self.drained[node] = "maintenance"
         elif wish.what == "undrain":
             self.drained.clear()
@@ -314,6 +347,33 @@ class Play:
             if kind is not OrderKind.CONFIRM_DEAD or not runs:
                 seq = len(self.orders) + 1
                 self.orders.append(Order(seq=seq, at=now, kind=kind, subject=subject, by="ann"))
+
+    def resize(self, at: int) -> None:
+        """Ask for another number of slices of a group, where that can be had."""
+        now = self.run
+        group = now.task.groups[at % len(now.task.groups)]
+        rule = replace(group.topology, slices=1 + at % 4)
+        groups = tuple(replace(one, topology=rule) if one is group else one for one in now.task.groups)
+        task, ours = replace(now.task, groups=groups), set(now.placement.nodes)
+        barred = {name: Taken(by_run="given up") for name in {*self.record.condemned, *self.record.asked} - ours}
+        found = resize(task, self.allotter.whole, {**self.allotter.taken, **barred}, now.placement)
+        if isinstance(found, Shortfall) or any(old.nodes != new.nodes for old, new in found.moves) or now.target:
+            return
+        names = [name for part in found.comes for name in (*part.nodes, *part.spares)]
+        aimed = replace(
+            now,
+            target=Target(
+                task=task,
+                comes=found.comes,
+                goes=tuple(part.key for part in found.goes),
+                fleet=self.allotter.whole.cut_down(names),
+            ),
+        )
+        if hindrance(aimed, self.record) is not None:
+            return
+        self.run = aimed
+        seq = len(self.orders) + 1
+        self.orders.append(Order(seq=seq, at=self.clock.now(), kind=OrderKind.RESIZE, by="ann"))
 
     def take_down(self) -> None:
         """Want nothing of the run from now on."""

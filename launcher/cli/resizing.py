@@ -1,0 +1,101 @@
+"""`up` for a run that goes on, with more or fewer slices: the difference first, then what is new alone is claimed."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from launcher.cli.console import agree, clean, say
+from launcher.cli.intake import Request
+from launcher.cli.launching import free
+from launcher.cli.nodewords import author
+from launcher.cli.options import home
+from launcher.cli.table import table
+from launcher.core.actions import Result
+from launcher.core.nodeset import fold
+from launcher.core.nouns import count
+from launcher.core.orders import OrderKind
+from launcher.core.placement import Shortfall, Slice
+from launcher.core.resize import Resize, resize
+from launcher.core.run import Run, RunState, Wanted
+from launcher.core.task import Group, Task
+from launcher.drive.allot import StoreAllotter
+from launcher.drive.control import open_prober
+from launcher.drive.preflight import guessed
+from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError
+from launcher.store.rows import RunRow
+from launcher.store.store import Store
+
+_LIVE = (RunState.STARTING, RunState.RUNNING, RunState.RECOVERING, RunState.HOLDING)
+
+
+def live(store: Store, request: Request) -> RunRow | None:
+    """Answer the run of the task's name that can get other slices than it has; None where the task asks for none."""
+    for row in store.unfinished():
+        if row.name != request.task.name or row.state not in _LIVE or row.fleet != request.fleet.name:
+            continue
+        run, record = store.load(row.id)
+        if run.wanted is Wanted.RUNNING and record.outcome is None and request.task != run.task:
+            return row
+    return None
+
+
+def change(store: Store, request: Request, row: RunRow, *, yes: bool) -> None:
+    """Ask its owner, and then the run, to go on with the slices that the task has now; what stays keeps its nodes.
+
+    LeaseHeldError where more than the number of slices is other, NoCapacityError where what comes does not fit.
+    """
+    run, _ = store.load(row.id)
+    _check(run, request.task)
+    fleet = guessed(request.fleet, store.domains(request.fleet.name))
+    ours = set(run.placement.nodes)
+    taken = {name: use for name, use in free(store, request).items() if name not in ours}
+    found = resize(request.task, fleet, taken, run.placement)
+    if isinstance(found, Shortfall):
+        raise NoCapacityError(found)
+    say(_difference(run, found))
+    agree(f"change `{run.name}`? its ranks get `stop_signal`, and all start once more", yes=yes)
+    answer = StoreAllotter(store, lambda whole: open_prober(home(), whole)).retarget(run, request.task)
+    if answer.result is not Result.DONE:
+        hint = f"take it down with `nvlaunch down {run.name}`, and start it anew"
+        raise LaunchError(clean(f"`{run.name}` stays as it is: {answer.words}"), hints=(hint,))
+    store.orders.give(run.id, OrderKind.RESIZE, by=author(), at=time.time())
+
+
+def _check(run: Run, task: Task) -> None:
+    others = sorted(set(_others(run.task, task)))
+    if others:
+        named = ", ".join(f"`{name}`" for name in others)
+        what = f"`{run.name}` runs, and only the number of its slices can change meanwhile: {named} is another one"
+        hints = (f"take it down with `nvlaunch down {run.name}` first", "choose another name with `--name`")
+        raise LeaseHeldError(what, holder=run.id, hints=hints)
+
+
+def _others(before: Task, now: Task) -> Iterator[str]:
+    """Answer the keys of a task, but for the number of slices, that have another value."""
+    if [group.name for group in before.groups] != [group.name for group in now.groups]:
+        yield "groups"
+        return
+    for key in before.__slots__:
+        if key != "groups" and getattr(before, key) != getattr(now, key):
+            yield key
+    for old, new in zip(before.groups, now.groups, strict=True):
+        yield from _of_group(old, new)
+
+
+def _of_group(old: Group, new: Group) -> Iterator[str]:
+    alike = replace(new, topology=replace(new.topology, slices=old.topology.slices))
+    for key in old.__slots__:
+        if getattr(old, key) != getattr(alike, key):
+            yield key
+
+
+def _difference(run: Run, found: Resize) -> str:
+    """Answer what comes and what goes, and how much stays."""
+    rows = [_row("+", part) for part in found.comes] + [_row("-", part) for part in found.goes]
+    stays = len(run.placement.slices) - len(found.goes)
+    kept = f"{count(stays, 'slice')} of `{run.name}` {'stays where it is' if stays == 1 else 'stay where they are'}"
+    return "\n".join((kept, table(("", "SLICE", "RACK", "NODES", "SPARES"), rows, indent="  ")))
+
+
+def _row(sign: str, part: Slice) -> tuple[str, ...]:
+    return sign, part.key, part.place, fold(part.nodes), fold(part.spares) if part.spares else ""
