@@ -53,7 +53,7 @@ def absorb(draft: Draft) -> None:
 def _receipt(draft: Draft, receipt: Receipt) -> None:
     action, answer = receipt.action, receipt.answer
     if answer.result in (Result.DONE, Result.KILLED, Result.POWERED_OFF):
-        if not isinstance(action, Verify):  # an answer from Ray is not yet the right answer
+        if not isinstance(action, Verify | Enlist):  # what was answered is not yet what was needed
             draft.retries.pop(action.key, None)
         _succeeded(draft, action, answer)
     elif answer.result is Result.HELD and isinstance(action, Claim):
@@ -87,7 +87,9 @@ def _succeeded(draft: Draft, action: Action, answer: Answer) -> None:
             draft.heads = [node for node in draft.heads if node != action.node]
         case StartHead():
             draft.back_off(HEAD_TRIES)
-        case Prepare() | Join() | Reserve() | Start() | Unclaim() | Enlist():
+        case Enlist():
+            draft.back_off(action.key, SELDOM)  # should the node be of no use, the next is not asked for at once
+        case Prepare() | Join() | Reserve() | Start() | Unclaim():
             pass  # their effect is seen by looking
         case _:
             assert_never(action)

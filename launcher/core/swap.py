@@ -50,6 +50,7 @@ def swap(draft: Draft, member: Member, why: Why, words: str, evidence: Evidence)
     part, nodes = draft.index.part(member), draft.index.nodes
     if (nodes[seat.node].rack, nodes[seat.node].domain) != (nodes[found[0]].rack, nodes[found[0]].domain):
         draft.stale.add(part.key)  # Ray's group is pinned to the place that it was made in
+    draft.retries.pop(f"enlist:{part.key}", None)
     draft.give(member, found[0])
 
 
@@ -71,6 +72,10 @@ def ask(draft: Draft, member: Member, reason: Reason) -> None:
     """Ask for one more node in the rack of a slice; where there is none, or the rack is lost, for another place, if the
     policy has it so."""
     part = draft.index.part(member)
+    for name in part.spares:
+        if name not in draft.holders and name not in draft.condemned and not draft.sees(name):
+            words = f"out of sight for {quiet(draft.seen, draft.since, name):.0f} s when it was needed"
+            draft.condemn(name, Evidence(cause=Cause.PROVISION, words=words, mends=True))
     enlist = Enlist(reason=reason, slice=part.key)
     lost = not any(draft.sees(name) for name in (*part.nodes, *part.spares))
     relocates = draft.index.policy(member).on_no_spare is OnNoSpare.RELOCATE

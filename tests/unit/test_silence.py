@@ -409,3 +409,15 @@ def test_spares_of_a_rack_serve_every_slice_there_and_none_elsewhere() -> None:
     here.silent(name(2, 1), heard=18.0)
     wait(here, 9)
     assert holder(here, "main/2") == "r1-n3"
+
+
+def test_a_spare_that_stays_out_of_sight_is_replaced_by_another_and_nobody_is_asked_each_second() -> None:
+    here = serving(make_run(slices=1))
+    here.silent(LOST, name(1, 3), heard=18.0)
+    asked = 0
+    for _ in range(120):
+        for action in here.decide(after=1.0).actions:
+            asked += action.kind == "enlist"
+            here.receive(action)
+    assert here.record.condemned[name(1, 3)].mends
+    assert 1 <= asked <= 8
