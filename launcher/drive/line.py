@@ -28,6 +28,8 @@ def not_free(store: Store, fleet: Inventory, task: Task) -> Mapping[NodeName, Ta
 
     It comes after those of its own priority. With very many in the queue nothing is free to it.
     """
+    if store.queue.empty(fleet.name):
+        return store.taken(fleet)
     world = store.queue.world(fleet.name, time.time())
     if not world.driven:
         return world.taken

@@ -4,14 +4,11 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from launcher.errors import LaunchError, Mistake, SpecError
-
-_Answer = TypeVar("_Answer")
 
 BUSY_S = 30.0
 FILE = "state.db"
@@ -115,8 +112,11 @@ class Database:
 
     @contextmanager
     def at_once(self) -> Iterator[sqlite3.Connection]:
-        """Run a block that only reads, all of it of one moment."""
+        """Run a block that only reads, all of it of one moment; also inside a transaction of this thread."""
         with self._turn, _told(self._path):
+            if self._db.in_transaction:
+                yield self._db
+                return
             self._db.execute("BEGIN")
             try:
                 yield self._db
@@ -127,11 +127,6 @@ class Database:
         """Answer the rows of one query, all of one moment."""
         with self._turn, _told(self._path):
             return self._db.execute(query, values).fetchall()
-
-    def within(self, ask: Callable[[sqlite3.Connection], _Answer]) -> _Answer:
-        """Answer what queries answer, in the transaction that this thread is in, if it is in one."""
-        with self._turn, _told(self._path):
-            return ask(self._db)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -55,6 +55,11 @@ class Queue:
         """Answer a number that rises with whatever may change whose turn it is."""
         return next(int(row["number"]) for row in self._db.read("SELECT number FROM turns"))
 
+    def empty(self, fleet: str) -> bool:
+        """Answer whether nobody waits for nodes of an inventory."""
+        query = "SELECT 1 FROM runs WHERE fleet = ? AND state = ? AND ended IS NULL LIMIT 1"
+        return not self._db.read(query, fleet, RunState.QUEUED.value)
+
     def put(self, *, name: RunName, task: Task, fleet: Inventory, source: str, at: float) -> Run:
         """Keep a run that waits for its turn; LeaseHeldError where a run of that name is not over yet."""
         with self._db.write() as db:
@@ -89,12 +94,9 @@ class Queue:
             owner = read_owner(row)
             if row["wanted"] == Wanted.RUNNING.value and owner is not None and owner.alive():
                 driven.add(run.id)
-        return World(
-            taken=self._db.within(lambda db: claims.taken(db, fleet)),
-            going=tuple(going),
-            waiting=tuple(waiting),
-            driven=frozenset(driven),
-        )
+        with self._db.at_once() as db:
+            taken = claims.taken(db, fleet)
+        return World(taken=taken, going=tuple(going), waiting=tuple(waiting), driven=frozenset(driven))
 
     def admit(self, run: RunId, admit: Admit, at: float) -> bool:
         """Place a run that waits, with its claims, in one transaction; answer whether `admit` let it."""
