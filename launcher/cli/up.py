@@ -185,7 +185,9 @@ def _resized(store: "Store", request: "Request", ways: _Ways) -> "RunRow | None"
     change(store, request, row, yes=ways.yes)
     start_driving(home(), store.find(row.id))
     if ways.detach:
-        return store.find(row.id)
+        say(f"`{row.name}` goes on with other slices; `nvlaunch watch {row.name}` follows it")
+        show(row.id)
+        raise typer.Exit
     with leaving(row.name):
         return follow(store, home(), row.id, after=news)
 
