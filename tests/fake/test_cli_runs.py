@@ -213,7 +213,7 @@ class TestFollow:
         assert desk.run("logs", "job").stderr == "imaginary racks keep no logs of a run that is over\n"
 
     def test_follow_of_logs_and_events_ends_with_the_run(self, desk: Desk) -> None:
-        desk.fleet("{seed: 1, speed: 500, run_s: 2500}")
+        desk.fleet("{seed: 1, speed: 500, run_s: 6000}")
         desk.up("-d")
         until(lambda: desk.state() == "running", "running")
         logs = desk.run("logs", "job", "--rank", "1", "-f", "--tail", "0")
