@@ -223,8 +223,7 @@ def test_a_keeper_that_hangs_is_unseen_and_can_be_ended_all_the_same(stand: Stan
     node = stand.seats[2].node
     (pid,) = _pids("NVLAUNCH_KEEPER", f"{stand.run.id}:{node}")
     os.kill(pid, signal.SIGSTOP)
-    seen = stand.nodes.look(stand.run)
-    assert isinstance(seen.nodes[node], Unseen)
+    seen = stand.until(lambda seen: isinstance(seen.nodes[node], Unseen), 10)
     assert all(isinstance(view, Seen) for name, view in seen.nodes.items() if name != node)
     os.kill(pid, signal.SIGCONT)
     stand.until(lambda seen: runs(seen, stand.seats[2], 4))
