@@ -30,13 +30,13 @@ names = st.builds("n{}{}".format, st.lists(parts, max_size=3).map("".join), brac
 texts = st.lists(names, min_size=1, max_size=3).map(",".join)
 
 
-@drawn(300)
+@drawn(120)
 @given(texts)
 def test_a_text_stands_for_the_names_that_clustershell_says(text: str) -> None:
     assert set(expand(text)) == set(NodeSet.expand(text))
 
 
-@drawn(300)
+@drawn(120)
 @given(texts)
 def test_clustershell_reads_what_is_folded(text: str) -> None:
     found = expand(text)

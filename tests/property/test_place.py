@@ -18,7 +18,7 @@ from tests.effort import drawn
 from tests.property.ray_rule import one_slice, racks_of, stranded
 
 LEVELS = ("zone", "block", "rack")
-QUICK = drawn(150)
+QUICK = drawn(80)
 
 
 @st.composite
@@ -182,7 +182,7 @@ def test_racks_that_are_alike_are_chosen_by_name(data: st.DataObject, sizes: lis
 
 @pytest.mark.parametrize("nested", [True, False], ids=["nested levels", "racks that straddle blocks"])
 def test_one_group_is_refused_only_where_no_choice_exists(nested: bool) -> None:
-    @drawn(300)
+    @drawn(150)
     @given(st.data())
     def law(data: st.DataObject) -> None:
         inventory = data.draw(fleets(11, nested=nested))

@@ -17,7 +17,7 @@ from tests.effort import drawn
 from tests.property.every_way import EveryWay
 from tests.property.test_place import fleets, takens
 
-LAWS = drawn(80)
+LAWS = drawn(40)
 _UPPER = ["rack", "block", "zone"]
 _LEVELS = ["node", *_UPPER, "any"]
 
@@ -114,7 +114,7 @@ def test_neither_order_of_file_nor_of_groups_changes_where_slices_go(data: st.Da
         assert {part.key: part for part in first.slices} == {part.key: part for part in second.slices}
 
 
-@drawn(40)
+@drawn(25)
 @given(st.data())
 def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.DataObject) -> None:
     inventory, taken = data.draw(marked(8))
@@ -140,7 +140,7 @@ def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.D
     EveryWay(task, inventory, worse).check(Placement(slices=tuple(whole)))
 
 
-@drawn(40)
+@drawn(25)
 @given(st.data())
 def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(data: st.DataObject) -> None:
     inventory, taken = data.draw(marked(10))
@@ -172,7 +172,7 @@ def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(
     ways.check(Placement(slices=tuple(after if one.key == part.key else one for one in before.slices)))
 
 
-@drawn(40)
+@drawn(25)
 @given(st.data(), st.integers(1, 4), st.integers(0, 1))
 def test_a_task_given_again_keeps_what_may_stay(data: st.DataObject, slices: int, spares: int) -> None:
     inventory, taken = data.draw(marked(10))

@@ -225,7 +225,7 @@ def inventories(draw: st.DrawFn) -> str:
     return text + "# end\n"
 
 
-@drawn(100)
+@drawn(30)
 @given(inventories(), st.dictionaries(st.sampled_from(names), places, max_size=6))
 def test_whatever_nodes_tell_is_written_and_nothing_else_changes_or_nothing_is_written(text: str, told: Told) -> None:
     fleet = parse_inventory(text, PATH)
@@ -248,7 +248,7 @@ def test_whatever_nodes_tell_is_written_and_nothing_else_changes_or_nothing_is_w
     }
 
 
-@drawn(50)
+@drawn(30)
 @given(inventories(), st.dictionaries(st.sampled_from(names), places, max_size=6))
 def test_what_was_written_need_not_be_written_again(text: str, told: Told) -> None:
     known = {NodeName(name): one for name, one in told.items()}

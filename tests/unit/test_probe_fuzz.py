@@ -73,7 +73,7 @@ def endings(draw: DrawFn) -> Ran:
     )
 
 
-@drawn(150)
+@drawn(60)
 @given(st.dictionaries(st.sampled_from(PROBES), endings()))
 def test_any_answers_can_be_judged(answers: dict[str, Ran]) -> None:
     found = facts(answers, NODE, now=0.0)
@@ -82,7 +82,7 @@ def test_any_answers_can_be_judged(answers: dict[str, Ran]) -> None:
     assert all(isinstance(finding, Finding) and finding.words for finding in (*findings, *others))
 
 
-@drawn(100)
+@drawn(50)
 @given(
     st.one_of(
         st.binary(max_size=300),
@@ -103,7 +103,7 @@ def test_any_bytes_from_a_node_can_be_read(output: bytes) -> None:
     assert judge(found, NODE)
 
 
-@drawn(100)
+@drawn(50)
 @given(st.text(max_size=300))
 def test_trees_and_addresses_of_any_text(text: str) -> None:
     found = tree.from_xml(text)

@@ -102,7 +102,7 @@ def read(path: Path) -> ParsedTask | tuple[Mistake, ...]:
         return error.mistakes
 
 
-@drawn(400)
+@drawn(150)
 @given(broken())
 def test_a_broken_file_is_refused_with_its_place_or_read_whole(path: Path, text: str) -> None:
     path.write_text(text)
