@@ -15,8 +15,8 @@ endef
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
-	@echo "make test   everything that CI runs (about twenty-five minutes; needs root, for the rig)"
-	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (under two minutes)"
+	@echo "make test   everything that CI runs (about half an hour; needs root, for the rig)"
+	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (a few minutes)"
 	@echo "make soak   for hours: drawn cases, 25 times as many and other ones each time; the long failures on racks of hosts"
 	@echo "make real   real Ray on local racks"
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
