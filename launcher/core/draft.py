@@ -1,6 +1,6 @@
 """A decision in the making: the record as it changes within one tick, the actions so far, and the next look."""
 
-from launcher.core.actions import Action, Level, Reason, Sweep
+from launcher.core.actions import Action, Level, Reason, Sweep, Unclaim
 from launcher.core.condition import Condition, classify, evident, footing, ray_table
 from launcher.core.fleet import NodeName
 from launcher.core.health import Sign
@@ -108,6 +108,20 @@ class Draft:
         if not must_wait(action, self.seen.in_flight):
             self._doing.add(action.key)
             self.actions.append(action)
+
+    def release(self, node: NodeName, reason: Reason) -> bool:
+        """Have all of the run leave a node that we see; answer whether it was seen to be free. Whether it can be seen
+        later does not matter then."""
+        view = self.seen.nodes.get(node)
+        if not isinstance(view, Seen):
+            return False
+        if view.keeper is not None or view.leftovers:
+            self.do(Unclaim(reason=reason, node=node))
+            return False
+        if f"claim:{node}" in self.seen.in_flight:
+            return False
+        self.asked.discard(node)
+        return True
 
     def sees(self, node: NodeName) -> bool:
         """Answer whether a node was reached."""

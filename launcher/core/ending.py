@@ -24,11 +24,7 @@ def end(draft: Draft) -> None:
     if draft.outcome.cause in _WARNED and _in_grace(draft, reason):
         return
     for name in draft.index.nodes:
-        view = draft.seen.nodes.get(name)
-        if isinstance(view, Seen) and (view.keeper is not None or view.leftovers):
-            draft.do(Unclaim(reason=reason, node=name))
-        elif isinstance(view, Seen) and f"claim:{name}" not in draft.seen.in_flight:
-            draft.asked.discard(name)  # seen to be free: whether it can be seen later does not matter
+        draft.release(name, reason)
     if isinstance(draft.seen.head, HeadSeen) and (draft.seen.head.head or draft.seen.head.leftovers):
         draft.do(Unclaim(reason=reason, node=draft.head_node, unit=Unit.HEAD))
     elif isinstance(draft.seen.head, HeadSeen) and not any(

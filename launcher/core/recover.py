@@ -175,13 +175,7 @@ def _let_go(draft: Draft) -> None:
     """A node that is not used any more is swept clean and its lease given back, once its fences are through."""
     fenced = {sweep.node for sweep in draft.sweeps.values()}
     for name, words in _unused(draft).items():
-        view = draft.seen.nodes.get(name)
-        if name in fenced or not isinstance(view, Seen):
-            continue
-        if view.keeper is not None or view.leftovers:
-            draft.do(Unclaim(reason=Reason(why=Why.SWAP, words=f"{name} {words}"), node=name))
-        elif f"claim:{name}" not in draft.seen.in_flight:
-            draft.asked.discard(name)
+        if name not in fenced and draft.release(name, Reason(why=Why.SWAP, words=f"{name} {words}")):
             draft.claimed.discard(name)
     for machine in draft.heads:
         if machine is not None and draft.sees(machine):
