@@ -209,11 +209,8 @@ def _resized(now: Run, fleet: Inventory) -> Run:
     order = {group.name: at for at, group in enumerate(target.task.groups)}
     stay = [part for part in now.placement.slices if part.key not in target.goes]
     slices = tuple(sorted((*stay, *target.comes), key=lambda part: (order[part.group], part.index)))
-    known = {node.name for node in now.fleet.nodes}
-    more = tuple(node for node in target.fleet.nodes if node.name not in known)
-    grown = replace(now.fleet, nodes=(*now.fleet.nodes, *more), domains={**target.fleet.domains, **now.fleet.domains})
-    placement = Placement(slices=slices, why=now.placement.why, enclosed=enclosed(target.task, fleet, slices))
-    return replace(now, task=target.task, placement=placement, fleet=grown, target=None)
+    aimed = replace(now, task=target.task, target=None)
+    return _placed(aimed, slices, _new(now, target.fleet.nodes), target.fleet.domains, fleet)
 
 
 def _slice(run: Run, key: str) -> Slice | None:
@@ -221,15 +218,25 @@ def _slice(run: Run, key: str) -> Slice | None:
 
 
 def _with(run: Run, part: Slice, nodes: Sequence[Node], fleet: Inventory) -> Run:
-    """Answer the run with another slice under the same key; its fleet keeps every node that it ever had, and says of
-    NVLink domains that it has already what it has always said."""
+    """Answer the run with another slice under the same key."""
     slices = tuple(part if part.key == other.key else other for other in run.placement.slices)
+    more = _new(run, nodes)
+    return _placed(run, slices, more, fleet.cut_down(node.name for node in more).domains, fleet)
+
+
+def _new(run: Run, nodes: Sequence[Node]) -> tuple[Node, ...]:
     known = {node.name for node in run.fleet.nodes}
-    more = tuple(node for node in nodes if node.name not in known)
-    domains = {**fleet.cut_down(node.name for node in more).domains, **run.fleet.domains}
-    grown = replace(run.fleet, nodes=(*run.fleet.nodes, *more), domains=domains)
-    shut = enclosed(run.task, fleet, slices)
-    return replace(run, placement=Placement(slices=slices, why=run.placement.why, enclosed=shut), fleet=grown)
+    return tuple(node for node in nodes if node.name not in known)
+
+
+def _placed(
+    run: Run, slices: tuple[Slice, ...], more: Sequence[Node], domains: Mapping[str, tuple[str, ...]], fleet: Inventory
+) -> Run:
+    """Answer the run on these slices, with `more` nodes and their domains; its fleet keeps every node that it ever had,
+    and says of NVLink domains that it has already what it has always said."""
+    grown = replace(run.fleet, nodes=(*run.fleet.nodes, *more), domains={**domains, **run.fleet.domains})
+    placement = Placement(slices=slices, why=run.placement.why, enclosed=enclosed(run.task, fleet, slices))
+    return replace(run, placement=placement, fleet=grown)
 
 
 def _nodes(fleet: Inventory, names: Iterable[NodeName]) -> tuple[Node, ...]:
