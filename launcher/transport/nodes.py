@@ -134,15 +134,15 @@ class ShellNodes:
 
     def _stop(self, run: Run, site: Site) -> Json:
         """End a keeper and all of the run; where nothing can be written (a full disk) by what is there already."""
-        stop = ("alone", "stop", site.layout.root)
+        unwritten: RemoteError | None = None
         try:
             self._provision.put(run, site)
         except RemoteError as error:
-            told = site.answer(*stop, timeout=STOP_S)
-            if told.get("absent"):
-                raise error from None
-            return told
-        return site.answer(*stop, timeout=STOP_S)
+            unwritten = error
+        told = site.answer("alone", "stop", site.layout.root, timeout=STOP_S)
+        if unwritten is not None and told.get("absent"):
+            raise unwritten
+        return told
 
     def power_off(self, run: Run, action: PowerOff) -> Answer:
         """Run the inventory's `fence_command` for a node, on this machine."""
