@@ -14,12 +14,12 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # a script sees its own folder only
 
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.fleet import NodeName
 from launcher.core.place import place
 from launcher.core.placement import Placement, Taken
 from launcher.core.task import Group, Task, TopologyRule
+from tests.bench.bench_place import RACKS, TRAYS, fleet
 
-RACKS, TRAYS, BLOCK = 556, 18, 8
 RUNS = 2_000
 BIG = 16
 GROUPS = 100
@@ -46,24 +46,6 @@ class Tally:
 
 Room = list[int]
 Rule = Callable[[Room, Ask], list[int] | None]
-
-
-def fleet() -> Inventory:
-    """Answer 10,008 nodes in 556 racks, 8 racks a block."""
-    nodes = [
-        Node(
-            name=NodeName(f"r{rack:03d}-n{tray:02d}"),
-            rack=RackName(f"r{rack:03d}"),
-            domain=f"domain-{rack}",
-            access=Access(address=f"10.{rack // 256}.{rack % 256}.{tray}"),
-            accelerator="GB300",
-            tray=tray,
-            places={"block": f"b{rack // BLOCK:02d}"},
-        )
-        for rack in range(RACKS)
-        for tray in range(TRAYS)
-    ]
-    return Inventory(name="bench", transport=Transport.SIM, nodes=tuple(nodes), levels=("block", "rack"))
 
 
 def one_by_one(pick: Callable[[Sequence[int], Room, int], int]) -> Rule:
