@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from launcher.core.fleet import Inventory, NodeName
 from launcher.core.place import place
-from launcher.core.placement import Placement, Shortfall, Taken
+from launcher.core.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.replace import replace_nodes, replace_slice
 from launcher.core.resize import resize
 from launcher.core.task import Group, Task, TopologyRule
@@ -114,15 +114,20 @@ def test_neither_order_of_file_nor_of_groups_changes_where_slices_go(data: st.Da
         assert {part.key: part for part in first.slices} == {part.key: part for part in second.slices}
 
 
-@drawn(25)
-@given(st.data())
-def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.DataObject) -> None:
-    inventory, taken = data.draw(marked(8))
+def placed(data: st.DataObject, most: int) -> tuple[Inventory, Mapping[NodeName, Taken], Task, Placement, Slice]:
+    """A task that has its place on a fleet of at most so many nodes, and one of its slices."""
+    inventory, taken = data.draw(marked(most))
     task = data.draw(tasks())
     before = place(task, inventory, taken)
     assume(isinstance(before, Placement))
     assert isinstance(before, Placement)
-    part = data.draw(st.sampled_from(before.slices))
+    return inventory, taken, task, before, data.draw(st.sampled_from(before.slices))
+
+
+@drawn(25)
+@given(st.data())
+def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.DataObject) -> None:
+    inventory, taken, task, before, part = placed(data, 8)
     worse = {**taken, part.nodes[0]: Taken(sick="condemned")}
     after = replace_slice(task, inventory, worse, before, part)
     kept = [other for other in before.slices if other.key != part.key]
@@ -143,12 +148,7 @@ def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.D
 @drawn(25)
 @given(st.data())
 def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(data: st.DataObject) -> None:
-    inventory, taken = data.draw(marked(10))
-    task = data.draw(tasks())
-    before = place(task, inventory, taken)
-    assume(isinstance(before, Placement))
-    assert isinstance(before, Placement)
-    part = data.draw(st.sampled_from(before.slices))
+    inventory, taken, task, before, part = placed(data, 10)
     own = task.group(part.group).topology
     assume(not own.spares_per_rack)
     lost = data.draw(st.lists(st.sampled_from((*part.nodes, *part.spares)), min_size=1, unique=True))
