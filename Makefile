@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+FUZZ_S ?= 3600
+FUZZ := $(patsubst %,tests/unit/test_%_fuzz.py,spec foreign probe)
 
 # Layers whose tests race real clocks: what fails on a busy machine is tried once more, alone, and said.
 define patiently
@@ -11,13 +13,14 @@ define patiently
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check soak lint types contracts unit fake real rig rig-able recovery wheel bench clean
+.PHONY: help demo test check soak fuzz lint types contracts unit fake real rig rig-able recovery wheel bench clean
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
 	@echo "make test   everything that CI runs (about half an hour; needs root, for the rig)"
 	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (a few minutes)"
 	@echo "make soak   for hours: drawn cases, 25 times as many and other ones each time; the long failures on racks of hosts"
+	@echo "make fuzz   an hour of files and answers drawn at random (FUZZ_S=60: a minute); a part of soak"
 	@echo "make real   real Ray on local racks"
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@echo "make recovery  each kind of failure on those racks, with a program that counts what it lost (needs root)"
@@ -41,10 +44,17 @@ test: rig-able check real rig recovery wheel
 
 check: lint types contracts unit fake
 
-soak: $(READY)
+soak: fuzz
 	@echo "== soak: many cases, anew"
 	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -n 2 --timeout 0 tests/unit tests/property tests/soak tests/fake
 	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest --timeout 0 tests/recovery
+
+# Task files, foreign inventories, what nodes print: other ones in each round, until the time is over.
+fuzz: $(READY)
+	@echo "== fuzz: everything that is read, for $(FUZZ_S) s"
+	@end=$$(($$(date +%s) + $(FUZZ_S))); rounds=0; while [ $$(date +%s) -lt $$end ]; do \
+		NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -q --timeout 0 $(FUZZ) || exit 1; rounds=$$((rounds + 1)); done; \
+		echo "== $$rounds rounds without an error of ours"
 
 lint: $(READY)
 	@echo "== lint"
