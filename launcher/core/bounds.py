@@ -59,12 +59,12 @@ class Bounds:
 
     def __bool__(self) -> bool:
         """Answer whether anything is kept off."""
-        return bool(self.inside or self.outside)
+        return bool(self.inside) or any(barred for _, _, barred in self.outside)
 
     def reason(self, what: Sited) -> Exclusion | None:
         """Answer why a node may not be used; None where it may."""
         for why, scale, barred in self.outside:
-            if scale.spot(what) in barred:
+            if barred and scale.spot(what) in barred:
                 return why
         for why, scale, allowed in self.inside:
             if scale.spot(what) not in allowed:

@@ -42,7 +42,8 @@ class Chooser:
     def options(self) -> list[Option]:
         """Answer every place that holds a slice now."""
         bounds, role = self._board.ledger.bounds(self._role.name), self._role
-        if not bounds and role.members is None and not role.rule.spares_per_rack:
+        bounded = bool(bounds)
+        if not bounded and role.members is None and not role.rule.spares_per_rack:
             need = role.need
             return [
                 Option(place, place.cells, place.room, place.room // need)
@@ -54,7 +55,7 @@ class Chooser:
             if place.room < role.need:
                 continue
             cells = (
-                [cell for cell in place.cells if cell.free and bounds.reason(cell) is None] if bounds else place.cells
+                [cell for cell in place.cells if cell.free and bounds.reason(cell) is None] if bounded else place.cells
             )
             room = sum([len(cell.free) for cell in cells])
             slices = self._slices(place, cells, room) if room >= role.need else 0
@@ -74,14 +75,20 @@ class Chooser:
         if len(ties) == 1 or (plain and sum(option.slices for option in ties) <= self.missing):
             return ties
         # Racks that are equally full are equally near, but for the slices that are in them already.
-        upper = [level for level in self._levels if level != RACK_LEVEL or not role.local]
-        near = [(level, self._by_closeness(level, ties)) for level in upper]
+        nearest = self._beside(ties)
+        for level in self._levels:
+            if len(nearest) > 1 and (level != RACK_LEVEL or not role.local):
+                close = self._by_closeness(level, ties)
+                distance = [close[option.place.at.get(level)] for option in nearest]
+                least = min(distance)
+                nearest = [option for option, own in zip(nearest, distance, strict=True) if own == least]
+        return nearest[:1]
 
-        def distance(option: Option) -> tuple[int, list[_Closeness]]:
-            at = option.place.at
-            return -self._nearby[RACK_LEVEL, at.get(RACK_LEVEL)], [close[at.get(level)] for level, close in near]
-
-        return [min(ties, key=distance)]
+    def _beside(self, options: Sequence[Option]) -> Sequence[Option]:
+        """Answer the places with the most slices of this role in their racks."""
+        beside = [self._nearby.get((RACK_LEVEL, option.place.at.get(RACK_LEVEL)), 0) for option in options]
+        most = max(beside)
+        return [option for option, many in zip(options, beside, strict=True) if many == most] if most else options
 
     def placed(self, option: Option) -> None:
         """Note that a slice went to a place."""
