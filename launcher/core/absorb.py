@@ -26,6 +26,7 @@ from launcher.core.actions import (
     Unreserve,
     Verify,
 )
+from launcher.core.crowd import unswept
 from launcher.core.draft import LONGEST_WAIT, TRIES, Draft
 from launcher.core.fleet import NodeName
 from launcher.core.obey import obey
@@ -117,7 +118,9 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
             draft.moving.discard(action.slice)
         case Resize():
             draft.resizing = False  # it goes on as it is; the receipt says why
-        case Sweep() | Signal() | Unclaim() | PowerOff() | Enlist():
+        case Sweep():
+            unswept(draft, action, answer)
+        case Signal() | Unclaim() | PowerOff() | Enlist():
             pass  # must be done however often it takes; the back-off spaces the tries
         case _:
             assert_never(action)

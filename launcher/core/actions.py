@@ -191,7 +191,8 @@ class Sweep:
     """Kill what we started on a node at a level, by marker, until two scans are empty; the receipt says `killed`.
 
     RANK: ranks of `member` up to `epoch`. GENERATION: raylet and ranks up to `generation`. NODE: all of the run.
-    `gang` is who must not start again before the receipt is there.
+    `gang` is who must not start again before the receipt is there. `reused`: something of the run is to start there
+    again, so that the GPUs of the seat have to be free of others too; where they are not, the receipt says so.
     """
 
     reason: Reason
@@ -201,6 +202,7 @@ class Sweep:
     gang: GangName
     epoch: int = 0
     generation: int = 0
+    reused: bool = False
     kind: Literal["sweep"] = "sweep"
 
     @property
@@ -300,12 +302,14 @@ Action: TypeAlias = (
 
 
 class Result(Enum):
-    """How an action ended. KILLED: nothing of it is left, seen twice. HELD: somebody else has the lease."""
+    """How an action ended. KILLED: nothing of it is left, seen twice. HELD: somebody else has the lease. NOT_FREE:
+    nothing of ours is left, but somebody else computes on the GPUs, or it cannot be told whether anybody does."""
 
     DONE = "done"
     KILLED = "killed"
     POWERED_OFF = "powered_off"
     HELD = "held"
+    NOT_FREE = "not_free"
     CANNOT_TELL = "cannot_tell"
     FAILED = "failed"
 

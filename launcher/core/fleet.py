@@ -105,6 +105,7 @@ class FaultKind(Enum):
     PROBE_HANGS = "probe_hangs"
     SLOW_START = "slow_start"
     CLAIM_HELD = "claim_held"
+    GPU_TAKEN = "gpu_taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

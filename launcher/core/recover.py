@@ -3,6 +3,7 @@
 from launcher.core.absorb import blame
 from launcher.core.actions import Reason, Unclaim, Unit, Why
 from launcher.core.condition import Condition
+from launcher.core.crowd import sweep_all
 from launcher.core.draft import Draft
 from launcher.core.drain import drain
 from launcher.core.fencing import lose_silent, settle
@@ -38,10 +39,7 @@ def recover(draft: Draft) -> None:
     _fence_strays(draft)
     settle(draft)
     draft.settle()
-    for sweep in draft.sweeps.values():
-        # What cannot be reached cannot be swept, and each try would be one more line of the journal.
-        if draft.sees(sweep.node):
-            draft.do(sweep)
+    sweep_all(draft)
     _let_go(draft)
 
 

@@ -192,10 +192,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often something failed in a row, and when it may be tried again (seconds)."""
+    """How often something failed in a row, when it may be tried again (seconds), and of a sweep why."""
 
     count: int
     at: float
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from signal import Signals
 
 from launcher.core.actions import Answer, Claim, Join, Level, PowerOff, Prepare, Result, Signal, Sweep, Unclaim
-from launcher.core.fleet import FaultKind, NodeName
+from launcher.core.fleet import FaultKind, GpuDriver, NodeName
 from launcher.core.run import Member, Run
 from launcher.core.seat import MemberName
 from launcher.sim.faults import during
@@ -13,6 +13,7 @@ from launcher.sim.lives import Life
 from launcher.sim.world import Host, Raylet, Setup
 
 STRANGER = "somebody@elsewhere"
+STRANGE = "not free: `python` (pid 4711, of somebody) computes on GPU 0"
 
 DONE = Answer(result=Result.DONE)
 KILLED = Answer(result=Result.KILLED)
@@ -84,12 +85,16 @@ def signal(fleet: Fleet, run: Run, action: Signal, now: float) -> Answer:
 
 
 def sweep(fleet: Fleet, run: Run, action: Sweep, now: float) -> Answer:
-    """Kill what lives of the run on a node at a level; CANNOT_TELL where the node does not answer."""
+    """Kill what lives of the run on a node at a level; CANNOT_TELL where the node does not answer, NOT_FREE where
+    something is to start again and a stranger computes on a GPU."""
     life = fleet.life(action.node)
     if not life.reachable(now):
         return replace(silent(action.node, action.kind), result=Result.CANNOT_TELL)
     if life.host.run == run.id and (swept := _swept(life, action, now)) != life.host:
         fleet.save(action.node, swept)
+    taken = during(fleet.circumstances(action.node).faults, FaultKind.GPU_TAKEN, now)
+    if action.reused and taken and run.node(action.node).gpu_driver is GpuDriver.NVIDIA:
+        return Answer(result=Result.NOT_FREE, stage=action.kind, words=STRANGE)
     return KILLED
 
 

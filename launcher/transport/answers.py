@@ -1,7 +1,11 @@
 """What a keeper said, as the answer to an action."""
 
 from launcher.core.actions import Answer, Result
-from launcher.transport.site import Json
+from launcher.core.fleet import GpuDriver, Node
+from launcher.transport.site import Json, Site
+
+GPUS_S = 60.0
+"""Seconds for a node to say whether its GPUs are free: it gives its driver 20 for each of two questions."""
 
 
 def done(told: Json) -> Answer:
@@ -22,3 +26,14 @@ def killed(told: Json) -> Answer:
     left = told.get("left")
     words = f"still alive: {', '.join(map(str, left))}" if left else told.get("words", "nobody answers")
     return Answer(result=Result.CANNOT_TELL, words=words)
+
+
+def free(site: Site, node: Node) -> Answer:
+    """Answer KILLED for a swept node once nobody computes on the GPUs that we have there, else NOT_FREE and why.
+
+    Asked of the driver on the node, whoever may compute there: a rank in a container carries no mark of ours.
+    """
+    if node.gpu_driver is GpuDriver.NONE or not node.gpus:
+        return Answer(result=Result.KILLED)
+    told = site.answer("gpus", str(node.gpus), timeout=GPUS_S)
+    return Answer(result=Result.KILLED if told["ok"] else Result.NOT_FREE, words=told.get("words", ""))

@@ -30,7 +30,7 @@ from launcher.core.seat import MemberName
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
 from launcher.transport import commands, fence, inspect, provision, ranks
-from launcher.transport.answers import done, killed
+from launcher.transport.answers import done, free, killed
 from launcher.transport.heads import Heads
 from launcher.transport.looks import Looks
 from launcher.transport.sights import Sights
@@ -108,7 +108,7 @@ class ShellNodes:
         return self._act("signal", lambda: done(site.ask(question, timeout=ASK_S)), site)
 
     def sweep(self, run: Run, action: Sweep) -> Answer:
-        """Kill by marker at a level."""
+        """Kill by marker at a level; where the seat stays, its GPUs have to be free then."""
         site = self._sites.seat(run, action.node)
         question: Json = {"op": "sweep", "level": action.level.value}
         if action.level is Level.GENERATION:
@@ -121,9 +121,18 @@ class ShellNodes:
             if told.get("absent"):  # nothing of ours is there, not even what could look for it
                 self._provision.put(run, site)
                 told = site.ask(question, timeout=SWEEP_S)
-            return killed(told)
+            return self._free(run, site) if told["ok"] and action.reused else killed(told)
 
         return self._act("sweep", act, site)
+
+    def _free(self, run: Run, site: Site) -> Answer:
+        """Answer whether the GPUs of a swept node are free; programs of an older launcher do not know the question."""
+        node = run.node(NodeName(site.name))
+        try:
+            return free(site, node)
+        except RemoteError:
+            self._provision.put(run, site)
+            return free(site, node)
 
     def unclaim(self, run: Run, action: Unclaim) -> Answer:
         """Kill all of the run on a unit, stop its keeper, let go of the lease."""

@@ -1,0 +1,120 @@
+"""Sweeps that do not succeed: a stranger on the GPUs of a seat, and what cannot be killed."""
+
+import importlib
+
+import pytest
+
+from launcher.core.actions import Result, Sweep
+from launcher.core.observation import Phase, Step
+from launcher.core.reconcile import Decision
+from launcher.core.run import RunState
+from launcher.core.seat import MemberName
+from launcher.core.task import OnNoSpare, RecoveryPolicy
+from tests.situations import PATIENT, Situation, kinds, make_run, name
+
+gpus = importlib.import_module("launcher.runtime.gpus")
+
+LOST, OTHER, SPARE = name(1, 2), name(1, 1), name(1, 3)
+STRANGE = "not free: `python` (pid 4711, of ann) computes on GPU 2"
+
+
+def lost(*, spares: int = 1, recovery: RecoveryPolicy = PATIENT) -> tuple[Situation, Decision]:
+    """A run whose raylet on one node has ended."""
+    here = Situation(make_run(slices=1, spares=spares, recovery=recovery))
+    here.serving()
+    here.keeper(LOST, ray=Step(phase=Phase.FAILED, exit_code=1), ranks=())
+    found = here.decide()
+    here.keeper(OTHER, ranks=())
+    return here, found
+
+
+def swept(here: Situation, found: Decision, result: Result = Result.KILLED, words: str = "") -> None:
+    """Every sweep of the lost node is answered so, all others with `killed`."""
+    for action in found.actions:
+        if isinstance(action, Sweep):
+            theirs = (result, words) if action.node == LOST else (Result.KILLED, "")
+            here.receive(action, theirs[0], words=theirs[1])
+
+
+def tries(here: Situation, found: Decision, times: int, words: str = STRANGE) -> Decision:
+    """The sweep of the lost node is refused so often, each time that it is asked."""
+    for _ in range(times):
+        swept(here, found, Result.NOT_FREE, words)
+        here.decide()
+        found = here.decide(after=31.0)
+    return found
+
+
+def sweeps(found: Decision) -> list[Sweep]:
+    return [action for action in found.actions if isinstance(action, Sweep)]
+
+
+def test_gpus_have_to_be_free_where_a_seat_stays_and_not_where_it_leaves() -> None:
+    here, found = lost()
+    assert {sweep.node for sweep in sweeps(found)} == {LOST, OTHER}
+    assert all(sweep.reused for sweep in sweeps(found))
+    found = tries(here, found, 3)
+    assert here.record.seats[MemberName("main/1")].node == SPARE
+    assert {sweep.node: sweep.reused for sweep in sweeps(found)} == {LOST: False}
+
+
+def test_a_stranger_for_a_moment_costs_nothing() -> None:
+    here, found = lost()
+    found = tries(here, found, 2)
+    assert not [key for key in kinds(found) if key.startswith("join")]
+    swept(here, found)
+    here.keeper(LOST, ray=Step())
+    assert kinds(here.decide()) == [f"join:{LOST}#1"]
+    assert LOST not in here.record.condemned
+
+
+def test_without_a_spare_the_run_waits_names_the_stranger_and_goes_on_once_he_is_gone() -> None:
+    here, found = lost(spares=0)
+    here.keeper(LOST, ray=Step())
+    for _ in range(20):
+        found = tries(here, found, 1)
+        assert {action.kind for action in found.actions} <= {"sweep"}
+    assert (found.state, found.headline) == (RunState.HOLDING, f"main/1 waits for {LOST}: {STRANGE}")
+    swept(here, found)
+    assert kinds(here.decide()) == [f"join:{LOST}#1"]
+
+
+def test_a_policy_that_does_not_wait_ends_the_run_and_says_why() -> None:
+    here, found = lost(spares=0, recovery=RecoveryPolicy(on_no_spare=OnNoSpare.FAIL))
+    tries(here, found, 3)
+    assert here.record.outcome is not None
+    assert STRANGE in here.record.outcome.words
+
+
+def test_what_cannot_be_killed_is_named() -> None:
+    here, found = lost()
+    for _ in range(2):
+        swept(here, found, Result.CANNOT_TELL, "still alive: 4711")
+        here.decide()
+        found = here.decide(after=31.0)
+    assert found.headline == f"main/1 waits for {LOST}: still alive: 4711"
+    assert here.record.seats[MemberName("main/1")].node == LOST
+
+
+TRAY = "0, GPU-a\n1, GPU-b\n2, GPU-c\n3, GPU-d\n"
+
+
+def test_who_computes_is_named_with_all_his_gpus_and_others_gpus_are_nobodys_business() -> None:
+    apps = "GPU-b, 999999999, /usr/bin/python, x\nGPU-c, 999999999, /usr/bin/python, x\nGPU-d, 1, init\n"
+    assert gpus.computing(TRAY, apps, 3) == ["`python, x` (pid 999999999) computes on GPU 1, 2"]
+    assert gpus.computing(TRAY, apps, 4)[1] == "`init` (pid 1, of root) computes on GPU 3"
+    assert gpus.computing(TRAY, apps, 1) == []
+    assert gpus.computing(TRAY, "GPU-a, 7, nvidia-cuda-mps-server\n", 4) == []
+
+
+@pytest.mark.parametrize(
+    ("tray", "apps", "words"),
+    [
+        ("0, GPU-a\n1, GPU-b\n", "", "the driver has 2 of 4 GPUs"),
+        (TRAY, "No devices were found\n", "`nvidia-smi` says `No devices were found`"),
+        ("", "", "the driver has 0 of 4 GPUs"),
+    ],
+)
+def test_a_driver_that_does_not_know_is_never_taken_for_free(tray: str, apps: str, words: str) -> None:
+    with pytest.raises(OSError, match=words):
+        gpus.computing(tray, apps, 4)
