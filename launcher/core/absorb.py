@@ -107,9 +107,9 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
             evidence = Evidence(cause=Cause.PROVISION, words=words, tail=answer.tail)
             if answer.lasting:
                 draft.condemn(action.node, evidence)
-            else:
+            elif draft.sees(action.node):  # of a node that has fallen silent its silence is judged
                 blame(draft, action.node, evidence)
-        case Join():
+        case Join() if draft.sees(action.seat.node):
             blame(draft, action.seat.node, Evidence(cause=Cause.PROVISION, words=words, tail=answer.tail))
         case StartHead() | Reserve() | Unreserve() | Verify() | Start():
             if count >= TRIES:
@@ -120,7 +120,7 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
             draft.resizing = False  # it goes on as it is; the receipt says why
         case Sweep():
             unswept(draft, action, answer)
-        case Signal() | Unclaim() | PowerOff() | Enlist():
+        case Join() | Signal() | Unclaim() | PowerOff() | Enlist():
             pass  # must be done however often it takes; the back-off spaces the tries
         case _:
             assert_never(action)

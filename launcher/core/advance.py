@@ -21,11 +21,14 @@ from launcher.core.condition import Condition
 from launcher.core.draft import TRIES, Draft
 from launcher.core.fleet import NodeName
 from launcher.core.heads import begin_cluster
+from launcher.core.nouns import span
 from launcher.core.observation import GroupReport, GroupState, Phase, Seen, Unseen
+from launcher.core.patience import PATIENCE
 from launcher.core.placement import Slice
-from launcher.core.recover import CONNECT_GRACE, recover
+from launcher.core.recover import recover
 from launcher.core.run import Cause, Gang, Member, Outcome
 from launcher.core.seat import GangName
+from launcher.core.silence import EXPIRED
 from launcher.core.verdict import gathered, opened
 
 # How often in a row the head of a run is started, and does not answer, before the run is given up.
@@ -88,9 +91,7 @@ def _head(draft: Draft) -> None:
     if any(draft.sees(machine) for machine in draft.heads if machine is not None):
         return  # the one before is let go of first
     if isinstance(draft.seen.head, Unseen):
-        if not draft.head_asked and draft.lasted("headless") >= CONNECT_GRACE:
-            words = f"connect: the head is out of reach for {CONNECT_GRACE:.0f} s: {draft.seen.head.words}"
-            draft.end(Outcome(cause=Cause.PROVISION, words=words))
+        _await_head(draft, draft.seen.head)
         return
     head = draft.seen.head.head
     starts = draft.retries[HEAD_TRIES].count if HEAD_TRIES in draft.retries else 0
@@ -106,12 +107,26 @@ def _head(draft: Draft) -> None:
         draft.do(StartHead(reason=_BEGIN, cluster=draft.cluster))
 
 
+def _await_head(draft: Draft, view: Unseen) -> None:
+    """Wait for the machine of a head that was not begun yet, and give the launch up in the end."""
+    away = draft.lasted("headless")
+    if draft.head_asked or draft.blind():
+        return
+    if away >= PATIENCE:
+        words = f"connect: the head is out of reach for {PATIENCE:.0f} s: {view.words}"
+        draft.end(Outcome(cause=Cause.PROVISION, words=words))
+    elif away >= EXPIRED:
+        words = f"the head is out of reach for {away // 10 * 10:.0f} s: {view.words}; given up after {span(PATIENCE)}"
+        draft.waiting_for = draft.waiting_for or words
+
+
 def _rung(draft: Draft, member: Member) -> None:
     seat = draft.seats[member.name]
     match draft.needed(member):
         case Condition.CLAIMED:
             draft.do(Prepare(reason=_why(draft, member), node=seat.node, member=member.name))
         case Condition.PREPARED if draft.head():
+            draft.joined.add(seat.node)
             draft.do(Join(reason=_why(draft, member), seat=seat))
         case _:
             pass  # done, under way, or for others to decide

@@ -33,6 +33,7 @@ class Draft:
         self.exits: dict[MemberName, Exit] = dict(record.exits)
         self.asked: set[NodeName] = set(record.asked)
         self.claimed: set[NodeName] = set(record.claimed)
+        self.joined: set[NodeName] = set(record.joined)
         self.attempts: dict[NodeName, int] = dict(record.attempts)
         self.retries: dict[str, Retry] = dict(record.retries)
         self.condemned: dict[NodeName, Evidence] = dict(record.condemned)
@@ -61,6 +62,7 @@ class Draft:
         self.actions: list[Action] = []
         self.doubted: set[NodeName] = set()
         self.leaving: set[NodeName] = set()
+        self.awaited: set[NodeName] = set()
         self.notes: list[str] = []
         self.wake_at = float("inf")
         self.waiting_for: str | None = None
@@ -121,6 +123,7 @@ class Draft:
         if f"claim:{node}" in self.seen.in_flight:
             return False
         self.asked.discard(node)
+        self.joined.discard(node)
         return True
 
     def sees(self, node: NodeName) -> bool:
@@ -228,6 +231,11 @@ class Draft:
         """Answer the members of a slice in rank order."""
         return self.index.by_slice[part.key]
 
+    @property
+    def started(self) -> bool:
+        """Answer whether a rank was ever started."""
+        return any(gang.epoch > 0 for gang in self.gangs.values())
+
     def over(self, name: GangName) -> bool:
         """Answer whether every rank of a gang has ended well: it needs nothing any more."""
         ended = (self.exits.get(member.name) for member in self.of_gang(name))
@@ -253,10 +261,11 @@ class Draft:
         return tuple(sign for sign in health.signs if sign.symptom.condemns and sign.words not in excused)
 
     def blind(self) -> bool:
-        """Answer whether nothing of a started run can be seen at all: then the fault is rather on our side."""
+        """Answer whether nothing of a run that has something there can be seen at all: then the fault is rather on our
+        side. Of a launch on one machine it is rather that machine's."""
         views = self.seen.nodes.values()
-        started = any(gang.epoch > 0 for gang in self.gangs.values())
-        return started and isinstance(self.seen.head, Unseen) and all(isinstance(view, Unseen) for view in views)
+        begun = self.started or (bool(self.asked) and len(views) > 1)
+        return begun and isinstance(self.seen.head, Unseen) and all(isinstance(view, Unseen) for view in views)
 
     def record(self) -> Record:
         """Answer the record as it now stands."""
@@ -267,6 +276,7 @@ class Draft:
             exits=self.exits,
             asked=frozenset(self.asked),
             claimed=frozenset(self.claimed),
+            joined=frozenset(self.joined),
             attempts=self.attempts,
             retries=self.retries,
             condemned=self.condemned,

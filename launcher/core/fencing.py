@@ -5,7 +5,7 @@ from launcher.core.draft import Draft
 from launcher.core.fleet import NodeName
 from launcher.core.observation import Unseen
 from launcher.core.run import Cause, Evidence
-from launcher.core.silence import against, expired, head_expired, quiet
+from launcher.core.silence import EXPIRED, against, expired, head_expired, quiet
 
 # How long a node may be silent without proof that it has stopped, before people are asked for their word (s).
 UNPROVEN = 40.0
@@ -14,12 +14,15 @@ UNPROVEN = 40.0
 def proof(draft: Draft, node: NodeName) -> str | None:
     """Answer in words why nothing of the run can run on a node that we do not see; None while it may.
 
-    The best first: power that is off, an operator's word, and only then the keeper's stopping itself.
+    The best first: power that is off, an operator's word, and only then the keeper's stopping itself. In a launch there
+    may be nothing to stop yet.
     """
     if node in draft.stopped:
         return draft.stopped[node]
     if node == draft.head_node:
         return head_expired(draft.seen, draft.claimed, node)
+    if not draft.started and node not in draft.joined and quiet(draft.seen, draft.since, node) >= EXPIRED:
+        return "no raylet was started on it"
     return expired(draft.seen, node)
 
 

@@ -74,7 +74,7 @@ def _node_lost(draft: Draft, node: NodeName) -> str | None:
     down = node in draft.stopped or draft.silence(node) is Silence.DOWN
     if down and (why := proof(draft, node)):
         return f"the head's node {node} is lost: {why}"
-    if down:
+    if down and node not in draft.awaited:
         power_off(draft, node, "; ".join(("silent", *against(draft.seen, node, head=node))))
     return None
 

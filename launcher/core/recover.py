@@ -10,14 +10,13 @@ from launcher.core.fencing import lose_silent, settle
 from launcher.core.fleet import NodeName
 from launcher.core.heads import keep_head
 from launcher.core.observation import Phase, Seen, Unseen
+from launcher.core.patience import CONNECT_GRACE, bide, launching
 from launcher.core.run import Cause, Evidence, Member
 from launcher.core.seat import Seat
 from launcher.core.silence import SELF_STOP
 from launcher.core.swap import swap
 from launcher.core.verdict import unclear
 
-# How long a machine that was never ours may be out of reach before the launch goes on, or ends, without it (s).
-CONNECT_GRACE = 30.0
 # How long a live raylet may be missing in Ray's table before it counts as lost (s): `ray start` itself gives up
 # after 30 s, and Ray needs up to 18 s to notice that a silent one is gone.
 JOIN_GRACE = 90.0
@@ -44,9 +43,16 @@ def recover(draft: Draft) -> None:
 
 
 def _give_up_on_silence(draft: Draft) -> None:
-    """A node that was never ours and cannot be reached is left alone after a while; one that was ours never is."""
+    """A node that was never ours and cannot be reached is left alone after a while; one that was ours never is.
+
+    A launch has a spare only once it has its lease, and it waits for that of every node.
+    """
     for name in draft.index.kept:
-        if name in draft.condemned or name in draft.asked or f"unseen:{name}" not in draft.since:
+        held = draft.holders.get(name)
+        if held and launching(draft, draft.index.by_name[held]):
+            continue  # it is waited for, or not, with its seat
+        ours = draft.asked if held or draft.started else draft.claimed
+        if name in draft.condemned or name in ours or f"unseen:{name}" not in draft.since:
             continue
         draft.wake(draft.since[f"unseen:{name}"] + CONNECT_GRACE)
         if draft.lasted(f"unseen:{name}") >= CONNECT_GRACE:
@@ -101,6 +107,8 @@ def _replace(draft: Draft, member: Member) -> None:
 
 
 def _judge_node(draft: Draft, member: Member, seat: Seat) -> None:
+    if bide(draft, member) or seat.node in draft.condemned:
+        return
     view, condition = draft.seen.nodes.get(seat.node), draft.needed(member)
     proven = seat.node in draft.stopped and condition in (Condition.SUSPECT, Condition.UNSEEN)
     if proven or (condition is Condition.DOWN and not unclear(draft, seat.node)):

@@ -224,10 +224,11 @@ class Verdict:
 class Record:
     """Only what cannot be observed again: claims, counters, and facts whose evidence may vanish.
 
-    `asked` are nodes whose lease we may have, `claimed` those whose lease we have had; `head_asked` says that a head
-    may live. `sweeps` are fences that were decided and have no `killed` receipt yet. `verified` holds, for each slice
-    that Ray was seen to place right, the generations of its seats. `since` times what may not last for ever (s).
-    `failures` counts, for each node, the failures of the program that began on it.
+    `asked` are nodes whose lease we may have, `claimed` those whose lease we have had, `joined` those where a raylet
+    may have been started; `head_asked` says that a head may live. `sweeps` are fences that were decided and have no
+    `killed` receipt yet. `verified` holds, for each slice that Ray was seen to place right, the generations of its
+    seats. `since` times what may not last for ever (s). `failures` counts, for each node, the failures of the program
+    that began on it.
 
     `head` is the node of the Ray head, None where the inventory names a machine for it and it is still there; `cluster`
     counts the incarnations of the run's Ray, `heads` are machines where an earlier one may still be (None: that
@@ -245,6 +246,7 @@ class Record:
     exits: Mapping[MemberName, Exit] = field(default_factory=dict)
     asked: frozenset[NodeName] = frozenset()
     claimed: frozenset[NodeName] = frozenset()
+    joined: frozenset[NodeName] = frozenset()
     attempts: Mapping[NodeName, int] = field(default_factory=dict)
     retries: Mapping[str, Retry] = field(default_factory=dict)
     condemned: Mapping[NodeName, Evidence] = field(default_factory=dict)

@@ -690,9 +690,9 @@ def test_a_head_that_was_never_reached_ends_the_launch_and_holds_up_no_release()
     here.head = Unseen(words="no route to host")
     here.claimed()
     here.decide()
-    decision = here.decide(after=31.0)
+    decision = here.decide(after=301.0)
     assert here.record.outcome is not None
-    assert here.record.outcome.words == "connect: the head is out of reach for 30 s: no route to host"
+    assert here.record.outcome.words == "connect: the head is out of reach for 300 s: no route to host"
     for node in here.views:
         here.views[node] = Seen()
     decision = here.decide()
