@@ -1,12 +1,14 @@
-"""How long until every rank runs again, ours beside Ray alone, on one rig in one run: `bench_recovery.py [TRIES]`.
+"""How long until every rank runs again, ours beside Ray alone, on one rig in one run.
 
-Needs root, as the rig does. Ray alone is Ray as it comes: its own health checks, a group in one domain, and actors that
-it restarts itself. Ours counts until each rank does its next step, Ray's until each actor answers.
-Five tries of each, the default, take about forty minutes: Ray alone needs up to three for each silence.
+`bench_recovery.py [TRIES [CASE...]]`; needs root, as the rig does. Ray alone is Ray as it comes: its own health checks,
+a group in one domain, and actors that it restarts itself. Ours counts until each rank does its next step, Ray's until
+each actor answers. Five tries of each, the default, take about forty minutes: Ray alone needs up to three minutes for
+each silence.
 """
 
 import itertools
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -29,19 +31,28 @@ PATIENCE_S = 300.0
 
 
 def main() -> None:
-    """Print the median of each, and how many times faster ours is."""
+    """Print the median of each, how many times faster ours is, and how busy this machine was meanwhile."""
     tries = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    cases = sys.argv[2:] or list(CASES)
+    if unknown := set(cases) - set(CASES):
+        sys.exit(f"unknown case {', '.join(sorted(unknown))}: there are {', '.join(CASES)}")
     paths = {path.stem: path for path in SCENARIOS}
     with Rig(3, 5, head=True, nvidia=True, python=sys.executable, name="recoverbench") as rig:
-        for case, target in CASES.items():
+        for case in cases:
+            before = _load()
             ours = [_ours(rig, case, paths[case]) for _ in range(tries)]
             alone = [_alone(rig, case) for _ in range(tries)]
             mine, theirs = statistics.median(ours), statistics.median(alone)
             print(
-                f"{case}: ours {mine:.1f} s (target {target:.0f}), Ray alone {theirs:.1f} s, "
-                f"{theirs / mine:.1f}x; ours {_row(ours)}, Ray {_row(alone)}",
+                f"{case}: ours {mine:.1f} s (target {CASES[case]:.0f}), Ray alone {theirs:.1f} s, "
+                f"{theirs / mine:.1f}x; ours {_row(ours)}, Ray {_row(alone)}; "
+                f"load {before:.1f} before and {_load():.1f} after, on {os.cpu_count()} cores",
                 flush=True,
             )
+
+
+def _load() -> float:
+    return os.getloadavg()[0]
 
 
 def _row(times: list[float]) -> str:
@@ -62,15 +73,18 @@ def _ours(rig: Rig, case: str, path: Path) -> float:
 def _alone(rig: Rig, case: str) -> float:
     """Three ranks, and where a rack is lost a second one that has room for them."""
     racks = [hosts[:4] for hosts in rig.racks().values()][: 2 if case == "rack_lost" else 1]
-    told = rig.shared / "ray-alone.json"
-    told.with_suffix(".stop").unlink(missing_ok=True)
-    told.unlink(missing_ok=True)
-    (rig.shared / SCRIPT.name).write_text(SCRIPT.read_text())
+    folder = rig.shared / "ray-alone"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    folder.chmod(0o777)
+    told = folder / "told.json"
+    (folder / SCRIPT.name).write_text(SCRIPT.read_text())
     hosts = [rig.head, *itertools.chain(*racks)]
     try:
         _start(rig, hosts)
-        python = [sys.executable, f"/shared/{SCRIPT.name}", f"{rig.head.address}:{PORT}", "3", f"/shared/{told.name}"]
-        rig.head.spawn(python, user=rig.user)
+        here = f"/shared/{folder.name}"
+        python = f"{sys.executable} {here}/{SCRIPT.name} {rig.head.address}:{PORT} 3 {here}/{told.name}"
+        rig.head.spawn(["sh", "-c", f"cd {here} && exec {python} >log 2>&1"], user=rig.user)
         before = _until(told, lambda where: all(where))
         lost = _strike(rig, case, before)
         struck = time.monotonic()
@@ -117,8 +131,12 @@ def _until(told: Path, holds: Callable[[list[str]], bool]) -> list[str]:
     while True:
         if told.exists() and holds(where := json.loads(told.read_text())):
             return [str(one) for one in where]
-        assert time.monotonic() < end, "Ray alone does not come back"
+        assert time.monotonic() < end, f"Ray alone does not come back: {_last(told.with_name('log'))}"
         time.sleep(0.05)
+
+
+def _last(log: Path) -> str:
+    return log.read_text()[-2000:] if log.exists() else "its program said nothing"
 
 
 if __name__ == "__main__":
