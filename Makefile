@@ -13,12 +13,13 @@ define patiently
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check soak fuzz lint types contracts unit fake real rig rig-able recovery wheel bench clean
+.PHONY: help demo test check soak fuzz lint types contracts unit fake command real rig rig-able recovery wheel bench clean
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
 	@echo "make test   everything that CI runs (about half an hour; needs root, for the rig)"
-	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (a few minutes)"
+	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (two minutes)"
+	@echo "make command  the command itself, on imaginary fleets"
 	@echo "make soak   for hours: drawn cases, 25 times as many and other ones each time; the long failures on racks of hosts"
 	@echo "make fuzz   an hour of files and answers drawn at random (FUZZ_S=60: a minute); a part of soak"
 	@echo "make real   real Ray on local racks"
@@ -39,14 +40,14 @@ $(READY): pyproject.toml
 demo: $(READY)
 	@sh tests/demo.sh $(BIN)/nvlaunch
 
-test: rig-able check real rig recovery wheel
+test: rig-able check command real rig recovery wheel
 	@echo "== all passed"
 
 check: lint types contracts unit fake
 
 soak: fuzz
 	@echo "== soak: many cases, anew"
-	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -n 2 --timeout 0 tests/unit tests/property tests/soak tests/fake
+	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -n 2 --timeout 0 tests/unit tests/property tests/soak tests/fake tests/command
 	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest --timeout 0 tests/recovery
 
 # Task files, foreign inventories, what nodes print: other ones in each round, until the time is over.
@@ -76,7 +77,11 @@ unit: $(READY)
 
 fake: $(READY)
 	@echo "== fake: the real driver over an imaginary fleet"
-	$(call patiently,-n 4 tests/fake,tests/fake)
+	$(call patiently,-n 2 tests/fake,tests/fake)
+
+command: $(READY)
+	@echo "== command: as people type it, in processes of their own, on imaginary fleets"
+	$(call patiently,-n 4 tests/command,tests/command)
 
 real: $(READY)
 	@echo "== real: Ray on local racks"

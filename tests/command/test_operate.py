@@ -16,8 +16,8 @@ from launcher.core.fleet import NodeName
 from launcher.core.orders import OrderKind
 from launcher.core.run import Cause, Evidence, Record, RunState
 from launcher.store.store import Store
-from tests.fake.test_cli_runs import TASK, Desk, until
-from tests.fake.test_cli_runs import desk as desk  # noqa: PLC0414 a fixture
+from tests.command.test_runs import TASK, Desk, until
+from tests.command.test_runs import desk as desk  # noqa: PLC0414 a fixture
 
 HOSTILE = "\x1b[31mred\n`rm -rf` \u202e"
 

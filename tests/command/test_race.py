@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from launcher.store.store import Store
-from tests.fake.test_cli_runs import Desk
+from tests.command.test_runs import Desk
 
 HELD = "{at: 0, node: %s, fault: claim_held}"
 

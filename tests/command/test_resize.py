@@ -4,7 +4,7 @@ import pytest
 
 from launcher.store.journal import EventKind
 from launcher.store.store import Store
-from tests.fake.test_queue import Hall, hall, task
+from tests.command.test_queue import Hall, hall, task
 
 __all__ = ["hall"]
 

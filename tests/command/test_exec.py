@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fake.test_cli_runs import Desk, until
-from tests.fake.test_cli_runs import desk as desk  # noqa: PLC0414 a fixture
+from tests.command.test_runs import Desk, until
+from tests.command.test_runs import desk as desk  # noqa: PLC0414 a fixture
 
 
 @pytest.fixture
