@@ -35,6 +35,8 @@ SCENES = (
     "rack_lost",
     "bastion_down",
     "drain",
+    "gpu_taken",
+    "half_a_rack_of_five",
 )
 SLOW_SCENES = (
     "raylet_stopped_10s",
@@ -49,6 +51,9 @@ SLOW_SCENES = (
     "program_fails",
     "program_fails_on_one_node",
     "hang",
+    "gpu_taken_no_spare",
+    "ends_60s_apart",
+    "late_rank_fails",
 )
 
 EITHER = {"two_nodes_one_spare": {"main/2": "r1-n2"}}
@@ -74,12 +79,15 @@ def test_what_comes_of_a_fault_on_real_hosts(stage: Stage, record_property: Any)
     stage.up()
     stage.strike(shorter)
     if expect.get("epochs", 2) == 1:
-        stage.goes_on(max(shorter(fault.get("duration", 0)) for fault in stage.told.get("faults", ())) + QUIET_S)
+        stage.goes_on(stage.lasts(shorter) + QUIET_S)
     else:
         took = stage.recovered(expect.get("epochs", 2), PATIENCE_S)
         record_property("recovered_s", round(took, 1))
         print(f"{stage.name}: every rank counts again after {took:.1f} s")
         assert took <= SLOW * expect.get("within", PATIENCE_S)
+        if any(fault["fault"] == "link_down" for fault in stage.told.get("faults", ())):
+            # The old holder is heard again, and must not have gone on, nor go on now.
+            stage.passes(max(0.0, stage.lasts(shorter) - took) + QUIET_S)
     last = stage.finish()
     assert last["state"] == expect["state"], last["headline"]
     began = {f"main/{rank['rank']}": rank["node"] for rank in stage.first["ranks"]}
@@ -92,6 +100,9 @@ def test_what_comes_of_a_fault_on_real_hosts(stage: Stage, record_property: Any)
     touched = {subject.split(":")[1].split("#")[0] for subject in acts if subject.split(":")[0] in ("prepare", "join")}
     untouched = set(expand(expect["untouched"])) if "untouched" in expect else set()
     assert not touched & untouched, acts
+    said = [event["words"] for event in stage.later_events()]
+    unsaid = [words for words in expect.get("said", ()) if not any(words in line for line in said)]
+    assert not unsaid, said
     stage.hold_the_count()
     again = [node for node in untouched if stage.setups(node) > 1]
     assert not again, f"{again} ran their setup twice"
