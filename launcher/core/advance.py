@@ -125,7 +125,7 @@ def _rung(draft: Draft, member: Member) -> None:
     match draft.needed(member):
         case Condition.CLAIMED:
             draft.do(Prepare(reason=_why(draft, member), node=seat.node, member=member.name))
-        case Condition.PREPARED if draft.head():
+        case Condition.PREPARED if draft.head_begun():
             draft.joined.add(seat.node)
             draft.do(Join(reason=_why(draft, member), seat=seat))
         case _:

@@ -140,6 +140,12 @@ class Draft:
         head = self.seen.head.head if isinstance(self.seen.head, HeadSeen) and not self.head_moved else None
         return head if head is not None and head.ray.phase is Phase.RUNNING and head.ready else None
 
+    def head_begun(self) -> bool:
+        """Answer whether the head's Ray of this cluster runs, be it ready or not: a raylet that is started meanwhile
+        waits for it, and both begin at once."""
+        head = self.seen.head.head if isinstance(self.seen.head, HeadSeen) and not self.head_moved else None
+        return head is not None and head.ray.phase is Phase.RUNNING and head.ray.generation >= self.cluster
+
     def wake(self, at: float) -> None:
         """Look again at that time (s), or earlier."""
         self.wake_at = min(self.wake_at, at)

@@ -15,6 +15,7 @@ BLINK = 5.0
 
 _UP = (Condition.SERVING, Condition.FINISHED)
 _HIDDEN = (Condition.UNSEEN, Condition.SUSPECT)
+_FOR_HEAD = "waiting for the Ray head"
 # What to say of seats that are on their way, from the rung that holds everybody up.
 _RUNGS = (
     (Condition.LOST, "lost"),
@@ -23,7 +24,7 @@ _RUNGS = (
     (Condition.ABSENT, "to claim"),
     (Condition.CLAIMED, "to prepare"),
     (Condition.PREPARING, "in setup"),
-    (Condition.PREPARED, "waiting for the Ray head"),
+    (Condition.PREPARED, _FOR_HEAD),
     (Condition.JOINING, "joining Ray"),
     (Condition.READY, "ready"),
 )
@@ -71,11 +72,14 @@ def progress(draft: Draft, state: RunState) -> str:
 
 def _stages(draft: Draft, conditions: Mapping[MemberName, Condition]) -> Iterator[str]:
     """Answer how many seats are on each rung; what a setup says of itself is told instead of its name."""
+    told: Counter[str] = Counter()
     for rung, words in _RUNGS:
-        nodes = [draft.seats[name].node for name, condition in conditions.items() if condition is rung]
-        keepers = [draft.keeper(node) if rung in _TOLD else None for node in nodes]
-        said = Counter((keeper.setup.words if keeper else "") or words for keeper in keepers)
-        yield from (f"{number} {stage}" for stage, number in said.items())
+        # A raylet that was started before its head is ready waits for it.
+        waits = rung is Condition.JOINING and draft.head() is None
+        for node in (draft.seats[name].node for name, condition in conditions.items() if condition is rung):
+            keeper = draft.keeper(node) if rung in _TOLD else None
+            told[(keeper.setup.words if keeper else "") or (_FOR_HEAD if waits else words)] += 1
+    yield from (f"{number} {stage}" for stage, number in told.items())
 
 
 def _long_unseen(draft: Draft, name: MemberName, condition: Condition) -> bool:

@@ -62,7 +62,7 @@ def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
         return failed(action.kind, f"an older raylet still runs on `{node}`")
     if life.setup is None or now < life.setup.ends or life.setup.code:
         return failed(action.kind, f"`{node}` is not set up")
-    if fleet.ray(now) is None:
+    if not (fleet.head_lives(now) and fleet.head_reachable(now)):
         return failed(action.kind, f"the Ray head does not answer `{node}`")
     raylet = Raylet(seat=member(run, action.seat.member).label, generation=generation, begun_at=now)
     fleet.save(node, replace(life.host, raylets=(*life.host.raylets, raylet)))

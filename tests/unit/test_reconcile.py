@@ -41,17 +41,39 @@ def test_claimed_members_are_prepared_and_the_head_starts_while_spares_are_left_
     assert kinds(here.decide()) == ["prepare:r1-n1", "prepare:r1-n2", "prepare:r2-n1", "prepare:r2-n2", "start_head"]
 
 
-def test_prepared_members_join_once_the_head_answers() -> None:
+def test_prepared_members_join_once_the_head_runs_and_wait_for_it_there() -> None:
     here = Situation(make_run())
     here.ready()
     assert isinstance(here.head, HeadSeen)
     assert here.head.head is not None
     for node in (name(1, 1), name(2, 2)):
         here.keeper(node, ray=Step())
-    here.head = HeadSeen(head=replace(here.head.head, ready=False))
-    assert kinds(here.decide()) == []
-    here.head = HeadSeen(head=replace(here.head.head, ready=True, nodes=()))
+    up = here.head.head
+    here.head = HeadSeen(head=replace(up, ray=Step(), ready=False))
+    assert "join:r1-n1#0" not in kinds(here.decide())
+    here.head = HeadSeen(head=replace(up, ready=False, nodes=()))
     assert kinds(here.decide()) == ["join:r1-n1#0", "join:r2-n2#0"]
+
+
+def test_nothing_joins_a_head_that_is_to_be_left() -> None:
+    here = Situation(make_run())
+    here.ready()
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    here.keeper(name(1, 1), ray=Step())
+    here.decide()
+    here.record = replace(here.record, cluster=2)
+    assert "join:r1-n1#0" not in kinds(here.decide())
+
+
+def test_raylets_that_wait_for_their_head_are_said_to_wait() -> None:
+    here = Situation(make_run())
+    here.ready()
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    here.head = HeadSeen(head=replace(here.head.head, ready=False, nodes=()))
+    here.keeper(name(1, 1), ray=Step())
+    assert here.decide().headline == "4 nodes: 4 waiting for the Ray head"
 
 
 def test_no_rank_starts_before_ray_was_asked_where_every_bundle_is() -> None:
