@@ -55,6 +55,7 @@ class Draft:
         self.resumed: set[NodeName] = set(record.resumed)
         self.orders_seen = record.orders_seen
         self.began: float | None = record.began
+        self.ahead: float | None = record.ahead
         self.resizing = record.resizing
         self.newest = record.newest
         self.outcome: Outcome | None = record.outcome
@@ -304,6 +305,7 @@ class Draft:
             resumed=frozenset(self.resumed),
             orders_seen=self.orders_seen,
             began=self.began,
+            ahead=self.ahead,
             resizing=self.resizing,
             newest=self.newest,
         )

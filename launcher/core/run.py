@@ -235,7 +235,8 @@ class Record:
     machine). `stale` are slices whose placement group has to be taken back. `stopped` says of nodes out of sight why
     nothing of the run can run there. `excused` has the signs of nodes that were found to be another's fault. `moving`
     are slices that an operator wants elsewhere, `resumed` nodes that no verdict is held for any more. `began` is the
-    time of day (s) at which ranks had first been started: unlike `since`, it outlives a boot of the launching machine.
+    time of day (s) at which ranks had first been started: unlike `since`, it outlives a boot of the launching machine;
+    `ahead` is by how much the time of day is ahead of the loop's clock (s), None before a controller's first look.
     `resizing`: no rank starts before the run has become what it was asked to. `newest` is the highest generation that
     seats had which are gone.
     """
@@ -268,12 +269,14 @@ class Record:
     resumed: frozenset[NodeName] = frozenset()
     orders_seen: int = 0
     began: float | None = None
+    ahead: float | None = None
     resizing: bool = False
     newest: int = 0
 
 
 def rebased(record: Record, now: float) -> Record:
-    """Answer a record whose times are not later than `now`: after a reboot the clock of the loop starts again."""
+    """Answer a record whose times are not later than `now`: after a reboot the clock of the loop starts again, and the
+    time of day says how long that took."""
     since = {what: min(at, now) for what, at in record.since.items()}
     retries = {key: replace(retry, at=min(retry.at, now)) for key, retry in record.retries.items()}
-    return replace(record, since=since, retries=retries)
+    return replace(record, since=since, retries=retries, ahead=None)

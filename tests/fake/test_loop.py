@@ -13,10 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from launcher.core.condition import Condition
 from launcher.core.fleet import Fault, FaultKind, NodeName, SimSettings
 from launcher.core.run import Cause, Run, RunId, RunName, RunState
 from launcher.drive.control import control, spawn
+from launcher.drive.execute import Executor, Inline
+from launcher.drive.loop import Loop
 from launcher.errors import LeaseHeldError
+from launcher.sim.clock import SimClock
+from launcher.sim.nodes import SimNodes
 from launcher.store.owner import Owner
 from launcher.store.rows import RunRow
 from launcher.store.store import Store
@@ -187,6 +192,60 @@ def test_a_rank_that_fails_restarts_its_gang_until_the_budget_is_gone(hall: Hall
     assert outcome is not None
     assert (outcome.cause, outcome.member, outcome.node, outcome.exit_code) == (Cause.PROGRAM, "main/2", "r2-n1", 3)
     assert snapshot(hall.row(run))["restarts"] == 3
+
+
+class Shifted:
+    """The clock of a fleet whose time of day somebody sets an hour back, and later right again."""
+
+    def __init__(self, clock: SimClock, back: float, forth: float) -> None:
+        self._clock, self._back, self._forth = clock, back, forth
+
+    def shift(self) -> float:
+        return -3600.0 if self._back <= self._clock.now() < self._forth else 0.0
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def wall(self) -> float:
+        return self._clock.wall() + self.shift()
+
+    def wait(self, until: float, wake: Callable[[], bool]) -> None:
+        self._clock.wait(until, wake)
+
+
+def test_a_wall_clock_an_hour_back_and_right_again_is_no_fault_and_moves_no_limit(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = hall.launch(sim=SimSettings(run_s=9000.0), run=limited(make_run(slices=2, nodes=2, spares=1), 600.0))
+    clock = Shifted(SimClock(hall.store, hall.store.load(run)[0]), back=100.0, forth=700.0)
+    true_time = time.time
+    monkeypatch.setattr(time, "time", lambda: true_time() + clock.shift())
+    nodes = SimNodes(hall.store)
+    loop = Loop(hall.store, nodes, clock, Executor(nodes, Inline()), run)
+    began: float | None = None
+    said, conditions = set(), set()
+    while not (decision := loop.tick()).state.final:
+        if decision.state is RunState.RUNNING:
+            began = began if began is not None else clock.now()
+            said.add(decision.headline)
+            conditions |= set(decision.conditions.values())
+            assert not decision.actions
+        outcome = decision.record.outcome
+        if outcome is not None:
+            assert began is not None
+            assert abs(clock.now() - began - 600.0) < 30.0, "the stop signal and its grace come after the limit"
+        clock.wait(decision.wake_at, lambda: False)
+    assert outcome is not None
+    assert (outcome.cause, said) == (Cause.TIME_LIMIT, {"4 of 4 ranks running"})
+    assert conditions == {Condition.SERVING}
+    states = [event.subject for event in hall.store.events(run) if event.kind.value == "intent"]
+    assert states.index("start:run@1") < states.index("signal:r1-n1"), (
+        "the journal is in order, whatever the clock said"
+    )
+
+
+def limited(run: Run, seconds: float) -> Run:
+    return replace(run, task=replace(run.task, time_limit=seconds))
 
 
 def test_a_run_of_another_home_keeps_its_nodes(hall: Hall) -> None:

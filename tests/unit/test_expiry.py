@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from launcher.core.nouns import span
+from launcher.core.reconcile import reconcile
 from launcher.core.run import Cause, RunState, rebased
 from launcher.core.status import summarise
 from tests.situations import Situation, kinds, make_run
@@ -68,11 +69,28 @@ def test_the_time_goes_on_while_the_launching_machine_starts_anew() -> None:
     assert at.record.began is not None
     # The loop's clock begins again with the boot; the time of day has gone on, and the ranks have, too.
     seen = replace(at.observation(), at=5.0, wall=at.record.began + LIMIT + 1)
-    from launcher.core.reconcile import reconcile
-
     decision = reconcile(at.run, seen, rebased(at.record, 5.0))
     assert decision.record.outcome
     assert decision.record.outcome.cause is Cause.TIME_LIMIT
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_who_sets_the_time_of_day_neither_ends_a_run_nor_prolongs_it(hours: int) -> None:
+    at = limited(grace=0.0)
+    at.serving()
+    began = at.record.began
+    assert began is not None
+    at.at += 100.0
+    set_anew = replace(at.observation(), wall=at.at + hours * 3600.0)
+    record = reconcile(at.run, set_anew, at.record).record
+    assert (record.outcome, record.began) == (None, began + hours * 3600.0)
+    later = replace(set_anew, at=began + LIMIT - 1, wall=began + LIMIT - 1 + hours * 3600.0)
+    record = reconcile(at.run, later, rebased(record, later.at)).record
+    assert record.outcome is None, "nor does it when another controller comes after that"
+    over = replace(later, at=later.at + 2, wall=later.wall + 2)
+    outcome = reconcile(at.run, over, record).record.outcome
+    assert outcome is not None
+    assert outcome.cause is Cause.TIME_LIMIT
 
 
 def test_people_and_the_queue_read_when_it_is_over() -> None:
