@@ -19,6 +19,7 @@ from launcher.cli import (
     logs,
     nodes,
     orders,
+    plan,
     queue,
     racks,
     repair,
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 for _family in (
     up,
+    plan,
     status,
     logs,
     exec_,
