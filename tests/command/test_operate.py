@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -254,3 +255,26 @@ def test_the_unit_runs_this_command_for_this_home(desk: Desk, tmp_path: Path) ->
     assert re.search(r"^ExecStart=/\S+ watch --all --metrics-port 9466$", done.stdout, re.MULTILINE)
     assert f'Environment="NVLAUNCH_HOME={tmp_path}/my %%home"\n' in done.stdout
     assert "\nWantedBy=default.target" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd to ask")
+@pytest.mark.parametrize("whose", ["--user", "--system"])
+def test_systemd_has_nothing_against_the_unit(desk: Desk, tmp_path: Path, whose: str) -> None:
+    home, path = tmp_path / 'my "%h$HOME', f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-m", "launcher.cli", "service", *(["--system"] if whose == "--system" else [])],
+        env={**desk.env, "NVLAUNCH_HOME": str(home), "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    unit = tmp_path / "nvlaunch.service"
+    unit.write_text(done.stdout)
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", whose, "--man=no", unit],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
