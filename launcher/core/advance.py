@@ -20,9 +20,9 @@ from launcher.core.actions import (
 from launcher.core.condition import Condition
 from launcher.core.draft import TRIES, Draft
 from launcher.core.fleet import NodeName
-from launcher.core.heads import begin_cluster
+from launcher.core.heads import begin_cluster, elsewhere
 from launcher.core.nouns import span
-from launcher.core.observation import GroupReport, GroupState, Phase, Seen, Unseen
+from launcher.core.observation import GroupReport, GroupState, Phase, Seen, Step, Unseen
 from launcher.core.patience import PATIENCE
 from launcher.core.placement import Slice
 from launcher.core.recover import recover
@@ -100,10 +100,28 @@ def _head(draft: Draft) -> None:
     elif draft.head():
         draft.retries.pop(HEAD_TRIES, None)
     elif head is not None and head.ray.phase is Phase.FAILED and starts >= HEAD_STARTS:
-        words = f"head: Ray's head ended with {head.ray.exit_code}, {starts} times in a row"
-        draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=head.ray.tail))
+        _head_fails(draft, head.ray, starts)
     elif head is None or head.ray.phase in (Phase.ABSENT, Phase.FAILED):
         draft.head_asked, draft.head_at = True, draft.head_node
+        draft.do(StartHead(reason=_BEGIN, cluster=draft.cluster))
+
+
+def _head_fails(draft: Draft, ray: Step, starts: int) -> None:
+    """Give up a launch whose head does not stay up. Ranks that run need none: it is tried again, less often; and once
+    nothing runs any more, on another node."""
+    if not draft.started:
+        words = f"head: Ray's head ended with {ray.exit_code}, {starts} times in a row"
+        draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=ray.tail))
+        return
+    words = f"Ray's head ended with {ray.exit_code}, again and again"
+    idle = all(gang.broken or draft.over(name) for name, gang in draft.gangs.items())
+    if idle and (new := elsewhere(draft)):
+        begin_cluster(draft, new, words)
+        return
+    again = draft.retries[HEAD_TRIES].at
+    draft.wake(again)
+    draft.waiting_for = draft.waiting_for or f"{words}: {'no rank runs' if idle else 'ranks go on'} without it"
+    if draft.seen.at >= again:
         draft.do(StartHead(reason=_BEGIN, cluster=draft.cluster))
 
 

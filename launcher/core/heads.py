@@ -16,11 +16,11 @@ def keep_head(draft: Draft) -> None:
     node = draft.head_node
     if not draft.head_asked:
         if node is not None and (node in draft.condemned or node in draft.seen.drained):
-            draft.head_at = _elsewhere(draft) or node
+            draft.head_at = elsewhere(draft) or node
             draft.head_moved = draft.head_at != node
         return
     why = _machine_lost(draft) if node is None else _node_lost(draft, node)
-    if why is not None and (new := _elsewhere(draft)):
+    if why is not None and (new := elsewhere(draft)):
         begin_cluster(draft, new, why)
     elif why is not None:
         draft.waiting_for = draft.waiting_for or f"{why}, and no other node can be its head"
@@ -52,7 +52,7 @@ def begin_cluster(draft: Draft, new: NodeName | None, why: str) -> None:
 _OF_RAY = ("verify", "astray", "reserve", "unreserve", "start_head", "start", "anew", HEAD_TRIES)
 
 
-def _elsewhere(draft: Draft) -> NodeName | None:
+def elsewhere(draft: Draft) -> NodeName | None:
     """Answer the first node with a seat that can be the head's."""
     for member in draft.members:
         node = draft.seats[member.name].node

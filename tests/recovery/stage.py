@@ -187,14 +187,18 @@ class Stage:
     # the faults, each answers its cure, or None where there is none
 
     def _raylet_killed(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None] | None:
-        self._kill(host, "raylet")
-        if "duration" not in fault:
+        return self._killed(host, "raylet", fault.get("duration"))
+
+    def _killed(self, host: Host, word: str, lasts: float | None) -> Callable[[], None] | None:
+        """Kill what is called so, and for as long as that lasts what takes its place, a second later each time."""
+        self._kill(host, word)
+        if lasts is None:
             return None
-        ends = time.monotonic() + fault["duration"]
+        ends = time.monotonic() + lasts
 
         def again() -> None:
             if time.monotonic() < ends and host.on:
-                self._kill(host, "raylet")
+                self._kill(host, word)
                 self._later(1.0, again)
 
         self._later(1.0, again)
@@ -224,8 +228,8 @@ class Stage:
         self._later(self.told["task"].get("hang_after", 5) + 3, lambda: file.unlink(missing_ok=True))
         return lambda: None
 
-    def _head_killed(self, host: Host, node: str, fault: Mapping[str, Any]) -> None:
-        self._kill(host, "gcs_server")
+    def _head_killed(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None] | None:
+        return self._killed(host, "gcs_server", fault.get("duration"))
 
     def _power_cut(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None]:
         host.power_cut()

@@ -52,6 +52,7 @@ SLOW_SCENES = (
     "program_fails_on_one_node",
     "hang",
     "gpu_taken_no_spare",
+    "head_killed_90s",
     "ends_60s_apart",
     "late_rank_fails",
 )

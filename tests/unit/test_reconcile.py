@@ -7,6 +7,7 @@ import pytest
 from launcher.core.actions import Claim, Join, Prepare, Reason, Result, Start, Sweep, Unclaim, Why
 from launcher.core.fleet import Access
 from launcher.core.observation import GroupState, Head, HeadSeen, Phase, RankReport, Seen, Step, Unseen
+from launcher.core.reconcile import Decision
 from launcher.core.run import Cause, RunState, Wanted, rebased
 from launcher.core.seat import MemberName
 from launcher.core.task import OnNoSpare, RecoveryPolicy, RestartWith
@@ -439,26 +440,42 @@ def test_a_head_that_dies_is_started_again_and_no_rank_is_touched() -> None:
     assert decision.state is RunState.RUNNING
 
 
-def test_a_head_that_dies_again_and_again_ends_the_run() -> None:
-    here = Situation(make_run())
-    here.serving()
+def failing_head(here: Situation, times: int, *, answers: bool) -> Decision:
+    """The head ends so often before our eyes, and answers in between or not; what is decided a while after that."""
     up = here.head
     assert isinstance(up, HeadSeen)
     assert up.head is not None
     down = HeadSeen(head=replace(up.head, ready=False, ray=Step(phase=Phase.FAILED, exit_code=1)))
-    for answers in (True, False):
-        for _ in range(5):
-            here.head = down
-            for action in here.decide(after=40.0).actions:
-                here.receive(action)
-            if answers:
-                here.head = up
-                here.decide()
+    for _ in range(times):
         here.head = down
-        here.decide(after=40.0)
-        assert (here.record.outcome is None) is answers
+        for action in here.decide(after=40.0).actions:
+            here.receive(action)
+        if answers:
+            here.head = up
+            here.decide()
+    here.head = down
+    here.decide()
+    return here.decide(after=40.0)
+
+
+def test_a_head_that_dies_again_and_again_ends_a_launch() -> None:
+    here = Situation(make_run())
+    here.ready()
+    failing_head(here, 5, answers=False)
     assert here.record.outcome is not None
     assert here.record.outcome.cause is Cause.PROVISION
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_ranks_that_run_go_on_without_a_head_which_is_tried_again_less_often(answers: bool) -> None:
+    here = Situation(make_run())
+    here.serving()
+    last = failing_head(here, 9, answers=answers)
+    assert kinds(last) == ["start_head"]
+    if not answers:
+        assert last.headline == "Ray's head ended with 1, again and again: ranks go on without it"
+        here.receive(last.actions[0])
+        assert kinds(here.decide()) == []
 
 
 def test_what_fails_is_tried_again_later_and_later() -> None:
