@@ -1,17 +1,17 @@
-"""Run one part of this folder by name: `python -EsS FOLDER keeper begin ...`.
+"""Run one part of this folder by name: `python -EsS FOLDER begin ...`.
 
 The folder is a package wherever it is put, so its parts import each other relatively, in the repository and on a node.
 """
 
+import os
 import sys
 from importlib import import_module
-from pathlib import Path
 
 if __name__ == "__main__":
     if sys.version_info < (3, 10):  # noqa: UP036 - this is where an older one is told so
         words = "`%s` is Python %d.%d, and 3.10 is needed: name another one with `python:`"
         print('{"ok": false, "words": "%s"}' % (words % (sys.executable, *sys.version_info[:2])))
         sys.exit(1)
-    here = Path(__file__).resolve().parent
-    sys.path[0] = str(here.parent)
-    sys.exit(import_module(f"{here.name}.{sys.argv[1]}").main(sys.argv[2:]))
+    folder, package = os.path.split(os.path.dirname(os.path.realpath(__file__)))
+    sys.path[0] = folder
+    sys.exit(import_module(f"{package}.{sys.argv[1]}").main(sys.argv[2:]))

@@ -11,6 +11,8 @@ from typing import Any
 USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 FOLDER = "@folder@"
+KEEPER_MARK = "NVLAUNCH_KEEPER"
+"""The variable of a keeper that says whose it is."""
 # What a login on a machine of its own has of that one session, and what would be taken for Ray's or for ours.
 SESSION = ("PWD", "OLDPWD", "SHLVL", "_", "TERM", "MAIL", "MOTD_SHOWN")
 SESSIONS = ("SSH_", "XDG_", "DBUS_", "RAY_", "NVLAUNCH_", "SKYPILOT_")

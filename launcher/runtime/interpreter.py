@@ -182,22 +182,6 @@ def wanted(folder: Path, orders: dict[str, Any]) -> Wanted | None:
     return Wanted(folder, spec) if spec else None
 
 
-def check(orders: dict[str, Any]) -> str | None:
-    """Answer why a given interpreter will not do: its Ray is missing or too old."""
-    minor = orders.get("ray")
-    if minor is None or orders.get("interpreter"):
-        return None
-    asked = "from importlib import metadata; print(metadata.version('ray'))"
-    argv = [sys.executable, "-Es", "-c", asked]
-    found = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20)
-    version = found.stdout.strip()
-    if found.returncode != 0:
-        return f"`{sys.executable}` has no Ray: install Ray {minor} there, or name another Python with `python:`"
-    if [int(part) for part in version.split(".")[:2]] < [int(part) for part in minor.split(".")]:
-        return f"`{sys.executable}` has Ray {version}, and {minor} is needed: install that, or name another `python:`"
-    return None
-
-
 def setup(folder: Path, environ: Wanted, then: list[str]) -> int:
     """Make the environment, then become the user's setup, if there is any."""
     try:

@@ -5,93 +5,21 @@ node's lease; it sweeps; and it answers questions on a Unix socket. It lives exa
 """
 
 import ctypes
-import fcntl
 import json
 import logging
 import os
 import resource
-import select
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from . import environment, files, interpreter, lease, login, logs, procs, prune, rpc, scope
+from . import files, lease, procs, prune, rpc
+from .begin import FAILED, HELD, OK
 from .children import Children
 from .service import BEGAN, Service, clear_scratch
 
 PR_SET_CHILD_SUBREAPER = 36
-BEGIN_S = 30.0
-OK, FAILED, HELD = 0, 1, 6
-
-
-def begin(folder: Path) -> int:
-    """Start the keeper of a folder, detached, unless it lives; prints how that went, returns when it answers."""
-    spec = files.read(folder / "keeper.json") or {}
-    scratch = files.private(Path(spec["scratch"]))
-    if living := _living(spec):
-        return _say(OK, living)
-    if wrong := interpreter.check(spec):
-        return _say(FAILED, {"ok": False, "words": wrong})
-    (folder / "log").mkdir(mode=0o700, exist_ok=True)
-    lock = os.open(scratch / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)  # two starts at once: the second finds the keeper of the first
-    if living := _living(spec):
-        return _say(OK, living)
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        os.close(reading)
-        _detach(folder, spec, writing)
-    os.close(writing)
-    said = _read(reading)
-    status = OK if said.get("ok") else HELD if "held" in said else FAILED
-    return _say(status, said or {"ok": False, "words": "the keeper ended at once", "tail": _log_tail(folder)})
-
-
-def _living(spec: dict[str, Any]) -> dict[str, Any] | None:
-    """Answer what the keeper of this folder says, None when there is none."""
-    try:
-        return rpc.ask(Path(spec["socket"]), {"op": "hello"}, timeout=5)
-    except (OSError, ValueError):
-        return None
-
-
-def _say(status: int, answer: dict[str, Any]) -> int:
-    print(json.dumps(answer))
-    return status
-
-
-def _log_tail(folder: Path) -> list[str]:
-    return logs.tail(folder / "log" / "keeper.log")
-
-
-def _read(handle: int) -> dict[str, Any]:
-    poll = select.poll()
-    poll.register(handle, select.POLLIN | select.POLLHUP)
-    said = os.read(handle, 65536) if poll.poll(BEGIN_S * 1000) else b""
-    answer: dict[str, Any] = json.loads(said) if said else {}
-    return answer
-
-
-def _detach(folder: Path, spec: dict[str, Any], writing: int) -> None:
-    """Become the keeper: a session of its own, no terminal, no pipe of the starter's, a marked environment."""
-    os.setsid()
-    if os.fork() != 0:
-        os._exit(0)
-    os.chdir(folder)
-    null = os.open("/dev/null", os.O_RDONLY)
-    log = os.open("log/keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for source, target in ((null, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
-    os.set_inheritable(writing, True)
-    whole = spec.get("login", False)
-    base = environment.user(login.environ(os.environ) if whole else os.environ, whole=whole)
-    env = {**base, procs.KEEPER_MARK: f"{spec['run']}:{spec['place']}"}
-    package = str(Path(__file__).resolve().parent)
-    before, more = scope.lasting() if whole else ([], {})
-    argv = [*before, sys.executable, "-EsS", package, "keeper", "serve", os.getcwd(), str(writing)]
-    os.execvpe(argv[0], argv, {**env, **more})
 
 
 def serve(folder: Path, writing: int) -> int:
@@ -155,7 +83,5 @@ def _tell(writing: int, answer: dict[str, Any]) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """`begin FOLDER` starts the keeper; `serve FOLDER DESCRIPTOR` is the keeper."""
-    if argv[0] == "begin":
-        return begin(Path(argv[1]).absolute())
+    """`serve FOLDER DESCRIPTOR` is the keeper; `begin.py` starts it."""
     return serve(Path(argv[1]), int(argv[2]))

@@ -1,4 +1,5 @@
-"""Asks the keepers of a machine for whoever looks at it: runs as long as its stdin is open and questions come.
+"""Asks the keepers of a machine for whoever looks at it or has something to be done there: runs as long as its stdin is
+open and questions come.
 
 Sent as a text and run by whatever Python is there, before anything of ours lies on the machine. Each line on stdin is
 a question for one keeper: `key`, `socket`, `package`, `root`, `question`, `limit` (s). Each line on stdout is an
@@ -95,10 +96,10 @@ class Looks:
         if way.begin():
             self._wait_for(way)
             return
-        root = asked["root"]
+        root, looked = asked["root"], asked["question"].get("op") == "status"
         if not os.path.exists(asked["package"] + "/__main__.py"):
             self._say(way, {"answer": {"ok": True, "absent": True}})
-        elif time.monotonic() - self.empty.get(root, -HOLDS_S) < HOLDS_S:
+        elif looked and time.monotonic() - self.empty.get(root, -HOLDS_S) < HOLDS_S:
             self._say(way, {"answer": {"ok": True, "keeper": None, "leftovers": 0}})
         else:
             way.begin_alone()

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .environment import KEEPER_MARK
+
 MARK = "NVLAUNCH_MARK"
-KEEPER_MARK = "NVLAUNCH_KEEPER"
 SWEEP_S = 20.0
 GRACE_S = 1.0
 

@@ -1,15 +1,17 @@
 """One machine that is looked at each second: a program of ours there, spoken to line by line over a kept connection.
 
 Nothing here waits for a machine. Questions are sent to whoever has none under way; answers come in a thread of the
-connection's own; a connection that is mute for too long is given up, and a new one is made in the background.
+connection's own; a connection that is mute for too long is given up, and a new one is made in the background. Who has
+a question of another kind for a keeper sends it over the same connection, and waits by itself.
 """
 
+import itertools
 import json
 import math
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from importlib import resources
 
@@ -38,6 +40,7 @@ KEPT_S = 3.0
 """Seconds for which the last answer still holds."""
 
 Key = tuple[str, str]
+"""Run and place of a unit; for a question outside of looks, nothing and a number."""
 
 
 @dataclass(slots=True)
@@ -81,6 +84,9 @@ class Eye:
         self._spoke = 0.0
         self._patience = BEGIN_S
         self._closed = False
+        self._sending = threading.Lock()
+        self._numbers = itertools.count()
+        self._waiting: dict[str, Future[Json]] = {}
         self.spots: dict[Key, Spot] = {}
 
     def ask(self, wanted: Mapping[Key, tuple[Site, Json]]) -> None:
@@ -95,7 +101,7 @@ class Eye:
             spot = self.spots.setdefault(key, Spot())
             if spot.asked is None and (self._talk or self._may_dial(now)):
                 spot.asked = now
-                lines.append(_line(key, site, question))
+                lines.append(line(key, site, question, KEEPER_S))
         if not lines:
             return
         if self._talk:
@@ -103,6 +109,18 @@ class Eye:
         else:
             self._dialling, self._dialled = True, now
             self._pool.submit(self._dial, lines)
+
+    def begin(self, site: Site, question: Json, limit: float) -> "Future[Json] | None":
+        """Send a question outside of looks, if there is a connection; called with `changed` held. The future answers
+        what the machine says within `limit` seconds (`answer` or `words`), ConnectionError where the connection ends.
+        """
+        if self._talk is None:
+            return None
+        number = str(next(self._numbers))
+        asked: Future[Json] = Future()
+        self._waiting[number] = asked
+        self._pool.submit(self._send, self._talk, [line(("", number), site, question, limit)])
+        return asked
 
     def _may_dial(self, now: float) -> bool:
         return not self._dialling and not self._closed and now - self._dialled >= PAUSE_S
@@ -125,10 +143,10 @@ class Eye:
         threading.Thread(target=self._hear, args=(talk,), name="hear", daemon=True).start()
         self._send(talk, lines)
 
-    @staticmethod
-    def _send(talk: Talk, lines: list[bytes]) -> None:
+    def _send(self, talk: Talk, lines: list[bytes]) -> None:
         """A connection that takes nothing any more ends for its reader too, who says so."""
-        talk.send(b"".join(lines))
+        with self._sending:
+            talk.send(b"".join(lines))
 
     def _hear(self, talk: Talk) -> None:
         pending = b""
@@ -136,19 +154,25 @@ class Eye:
             *lines, pending = (pending + part).split(b"\n")
             with self._changed:
                 self._spoke, self._patience = time.monotonic(), MUTE_S
-                for line in lines:
-                    self._take(line)
+                for said in lines:
+                    self._take(said)
                 self._changed.notify_all()
         self._lost(talk.last_words())
         talk.close()
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, said: bytes) -> None:
         try:
-            told = json.loads(line)
-            spot = self.spots[told["key"][0], told["key"][1]]
-        except (ValueError, KeyError, TypeError, IndexError):
+            told = json.loads(said)
+            run, place = told["key"]
+            asked = None if run else self._waiting.pop(place)
+            spot = self.spots[run, place] if run else None
+        except (ValueError, KeyError, TypeError):
             return  # a login script's own words; who waits for an answer hears of its absence
-        if "answer" in told:
+        if asked is not None:
+            asked.set_result(told)
+        elif spot is None:
+            return
+        elif "answer" in told:
             spot.heard(told["answer"])
         else:
             spot.failed(told.get("words", "it says nothing"))
@@ -159,7 +183,10 @@ class Eye:
             for spot in self.spots.values():
                 if spot.asked is not None:
                     spot.failed(words)
+            waiting, self._waiting = self._waiting, {}
             self._changed.notify_all()
+        for asked in waiting.values():
+            asked.set_exception(ConnectionError(words))
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -168,13 +195,14 @@ class Eye:
             self._talk.close()
 
 
-def _line(key: Key, site: Site, question: Json) -> bytes:
+def line(key: Key, site: Site, question: Json, limit: float) -> bytes:
+    """Answer what the program on the machine is sent: a question for the keeper of a unit, and its seconds."""
     asked = {
         "key": key,
         "socket": site.layout.socket,
         "package": site.layout.package,
         "root": site.layout.root,
         "question": question,
-        "limit": KEEPER_S,
+        "limit": limit,
     }
     return json.dumps(asked).encode() + b"\n"

@@ -1,11 +1,15 @@
-"""Looks at all units of a run: who has answered lately, who has not and since when. Never waits for one of them."""
+"""Looks at all units of a run: who has answered lately, who has not and since when. Never waits for one of them.
+
+Its connections are there for single questions too: they spare a machine an interpreter each.
+"""
 
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from launcher.core.fleet import Access
+from launcher.errors import RemoteError
 from launcher.ports import Shell
 from launcher.transport.eye import KEPT_S, Eye, Key, Spot
 from launcher.transport.site import Json, Site
@@ -15,6 +19,9 @@ PATIENCE_S = 1.0
 
 FIRST_S = 5.0
 """The same for the first look at a run: its connections have to be made, and nobody has been seen yet."""
+
+GRACE_S = 2.0
+"""Seconds for the way to a machine and back, besides those that its keeper has."""
 
 FAN_OUT = 256
 """Connections that are made, or written to, at once: a silent machine holds its place for a few seconds."""
@@ -29,6 +36,7 @@ class Looks:
         self._pool = ThreadPoolExecutor(max_workers=FAN_OUT, thread_name_prefix="look")
         self._eyes: dict[Access | None, Eye] = {}
         self._known: set[str] = set()
+        self._closed = False
 
     def look(self, sites: Sequence[Site], questions: Sequence[Json]) -> list[Json]:
         """Answer the newest that each unit says, or that nobody does (`ok` false), within a second or so."""
@@ -55,6 +63,14 @@ class Looks:
             now = time.monotonic()
             return [_answer(spots[_key(site)], now) for site in sites]
 
+    def ask(self, site: Site, question: Json, timeout: float) -> Json | None:
+        """Answer what the keeper of a unit says to a question, over the connection of looks; None where there is none,
+        or where it is lost meanwhile. RemoteError where the keeper does not answer in time."""
+        with self._changed:
+            eye = self._eyes.get(site.machine)
+            asked = eye.begin(site, question, timeout) if eye is not None and not self._closed else None
+        return None if asked is None else _told(asked, site, question, timeout)
+
     def _ask(self, machine: Access | None, part: Mapping[Key, tuple[Site, Json]]) -> dict[Key, Spot]:
         if not part:
             return {}
@@ -75,9 +91,23 @@ class Looks:
 
     def close(self) -> None:
         """Let go of all connections."""
+        with self._changed:
+            self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         for eye in self._eyes.values():
             eye.close()
+
+
+def _told(asked: "Future[Json]", site: Site, question: Json, timeout: float) -> Json | None:
+    words = f"nothing was heard of the keeper within {timeout:.0f} s"
+    if wait((asked,), timeout + GRACE_S).done:
+        if asked.exception() is not None:
+            return None
+        told = asked.result()
+        if "answer" in told:
+            return dict(told["answer"])
+        words = str(told.get("words", "the keeper says nothing"))
+    raise RemoteError(words, node=site.name, stage=question["op"])
 
 
 def _key(site: Site) -> Key:

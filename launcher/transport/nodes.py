@@ -32,7 +32,6 @@ from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
 from launcher.transport import commands, fence, inspect, provision, ranks
 from launcher.transport.answers import done, free, killed
 from launcher.transport.heads import Heads
-from launcher.transport.looks import Looks
 from launcher.transport.sights import Sights
 from launcher.transport.site import Json, Site
 from launcher.transport.sites import Sites
@@ -50,7 +49,7 @@ class ShellNodes:
         self._shell = shell
         self._provision = provision.Provision(sites, owner)
         self._heads = Heads(sites)
-        self._looks = Looks(shell)
+        self._looks = sites.looks
         self._sights = Sights(sites, self._looks)
 
     def look(self, run: Run) -> Sighting:

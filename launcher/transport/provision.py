@@ -40,7 +40,7 @@ class Provision:
             self._sites.note_block(site, told)
             return Answer(result=Result.DONE)
         self.put(run, site)
-        told = site.answer("keeper", "begin", site.layout.root, timeout=BEGIN_S)
+        told = site.answer("begin", site.layout.root, timeout=BEGIN_S)
         if "held" in told:
             return Answer(result=Result.HELD, words=told["held"])
         if told.get("ok"):

@@ -1,8 +1,9 @@
 """One unit of a run on a machine: how it is reached, where its folders are, and how its keeper is spoken to."""
 
 import json
+import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from launcher.core.actions import Unit
 from launcher.core.fleet import Access
@@ -14,6 +15,20 @@ from launcher.transport import relay
 from launcher.transport.parcel import Files
 
 Json = dict[str, Any]
+
+LARGEST = 32_000
+"""Bytes of a question that a kept connection takes without making others wait."""
+
+
+LEAST_S = 1.0
+"""Seconds that are left to ask once more when a kept connection was lost late."""
+
+
+class Kept(Protocol):
+    """Connections to machines that are kept open, for questions to keepers."""
+
+    def ask(self, site: "Site", question: Json, timeout: float) -> Json | None:
+        """Answer what the keeper of a unit says; None where no connection is open, or it is lost meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +44,24 @@ class Site:
     leases: tuple[str, ...]
     shared: bool
     python: str
+    kept: Kept | None = None
 
     def ask(self, question: Json, *, timeout: float) -> Json:
-        """Answer what the keeper says, or what the machine says in its place; RemoteError where nobody does."""
+        """Answer what the keeper says, or what the machine says in its place; RemoteError where nobody does.
+
+        Over a connection that is open anyway: a program for each question costs a node more than the answer. What is
+        asked may be asked twice.
+        """
+        begun, text = time.monotonic(), json.dumps(question).encode()
+        told = self.kept.ask(self, question, timeout) if self.kept is not None and len(text) <= LARGEST else None
+        if told is not None:
+            return told
+        left = max(LEAST_S, timeout - (time.monotonic() - begun))
         argv = [
             *(self.python, "-EsS", "-c", relay.ONE),
-            *(self.layout.socket, self.layout.package, self.layout.root, str(timeout)),
+            *(self.layout.socket, self.layout.package, self.layout.root, str(left)),
         ]
-        ended = self.shell.run(self.access, argv, stdin=json.dumps(question).encode(), timeout=timeout + 2)
-        return self._json(ended, question["op"])
+        return self._json(self.shell.run(self.access, argv, stdin=text, timeout=left + 2), question["op"])
 
     @property
     def machine(self) -> Access | None:

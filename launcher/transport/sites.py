@@ -9,6 +9,7 @@ from launcher.core.fleet import Access, Inventory, NodeName, Transport
 from launcher.core.run import Run
 from launcher.ports import Shell
 from launcher.setup import layout, ports
+from launcher.transport.looks import Looks
 from launcher.transport.site import Json, Site
 
 FALLBACK_LEASE = "/tmp/.nvlaunch-lease"  # noqa: S108 - a known place that anybody may lock is the point
@@ -24,6 +25,7 @@ class Sites:
 
     def __init__(self, home: Path, fleet: Inventory, shell: Shell) -> None:
         self.home = home
+        self.looks = Looks(shell)
         self._local = fleet.transport is Transport.LOCAL
         self._shell = shell
         self._blocks: dict[tuple[str, str], int] = {}
@@ -77,4 +79,5 @@ class Sites:
             leases=leases,
             shared=self._local,
             python=access.python or (sys.executable if self._local else "python3"),
+            kept=self.looks,
         )

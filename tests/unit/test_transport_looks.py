@@ -5,6 +5,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from launcher.core.actions import Unit
 from launcher.core.fleet import Access
 from launcher.core.run import RunId
 from launcher.errors import RemoteError
+from launcher.ports import Completed
 from launcher.setup import layout, ports
 from launcher.transport import eye, looks
 from launcher.transport.looks import Looks
@@ -50,15 +53,18 @@ class Wire:
 
 
 class Machine:
-    """What a machine answers: by default that its keeper lives; `silent` says nothing, `down` lets nobody in."""
+    """What a machine answers: by default that its keeper lives; `silent` says nothing, `down` lets nobody in; `hangs`:
+    its keeper does not answer."""
 
     def __init__(self) -> None:
-        self.silent = self.down = False
+        self.silent = self.down = self.hangs = False
         self.dials = self.given_up = 0
         self.asked: list[dict[str, Any]] = []
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
         self.asked.append(asked)
+        if self.hangs:
+            return {"words": f"the keeper did not answer within {asked['limit']:.0f} s"}
         return None if self.silent else {"answer": {"ok": True, "keeper": 7, "number": len(self.asked)}}
 
 
@@ -74,6 +80,13 @@ class Machines:
         if machine.down:
             raise RemoteError("no answer on port 22 within 2 s", node=at.address, stage="connect")
         return Wire(machine)
+
+
+class Once:
+    """A shell that runs a program for a single question."""
+
+    def run(self, at: Access, argv: Sequence[str], *, stdin: bytes, timeout: float) -> Completed:
+        return Completed(status=0, stdout=b'{"ok": true}', stderr=b"")
 
 
 @pytest.fixture
@@ -214,3 +227,48 @@ def test_a_late_answer_of_before_an_action_is_not_taken_for_one_of_after_it(sigh
     hold.set()
     until(lambda: bool(look(sight, "n2")[0]["ok"]))
     assert look(sight, "n2")[0]["number"] >= 3
+
+
+def asked(sight: Looks, name: str, question: dict[str, Any], timeout: float = 5.0) -> dict[str, Any] | None:
+    return sight.ask(site(name), question, timeout)
+
+
+def test_a_question_goes_over_the_connection_of_looks(sight: Looks, machines: Machines) -> None:
+    look(sight, "n1")
+    assert asked(sight, "n1", {"op": "hello"}) == {"ok": True, "keeper": 7, "number": 2}
+    assert [one["question"]["op"] for one in machines.by["n1"].asked] == ["status", "hello"]
+    assert machines.by["n1"].asked[-1]["limit"] == 5.0
+    assert machines.by["n1"].dials == 1
+
+
+def test_without_a_connection_a_question_finds_none(sight: Looks, machines: Machines) -> None:
+    assert asked(sight, "n1", {"op": "hello"}) is None
+    assert not machines.by
+
+
+def test_a_question_whose_connection_is_lost_may_be_asked_another_way(sight: Looks, machines: Machines) -> None:
+    look(sight, "n1")
+    machines.by["n1"].silent = True
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(asked, sight, "n1", {"op": "hello"})
+        until(lambda: machines.by["n1"].asked[-1]["question"]["op"] == "hello")
+        until(lambda: not look(sight, "n1")[0]["ok"] and waiting.done())
+        assert waiting.result() is None
+    assert machines.by["n1"].given_up == 1
+
+
+def test_a_keeper_that_hangs_is_said_to_in_the_words_of_its_machine(sight: Looks, machines: Machines) -> None:
+    look(sight, "n1")
+    machines.by["n1"].hangs = True
+    with pytest.raises(RemoteError, match=r"the keeper did not answer within 5 s") as caught:
+        asked(sight, "n1", {"op": "sweep"})
+    assert (caught.value.node, caught.value.stage) == ("n1", "sweep")
+
+
+def test_what_is_too_long_for_a_kept_connection_is_sent_by_itself(sight: Looks, machines: Machines) -> None:
+    look(sight, "n1")
+    shell = Once()
+    here = replace(site("n1"), shell=shell, kept=sight)
+    assert here.ask({"op": "hello"}, timeout=5)["number"] == 2
+    assert here.ask({"op": "start", "ranks": "x" * 40_000}, timeout=5) == {"ok": True}
+    assert len(machines.by["n1"].asked) == 2
