@@ -50,7 +50,7 @@ def lose_silent(draft: Draft, node: NodeName) -> None:
 
 def power_off(draft: Draft, node: NodeName, words: str) -> None:
     """Ask for the power of a node that is down to be cut, where the inventory says how; in the end ask people."""
-    if draft.run.fleet.fence_command is not None:
+    if draft.run.fleet.fence_command is not None and (draft.started or node in draft.joined or node == draft.head_node):
         draft.do(PowerOff(reason=Reason(why=Why.SWAP, words=f"{node}: {words}"), node=node))
     if quiet(draft.seen, draft.since, node) >= UNPROVEN:
         unproven = f"{node} is {words}, and nothing proves that no rank runs there"

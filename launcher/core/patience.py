@@ -27,12 +27,13 @@ def bide(draft: Draft, member: Member) -> bool:
     CONNECT_GRACE; where none can, after PATIENCE. Whatever else is to be done about it is left to others.
     """
     node = draft.seats[member.name].node
-    if draft.sees(node) or node in draft.stopped or not launching(draft, member):
+    if draft.sees(node) or not launching(draft, member):
         return False
     spared = any(draft.sees(name) for name in free(draft, member))
     if spared and (node in draft.joined or node == draft.head_node):
         return False
-    hurried = spared or draft.index.policy(member).on_no_spare is OnNoSpare.FAIL
+    dead = node in draft.stopped and node not in draft.asked  # somebody says so of a machine that was never ours
+    hurried = spared or dead or draft.index.policy(member).on_no_spare is OnNoSpare.FAIL
     limit, away = CONNECT_GRACE if hurried else PATIENCE, quiet(draft.seen, draft.since, node)
     if away >= limit and not draft.blind():
         words = f"{_stage(draft, node)}: out of sight for {away:.0f} s{_why(draft, node)}"

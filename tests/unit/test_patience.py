@@ -160,6 +160,43 @@ def test_power_is_cut_of_a_silent_node_whose_raylet_may_run_and_whose_seat_a_spa
     assert any(isinstance(action, PowerOff) for action in wait(here, 10).actions)
 
 
+def test_power_is_not_cut_of_a_node_on_which_nothing_can_run_yet() -> None:
+    here = in_setup(spares=1)
+    here.run = replace(here.run, fleet=replace(here.run.fleet, fence_command="off {node}"))
+    here.silent(LOST, heard=9.0)
+    assert wait(here, 17).actions == ()
+    wait(here, 3)
+    assert holder(here) == "r1-n3"
+
+
+def test_of_two_silent_nodes_with_one_spare_the_second_is_waited_for_although_its_power_was_cut() -> None:
+    here = in_setup(spares=1, nodes=3)
+    here.run = replace(here.run, fleet=replace(here.run.fleet, fence_command="off {node}"))
+    for node in (LOST, name(1, 3)):
+        here.keeper(node, setup=Step(phase=Phase.DONE, exit_code=0))
+    here.decide()
+    here.silent(LOST, name(1, 3), heard=9.0)
+    for off in wait(here, 10).actions:
+        here.receive(off, Result.POWERED_OFF)
+    decision = wait(here, 30)
+    assert here.record.outcome is None
+    assert holder(here) == "r1-n4"
+    assert "main/2 waits for r1-n3" in decision.headline
+
+
+def test_where_a_raylet_ran_it_starts_again_when_the_node_is_back() -> None:
+    here = in_setup()
+    here.keeper(LOST, setup=Step(phase=Phase.DONE, exit_code=0))
+    here.decide()
+    here.silent(LOST, heard=40.0)
+    assert wait(here, 40).actions == ()
+    here.keeper(LOST, setup=Step(phase=Phase.DONE, exit_code=0), ray=Step(phase=Phase.FAILED, exit_code=1))
+    (fence,) = here.decide().actions
+    here.receive(fence, Result.KILLED)
+    here.keeper(LOST, ray=Step())
+    assert kinds(here.decide()) == ["join:r1-n2#1"]
+
+
 def test_a_spare_that_dies_while_its_lease_is_taken_does_not_hold_the_launch_up_for_ever() -> None:
     here = Situation(make_run(slices=1, spares=1))
     here.decide()
