@@ -3,6 +3,7 @@
 import json
 import secrets
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from launcher.setup.layout import PACKAGE
 Files = dict[str, tuple[bytes, int]]
 
 
+@cache
 def programs() -> Files:
-    """Answer the files of `launcher/runtime`, as they lie in the repository or in the wheel."""
+    """Answer the files of `launcher/runtime`, as they lie in the repository or in the wheel; read once."""
     found = (entry for entry in resources.files("launcher.runtime").iterdir() if entry.name.endswith(".py"))
     return {f"{PACKAGE}/{entry.name}": (entry.read_bytes(), 0o600) for entry in found}
 

@@ -5,8 +5,9 @@ from hashlib import sha256
 from threading import Lock
 
 from launcher.core.actions import Answer, Prepare, Result, Unit
-from launcher.core.run import Member, Run, RunId
+from launcher.core.run import Run, RunId
 from launcher.core.silence import POPULATION, SELF_STOP
+from launcher.core.task import Group
 from launcher.setup import environ
 from launcher.setup.layout import Layout
 from launcher.setup.lease import holder_words
@@ -32,6 +33,7 @@ class Provision:
         self._owner = owner
         self._kept: dict[tuple[RunId, str], Snapshot] = {}
         self._keeping = Lock()
+        self._scripts: dict[tuple[str, str], parcel.Files] = {}
 
     def keep(self, run: Run, site: Site) -> Answer:
         """Start the keeper of a unit unless it lives; HELD says who has the lease."""
@@ -48,9 +50,12 @@ class Provision:
         return done(told)
 
     def put(self, run: Run, site: Site) -> None:
-        """Put programs, orders and token of a run on a machine."""
+        """Put programs, orders, scripts and token of a run on a machine, all at once."""
         token = {"token": (parcel.token(self._sites.home, run.id), 0o600)}
-        site.put({**parcel.programs(), **parcel.orders(self._orders(run, site)), **token})
+        groups = run.task.groups if site.unit is Unit.SEAT else ()
+        scripts = {name: file for group in groups for name, file in _scripts(group).items()}
+        site.put({**parcel.programs(), **parcel.orders(self._orders(run, site)), **scripts, **token})
+        self._scripts[site.access.address, site.layout.root] = scripts
 
     def _orders(self, run: Run, site: Site) -> Json:
         holder = holder_words(run.name, run.id, self._owner)
@@ -85,7 +90,9 @@ class Provision:
         """Put scripts, secrets and workdir on a claimed node and start its setup, once each."""
         site, node = self._sites.seat(run, action.node), run.node(action.node)
         member = next(one for one in run.members() if one.name == action.member)
-        site.put(_scripts(run, member))
+        scripts = _scripts(run.group(member.group))
+        if not scripts.items() <= self._scripts.get((site.access.address, site.layout.root), {}).items():
+            site.put(scripts)  # its keeper was begun by another controller, or for another task
         question = {
             "op": "prepare",
             "setup": Layout.setup_script(member.group) if run.group(member.group).setup else None,
@@ -140,9 +147,8 @@ def _rotated(starts: tuple[int, ...], name: str) -> list[int]:
     return [*starts[first:], *starts[:first]]
 
 
-def _scripts(run: Run, member: Member) -> parcel.Files:
+def _scripts(group: Group) -> parcel.Files:
     """Answer the user's scripts of a group, byte for byte; a driver stands where others have what ranks run."""
-    group = run.group(member.group)
     files = {Layout.run_script(group.name): ((group.driver or group.run).encode(), 0o600)}
     if group.setup:
         files[Layout.setup_script(group.name)] = (group.setup.encode(), 0o600)
