@@ -6,15 +6,17 @@ a question for one keeper: `key`, `socket`, `package`, `root`, `question`, `limi
 answer, as soon as it is there: `key`, and `answer` or `words`. So a keeper that hangs holds up nobody else.
 """
 
-import contextlib
 import json
 import os
 import select
 import socket
-import subprocess
 import sys
 import time
-from typing import Any
+
+TYPE_CHECKING = False  # each machine of a run pays for each import here
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Any
 
 IDLE_S = 60.0
 """Seconds without a question after which whoever asked is gone, whatever the connection says."""
@@ -50,6 +52,8 @@ class Way:
 
     def begin_alone(self) -> None:
         """Have our program on the machine answer in place of a keeper."""
+        import subprocess
+
         argv = [sys.executable, "-EsS", self.asked["package"], "alone", "ask", self.asked["root"]]
         question = json.dumps(self.asked["question"]).encode()
         reading, writing = os.pipe()
@@ -161,5 +165,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+    try:
         main()
+    except (BrokenPipeError, KeyboardInterrupt):
+        sys.exit(1)
