@@ -19,9 +19,6 @@ from launcher.drive.loop import Loop
 from launcher.drive.turn import await_turn
 from launcher.errors import LaunchError
 from launcher.ports import Clock, Nodes, Prober
-from launcher.sim.clock import SimClock
-from launcher.sim.nodes import SimNodes
-from launcher.sim.prober import SimProber
 from launcher.store.owner import Owner
 from launcher.store.store import Store
 
@@ -30,10 +27,14 @@ OWN_DEADLINE = 30.0
 
 
 def open_nodes(home: Path, fleet: Inventory) -> Nodes:
-    """Answer the way to the nodes of a fleet."""
+    """Answer the way to the nodes of a fleet.
+
+    Imported where it is needed, here and below: what the one kind of fleet does without costs its launch no time.
+    """
     if fleet.transport is Transport.SIM:
+        from launcher.sim.nodes import SimNodes
+
         return SimNodes(Store(home))
-    # Imported where it is needed: what an imaginary fleet and `status` do without costs them no time.
     from launcher.transport.open import open_nodes as really
 
     return really(home, fleet)
@@ -42,6 +43,8 @@ def open_nodes(home: Path, fleet: Inventory) -> Nodes:
 def open_prober(home: Path, fleet: Inventory) -> Prober:
     """Answer the way to the facts of the nodes of a fleet."""
     if fleet.transport is Transport.SIM:
+        from launcher.sim.prober import SimProber
+
         return SimProber(fleet.sim or SimSettings())
     from launcher.transport.open import open_prober as really
 
@@ -85,7 +88,7 @@ def _wait_and_drive(store: Store, run: Run, stopped: Callable[[], bool]) -> RunS
             return state
         run, _ = store.load(run.id)
     nodes = open_nodes(home, run.fleet)
-    clock: Clock = SimClock(store, run) if run.fleet.transport is Transport.SIM else SystemClock()
+    clock = _clock(store, run)
     allotter = StoreAllotter(store, lambda fleet: open_prober(home, fleet))
     executor = Executor(nodes, Inline() if run.fleet.transport is Transport.SIM else None, allotter)
     try:
@@ -93,6 +96,14 @@ def _wait_and_drive(store: Store, run: Run, stopped: Callable[[], bool]) -> RunS
     finally:
         executor.close()
         nodes.close()
+
+
+def _clock(store: Store, run: Run) -> Clock:
+    if run.fleet.transport is Transport.SIM:
+        from launcher.sim.clock import SimClock
+
+        return SimClock(store, run)
+    return SystemClock()
 
 
 @contextmanager
