@@ -83,7 +83,7 @@ def _stages(draft: Draft, conditions: Mapping[MemberName, Condition]) -> Iterato
 
 
 def _long_unseen(draft: Draft, name: MemberName, condition: Condition) -> bool:
-    return condition in _HIDDEN and draft.lasted(f"unseen:{draft.seats[name].node}") >= BLINK
+    return condition in (*_HIDDEN, Condition.DOWN) and draft.lasted(f"unseen:{draft.seats[name].node}") >= BLINK
 
 
 def _blinded(draft: Draft) -> bool:
