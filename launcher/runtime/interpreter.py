@@ -104,15 +104,24 @@ class Wanted:
 
     def forget(self) -> None:
         """Remove what was begun and has nobody who goes on with it."""
-        if not self._partial.exists():
+        if not (self._partial.exists() or self._scratch.exists()):
             return
         with contextlib.suppress(OSError), self._lock.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(self._partial, ignore_errors=True)
+            self._clear()
+
+    def _clear(self) -> None:
+        for half in (self._partial, self._scratch):
+            shutil.rmtree(half, ignore_errors=True)
 
     @property
     def _partial(self) -> Path:
         return self._base / f".{self._home.name}.partial"
+
+    @property
+    def _scratch(self) -> Path:
+        """Answer where pip and uv put what they unpack: ended half-way, they leave it there."""
+        return self._base / f".{self._home.name}.tmp"
 
     @property
     def _lock(self) -> Path:
@@ -131,14 +140,15 @@ class Wanted:
                 return
 
     def _make(self, partial: Path, deadline: float) -> None:
-        shutil.rmtree(partial, ignore_errors=True)
+        self._clear()
+        self._scratch.mkdir(mode=0o700)
         try:
             for argv in self._commands(partial):
                 self._run(argv, deadline)
             unpack.sync(self._base)
             partial.rename(self._home)
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            self._clear()
 
     def _commands(self, partial: Path) -> tuple[Sequence[str], ...]:
         """Answer how it is made and tried: with `uv` where that is, else with what Python brings. No cache stays."""
@@ -158,7 +168,8 @@ class Wanted:
         )
 
     def _run(self, argv: Sequence[str], deadline: float) -> None:
-        env = {**environment.user(os.environ), **self._spec["env"], "UV_HTTP_TIMEOUT": "15"}
+        own = {"UV_HTTP_TIMEOUT": "15", "TMPDIR": str(self._scratch)}
+        env = {**environment.user(os.environ), **self._spec["env"], **own}
         print("+", *argv, flush=True)
         with subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT) as process:
             try:
