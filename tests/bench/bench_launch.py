@@ -1,7 +1,8 @@
 """128 nodes claimed, prepared and joined, with a stand-in for `ray start` that sleeps 3 s: ours against plain `ssh`.
 
-`python tests/bench/bench_launch.py [--bastion] [RACKS TRAYS]`; needs root and sshd, as the rig does. Both send the
-same commands in the same order; one keeps its connections, the other calls `ssh` for each, 64 at a time.
+`python tests/bench/bench_launch.py [--bastion] [RACKS TRAYS]`; needs root and sshd, as the rig does. Both have the same
+done in the same order. Ours looks at all nodes first, as a controller does, and keeps those connections; the other
+calls `ssh` for each thing, 64 at a time.
 """
 
 import os
@@ -23,6 +24,7 @@ from launcher.core.run import Run
 from launcher.core.task import Group, TopologyRule
 from launcher.drive.execute import FAN_OUT
 from launcher.ports import Completed
+from launcher.setup.ray import environment
 from launcher.spec.inventory import read_inventory
 from launcher.transport.nodes import ShellNodes
 from launcher.transport.sites import Sites
@@ -39,13 +41,29 @@ REASON = Reason(why=Why.START, words="measured")
 SITE = "/shared/standin"
 TIMES = "/shared/times"
 RAY = """
-import os, socket, time
+import os, socket, sys, time
 def main():
+    if "--head" in sys.argv:
+        port = next(word.removeprefix("--port=") for word in sys.argv if word.startswith("--port="))
+        listening = socket.create_server(("", int(port)), backlog=4096)
+        time.sleep(86400)
     own = f"{times}/{{os.environ['NVLAUNCH_MARK'].split(':')[0]}}/{{socket.gethostname()}}"
     open(own + ".begun", "w").write(repr(time.time()))
     time.sleep({sleep})
     open(own + ".ended", "w").write(repr(time.time()))
     time.sleep(86400)
+"""
+
+
+GCS = """
+class Node:
+    ALIVE = state = 0
+    is_head_node = True
+class GcsClient:
+    def __init__(self, address):
+        pass
+    def get_all_node_info(self, timeout):
+        return {0: Node()}
 """
 
 
@@ -71,6 +89,8 @@ def stand_in(shared: Path) -> str:
     (packages / "ray-2.60.0.dist-info").mkdir()
     (packages / "ray-2.60.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: ray\nVersion: 2.60.0\n")
     (packages / "ray" / "__init__.py").write_text("")
+    (packages / "ray" / "_raylet.py").write_text(GCS)
+    (packages / "ray" / "exceptions.py").write_text("class RayError(Exception):\n    pass\n")
     (packages / "ray" / "scripts" / "__init__.py").write_text("")
     (packages / "ray" / "scripts" / "scripts.py").write_text(RAY.format(times=TIMES, sleep=START_S))
     (root / "bin").mkdir()
@@ -94,8 +114,11 @@ class Side:
     def launch(self) -> tuple[float, int]:
         """Answer how long it takes until each start has ended (s), and how many of them ran at once."""
         begun = time.monotonic()
+        if not isinstance(self.nodes._shell, PlainSsh):
+            self.nodes.look(self.run)
+            print(f"    {'look':10}{time.monotonic() - begun:6.2f} s", flush=True)
         with ThreadPoolExecutor(self.at_once) as pool:
-            self._check(self.nodes._provision.keep(self.run, self.nodes._sites.head(self.run)))
+            self._start_head()
             for stage in (self._claim, self._prepare, self._join):
                 list(pool.map(stage, self.seats))
                 print(f"    {stage.__name__[1:]:10}{time.monotonic() - begun:6.2f} s", flush=True)
@@ -103,6 +126,13 @@ class Side:
             assert time.monotonic() - begun < PATIENCE_S, "not all starts have ended"
             time.sleep(0.02)
         return time.monotonic() - begun, self._most_at_once()
+
+    def _start_head(self) -> None:
+        head = self.nodes._sites.head(self.run)
+        self._check(self.nodes._provision.keep(self.run, head))
+        argv = ("start", "--head", f"--port={self.nodes._heads.ports(head).gcs}")
+        told = head.ask({"op": "ray", "generation": 0, "argv": argv, "env": environment(head=True)}, timeout=30)
+        assert told["ok"], told
 
     def _most_at_once(self) -> int:
         marks = [(float(file.read_text()), 1) for file in self.times.glob("*.begun")]

@@ -1,7 +1,10 @@
 """`nvlaunch up` against `ray up` (provider local, autoscaler v1) on the same hosts in one run, to all nodes alive.
 
-`python tests/bench/bench_ray_up.py [NODES]`; needs root, sshd and rsync, and Ray on this Python. Ours begins to reserve
-placement groups when Ray has all nodes; where every rank runs is told beside it.
+`python tests/bench/bench_ray_up.py [NODES] [--events]`; needs root, sshd and rsync, and Ray on this Python. Ours begins
+to reserve placement groups when Ray has all nodes; where every rank runs is told beside it. The commands of `ray up`
+are those of Ray's own example for machines of one's own (python/ray/autoscaler/local/example-full.yaml), without a
+setup; autoscaler v2 has no local provider, so v1 is asked for. All hosts share this machine's cores: the second figure
+is what they computed until then.
 """
 
 import json
@@ -10,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -36,6 +40,40 @@ gcs = GcsClient(address=sys.argv[1])
 while sum(info.state == 0 for info in gcs.get_all_node_info(timeout=30).values()) < int(sys.argv[2]):
     time.sleep(0.2)
 """
+
+
+class Meter:
+    """What the processes of all hosts have computed, noted twice a second."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._spaces = {Path(f"/proc/{host.pid}/ns/pid").readlink() for host in rig.hosts.values()}
+        self._notes = [self._note()]
+        threading.Thread(target=self._go_on, daemon=True).start()
+
+    def _go_on(self) -> None:
+        while True:
+            time.sleep(0.5)
+            self._notes.append(self._note())
+
+    def _note(self) -> tuple[float, float]:
+        ticks = sum(_ticks(process, self._spaces) for process in Path("/proc").glob("[0-9]*"))
+        return time.time(), ticks / os.sysconf("SC_CLK_TCK")
+
+    def between(self, begin: float, end: float) -> float:
+        """Answer the seconds of CPU between two times of day."""
+        first, last = (min(self._notes, key=lambda note: abs(note[0] - at)) for at in (begin, end))
+        return last[1] - first[1]
+
+
+def _ticks(process: Path, spaces: set[Path]) -> int:
+    """Answer what a process of these hosts, and all that it has reaped, have computed."""
+    try:
+        if (process / "ns/pid").readlink() not in spaces:
+            return 0
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return sum(map(int, fields[11:15]))
 
 
 def ours(rig: Rig, folder: Path) -> tuple[float, float]:
@@ -112,10 +150,17 @@ def main() -> None:
     nodes = next((int(word) for word in sys.argv[1:] if word.isdigit()), 8)
     with Rig(1, nodes, name="rayup", python=sys.executable) as rig, tempfile.TemporaryDirectory() as folder:
         Path(folder, ".ssh").mkdir()
+        meter, begun = Meter(rig), time.time()
         mine, ranks = ours(rig, Path(folder))
-        print(f"nvlaunch up, all nodes alive{mine:8.1f} s ({ranks:.1f} s until every rank runs)", flush=True)
+        cpu = meter.between(begun, begun + mine)
+        print(
+            f"nvlaunch up, all nodes alive{mine:8.1f} s, {cpu:5.1f} s CPU ({ranks:.1f} s until every rank runs)",
+            flush=True,
+        )
+        begun = time.time()
         other = theirs(rig, Path(folder))
-        print(f"ray up, all nodes alive     {other:8.1f} s\nray up / nvlaunch up: {other / mine:.2f}")
+        cpu = meter.between(begun, begun + other)
+        print(f"ray up, all nodes alive     {other:8.1f} s, {cpu:5.1f} s CPU\nray up / nvlaunch up: {other / mine:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,42 @@
+"""What a node is asked before its keeper starts: whether the interpreter there has a Ray that will do."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.runtime import begin
+
+PACKAGES = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The packages of an interpreter of its own; to start that would raise here."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    folder = tmp_path / PACKAGES
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize("version", ["2.60.0", "2.61.3", "3.0.0"])
+def test_a_ray_that_is_new_enough_is_seen_without_starting_its_interpreter(packages: Path, version: str) -> None:
+    (packages / f"ray-{version}.dist-info").mkdir()
+    assert begin._unfit({"ray": "2.60"}) is None
+
+
+@pytest.mark.parametrize("version", ["2.9.3", "2.59.1", "1.99.0"])
+def test_a_ray_that_is_too_old_is_refused_by_its_number(packages: Path, version: str) -> None:
+    (packages / f"ray-{version}.dist-info").mkdir()
+    assert f"has Ray {version}, and 2.60 is needed" in (begin._unfit({"ray": "2.60"}) or "")
+
+
+@pytest.mark.parametrize("found", [(), ("ray-2.60.0.dist-info", "ray-2.9.3.dist-info"), ("ray_cpp-2.60.0.dist-info",)])
+def test_where_folders_do_not_tell_nothing_is_guessed(packages: Path, found: tuple[str, ...]) -> None:
+    for name in found:
+        (packages / name).mkdir()
+    assert begin._installed() is None
+
+
+def test_an_environment_that_is_still_to_be_made_is_not_asked(packages: Path) -> None:
+    assert begin._unfit({"ray": "2.60", "interpreter": {"ray": "2.60.0"}}) is None
