@@ -1,11 +1,12 @@
 """What a node is asked before its keeper starts: whether the interpreter there has a Ray that will do."""
 
+import importlib
 import sys
 from pathlib import Path
 
 import pytest
 
-from launcher.runtime import begin
+begin = importlib.import_module("launcher.runtime.begin")
 
 PACKAGES = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 
