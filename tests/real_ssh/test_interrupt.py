@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from tests.desk import AMPLE_S, Desk
+from tests.real_ssh.stages import STAGES, await_stage, outside
+from tests.real_ssh.wheels import real_ray
 from tests.rig import Host, Rig
 from tests.rig.witness import until
 
@@ -26,14 +28,8 @@ workdir: {workdir}
 setup: until [ -e /tmp/ready ]; do sleep 0.1; done
 run: until [ -e /tmp/gate ]; do sleep 0.1; done
 """
-# What is read on the screen (or in the headline) when the key is pressed, stage by stage.
-STAGES = {
-    "lease": "to claim",
-    "environment and setup": "in setup",
-    "head": "waiting for the Ray head",
-    "workers": "joining Ray",
-    "following": "ranks running",
-}
+# At these it is taken down at once; at the others it is let go on until its ranks run.
+EARLY = ("sync", "environment", "setup")
 
 
 @pytest.fixture(scope="module")
@@ -117,21 +113,25 @@ def test_before_the_run_is_accepted_nothing_was_begun(rig: Rig, desk: Desk, stag
 
 @pytest.mark.parametrize("stage", STAGES, ids=str)
 def test_a_run_that_was_accepted_goes_on_and_says_how_to_come_back(rig: Rig, desk: Desk, stage: str) -> None:
-    if stage != "environment and setup":
+    if stage not in EARLY:
         let(rig, "ready")
+    if stage == "sync":  # enough to be seen on its way
+        (desk.folder / "work" / "more").write_bytes(os.urandom(60_000_000))
+    if stage == "environment":  # of nodes without a Python that is named
+        desk.inventory.write_text(rig.inventory(python=None, wheels=str(real_ray(desk.folder / "wheels"))))
+    before = {host.name: host.written() for host in rig.hosts.values()}
     process = up(desk, "kept")
-    try:
-        until_said(process, STAGES[stage])
-    except AssertionError:
-        pytest.skip(f"the stage `{stage}` was over before it was seen")
+    await_stage(desk, "kept", stage)
     err = interrupted(process)
     assert "`kept` goes on; `nvlaunch watch kept` follows it again, `nvlaunch down kept` takes it down" in err
-    let(rig, "ready")
-    seen = desk.until("kept", lambda seen: seen["state"] in ("running", "failed"))
-    assert seen["state"] == "running", desk.run("events", "kept").stdout
     os.kill(desk.controller("kept"), 0)
+    if stage not in EARLY:
+        seen = desk.until("kept", lambda seen: seen["state"] in ("running", "failed"))
+        assert seen["state"] == "running", desk.run("events", "kept").stdout
     assert desk.run("down", "kept", "-y").returncode == 0
     assert left(rig) == []
+    for host in rig.hosts.values():
+        assert outside(host, desk.status("kept")["id"], before[host.name]) == set()
 
 
 def keepers(rig: Rig, run: str) -> dict[str, dict[str, Any]]:

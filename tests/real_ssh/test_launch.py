@@ -1,6 +1,5 @@
 """The main job on racks of real hosts: real sshd, real Ray, once as an ordinary user and once as root."""
 
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.desk import AMPLE_S, Desk
+from tests.real_ssh.stages import OWN
 from tests.rig import Host, Rig
 from tests.rig.witness import until
 
@@ -27,8 +27,6 @@ run: |
 # Leases on all eighteen nodes, at the price of three raylets.
 WIDE = TASK.replace("slices: 2, nodes_per_slice: 4, spares: 1", "slices: 3, nodes_per_slice: 1, spares: 5")
 SECRET = "hush-0815"
-# What stays beside the folder of the run: leases, which are locks; what Python and login shells write of their own.
-OWN = re.compile(r"lock|lease|/__pycache__/|^/var/log/")
 
 
 @pytest.fixture(scope="module")

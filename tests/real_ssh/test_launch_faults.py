@@ -1,8 +1,5 @@
 """What goes wrong between `up` and `down` on real hosts: each ends in the right state, and nothing is left."""
 
-import contextlib
-import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -10,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.desk import AMPLE_S, Desk
-from tests.rig import Host, Rig
+from tests.real_ssh.stages import left_on
+from tests.rig import Rig
 
 TASK = """
 name: {name}
@@ -60,26 +58,6 @@ def down(rig: Rig, desk: Desk, name: str) -> None:
         assert left_on(host, run) == []
 
 
-def left_on(host: Host, run: str) -> list[str]:
-    """What is left of a run on a host, once it had a moment to leave."""
-    deadline = time.monotonic() + 20
-    while (found := [p.argv for p in host.processes(run) if p.state != "Z"]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return [" ".join(argv) for argv in found]
-
-
-@contextlib.contextmanager
-def gate(rig: Rig) -> Iterator[None]:
-    """Open what ranks wait for, on every host."""
-    for host in rig.hosts.values():
-        host.write("/tmp/gate", "")
-    try:
-        yield
-    finally:
-        for host in rig.hosts.values():
-            host.run(["rm", "/tmp/gate"])
-
-
 def over(seen: dict[str, object]) -> bool:
     return seen["state"] in ("succeeded", "failed", "stopped")
 
@@ -118,24 +96,6 @@ def test_daemons_of_ranks_that_ignore_term_are_gone_after_down(rig: Rig, desk: D
     down(rig, desk, "daemons")
     for host in rig.hosts.values():
         assert not [p for p in host.processes() if p.argv[:2] == ("sleep", "600")]
-
-
-@pytest.mark.parametrize("stage", ["to claim", "to prepare", "waiting for the Ray head", "joining Ray"])
-def test_a_controller_that_is_killed_at_a_stage_is_replaced_and_the_run_ends_well(
-    rig: Rig, desk: Desk, stage: str
-) -> None:
-    name = f"killed{['to claim', 'to prepare', 'waiting for the Ray head', 'joining Ray'].index(stage)}"
-    text = TASK.format(name=name, setup="true", run=WAIT, spares=0)
-    begun = desk.begin("up", str(desk.task(name, text)), "-y", "-d", "-i", str(desk.inventory))
-    desk.until(name, lambda seen: stage in str(seen["headline"]) or seen["epoch"] == 1)
-    os.kill(desk.controller(name), signal.SIGKILL)
-    with gate(rig):
-        done = desk.run("watch", name)
-    begun.communicate(timeout=AMPLE_S)
-    assert done.returncode == 0, done.stderr
-    assert desk.status(name)["epoch"] == 1
-    for host in rig.hosts.values():
-        assert left_on(host, desk.status(name)["id"]) == []
 
 
 def test_a_network_that_is_cut_for_thirty_seconds_while_nodes_are_made_ready_only_delays_the_launch(

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,6 +22,7 @@ from launcher.transport.sites import Sites
 from launcher.transport.ssh import SshShell
 from tests.real import local
 from tests.real.local import REASON, keeper, ok
+from tests.real_ssh.wheels import wheel
 from tests.rig import Host, Rig
 from tests.rig.plan import Sizes
 
@@ -327,22 +327,15 @@ def without_python(fleet: Inventory, wheels: str | None = None) -> Inventory:
     return replace(fleet, nodes=nodes)
 
 
-def wheel(folder: Path, version: str) -> None:
-    """A wheel that is called `ray`, and has nothing but its version and the one thing that a head start calls."""
-    folder.mkdir(exist_ok=True)
-    info = f"ray-{version}.dist-info"
-    started = (
-        "import pathlib, sys, time\ndef main():\n    pathlib.Path('started').write_text(sys.prefix); time.sleep(600)\n"
-    )
-    with zipfile.ZipFile(folder / f"ray-{version}-py3-none-any.whl", "w") as archive:
-        archive.writestr("ray/__init__.py", f"__version__ = '{version}'\n")
-        archive.writestr("ray/scripts/__init__.py", "")
-        archive.writestr("ray/scripts/scripts.py", started)
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: ray\nVersion: {version}\n")
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", "")
+# All that a head start calls of Ray.
+STARTED = (
+    "import pathlib, sys, time\ndef main():\n    pathlib.Path('started').write_text(sys.prefix); time.sleep(600)\n"
+)
+FALSE_RAY = {
+    "ray/__init__.py": "__version__ = '2.60.0'\n",
+    "ray/scripts/__init__.py": "",
+    "ray/scripts/scripts.py": STARTED,
+}
 
 
 @pytest.mark.parametrize("where", ["launching side", "node"])
@@ -350,7 +343,7 @@ def test_wheels_make_an_environment_once_a_node_and_user_without_internet(
     stand: Stand, tmp_path: Path, where: str
 ) -> None:
     wheels = tmp_path / "wheels"
-    wheel(wheels, "2.60.0")
+    wheel(wheels, "2.60.0", FALSE_RAY)
     named = str(wheels)
     if where == "node":
         named = "/opt/site-wheels"
