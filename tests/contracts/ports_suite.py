@@ -68,8 +68,13 @@ class Harness(Protocol):
     def nodes(self) -> Nodes:
         """The adapter under test."""
 
-    def place(self, program: Program) -> Run:
-        """Answer a new run of one slice of two ranks and one spare, always on the same nodes."""
+    @property
+    def has_gpus(self) -> bool:
+        """Whether the nodes have GPUs and a driver that can be asked who computes on them."""
+
+    def place(self, program: Program, *, crowded: bool = False) -> Run:
+        """Answer a new run of one slice of two ranks and one spare, always on the same nodes; `crowded`: from now on a
+        process that is none of ours computes on a GPU of the first."""
 
     def until(self, run: Run, holds: Callable[[Sighting], bool]) -> Sighting:
         """Look until what is seen holds, and answer it; fails with the last look after a time that is ample."""
@@ -131,6 +136,19 @@ class NodesSuite:
         node = run.placement.nodes[0]
         assert sweep(harness, run, node, Level.NODE).result is Result.KILLED
         assert unclaim(harness, run, node).result is Result.KILLED
+
+    def test_a_swept_node_is_free_to_start_on_once_no_stranger_computes_there(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS, crowded=True)
+        first, second = run.placement.nodes[:2]
+        claim(harness, run, first)
+        taken = sweep(harness, run, first, Level.GENERATION, reused=True)
+        assert (taken.result is Result.NOT_FREE) == harness.has_gpus
+        assert "(pid " in taken.words or not harness.has_gpus
+        assert sweep(harness, run, second, Level.GENERATION, reused=True).result is Result.KILLED
+        assert sweep(harness, run, first, Level.GENERATION).result is Result.KILLED, "a node that is left"
+        again = harness.place(Program.LASTS)
+        assert sweep(harness, again, first, Level.GENERATION, reused=True).result is Result.KILLED
+        assert unclaim(harness, run, first).result is Result.KILLED
 
     def test_a_command_runs_where_a_rank_will_and_needs_its_keeper(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS)
@@ -356,10 +374,11 @@ def sweep(
     *,
     epoch: int = 0,
     generation: int = 0,
+    reused: bool = False,
 ) -> Answer:
     member = member or next(run.members()).name
     action = Sweep(reason=REASON, node=node, level=level, member=member, gang=GANG, epoch=epoch, generation=generation)
-    return harness.nodes.sweep(run, action)
+    return harness.nodes.sweep(run, replace(action, reused=reused))
 
 
 def keeper(seen: Sighting, node: NodeName) -> Keeper | None:

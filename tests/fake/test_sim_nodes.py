@@ -52,15 +52,18 @@ class SimHarness:
         self.nodes = SimNodes(store)
         self._placed = 0
 
-    def place(self, program: Program, *faults: Fault) -> Run:
+    has_gpus = True
+
+    def place(self, program: Program, *faults: Fault, crowded: bool = False) -> Run:
         failing = tuple(
             Fault(at=0.0, node=node, fault=FaultKind.RANK_FAILS, duration=float("inf"))
             for node in (FIRST, SECOND)
             if program is Program.FAILS
         )
+        strange = (Fault(at=0.0, node=FIRST, fault=FaultKind.GPU_TAKEN),) if crowded else ()
         run_s = 5.0 if program is Program.SUCCEEDS else 600.0
         self._placed += 1
-        return make_run(f"job-{self._placed}", sim=SimSettings(run_s=run_s, faults=(*failing, *faults)))
+        return make_run(f"job-{self._placed}", sim=SimSettings(run_s=run_s, faults=(*failing, *strange, *faults)))
 
     def until(self, run: Run, holds: Callable[[Sighting], bool]) -> Sighting:
         clock = SimClock(self.store, run)

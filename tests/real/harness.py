@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from launcher.core.actions import Answer, Unclaim, Unit
-from launcher.core.fleet import Inventory
+from launcher.core.fleet import Inventory, NodeName
 from launcher.core.observation import Sighting
 from launcher.core.run import Run
 from launcher.core.task import Group, TopologyRule
@@ -25,18 +25,23 @@ _AMPLE_S = 120.0
 
 
 class RealHarness:
-    """A fleet of three nodes, the way there, and the runs that were placed on it."""
+    """A fleet of three nodes, the way there, and the runs that were placed on it. `crowd` has a stranger compute on a
+    GPU of a node, or on none any more, where the nodes have GPUs."""
 
-    def __init__(self, home: Path, fleet: Inventory) -> None:
+    def __init__(self, home: Path, fleet: Inventory, crowd: Callable[[NodeName, bool], None] | None = None) -> None:
         self._fleet = fleet
+        self._crowd = crowd
+        self.has_gpus = crowd is not None
         self.nodes = open_nodes(home, fleet, "somebody@here")
         self._placed: list[Run] = []
 
-    def place(self, program: Program) -> Run:
+    def place(self, program: Program, *, crowded: bool = False) -> Run:
         """Answer a new run of two ranks and a spare."""
         group = Group(name="main", topology=TopologyRule(), gpus=4, run=_SCRIPTS[program], setup="true")
         run = local.place(self._fleet, f"suite-{next(_COUNT)}", group, spares=1)
         self._placed.append(run)
+        if self._crowd:
+            self._crowd(run.placement.nodes[0], crowded)
         return run
 
     def until(self, run: Run, holds: Callable[[Sighting], bool]) -> Sighting:

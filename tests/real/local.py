@@ -43,6 +43,7 @@ def inventory(home: Path, *, racks: int, nodes: int) -> Inventory:
 def place(fleet: Inventory, run_id: str, group: Group, *, spares: int = 0, secrets: tuple[str, ...] = ()) -> Run:
     """Answer a run of one slice a rack, on the rack's nodes in order, the last ones kept as spares."""
     racks: dict[RackName, list[NodeName]] = {}
+    domains = {node.rack: node.domain for node in fleet.nodes}
     for node in fleet.nodes:
         racks.setdefault(node.rack, []).append(node.name)
     slices = tuple(
@@ -51,7 +52,7 @@ def place(fleet: Inventory, run_id: str, group: Group, *, spares: int = 0, secre
             index=at,
             place=rack,
             rack=rack,
-            domain=rack,
+            domain=domains[rack],
             nodes=tuple(names[: len(names) - spares]),
             spares=tuple(names[len(names) - spares :]),
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.core.fleet import NodeName
 from launcher.spec.inventory import read_inventory
 from tests.contracts.ports_suite import NodesSuite
 from tests.real.harness import RealHarness
@@ -14,8 +15,8 @@ from tests.rig import Rig
 
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
-    """One rack of three hosts."""
-    with Rig(1, 3, python=sys.executable, name="suite") as made:
+    """One rack of three hosts with stand-ins of NVIDIA's tools."""
+    with Rig(1, 3, nvidia=True, python=sys.executable, name="suite") as made:
         yield made
 
 
@@ -23,7 +24,12 @@ class TestSshNodes(NodesSuite):
     @pytest.fixture
     def harness(self, rig: Rig, home: Path, user: Path) -> Iterator[RealHarness]:
         home.mkdir()
-        (home / "rack.yaml").write_text(rig.inventory())
-        harness = RealHarness(home, read_inventory(home / "rack.yaml"))
+        (home / "rack.yaml").write_text(f"imex: off\n{rig.inventory()}")
+
+        def crowd(node: NodeName, crowded: bool) -> None:
+            host = rig[node]
+            host.set_hardware(apps=((host.processes("sshd")[0].inner, "python", 1024),) if crowded else ())
+
+        harness = RealHarness(home, read_inventory(home / "rack.yaml"), crowd)
         yield harness
         harness.close()
