@@ -164,7 +164,7 @@ class Fleet:
         rack = {node.name: node.rack for node in self._run.fleet.nodes}
         return {
             name: Reached(
-                by=min(asked, key=lambda other: rack[other] == rack[name]),
+                by=min(asked, key=lambda other: (rack[other] == rack[name], other)),
                 answers=self._lives[name].answers(now),
             )
             for name in unseen

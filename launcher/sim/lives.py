@@ -135,8 +135,9 @@ class Life:
         return now - max(stretch[0], self.host.keeper_at or 0.0) if stretch else 0.0
 
     def restless(self, now: float) -> bool:
-        """Answer whether what is seen here differs from moment to moment."""
-        return self.unheard(now) > 0 or any(one.hangs <= now < one.ends for one in self.ranks)
+        """Answer whether what is seen here, or heard of it, differs from moment to moment."""
+        dead = self.host.keeper_at is not None and now > self.keeper_dies
+        return dead or self.unheard(now) > 0 or any(one.hangs <= now < one.ends for one in self.ranks)
 
     def keeper(self, now: float) -> bool:
         """Answer whether a keeper lives there."""
