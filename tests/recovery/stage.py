@@ -179,9 +179,10 @@ class Stage:
             self._later(1.0, lambda: self._order(order))  # there is nothing yet that it could be told to go on with
             return
         subject = {"resume": self.name, "relocate": f"{self.name}/{order.get('subject', '')}"}
-        words = [order["order"].replace("_", "-"), subject.get(order["order"], order.get("subject", "")), "-y"]
-        more = ("-i", str(self.desk.inventory)) if order["order"] in ("drain", "undrain") else ()
-        done = self.desk.run(*words, *more)
+        words = [order["order"].replace("_", "-"), subject.get(order["order"], order.get("subject", ""))]
+        words += ["-y"] if order["order"] in ("drain", "confirm_dead", "relocate") else []
+        words += ["-i", str(self.desk.inventory)] if order["order"] in ("drain", "undrain") else []
+        done = self.desk.run(*words)
         assert done.returncode == 0, done.stderr
 
     # the faults, each answers its cure, or None where there is none
