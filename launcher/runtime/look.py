@@ -6,6 +6,7 @@ a question for one keeper: `key`, `socket`, `package`, `root`, `question`, `limi
 answer, as soon as it is there: `key`, and `answer` or `words`. So a keeper that hangs holds up nobody else.
 """
 
+import fcntl
 import json
 import os
 import select
@@ -23,6 +24,9 @@ IDLE_S = 60.0
 
 HOLDS_S = 2.0
 """Seconds for which it is not looked again whether a run without a keeper has left something behind."""
+
+BEGUN = "ports.json"
+"""What a keeper writes before it listens, and so before it starts anything: without it nothing can be left behind."""
 
 PART = 1 << 16
 
@@ -103,11 +107,16 @@ class Looks:
         root, looked = asked["root"], asked["question"].get("op") == "status"
         if not os.path.exists(asked["package"] + "/__main__.py"):
             self._say(way, {"answer": {"ok": True, "absent": True}})
-        elif looked and time.monotonic() - self.empty.get(root, -HOLDS_S) < HOLDS_S:
+        elif looked and not os.path.exists(root + "/" + BEGUN) and _is_starting(asked["socket"]):
+            self._say(way, {"words": "its keeper is starting"})
+        elif looked and (self._is_held(root) or not os.path.exists(root + "/" + BEGUN)):
             self._say(way, {"answer": {"ok": True, "keeper": None, "leftovers": 0}})
         else:
             way.begin_alone()
             self._wait_for(way)
+
+    def _is_held(self, root: str) -> bool:
+        return time.monotonic() - self.empty.get(root, -HOLDS_S) < HOLDS_S
 
     def _wait_for(self, way: Way) -> None:
         self.ways[way.handle] = way
@@ -142,6 +151,22 @@ class Looks:
         while data:
             data = data[os.write(1, data) :]
         way.close()
+
+
+def _is_starting(socket_path: str) -> bool:
+    """Answer whether somebody just starts a keeper: that holds a lock beside its socket until it is known to live."""
+    try:
+        lock = os.open(os.path.dirname(socket_path) + "/lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(lock)
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Looks at real keepers, of which one hangs: nobody waits for it, and it is told apart from the others."""
 
 import contextlib
+import fcntl
 import os
 import signal
 import time
@@ -163,3 +164,26 @@ def test_power_is_switched_off_by_the_inventorys_command_alone(kept: Kept, tmp_p
     refused = kept.nodes.power_off(with_command(3), action)
     assert refused.result is Result.FAILED
     assert refused.words == f"`fence_command` ended with 3: switch of of {N1} at 127.0.41.1"
+
+
+def test_a_node_whose_keeper_is_just_starting_is_not_taken_for_a_free_one(home: Path) -> None:
+    fleet = local.inventory(home, racks=1, nodes=1)
+    run = local.place(fleet, f"starts-{os.getpid()}", Group(name="main", topology=TopologyRule(), run="true"))
+    nodes = open_nodes(home, fleet, "somebody@here")
+    assert isinstance(nodes, ShellNodes)
+    site = nodes._sites.seat(run, N1)
+    nodes._provision.put(run, site)
+    scratch = Path(site.layout.scratch)
+    scratch.mkdir(mode=0o700)
+    try:
+        with (scratch / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # as whoever starts a keeper does
+            view = nodes.look(run).nodes[N1]
+            assert isinstance(view, Unseen)
+            assert "its keeper is starting" in view.words
+        view = nodes.look(run).nodes[N1]
+        assert isinstance(view, Seen)
+        assert (view.keeper, view.leftovers) == (None, 0)
+    finally:
+        ok(nodes.unclaim(run, Unclaim(reason=REASON, node=N1)))
+        nodes.close()
