@@ -83,7 +83,9 @@ def _others(before: Task, now: Task) -> Iterator[str]:
 
 
 def _of_group(old: Group, new: Group) -> Iterator[str]:
-    alike = replace(new, topology=replace(new.topology, slices=old.topology.slices))
+    # A guest's setup ran where it sits, and nowhere else: only those that have nodes of their own get others.
+    own = new.topology.nodes_of is None
+    alike = replace(new, topology=replace(new.topology, slices=old.topology.slices)) if own else new
     for key in old.__slots__:
         if getattr(old, key) != getattr(alike, key):
             yield key

@@ -179,7 +179,7 @@ def placed_right(draft: Draft, part: Slice, answer: Answer) -> bool:
     members = draft.of_slice(part)
     return len(bundles) == len(members) and all(
         (bundle := bundles.get(member.slice_rank)) is not None
-        and bundle.seat == member.label
+        and bundle.seat == member.seat
         and bundle.generation == draft.seats[member.name].generation
         and (part.domain is None or bundle.domain == part.domain)
         for member in members

@@ -139,10 +139,11 @@ def _await_head(draft: Draft, view: Unseen) -> None:
 
 
 def _rung(draft: Draft, member: Member) -> None:
-    seat = draft.seats[member.name]
+    # Whoever sits on a node needs the same of it, and it is done once, in the name of the one whose node it is.
+    seat = draft.seats[draft.index.lead(member).name]
     match draft.needed(member):
         case Condition.CLAIMED:
-            draft.do(Prepare(reason=_why(draft, member), node=seat.node, member=member.name))
+            draft.do(Prepare(reason=_why(draft, member), node=seat.node, member=seat.member))
         case Condition.PREPARED if draft.head_begun():
             draft.joined.add(seat.node)
             draft.do(Join(reason=_why(draft, member), seat=seat))

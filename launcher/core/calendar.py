@@ -8,6 +8,7 @@ from launcher.core.assign import assign
 from launcher.core.enclose import enclosed
 from launcher.core.fleet import Inventory, NodeName
 from launcher.core.placement import Placement, Taken
+from launcher.core.share import hosts, peopled
 from launcher.core.task import Task
 
 _Taken = Mapping[NodeName, Taken]
@@ -61,11 +62,14 @@ class Calendar:
 
 def fit(task: Task, fleet: Inventory, taken: _Taken) -> Placement | None:
     """Answer where a task goes; None, without a word on why, where it does not fit."""
+    whole, task = task, hosts(task)
     needed = sum(group.topology.slices * group.topology.nodes_per_slice for group in task.groups)
     if sum(node.name not in taken for node in fleet.nodes) < needed:
         return None
     found = assign(task, fleet, taken)
-    return replace(found, enclosed=enclosed(task, fleet, found.slices)) if isinstance(found, Placement) else None
+    if not isinstance(found, Placement):
+        return None
+    return peopled(whole, replace(found, enclosed=enclosed(task, fleet, found.slices)))
 
 
 def barring(taken: _Taken, barred: _Taken) -> _Taken:

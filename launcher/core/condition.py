@@ -115,7 +115,7 @@ def evident(
         known=known,
         keeper=keeper,
         rank=_rank(keeper, member, epoch),
-        in_ray=table.get((member.label, seat.generation)),
+        in_ray=table.get((member.seat, seat.generation)),
         head=head,
     )
 

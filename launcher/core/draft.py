@@ -28,7 +28,9 @@ class Draft:
         self.members = self.index.members
         record = refitted(run, record)
         self.seats: dict[MemberName, Seat] = dict(record.seats) or first_seats(run)
-        self.holders: dict[NodeName, MemberName] = {seat.node: name for name, seat in self.seats.items()}
+        self.holders: dict[NodeName, MemberName] = {
+            self.seats[member.name].node: member.name for member in self.members if member.host is None
+        }
         self.gangs: dict[GangName, Gang] = dict(record.gangs) or {name: Gang() for name in self.index.by_gang}
         self.exits: dict[MemberName, Exit] = dict(record.exits)
         self.asked: set[NodeName] = set(record.asked)
@@ -179,10 +181,13 @@ class Draft:
         self.fence(Sweep(reason=reason, node=node, level=Level.RANK, member=member.name, gang=gang, epoch=epoch))
 
     def fence_seat(self, member: Member, reason: Reason) -> None:
-        """Decide to sweep the raylet and ranks of a seat from its holder, up to the present generation."""
-        seat, gang = self.seats[member.name], self.gang_of(member)
-        level, held = Level.GENERATION, seat.generation
-        self.fence(Sweep(reason=reason, node=seat.node, level=level, member=member.name, gang=gang, generation=held))
+        """Decide to sweep the raylet and ranks of a seat from its holder, up to the present generation; each of those
+        that sit there with it has a fence of its own, for it is theirs that must not start again."""
+        level = Level.GENERATION
+        for one in self.index.crew(member):
+            seat, gang = self.seats[one.name], self.gang_of(one)
+            node, held = seat.node, seat.generation
+            self.fence(Sweep(reason=reason, node=node, level=level, member=one.name, gang=gang, generation=held))
 
     def condemn(self, node: NodeName, evidence: Evidence) -> None:
         """Never start on a node again in this run, unless it mends; the first evidence stands."""
@@ -191,18 +196,20 @@ class Draft:
             self.since[f"condemned:{node}"] = self.seen.at
 
     def give(self, member: Member, node: NodeName) -> None:
-        """Give a seat to a node, or to its holder anew: a raylet of the next generation will be started there.
+        """Give a seat to a node, or to its holder anew: a raylet of the next generation will be started there. Who sits
+        on that node with it comes along.
 
         A node that had another seat before takes no raylet that is older than the one of then.
         """
-        seat = self.seats[member.name]
+        seat, lead = self.seats[member.name], self.index.lead(member)
         newest = seat.generation if node == seat.node else max(other.generation for other in self.seats.values())
-        for timed in ("joining", "disowned"):
-            self.since.pop(f"{timed}:{member.name}#{seat.generation}", None)
-        if self.holders.get(seat.node) == member.name:
+        if self.holders.get(seat.node) == lead.name:
             del self.holders[seat.node]
-        self.holders[node] = member.name
-        self.seats[member.name] = Seat(member=member.name, node=node, generation=newest + 1)
+        self.holders[node] = lead.name
+        for one in self.index.crew(member):
+            for timed in ("joining", "disowned"):
+                self.since.pop(f"{timed}:{one.name}#{seat.generation}", None)
+            self.seats[one.name] = Seat(member=one.name, node=node, generation=newest + 1)
 
     def break_gang(self, name: GangName, reason: Reason, *, spend: bool = False) -> None:
         """Decide that the current epoch of a gang ends, and that each of its ranks is swept before the next begins.
@@ -218,8 +225,9 @@ class Draft:
             self.fence_rank(member, gang.epoch, reason)
 
     def break_gang_of(self, member: Member, reason: Reason) -> None:
-        """Decide that the epoch of a member ends with its node; a rank that has finished needs its node no more."""
-        if member.name not in self.exits:
+        """Decide that the epoch of a member ends with its node; where every rank that sits there has finished, they
+        need their node no more."""
+        if any(one.name not in self.exits for one in self.index.crew(member)):
             self.break_gang(self.gang_of(member), reason)
 
     def end(self, outcome: Outcome) -> None:
@@ -256,7 +264,7 @@ class Draft:
         """Answer what may be thought of a node that we do not see."""
         held = self.holders.get(node)
         member = self.index.by_name[held] if held else None
-        in_ray = self.ray.get((member.label, self.seats[member.name].generation)) if member else None
+        in_ray = self.ray.get((member.seat, self.seats[member.name].generation)) if member else None
         return silence(self.seen, self.since, node, head=self.head_node, in_ray=in_ray)
 
     def signs(self, node: NodeName) -> tuple[Sign, ...]:

@@ -48,7 +48,8 @@ def _resize(draft: Draft) -> None:
 def _at_home(draft: Draft, member: Member) -> bool:
     """Answer whether the holder of a seat is in its slice: it is not, once the slice was placed again."""
     kept = draft.index.kept.get(draft.seats[member.name].node)
-    return kept is not None and (kept.key == member.slice_key or kept.place == draft.index.part(member).place)
+    home = draft.index.home(member)
+    return kept is not None and (kept.key == home.key or kept.place == home.place)
 
 
 def _movers(draft: Draft, name: GangName) -> dict[NodeName, Reason]:
@@ -56,15 +57,17 @@ def _movers(draft: Draft, name: GangName) -> dict[NodeName, Reason]:
     begun = _key(name) in draft.since  # from then on, an exit is the answer to our signal
     found: dict[NodeName, Reason] = {}
     taken: dict[str, int] = {}
+    asked: set[NodeName] = set()
     for member in draft.of_gang(name):
         node = draft.seats[member.name].node
         finished = member.name in draft.exits and draft.exits[member.name].ok and not begun
-        if node in draft.condemned or finished:
+        if node in draft.condemned or node in asked or finished:
             continue
+        asked.add(node)
         moved = not _at_home(draft, member)
         if not moved and node not in draft.seen.drained:
             continue
-        part = draft.index.part(member)
+        part = draft.index.home(member)
         reason = Reason(why=Why.RELOCATE, words=f"{part.key} goes to {part.place}") if moved else _drained(draft, node)
         if sum(1 for other in free(draft, member) if draft.sees(other)) > taken.get(part.key, 0):
             taken[part.key] = taken.get(part.key, 0) + 1

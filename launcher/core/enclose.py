@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from launcher.core.bounds import Scale
 from launcher.core.fleet import Inventory, NodeName
 from launcher.core.placement import Slice
+from launcher.core.share import hosts
 from launcher.core.task import Task
 
 
 def enclosed(task: Task, inventory: Inventory, slices: Sequence[Slice]) -> tuple[NodeName, ...]:
     """Answer the other nodes of every place that a group of the task has by `exclusive`, in the order of the file."""
-    ours = {name: part.group for part in slices for name in (*part.nodes, *part.spares)}
+    task = hosts(task)
+    own = {group.name for group in task.groups}
+    ours = {name: part.group for part in slices if part.group in own for name in (*part.nodes, *part.spares)}
     shut = {
         (scale, scale.spot(node))
         for group in task.groups

@@ -63,7 +63,8 @@ def progress(draft: Draft, state: RunState) -> str:
         done = counts[Condition.FINISHED]
         return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + blind
     parts = list(_stages(draft, conditions)) or ["starting"]
-    up = sum(counts[condition] for condition in _UP)
+    up = len({draft.seats[name].node for name, condition in conditions.items() if condition in _UP})
+    total = len({seat.node for seat in draft.seats.values()})
     if up:
         parts.append(f"{up} running")
     broken = next((gang.broken.words for gang in draft.gangs.values() if gang.broken), None)
@@ -76,7 +77,7 @@ def _stages(draft: Draft, conditions: Mapping[MemberName, Condition]) -> Iterato
     for rung, words in _RUNGS:
         # A raylet that was started before its head is ready waits for it.
         waits = rung is Condition.JOINING and draft.head() is None
-        for node in (draft.seats[name].node for name, condition in conditions.items() if condition is rung):
+        for node in {draft.seats[name].node: None for name, condition in conditions.items() if condition is rung}:
             keeper = draft.keeper(node) if rung in _TOLD else None
             told[(keeper.setup.words if keeper else "") or (_FOR_HEAD if waits else words)] += 1
     yield from (f"{number} {stage}" for stage, number in told.items())

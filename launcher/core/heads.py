@@ -43,7 +43,7 @@ def begin_cluster(draft: Draft, new: NodeName | None, why: str) -> None:
             draft.break_gang(name, reason)
     for member in draft.members:
         node = draft.seats[member.name].node
-        if node not in draft.condemned:
+        if member.host is None and node not in draft.condemned:
             if node in draft.asked:
                 draft.fence_seat(member, reason)
             draft.give(member, node)

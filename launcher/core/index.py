@@ -1,5 +1,7 @@
 """Who belongs to whom in a run, looked up by name."""
 
+from collections.abc import Sequence
+
 from launcher.core.fleet import Node, NodeName
 from launcher.core.placement import Slice
 from launcher.core.run import Member, Run
@@ -14,9 +16,9 @@ class Index:
         self.nodes: dict[NodeName, Node] = {node.name: node for node in run.fleet.nodes}
         self.members: tuple[Member, ...] = tuple(run.members())
         self.parts: dict[str, Slice] = {part.key: part for part in run.placement.slices}
-        self.kept: dict[NodeName, Slice] = {
-            name: part for part in run.placement.slices for name in (*part.nodes, *part.spares)
-        }
+        guests = {group.name for group in run.task.groups if group.topology.nodes_of is not None}
+        own = [part for part in run.placement.slices if part.group not in guests]
+        self.kept: dict[NodeName, Slice] = {name: part for part in own for name in (*part.nodes, *part.spares)}
         self.by_name: dict[MemberName, Member] = {member.name: member for member in self.members}
         self.gangs: dict[MemberName, GangName] = {member.name: run.gang(member) for member in self.members}
         slices: dict[str, list[Member]] = {}
@@ -26,11 +28,24 @@ class Index:
             gangs.setdefault(self.gangs[member.name], []).append(member)
         self.by_slice = {key: tuple(found) for key, found in slices.items()}
         self.by_gang = {name: tuple(found) for name, found in gangs.items()}
+        self._crews: dict[MemberName, list[Member]] = {}
+        for member in self.members if guests else ():
+            if member.host is not None:
+                self._crews.setdefault(member.host, [self.by_name[member.host]]).append(member)
         self._policies = {group.name: group.recovery for group in run.task.groups}
 
-    def part(self, member: Member) -> Slice:
-        """Answer the slice that a seat is in."""
-        return self.parts[member.slice_key]
+    def lead(self, member: Member) -> Member:
+        """Answer the member whose node a seat is on: itself, but for a guest."""
+        return member if member.host is None else self.by_name[member.host]
+
+    def crew(self, member: Member) -> Sequence[Member]:
+        """Answer all that sit on the node of a seat, the one whose node it is first: one raylet serves them."""
+        lead = self.lead(member)
+        return self._crews.get(lead.name) or (lead,)
+
+    def home(self, member: Member) -> Slice:
+        """Answer the slice that the node of a seat belongs to, with the spares that could take its place."""
+        return self.parts[self.lead(member).slice_key]
 
     def policy(self, member: Member) -> RecoveryPolicy:
         """Answer how the group of a seat recovers."""

@@ -35,7 +35,7 @@ def _order(draft: Draft, order: Order) -> None:
             draft.verdict = None
         case OrderKind.RELOCATE:
             if order.subject in draft.index.parts:
-                draft.moving.add(order.subject)
+                draft.moving.add(draft.index.home(draft.index.by_slice[order.subject][0]).key)
                 draft.verdict = None
         case OrderKind.READMIT:
             readmit(draft, NodeName(order.subject))

@@ -15,6 +15,7 @@ from launcher.core.fleet import Inventory, NodeName
 from launcher.core.placement import Placement, Taken
 from launcher.core.preempt import Going, victims
 from launcher.core.run import RunId, RunName
+from launcher.core.share import hosts
 from launcher.core.task import Group, Task
 
 ALLOWANCE_S = 300.0
@@ -125,7 +126,7 @@ def _reserve(one: Waiting, first: tuple[float, Placement] | None, calendar: Cale
         return
     alone = barring(calendar.marks, one.barred)
     if fit(one.task, calendar.fleet, alone) is not None:  # else nobody's going helps it, and nobody waits for it
-        for group in one.task.groups:
+        for group in hosts(one.task).groups:
             calendar.keep(_usable(group, calendar.fleet, alone), 0.0, math.inf, one.name)
 
 

@@ -142,7 +142,7 @@ def _judge_node(draft: Draft, member: Member, seat: Seat) -> None:
 def _disowned(draft: Draft, member: Member, seat: Seat, condition: Condition) -> bool:
     """Answer whether Ray has given up a raylet that its keeper sees run: stopped, or behind a link that was down."""
     key, keeper = f"disowned:{member.name}#{seat.generation}", draft.keeper(seat.node)
-    dead = draft.ray.get((member.label, seat.generation)) is False
+    dead = draft.ray.get((member.seat, seat.generation)) is False
     runs = keeper is not None and keeper.ray.phase is Phase.RUNNING and keeper.ray.generation == seat.generation
     if not dead or not runs or condition not in (Condition.SERVING, Condition.JOINING):
         draft.since.pop(key, None)

@@ -23,6 +23,9 @@ def refitted(run: Run, record: Record) -> Record:
     for name, member in members.items():
         node = parts[member.slice_key].nodes[member.slice_rank]
         seats[name] = record.seats.get(name) or Seat(member=name, node=node, generation=newest + 1)
+    seats.update(
+        (name, replace(seats[member.host], member=name)) for name, member in members.items() if member.host is not None
+    )
     holders = {seat.node for seat in seats.values()}
     epoch = max((gang.epoch for gang in record.gangs.values()), default=0)
     come = Gang(epoch=epoch, broken=Reason(why=Why.RESIZE, words="it is new") if epoch else None)

@@ -9,6 +9,7 @@ from launcher.core.eligible import Sieve, free_of_marks
 from launcher.core.fleet import Inventory, Node, NodeName, RackName
 from launcher.core.place import place
 from launcher.core.placement import Exclusion, Placement, Shortfall, Slice, Taken
+from launcher.core.share import hosts
 from launcher.core.shortfall import account
 from launcher.core.task import Task
 
@@ -24,7 +25,8 @@ def replace_slice(
     `taken` is what other runs have and what is sick or condemned: none of it is free. The old nodes of the slice may
     serve again unless they are in `taken`; those of the slices that stay never do.
     """
-    kept = tuple(other for other in placement.slices if other.key != part.key)
+    own = {group.name for group in hosts(task).groups}
+    kept = tuple(other for other in placement.slices if other.key != part.key and other.group in own)
     answer = place(task, inventory, _of_others(taken, kept), kept)
     if isinstance(answer, Shortfall):
         return answer
@@ -70,8 +72,9 @@ def beside(
 
     First come nodes in the racks of `old`, then those whose NVLink domain is broken already, then rank order.
     """
-    group = task.group(stays.group)
-    others = tuple(other for other in placement.slices if other.key != stays.key)
+    task = hosts(task)
+    group, own = task.group(stays.group), {one.name for one in task.groups}
+    others = tuple(other for other in placement.slices if other.key != stays.key and other.group in own)
     foreign = _of_others(taken, placement.slices)
     had = [node for node in inventory.nodes if node.name in old]
     promised = {name for other in others for name in (*other.nodes, *other.spares)} | {*old}

@@ -10,6 +10,7 @@ from launcher.core.fleet import Inventory, Node, NodeName
 from launcher.core.place import place
 from launcher.core.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.replace import beside
+from launcher.core.share import hosts
 from launcher.core.task import Group, Task
 
 _Taken = Mapping[NodeName, Taken]
@@ -35,6 +36,7 @@ def resize(task: Task, inventory: Inventory, taken: _Taken, before: Placement) -
     """
     ours = {*before.nodes}
     foreign = {name: mark for name, mark in taken.items() if name not in ours or mark.sick or mark.drained}
+    whole, task = task, hosts(task)
     kept: list[Slice] = []
     for group in leaders_first(task.groups):
         for part in sorted((part for part in before.slices if part.group == group.name), key=lambda part: part.index):
@@ -42,7 +44,7 @@ def resize(task: Task, inventory: Inventory, taken: _Taken, before: Placement) -
             if trimmed is not None and _allowed(task, group, inventory, foreign, kept, trimmed):
                 kept.append(trimmed)
     kept = _spared(task, inventory, foreign, kept)
-    after = place(task, inventory, foreign, kept)
+    after = place(whole, inventory, foreign, kept)
     if isinstance(after, Shortfall):
         return after
     old, new = ({part.key: part for part in placed.slices} for placed in (before, after))

@@ -9,7 +9,8 @@ from launcher.core.actions import Reason, Sweep
 from launcher.core.fleet import Inventory, Node, NodeName
 from launcher.core.placement import Placement, Slice, slice_key
 from launcher.core.seat import GangName, MemberName, Seat
-from launcher.core.task import Group, RestartWith, Task
+from launcher.core.share import host_rank
+from launcher.core.task import Group, RestartWith, Task, TopologyRule
 
 RunId = NewType("RunId", str)
 RunName = NewType("RunName", str)
@@ -60,22 +61,26 @@ class Cause(Enum):
 class Member:
     """A seat in a gang: the rank in its group, the slice it belongs to and the rank inside that slice.
 
-    `name` is unique in the run: `group/rank`. `label` is the value of the Ray label `nvlaunch.io/seat`: letters, digits
-    and dashes only. `slice_key` is the key of the slice. They are asked for all the time, so they are made once.
+    `name` is unique in the run: `group/rank`; `label` is the same of letters, digits and dashes only. `host` is the
+    member of another group on whose node it sits, and `seat` what Ray calls that node (`nvlaunch.io/seat`): the label
+    of who has the node. `slice_key` is the key of the slice. They are asked for all the time, so they are made once.
     """
 
     group: str
     rank: int
     slice: int
     slice_rank: int
+    host: MemberName | None = field(default=None, repr=False, compare=False)
     name: MemberName = field(init=False, repr=False, compare=False)
     label: str = field(init=False, repr=False, compare=False)
+    seat: str = field(init=False, repr=False, compare=False)
     slice_key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Make the names of the seat."""
         object.__setattr__(self, "name", MemberName(f"{self.group}/{self.rank}"))
         object.__setattr__(self, "label", f"{self.group}-{self.rank}")
+        object.__setattr__(self, "seat", self.label if self.host is None else self.host.replace("/", "-"))
         object.__setattr__(self, "slice_key", slice_key(self.group, self.slice))
 
 
@@ -112,10 +117,16 @@ class Run:
 
     def members(self) -> Iterator[Member]:
         """Answer every seat, group by group, in rank order."""
+        guests = {group.name: group.topology for group in self.task.groups if group.topology.nodes_of is not None}
         for part in self.placement.slices:
-            offset = part.index * len(part.nodes)
+            offset, guest = part.index * len(part.nodes), guests.get(part.group)
             for at in range(len(part.nodes)):
-                yield Member(group=part.group, rank=offset + at, slice=part.index, slice_rank=at)
+                host = None if guest is None else self._host(guest, part.index, at)
+                yield Member(group=part.group, rank=offset + at, slice=part.index, slice_rank=at, host=host)
+
+    def _host(self, guest: TopologyRule, index: int, at: int) -> MemberName:
+        host = guest.nodes_of or ""
+        return MemberName(f"{host}/{host_rank(guest, self.group(host).topology, index, at)}")
 
     def slice_of(self, member: Member) -> Slice:
         """Answer the slice that holds a seat."""
@@ -126,14 +137,17 @@ class Run:
         return self.task.group(name)
 
     def gang(self, member: Member) -> GangName:
-        """Answer which gang a seat starts and restarts with, by the group's `restart_with`."""
-        match self.group(member.group).recovery.restart_with:
+        """Answer which gang a seat starts and restarts with, by the group's `restart_with`; who sits on the node of
+        another is of that one's gang, so that a node has to do with one gang only."""
+        group = self.group(member.group)
+        group = group if group.topology.nodes_of is None else self.group(group.topology.nodes_of)
+        match group.recovery.restart_with:
             case RestartWith.RUN:
                 return GangName("run")
             case RestartWith.GROUP:
-                return GangName(member.group)
+                return GangName(group.name)
             case RestartWith.MEMBER:
-                return GangName(member.name)
+                return GangName(member.host or member.name)
 
     def node(self, name: NodeName) -> Node:
         """Answer a node of the run by name; KeyError for one that it never had."""

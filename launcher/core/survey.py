@@ -7,6 +7,7 @@ from launcher.core.bounds import Bounds, bounds
 from launcher.core.eligible import Sieve
 from launcher.core.fleet import ANY_LEVEL, Inventory, NodeName
 from launcher.core.placement import Exclusion, Placement, RackAnswer, Taken, group_of
+from launcher.core.share import hosts
 from launcher.core.shortfall import answers, domains_of, label
 from launcher.core.task import Group, Task
 
@@ -26,7 +27,8 @@ class Surveyed:
 def survey(
     task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], placement: Placement
 ) -> tuple[Surveyed, ...]:
-    """Answer every place for every group, in the order of the task and by name."""
+    """Answer every place for every group that has nodes of its own, in the order of the task and by name."""
+    task = hosts(task)
     return tuple(one for group in task.groups for one in _of_group(task, group, inventory, taken, placement))
 
 
@@ -44,7 +46,8 @@ def _of_group(
     task: Task, group: Group, inventory: Inventory, taken: Mapping[NodeName, Taken], placement: Placement
 ) -> Sequence[Surveyed]:
     sieve = Sieve(group, taken, frozenset())
-    limits = bounds(task, group.name, inventory, taken, placement.slices)
+    own = {one.name for one in task.groups}
+    limits = bounds(task, group.name, inventory, taken, [part for part in placement.slices if part.group in own])
     tallies = _tallies(inventory, sieve, limits, placement)
     offers = answers(inventory, sieve)
     keys = [part.key for part in placement.slices]
@@ -62,13 +65,16 @@ def _of_group(
 
 
 def _tallies(inventory: Inventory, sieve: Sieve, limits: Bounds, placement: Placement) -> Mapping[str, _Tally]:
-    holder = {name: part.key for part in placement.slices for name in (*part.nodes, *part.spares)}
+    holders: dict[NodeName, list[str]] = {}
+    for part in placement.slices:
+        for name in (*part.nodes, *part.spares):
+            holders.setdefault(name, []).append(part.key)
     domains = domains_of(inventory)
     tallies: dict[str, _Tally] = {}
     for node in inventory.nodes:
         tally = tallies.setdefault(label(node, sieve.group.topology.within, domains), _Tally())
-        if node.name in holder:
-            tally.slices[holder[node.name]] = None
+        if node.name in holders:
+            tally.slices.update(dict.fromkeys(holders[node.name]))
         elif sieve.reason(node) is None:
             why = limits.reason(node)
             tally.left += 1

@@ -11,9 +11,9 @@ from launcher.core.task import OnNoSpare
 def free(draft: Draft, member: Member) -> list[NodeName]:
     """Answer the nodes that could take a seat now, the best first: those of its slice, then spares that its rack has
     for all slices of its group."""
-    part = draft.index.part(member)
+    part = draft.index.home(member)
     names = [*part.nodes, *part.spares]
-    if draft.run.group(member.group).topology.spares_per_rack:
+    if draft.run.group(part.group).topology.spares_per_rack:
         names += [
             name
             for other in draft.run.placement.slices
@@ -47,18 +47,19 @@ def swap(draft: Draft, member: Member, why: Why, words: str, evidence: Evidence)
     draft.break_gang_of(member, reason)
     if seat.node in draft.asked:
         draft.fence_seat(member, reason)
-    part, nodes = draft.index.part(member), draft.index.nodes
+    nodes = draft.index.nodes
     if (nodes[seat.node].rack, nodes[seat.node].domain) != (nodes[found[0]].rack, nodes[found[0]].domain):
-        draft.stale.add(part.key)  # Ray's group is pinned to the place that it was made in
-    draft.retries.pop(f"enlist:{part.key}", None)
+        # Ray's groups are pinned to the place that they were made in.
+        draft.stale.update(one.slice_key for one in draft.index.crew(member))
+    draft.retries.pop(f"enlist:{draft.index.home(member).key}", None)
     draft.give(member, found[0])
 
 
 def _bereft(draft: Draft, member: Member, evidence: Evidence) -> None:
-    gang, part, seat = draft.gang_of(member), draft.index.part(member), draft.seats[member.name]
+    gang, part, seat = draft.gang_of(member), draft.index.home(member), draft.seats[member.name]
     started = draft.gangs[gang].epoch > 0
     words = f"{seat.node}: {evidence.words}, and no spare is left in {part.place}"
-    policy = draft.index.policy(member).on_no_spare
+    policy = draft.index.policy(draft.index.lead(member)).on_no_spare
     if not started or policy is OnNoSpare.FAIL:
         cause = Cause.EXHAUSTED if started else evidence.cause
         draft.end(Outcome(cause=cause, words=words, member=member.name, node=seat.node, tail=evidence.tail))
@@ -71,14 +72,14 @@ def _bereft(draft: Draft, member: Member, evidence: Evidence) -> None:
 def ask(draft: Draft, member: Member, reason: Reason) -> None:
     """Ask for one more node in the rack of a slice; where there is none, or the rack is lost, for another place, if the
     policy has it so."""
-    part = draft.index.part(member)
+    part = draft.index.home(member)
     for name in part.spares:
         if name not in draft.holders and name not in draft.condemned and not draft.sees(name):
             words = f"out of sight for {quiet(draft.seen, draft.since, name):.0f} s when it was needed"
             draft.condemn(name, Evidence(cause=Cause.PROVISION, words=words, mends=True))
     enlist = Enlist(reason=reason, slice=part.key)
     lost = not any(draft.sees(name) for name in (*part.nodes, *part.spares))
-    relocates = draft.index.policy(member).on_no_spare is OnNoSpare.RELOCATE
+    relocates = draft.index.policy(draft.index.lead(member)).on_no_spare is OnNoSpare.RELOCATE
     if relocates and (lost or enlist.key in draft.retries):
         relocate(draft, member, Reason(why=Why.RELOCATE, words=reason.words))
     elif not lost:
@@ -87,7 +88,7 @@ def ask(draft: Draft, member: Member, reason: Reason) -> None:
 
 def relocate(draft: Draft, member: Member, reason: Reason) -> None:
     """Ask for another place for a whole slice, without those of its nodes that cannot serve."""
-    part = draft.index.part(member)
+    part = draft.index.home(member)
     names = (*part.nodes, *part.spares)
     without = tuple(
         name

@@ -31,7 +31,8 @@ class TopologyRule:
     all slices together), `spread` (no two slices in one place), `spread_members` (no two nodes of a slice in one place)
     and `exclusive` (no other run in the place); soft are `prefer` (slices near each other) and `balance` (as many nodes
     in one place as in the next). `near` and `apart_from` name groups: with the one, a slice shares a place with a slice
-    of that group, with the other it never does. `spares` counts the nodes kept for each slice in its own domain,
+    of that group, with the other it never does. `nodes_of` names the group on whose nodes this one sits: then only the
+    counts are its own (`core/share.py`). `spares` counts the nodes kept for each slice in its own domain,
     `spares_per_rack` those kept once for all slices of a domain. Patterns in `racks`, `only_nodes` and the excludes are
     globs.
     """
@@ -47,6 +48,7 @@ class TopologyRule:
     exclusive: str | None = None
     near: str | None = None
     apart_from: str | None = None
+    nodes_of: str | None = None
     spares: int = 0
     spares_per_rack: int = 0
     racks: tuple[str, ...] = ()
@@ -135,3 +137,7 @@ class Task:
             if group.name == name:
                 return group
         raise KeyError(name)
+
+    def guests(self, name: str) -> tuple[Group, ...]:
+        """Answer the groups that sit on the nodes of a group, in the order of the task."""
+        return tuple(group for group in self.groups if group.topology.nodes_of == name)

@@ -14,6 +14,7 @@ from launcher.core.refit import hindrance
 from launcher.core.replace import replace_slice
 from launcher.core.resize import resize
 from launcher.core.run import Record, Run, Target
+from launcher.core.share import seated
 from launcher.core.task import Task
 from launcher.drive.examine import Examined, examine
 from launcher.drive.whole import whole
@@ -234,6 +235,7 @@ def _placed(
 ) -> Run:
     """Answer the run on these slices, with `more` nodes and their domains; its fleet keeps every node that it ever had,
     and says of NVLink domains that it has already what it has always said."""
+    slices = seated(run.task, slices)
     grown = replace(run.fleet, nodes=(*run.fleet.nodes, *more), domains={**domains, **run.fleet.domains})
     placement = Placement(slices=slices, why=run.placement.why, enclosed=enclosed(run.task, fleet, slices))
     return replace(run, placement=placement, fleet=grown)

@@ -4,10 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from launcher.core import share
 from launcher.core.fleet import Node
 from launcher.core.placement import Slice
 from launcher.core.run import Member, Run
 from launcher.core.seat import MemberName, Seat
+from launcher.core.task import Group, Task
 from launcher.setup import ray
 
 
@@ -85,7 +87,7 @@ def rank(
         "SKYPILOT_NUM_GPUS_PER_NODE": str(group.gpus),
     }
     others = {_group_variable(name): "\n".join(ips) for name, ips in addresses.items() if name != member.group}
-    return {**variables, **others, **_devices(group.gpus, node)}
+    return {**variables, **others, **_devices(run.task, group, node)}
 
 
 def slices(run: Run, seats: Sequence[Seat]) -> str:
@@ -137,6 +139,11 @@ def _group_variable(group: str) -> str:
     return f"NVLAUNCH_GROUP_{''.join(c if c.isalnum() else '_' for c in group).upper()}_IPS"
 
 
-def _devices(gpus: int, node: Node) -> dict[str, str]:
-    """Only a part of a node's GPUs has to be named; a whole node is all that the program sees anyway."""
-    return {"CUDA_VISIBLE_DEVICES": ",".join(str(at) for at in range(gpus))} if 0 < gpus < node.gpus else {}
+def _devices(task: Task, group: Group, node: Node) -> dict[str, str]:
+    """Only a part of a node's GPUs has to be named; a whole node is all that the program sees anyway. Beside others no
+    GPU is a part too: theirs are not to be touched."""
+    beside = share.lane(task, group)[1] > 1
+    if not (0 < group.gpus < node.gpus or (beside and group.gpus == 0)):
+        return {}
+    first = share.first_gpu(task, group)
+    return {"CUDA_VISIBLE_DEVICES": ",".join(str(at) for at in range(first, first + group.gpus))}

@@ -36,10 +36,11 @@ class Ports:
     workers: tuple[int, int]
     master: tuple[int, int]
 
-    def master_port(self, epoch: int) -> int:
-        """Answer MASTER_PORT of an epoch: another one each time, so that no socket of the last gang is in the way."""
+    def master_port(self, epoch: int, lane: int = 0, lanes: int = 1) -> int:
+        """Answer MASTER_PORT of an epoch: another one each time, so that no socket of the last gang is in the way; and
+        one for each of the groups on a node, of which there are `lanes`."""
         first, last = self.master
-        return first + epoch % (last - first + 1)
+        return first + (epoch * lanes + lane) % (last - first + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

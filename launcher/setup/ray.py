@@ -58,13 +58,15 @@ def head_argv(at: At) -> tuple[str, ...]:
     )
 
 
-def seat_argv(at: At, head: str, node: Node, labels: Mapping[str, str], *, driven: bool) -> tuple[str, ...]:
-    """Answer the arguments of a seat's raylet; `head` is `address:port`.
+def seat_argv(
+    at: At, head: str, node: Node, labels: Mapping[str, str], *, driven: bool, groups: int = 1
+) -> tuple[str, ...]:
+    """Answer the arguments of a seat's raylet; `head` is `address:port`, `groups` how many may have a member there.
 
     A bundle of ours takes one CPU, for what a rank really uses is not Ray's to count. What a driver makes is, and its
     prints go to the driver.
     """
-    ours = ("--include-log-monitor=false", "--num-cpus=1")
+    ours = ("--include-log-monitor=false", f"--num-cpus={groups}")
     pretended = (f"--num-cpus={CPUS_LOCAL}",) if at.shared else ()
     return (
         "start",
@@ -98,7 +100,7 @@ def _node_argv(at: At) -> tuple[str, ...]:
 def labels(run: Run, seat: Seat, member: Member) -> dict[str, str]:
     """Answer the labels of a seat's raylet: its levels, its domain, its seat and its generation."""
     placed = place_labels(run.node(seat.node), run.fleet.levels)
-    return {**placed, SEAT: member.label, GENERATION: str(seat.generation)}
+    return {**placed, SEAT: member.seat, GENERATION: str(seat.generation)}
 
 
 def place_labels(node: Node, levels: Sequence[str]) -> dict[str, str]:

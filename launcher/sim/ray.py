@@ -47,7 +47,7 @@ class Tables:
         self._domains = {node.name: node.domain for node in run.fleet.nodes}
         self._labels: dict[str, list[str]] = {}
         for member in run.members():
-            self._labels.setdefault(member.slice_key, []).append(member.label)
+            self._labels.setdefault(member.slice_key, []).append(member.seat)
         self._known = [(name, one) for name, one in _raylets(lives) if self._joined(one)]
         self._by_seat: dict[str, list[tuple[NodeName, RayletLife]]] = {}
         for name, one in self._known:

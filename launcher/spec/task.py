@@ -18,6 +18,7 @@ from launcher.spec.patterns import NAME_LENGTH, TASK_NAME, task_name
 from launcher.spec.reading import Reading, Values
 from launcher.spec.recovery import read_recovery
 from launcher.spec.scripts import check_scripts
+from launcher.spec.sharing import seat_guests
 from launcher.spec.sheet import Sheet, read_sheet
 from launcher.spec.topology import check_company, read_rule
 from launcher.spec.values import NO_GPUS
@@ -50,8 +51,11 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
     out = Reading(documents[0].where, documents[0].mistakes)
     sheet = read_sheet(documents, out)
     check_given(given, out)
-    forms = {name: _forms(name, own, sheet.task, given, out) for name, own in sheet.roles.items()}
+    forms: Mapping[str, tuple[Group, ...]] = {
+        name: _forms(name, own, sheet.task, given, out) for name, own in sheet.roles.items()
+    }
     check_company(sheet.roles, out)
+    forms = seat_guests(sheet.roles, forms, out)
     secrets = read_secrets(sheet.owners, given, out)
     mounts = _mounts(sheet, secrets, given, out)
     task = Task(

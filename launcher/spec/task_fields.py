@@ -86,6 +86,12 @@ TOPOLOGY = section(
         doc="The group of which no slice may be in the same rack, or place at `spread`.",
         shape=group_name,
     ),
+    Field(
+        name="nodes_of",
+        doc="The group on whose nodes this one sits, member by member, with what GPUs that one leaves free; all other "
+        "words about places are then for that group.",
+        shape=group_name,
+    ),
     Field(name="spares", doc="Nodes kept free for each slice in its own domain.", shape=Whole(low=0), default=0),
     Field(
         name="spares_per_rack",

@@ -11,8 +11,10 @@ from launcher.spec.reading import Reading, Values
 def read_rule(own: Values, gpus: int | None, out: Reading) -> TopologyRule:
     """Answer the topology of a group of `gpus` a node (None: wrong in the file, and said already)."""
     topology = own.section("topology")
-    # Without GPUs there is no NVLink domain to stay inside, unless the file says where to be.
-    default = ANY_LEVEL if gpus == 0 and not own.has("topology") else RACK_LEVEL
+    # Without GPUs there is no NVLink domain to stay inside, unless the file says where to be; a guest is where its host
+    # is (`sharing`).
+    free = (gpus == 0 and not own.has("topology")) or topology.has("nodes_of")
+    default = ANY_LEVEL if free else RACK_LEVEL
     *outer, within = topology.texts("within") or (default,)
     if len(outer) > 1:
         hint = "write the level of all slices together, and then that of each: `[block, rack]`"
@@ -30,6 +32,7 @@ def read_rule(own: Values, gpus: int | None, out: Reading) -> TopologyRule:
         exclusive=topology.get("exclusive", str),
         near=topology.get("near", str),
         apart_from=topology.get("apart_from", str),
+        nodes_of=topology.get("nodes_of", str),
         spares=topology.get("spares", int) or 0,
         spares_per_rack=topology.get("spares_per_rack", int) or 0,
         racks=topology.texts("racks"),

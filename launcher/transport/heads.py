@@ -61,7 +61,12 @@ class Heads:
             "generation": seat.generation,
             "member": seat.member,
             "argv": ray.seat_argv(
-                self._at(site), address, run.node(seat.node), labels, driven=run.group(member.group).driver is not None
+                self._at(site),
+                address,
+                run.node(seat.node),
+                labels,
+                driven=run.group(member.group).driver is not None,
+                groups=1 + len(run.task.guests(member.group)),
             ),
             "env": ray.environment(head=False),
             "head": [head.access.address, ports.heartbeat],
@@ -82,7 +87,7 @@ class Heads:
             "op": "reserve",
             "slice": key,
             "bundles": [bundle for _ in members],
-            "seats": [member.label for member in members],
+            "seats": [member.seat for member in members],
             "within": ray.within(run, part),
         }
         return done(self.ask(run, question, timeout=RESERVE_S))

@@ -1,14 +1,15 @@
 """Making a node ready for a run: its keeper, its files, its setup."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from threading import Lock
 
 from launcher.core.actions import Answer, Prepare, Result, Unit
-from launcher.core.run import Run, RunId
+from launcher.core.run import Member, Run, RunId
 from launcher.core.silence import POPULATION, SELF_STOP
 from launcher.core.task import Group
-from launcher.setup import environ
+from launcher.setup import environ, joint
 from launcher.setup.layout import Layout
 from launcher.setup.lease import holder_words
 from launcher.setup.ports import HEARTBEAT, PINNED
@@ -21,6 +22,8 @@ from launcher.transport.snapshot import Snapshot
 PORT_LOCKS = ("/run/lock/nvlaunch-ports", "/tmp/.nvlaunch-ports")  # noqa: S108
 BEGIN_S = 35.0
 UNPACK_S = 600.0
+JOINT = "@node"
+"""Whose setup it is where several groups have a member on a node: no group can be called so."""
 SLOWEST = 500_000
 """Bytes a second to a node, below which its files do not arrive in time: 64 nodes at once behind one slow link."""
 
@@ -90,13 +93,15 @@ class Provision:
         """Put scripts, secrets and workdir on a claimed node and start its setup, once each."""
         site, node = self._sites.seat(run, action.node), run.node(action.node)
         member = next(one for one in run.members() if one.name == action.member)
-        scripts = _scripts(run.group(member.group))
+        crew = joint.crew(run, member)
+        envs = {one.group: environ.setup(run, node, one) for one in crew}
+        scripts = _of_crew(run, crew, envs)
         if not scripts.items() <= self._scripts.get((site.access.address, site.layout.root), {}).items():
             site.put(scripts)  # its keeper was begun by another controller, or for another task
         question = {
             "op": "prepare",
-            "setup": Layout.setup_script(member.group) if run.group(member.group).setup else None,
-            "env": environ.setup(run, node, member),
+            "setup": _setup(run, crew),
+            "env": envs[member.group],
             "secrets": parcel.user_secrets(self._sites.home, run.id),
             "workdir": run.task.workdir is not None or bool(run.task.file_mounts),
         }
@@ -153,3 +158,20 @@ def _scripts(group: Group) -> parcel.Files:
     if group.setup:
         files[Layout.setup_script(group.name)] = (group.setup.encode(), 0o600)
     return files
+
+
+def _of_crew(run: Run, crew: Sequence[Member], envs: Mapping[str, Mapping[str, str]]) -> parcel.Files:
+    """Answer the scripts of all that sit on a node, with one that runs their setups where there are several."""
+    files = {name: file for member in crew for name, file in _scripts(run.group(member.group)).items()}
+    if len(crew) > 1:
+        wanting = [member for member in crew if run.group(member.group).setup]
+        files[Layout.setup_script(JOINT)] = (joint.script(wanting, envs).encode(), 0o600)
+    return files
+
+
+def _setup(run: Run, crew: Sequence[Member]) -> str | None:
+    """Answer the script that makes a node ready for its members: the one setup there is, or that of all of them."""
+    wanting = [member for member in crew if run.group(member.group).setup]
+    if not wanting:
+        return None
+    return Layout.setup_script(wanting[0].group if len(crew) == 1 else JOINT)

@@ -2,6 +2,7 @@
 
 import json
 
+from launcher.core import share
 from launcher.core.actions import Answer, Result, Start
 from launcher.core.run import Member, Run
 from launcher.errors import RemoteError
@@ -58,7 +59,8 @@ def _drive(sites: Sites, heads: Heads, run: Run, action: Start, member: Member, 
 
 def _master_port(sites: Sites, heads: Heads, run: Run, action: Start, group: str) -> int:
     first = next(seat for seat in action.seats if seat.member == f"{group}/0")
-    return heads.ports(sites.seat(run, first.node)).master_port(action.epoch)
+    lane, lanes = share.lane(run.task, run.group(group))
+    return heads.ports(sites.seat(run, first.node)).master_port(action.epoch, lane, lanes)
 
 
 def _rank(sites: Sites, run: Run, action: Start, member: Member, master_port: int) -> Json:

@@ -1,0 +1,25 @@
+"""One setup of a node on which several groups have a member: each group's own, one after the other."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from launcher.core.run import Member, Run
+from launcher.setup.layout import Layout
+
+
+def crew(run: Run, member: Member) -> tuple[Member, ...]:
+    """Answer all that sit on the node of a member, that one first whose node it is."""
+    lead = member.host or member.name
+    return tuple(sorted((one for one in run.members() if lead in (one.name, one.host)), key=lambda one: bool(one.host)))
+
+
+def script(members: Sequence[Member], envs: Mapping[str, Mapping[str, str]]) -> str:
+    """Answer a script that runs the setup of each member's group with that group's variables; the first that fails
+    ends it with its own exit status."""
+    return "\n".join(("set -e", *(_one(member.group, envs[member.group]) for member in members), ""))
+
+
+def _one(group: str, env: Mapping[str, str]) -> str:
+    own = Layout.setup_script(group).rpartition("/")[2]
+    exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in env.items())
+    return f'({exports}exec bash "$(dirname "$0")"/{own})'
