@@ -94,7 +94,7 @@ def plan_json(name: str, fleet: Inventory, placement: Placement, score: Wear) ->
 
 
 def _plan(name: str, placement: Placement) -> Iterator[str]:
-    members = sum(len(part.nodes) for part in placement.slices)
+    members = len({name for part in placement.slices for name in part.nodes})
     spares = len({name for part in placement.slices for name in part.spares})
     kept = f", {count(spares, 'spare')}" if spares else ""
     yield clean(f"plan for `{name}`: {count(len(placement.slices), 'slice')}, {count(members, 'node')}{kept}")

@@ -93,5 +93,6 @@ def words(task: Task, part: Slice) -> str:
     group = task.group(part.group)
     first = first_gpu(task, group)
     last = first + group.gpus - 1
-    has = "no GPU" if not group.gpus else f"GPU {first}" if group.gpus == 1 else f"GPUs {first} to {last}"
-    return f"`{part.key}` on nodes of `{group.topology.nodes_of}` in `{part.place}`, {has} of each"
+    has = f"GPU {first} of each" if group.gpus == 1 else f"GPUs {first} to {last} of each"
+    has = has if group.gpus else "none of their GPUs"
+    return f"`{part.key}` on nodes of `{group.topology.nodes_of}` in `{part.place}`: {has}"

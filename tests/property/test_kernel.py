@@ -114,15 +114,25 @@ def hold_to_rules(here: Play, before: Record, seen: Observation, decision: Decis
 
 
 def seats_stay_in_their_slices(here: Play, record: Record) -> None:
-    holders = [seat.node for seat in record.seats.values()]
+    members = list(here.decided.members())
+    holders = [record.seats[member.name].node for member in members if member.host is None]
     assert len(holders) == len(set(holders)), "one node holds two seats"
-    for member in here.decided.members():
-        assert record.seats[member.name].node in here.allotter.given[member.slice_key], "a seat left its slice"
+    for member in members:
+        seat = record.seats[member.name]
+        if member.host is not None:
+            host = record.seats[member.host]
+            assert (seat.node, seat.generation) == (host.node, host.generation), "a guest is not where its host is"
+        else:
+            assert seat.node in here.allotter.given[member.slice_key], "a seat left its slice"
 
 
 def only_the_allowed_leaves_its_rack(run: Run, seen: Observation, before: Record, decision: Decision) -> None:
     """A slice goes to another rack because its task says so, or an operator does."""
     ordered = {order.subject for order in seen.orders if order.kind is OrderKind.RELOCATE} | before.moving
+    members = {member.name: member for member in run.members()}
+    ordered |= {
+        members[member.host].slice_key for member in members.values() if member.host and member.slice_key in ordered
+    }
     for action in decision.actions:
         if isinstance(action, Relocate):
             part = next(part for part in run.placement.slices if part.key == action.slice)

@@ -18,6 +18,7 @@ from launcher.core.refit import hindrance
 from launcher.core.replace import replace_slice
 from launcher.core.resize import resize
 from launcher.core.run import Record, Run, RunId, RunName, Target, Wanted
+from launcher.core.share import most_slices, seated
 from launcher.core.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.drive.execute import execute
 from launcher.sim.clock import SimClock
@@ -57,7 +58,9 @@ def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] =
             rule = TopologyRule(slices=len(found), nodes_per_slice=per_slice, spares=spares)
             groups.append(Group(name=name, topology=rule, gpus=4, run="true", recovery=draw(recoveries())))
             parts += found
-    placement = Placement(slices=tuple(parts))
+    if draw(st.sampled_from((False, False, True))):
+        groups.append(draw(guests(groups)))
+    placement = Placement(slices=seated(Task(name="job", groups=tuple(groups)), parts))
     settings = draw(sims(placement.nodes, max_faults=max_faults, kinds=kinds))
     task = Task(name="job", groups=tuple(groups), stop_grace=draw(st.sampled_from((0.0, 10.0))))
     head = draw(st.sampled_from((None, Access(address="10.9.9.9"))))
@@ -65,6 +68,17 @@ def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] =
     nodes = tuple(_node(name) for name in placement.nodes)
     fleet = Inventory(name="hall", transport=Transport.SIM, nodes=nodes, head=head, fence_command=fence, sim=settings)
     return Run(id=RunId("job-1"), name=RunName("job"), task=task, placement=placement, fleet=fleet)
+
+
+@st.composite
+def guests(draw: st.DrawFn, groups: Sequence[Group]) -> Group:
+    """A group that sits on nodes of another, in as many slices as fit there, or in fewer."""
+    host = draw(st.sampled_from(groups))
+    size = draw(st.integers(1, host.topology.nodes_per_slice))
+    rule = TopologyRule(nodes_per_slice=size, nodes_of=host.name)
+    rule = replace(rule, slices=draw(st.integers(1, most_slices(rule, host.topology))))
+    recovery = replace(draw(recoveries()), restart_with=host.recovery.restart_with)
+    return Group(name="guest", topology=rule, run="true", recovery=recovery)
 
 
 def recoveries() -> st.SearchStrategy[RecoveryPolicy]:
@@ -203,6 +217,7 @@ class MemoryAllotter:
             return Answer(result=Result.FAILED, words=words)
         stay = [part for part in now.placement.slices if part.key not in now.target.goes]
         slices = tuple(sorted((*stay, *now.target.comes), key=lambda part: (part.group, part.index)))
+        slices = seated(now.target.task, slices)
         for part in now.target.comes:
             self.given[part.key] = {*part.nodes, *part.spares}
         names = {node.name for node in (*now.fleet.nodes, *now.target.fleet.nodes)}
@@ -227,7 +242,7 @@ class MemoryAllotter:
         names = {node.name for node in run.fleet.nodes}
         new = tuple(n for n in self.whole.nodes if n.name in (*part.nodes, *part.spares) and n.name not in names)
         fleet = replace(run.fleet, nodes=(*run.fleet.nodes, *new))
-        self._play.run = replace(run, placement=Placement(slices=slices), fleet=fleet)
+        self._play.run = replace(run, placement=Placement(slices=seated(run.task, slices)), fleet=fleet)
         return Answer(result=Result.DONE, nodes=(*part.nodes, *part.spares))
 
 
@@ -353,6 +368,9 @@ class Play:
         now = self.run
         group = now.task.groups[at % len(now.task.groups)]
         rule = replace(group.topology, slices=1 + at % 4)
+        kept = [most_slices(one.topology, rule) >= one.topology.slices for one in now.task.guests(group.name)]
+        if group.topology.nodes_of is not None or not all(kept):
+            return
         groups = tuple(replace(one, topology=rule) if one is group else one for one in now.task.groups)
         task, ours = replace(now.task, groups=groups), set(now.placement.nodes)
         barred = {name: Taken(by_run="given up") for name in {*self.record.condemned, *self.record.asked} - ours}
