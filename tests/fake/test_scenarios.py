@@ -88,8 +88,8 @@ def fleet(told: Mapping[str, Any], faults: list[Mapping[str, Any]], run_s: float
 
 
 def task(told: Mapping[str, Any]) -> Task:
-    """A task of one group `main`."""
-    known = {"slices", "nodes", "spares", "spares_per_rack", "run_s", "stop_grace"}
+    """A task of one group `main`, and of a `guest` on so many of its nodes where there is one."""
+    known = {"slices", "nodes", "spares", "spares_per_rack", "run_s", "stop_grace", "guest"}
     policy = {key: value for key, value in told.items() if key not in known}
     for key, kind in (("on_no_spare", OnNoSpare), ("restart_with", RestartWith)):
         if key in policy:
@@ -100,8 +100,12 @@ def task(told: Mapping[str, Any]) -> Task:
         spares=told.get("spares", 0),
         spares_per_rack=told.get("spares_per_rack", 0),
     )
-    group = Group(name="main", topology=rule, gpus=4, run="true", recovery=RecoveryPolicy(**policy))
-    return Task(name="job", groups=(group,), stop_grace=float(told.get("stop_grace", 5.0)))
+    recovery = RecoveryPolicy(**policy)
+    groups = [Group(name="main", topology=rule, gpus=4, run="true", recovery=recovery)]
+    if "guest" in told:
+        beside = TopologyRule(nodes_per_slice=told["guest"], nodes_of="main")
+        groups.append(Group(name="guest", topology=beside, run="true", recovery=recovery))
+    return Task(name="job", groups=tuple(groups), stop_grace=float(told.get("stop_grace", 5.0)))
 
 
 class Scenario:

@@ -1,0 +1,98 @@
+"""Groups that share nodes, while nodes fail: whoever sits on a node comes back with it, or moves with it."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.fake.test_scenarios import Scenario, check
+
+TASK = {"nodes": 2, "spares": 1, "guest": 2}
+SCENES: dict[str, dict[str, Any]] = {
+    "a raylet is killed: all on its node start again in place": {
+        "fleet": {"racks": 1, "nodes": 3},
+        "task": TASK,
+        "faults": [{"at": 30, "node": "r1-n2", "fault": "raylet_killed"}],
+        "expect": {"state": "succeeded", "epochs": 2, "restarts": 0, "untouched": "r1-n1", "within": 12},
+    },
+    "a node loses its power: all on it move to the spare": {
+        "fleet": {"racks": 1, "nodes": 3},
+        "task": TASK,
+        "faults": [{"at": 30, "node": "r1-n2", "fault": "power_cut", "duration": 100}],
+        "expect": {
+            "state": "succeeded",
+            "swaps": {"main/1": "r1-n3", "guest/1": "r1-n3"},
+            "epochs": 2,
+            "restarts": 0,
+            "untouched": "r1-n1",
+        },
+    },
+    "the node of the head is lost: Ray begins anew, and all on that node move": {
+        "fleet": {"racks": 1, "nodes": 4},
+        "task": {"nodes": 3, "spares": 1, "guest": 3},
+        "faults": [{"at": 30, "node": "r1-n1", "fault": "power_cut", "duration": 200}],
+        "expect": {
+            "state": "succeeded",
+            "swaps": {"main/0": "r1-n4", "guest/0": "r1-n4"},
+            "epochs": 2,
+            "clusters": 1,
+            "restarts": 0,
+        },
+    },
+    "a rank of a guest fails: who shares its nodes restarts with it": {
+        "fleet": {"racks": 1, "nodes": 3},
+        "task": TASK,
+        "faults": [{"at": 30, "node": "r1-n2", "fault": "rank_killed"}],
+        "expect": {"state": "succeeded", "epochs": 2, "restarts": 1, "untouched": "r1-n[1-2]"},
+    },
+    "one member a gang: only those on the node that failed start again": {
+        "fleet": {"racks": 1, "nodes": 3},
+        "task": {**TASK, "restart_with": "member"},
+        "faults": [{"at": 30, "node": "r1-n2", "fault": "raylet_killed"}],
+        "expect": {"state": "succeeded", "epochs": 2, "restarts": 0, "untouched": "r1-n1"},
+    },
+    "a rack is lost: its slice and the guests on it find another": {
+        "fleet": {"racks": 2, "nodes": 3, "head": True},
+        "task": {"nodes": 3, "guest": 1, "on_no_spare": "relocate"},
+        "faults": [{"at": 30, "node": "r1-n[1-3]", "fault": "power_cut", "duration": 100}],
+        "expect": {
+            "state": "succeeded",
+            "swaps": {"main/0": "r2-n1", "main/1": "r2-n2", "main/2": "r2-n3", "guest/0": "r2-n1"},
+            "epochs": 2,
+            "restarts": 0,
+        },
+    },
+    "an operator drains a node: all on it move": {
+        "fleet": {"racks": 1, "nodes": 3},
+        "task": TASK,
+        "orders": [{"at": 30, "order": "drain", "subject": "r1-n2"}],
+        "expect": {
+            "state": "succeeded",
+            "swaps": {"main/1": "r1-n3", "guest/1": "r1-n3"},
+            "epochs": 2,
+            "restarts": 0,
+        },
+    },
+    "an operator wants a guest elsewhere: its host goes with it": {
+        "fleet": {"racks": 2, "nodes": 2, "head": True},
+        "task": {"nodes": 2, "guest": 1},
+        "orders": [{"at": 30, "order": "relocate", "subject": "guest.s0"}],
+        "expect": {
+            "state": "succeeded",
+            "swaps": {"main/0": "r2-n1", "main/1": "r2-n2", "guest/0": "r2-n1"},
+            "epochs": 2,
+            "restarts": 0,
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("crashes", [(), (0.0, 1.0, 9.0, 19.0, 22.0)], ids=["calm", "controller killed"])
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
+def test_who_sits_on_one_node_fares_as_one(scene: dict[str, Any], crashes: tuple[float, ...]) -> None:
+    told = deepcopy(scene)
+    here = Scenario(told)
+    last = here.go(tuple(here.began() + after for after in crashes))
+    if crashes:
+        told["expect"].pop("within", None)
+    check(here, last)
