@@ -33,7 +33,8 @@ def bide(draft: Draft, member: Member) -> bool:
     if spared and (node in draft.joined or node == draft.head_node):
         return False
     dead = node in draft.stopped and node not in draft.asked  # somebody says so of a machine that was never ours
-    hurried = spared or dead or draft.index.policy(member).on_no_spare is OnNoSpare.FAIL
+    fails = draft.index.policy(draft.index.lead(member)).on_no_spare is OnNoSpare.FAIL
+    hurried = spared or dead or fails
     limit, away = CONNECT_GRACE if hurried else PATIENCE, quiet(draft.seen, draft.since, node)
     if away >= limit and not draft.blind():
         words = f"{_stage(draft, node)}: out of sight for {away:.0f} s{_why(draft, node)}"
@@ -51,7 +52,7 @@ def _tell(draft: Draft, member: Member, node: NodeName, away: float, limit: floa
     if away >= EXPIRED and not draft.blind():
         lately = f"{away // 10 * 10:.0f} s"  # in steps: each other headline is a line of the journal
         words = f"out of sight for {lately} in {_stage(draft, node)}{_why(draft, node)}"
-        place = draft.index.part(member).place
+        place = draft.index.home(member).place
         words = f"{member.name} waits for {node}, {words}; no spare is left in {place}, given up after {span(limit)}"
         draft.waiting_for = draft.waiting_for or words
 
