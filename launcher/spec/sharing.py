@@ -101,13 +101,14 @@ def _check_room(
 
 
 def _check_company(roles: Mapping[str, Values], hosts: Mapping[str, str], out: Reading) -> None:
-    for own in roles.values():
+    for name, own in roles.items():
         topology = own.section("topology")
         for key in ("near", "apart_from"):
             other = topology.get(key, str)
             if other is not None and other in hosts:
                 what = f"`{key}: {other}`: that group sits on the nodes of `{hosts[other]}`"
-                out.mistake(topology.mark_of(key), what, f"name `{hosts[other]}`")
+                hint = "remove it" if hosts[other] == name else f"name `{hosts[other]}`"
+                out.mistake(topology.mark_of(key), what, hint)
 
 
 def _check_number(roles: Mapping[str, Values], hosts: Mapping[str, str], out: Reading) -> None:
