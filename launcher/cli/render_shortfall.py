@@ -26,6 +26,8 @@ def _asked(lack: Shortfall) -> str:
     each = count(lack.nodes_per_slice, "node") + (f" and {count(lack.spares, 'spare')}" if lack.spares else "")
     each += f", {count(lack.spares_per_rack, 'spare')} a rack" if lack.spares_per_rack else ""
     asked = f"it asks for {count(lack.slices, 'slice')} of {each}, each inside one {lack.within}"
+    if lack.guests:
+        asked += f", on nodes with room for {', '.join(f'`{name}`' for name in lack.guests)} beside it"
     fits = f"{lack.placed} found a place" if lack.placed else "none found a place"
     return f"  {asked}: {fits}; the largest slice that fits now has {count(lack.largest, 'node')}"
 
@@ -68,6 +70,7 @@ def shortfall_json(lack: Shortfall) -> dict[str, object]:
         "racks": [offer_json(answer) for answer in lack.racks],
         "sick": dict(lack.sick),
         "changes": list(lack.changes),
+        **({"guests": list(lack.guests)} if lack.guests else {}),
     }
 
 

@@ -33,7 +33,7 @@ def init(
     """Write starter files: task, inventory, schemas.
 
     What is there already stays as it is. Examples: demo, torchrun, vla-8x64, ray-driver, rl, prefill-decode,
-    plain-skypilot.
+    shared-nodes, plain-skypilot.
 
     \b
     Example:

@@ -26,5 +26,6 @@ def place(
     kept = [part for part in kept if whole.group(part.group).topology.nodes_of is None]
     outcome = assign(task, inventory, taken, kept)
     if not isinstance(outcome, Placement):
-        return explain(outcome, task, inventory, taken, kept)
+        guests = tuple(guest.name for guest in whole.guests(outcome.group.name))
+        return replace(explain(outcome, task, inventory, taken, kept), guests=guests)
     return peopled(whole, replace(outcome, enclosed=enclosed(task, inventory, outcome.slices)))

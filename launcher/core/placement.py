@@ -96,6 +96,7 @@ class Shortfall:
 
     `largest` is the most nodes (spares counted) that one place could give a slice of `group` now; `placed` says how
     many slices of it found a place before the first that did not; `sick` says what is wrong with each sick node.
+    `guests` are the groups for which there has to be room on its nodes too.
     """
 
     group: str
@@ -110,6 +111,7 @@ class Shortfall:
     sick: Mapping[NodeName, str] = field(default_factory=dict)
     spares_per_rack: int = 0
     proven: bool = True
+    guests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ EXAMPLES: Mapping[str, str] = {
     "ray-driver": "a program that speaks to Ray itself, one group a slice",
     "rl": "trainer, rollout workers and judges as groups of one run",
     "prefill-decode": "disaggregated serving inside one rack",
+    "shared-nodes": "the same on parts of nodes: two GPUs of each for either, a router beside them",
     "plain-skypilot": "a task as SkyPilot's users write it",
 }
 """Tasks to begin with, by name."""

@@ -18,6 +18,7 @@ WHERE = {
     "torchrun": FLEET,
     "rl": FLEET,
     "prefill-decode": FLEET,
+    "shared-nodes": FLEET,
     "demo": None,
     "plain-skypilot": None,
     "ray-driver": None,
