@@ -1,12 +1,14 @@
 """Cases of other schedulers, put to our placer: what can be said in our model, and where the answers differ.
 
 A case has an inventory, a request, what its source answers, and whether the hard constraints alone leave one answer.
-`free` units of a host become as many nodes of a rack, so that a host with several members is a rack of ours.
+`free` units of a host become as many nodes of a rack, so that a host with several members is a rack of ours. Where
+groups ask for different units of a host, each of its CPUs is a node, with a GPU as long as there are any, and a member
+that asks for several is a slice of so many.
 """
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -21,6 +23,8 @@ from launcher.errors import SpecError
 from launcher.spec.levels import check_levels
 
 Json = dict[str, Any]
+BARE = "-"
+"""What ends the name of a node that is a GPU without a CPU: only who asks for no CPU can use it."""
 Counts = Mapping[str, Mapping[tuple[str | None, ...], int]]
 """For each group, how many members it has in each domain."""
 
@@ -86,6 +90,8 @@ class _Case:
         self._levels: list[str] = case["levels"]
         self._path: dict[NodeName, tuple[str | None, ...]] = {}
         self._existing: Mapping[str, Sequence[Json]] = case.get("existing") or {}
+        self._mixed = len({json.dumps(group["units"]) for group in self._groups}) > 1
+        self._each = {group["name"]: max(1, group["units"]["cpu"]) if self._mixed else 1 for group in self._groups}
 
     def answer(self) -> Counts | None:
         """Answer where members are in the end; None where our placer or our task files refuse."""
@@ -103,8 +109,7 @@ class _Case:
         return None if isinstance(placed, Shortfall) else self._of(placed.slices)
 
     def _check(self) -> None:
-        asked = [json.dumps(group["units"]) for group in self._groups]
-        if len(set(asked)) > 1:
+        if self._mixed and not all(_of_one_cpu(group) for group in self._groups):
             raise NotExpressibleError("groups that ask for different parts of a host share it")
         if any(group.get("inner_slices") for group in self._groups):
             raise NotExpressibleError("slices in slices in slices")
@@ -138,7 +143,16 @@ class _Case:
         else:
             room = (free if isinstance(free, int) else min(free.values())) // units
         bad = "unhealthy" if row.get("unhealthy") else "excluded" if row.get("excluded") else None
+        if self._mixed:
+            return list(self._units(row, bad))
         return [self._node(f"{row['node']}.{at}", row["domain"], bad) for at in range(max(room, 0))]
+
+    def _units(self, row: Json, bad: str | None) -> Iterator[Node]:
+        """Answer a node for each CPU of a host, the first ones with its GPUs; a GPU without a CPU is a node too."""
+        cpus, gpus = row["free"]["cpu"], row["free"]["gpu"]
+        for at in range(max(cpus, gpus)):
+            name = f"{row['node']}.{at}" if at < cpus else f"{row['node']}.{at}{BARE}"
+            yield replace(self._node(name, row["domain"], bad), gpus=int(at < gpus))
 
     def _held(self, group: str, part: Json) -> list[Node]:
         where = ".".join(str(name) for name in part["domain"])
@@ -167,10 +181,19 @@ class _Case:
         if size and group["count"] % size:
             raise RefusedError(f"{group['count']} members are no slices of {size}")
         leader = next(one for one in self._groups if one is group or self._together(one, group))
-        rule = self._rule(group, size)
+        rule = self._rule(group, size) if self._each[group["name"]] == 1 else self._large(group)
         if leader is not group:
             rule = replace(rule, near=leader["name"])
-        return Group(name=group["name"], topology=replace(rule, only_nodes=self._allowed(group)))
+        allowed, gpus = self._allowed(group), group["units"]["gpu"] if self._mixed else 0
+        if self._mixed and group["units"]["cpu"]:
+            allowed = tuple(f"{name}[0-9]" for name in allowed or ("*.*",))
+        return Group(name=group["name"], topology=replace(rule, only_nodes=allowed), gpus=gpus)
+
+    def _large(self, group: Json) -> TopologyRule:
+        """Answer the rule of members that are as large as several nodes of ours, each on one host."""
+        level, size = self._level(group["level"]), self._each[group["name"]]
+        whole = level if group["mode"] == "required" and level != RACK_LEVEL else None
+        return TopologyRule(slices=group["count"], nodes_per_slice=size, within=RACK_LEVEL, all_within=whole)
 
     def _rule(self, group: Json, size: int) -> TopologyRule:
         count, level, inner = group["count"], self._level(group["level"]), self._level(group.get("slice_level"))
@@ -279,7 +302,18 @@ class _Case:
         found: dict[str, Counter[tuple[str | None, ...]]] = {group["name"]: Counter() for group in self._groups}
         for part in parts:
             found[part.group].update(self._path[name] for name in part.nodes)
+        for name, counts in found.items():
+            for path in counts:
+                counts[path] //= self._each[name]
         return found
+
+
+def _of_one_cpu(group: Json) -> bool:
+    """Answer whether a member is made of our nodes: one with or without a GPU, or several without."""
+    units = group["units"]
+    if not isinstance(units, dict) or units.keys() != {"cpu", "gpu"} or units["gpu"] > 1:
+        return False
+    return bool(units["cpu"] <= 1 or (units["gpu"] == 0 and not group.get("slice_size")))
 
 
 def _counts(assignment: Mapping[str, Sequence[Json]]) -> Counts:
