@@ -212,6 +212,10 @@ def test_any_text_of_a_kinds_own_words(path: Path, kind: Foreign) -> None:
     fuzz()
 
 
+def test_names_that_no_key_of_yaml_could_hold_stand_in_several(path: Path) -> None:
+    check(path, "[g:x][g:x][g:x]\nfd00::1", Foreign.ANSIBLE_INI)
+
+
 @FUZZ
 @given(st.sampled_from(Foreign).flatmap(texts))
 def test_any_text_whose_kind_is_found_out(path: Path, text: str) -> None:

@@ -24,6 +24,9 @@ _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~"}
 UNSORTED_COMMENT = "  # No rack is known of the nodes below: these are places to sort them from."
 """The line above the first rack that is none; it goes when the last of these goes."""
 
+LONGEST_KEY = 1000
+"""Characters of a key: YAML takes 1024, quotes included (https://yaml.org/spec/1.1/#id934537)."""
+
 
 def quoted(value: object) -> str:
     """Answer a value as YAML takes it for that value and no other."""
@@ -144,8 +147,19 @@ def _entries(own: Mapping[str, dict[str, object]]) -> Iterator[tuple[str, dict[s
         end = at + 1
         while end < len(ordered) and ordered[end][1] == settings and "address" not in settings:
             end += 1
-        yield fold(one for one, _ in ordered[at:end]) if end - at > 1 else name, settings
+        yield from ((key, settings) for key in _keys([one for one, _ in ordered[at:end]]))
         at = end
+
+
+def _keys(names: Sequence[str]) -> Iterator[str]:
+    """Answer few texts that stand for names and that YAML takes as keys."""
+    text = fold(names) if len(names) > 1 else names[0]
+    if len(text) <= LONGEST_KEY or len(names) == 1:
+        yield text
+        return
+    half = len(names) // 2
+    yield from _keys(names[:half])
+    yield from _keys(names[half:])
 
 
 def _flow(settings: Mapping[str, object]) -> str:
