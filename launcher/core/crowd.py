@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from launcher.core.actions import Answer, Result, Sweep
 from launcher.core.draft import Draft
+from launcher.core.fencing import power_off
+from launcher.core.fleet import NodeName
 from launcher.core.run import Cause, Evidence
 from launcher.core.swap import free
 from launcher.core.task import OnNoSpare
@@ -12,6 +14,10 @@ CROWDED = 3
 """How often in a row the GPUs of a node may not be free, a few seconds apart, before its seat goes elsewhere."""
 STUBBORN = 2
 """How often in a row a sweep may not succeed before people are told."""
+WEDGED = 5
+"""How often in a row, over some twenty seconds, before the node's power is cut, where the inventory says how."""
+CUT_AGAIN = 120.0
+"""Seconds before that is done once more: a machine may be seen for a while after its power was cut."""
 
 
 def sweep_all(draft: Draft) -> None:
@@ -31,6 +37,18 @@ def sweep_all(draft: Draft) -> None:
         retry = draft.retries.get(key)
         if retry and retry.words and retry.count >= STUBBORN:
             draft.waiting_for = draft.waiting_for or f"{sweep.member} waits for {sweep.node}: {retry.words}"
+            seat = draft.seats.get(sweep.member)
+            if retry.count >= WEDGED and (seat is None or seat.node != sweep.node):
+                _cut(draft, sweep.node, retry.words)
+
+
+def _cut(draft: Draft, node: NodeName, words: str) -> None:
+    """Have the power cut of a node that its seat has left and that cannot be swept: a process that hangs in a driver
+    outlives SIGKILL. Nothing else of ours proves that it writes nothing more."""
+    cut = f"cut:{node}"
+    if draft.seen.at >= draft.since.get(cut, -CUT_AGAIN) + CUT_AGAIN:
+        draft.since[cut] = draft.seen.at
+        power_off(draft, node, words)
 
 
 def unswept(draft: Draft, sweep: Sweep, answer: Answer) -> None:

@@ -1,10 +1,13 @@
 """Sweeps that do not succeed: a stranger on the GPUs of a seat, and what cannot be killed."""
 
 import importlib
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from launcher.core.actions import Result, Sweep
+from launcher.core.actions import PowerOff, Result, Sweep
+from launcher.core.health import Symptom
 from launcher.core.observation import Phase, Step
 from launcher.core.reconcile import Decision
 from launcher.core.run import RunState
@@ -94,6 +97,23 @@ def test_what_cannot_be_killed_is_named() -> None:
         found = here.decide(after=31.0)
     assert found.headline == f"main/1 waits for {LOST}: still alive: 4711"
     assert here.record.seats[MemberName("main/1")].node == LOST
+
+
+@pytest.mark.parametrize("fence", [None, "fence {node}"])
+def test_power_ends_what_cannot_be_killed_once_its_seat_has_gone_elsewhere(fence: str | None) -> None:
+    here, found = lost()
+    here.run = replace(here.run, fleet=replace(here.run.fleet, fence_command=fence))
+    here.sign(LOST, Symptom.GPU_LOST, "3 of 4 GPUs")
+    cuts: list[float] = []
+    for _ in range(20):
+        swept(here, found, Result.CANNOT_TELL, "still alive: 4711")
+        here.decide()
+        found = here.decide(after=31.0)
+        cuts += [here.at for action in found.actions if isinstance(action, PowerOff)]
+        assert not [key for key in kinds(found) if key.startswith("start")]
+    assert here.record.seats[MemberName("main/1")].node == SPARE
+    assert (len(cuts) >= 2) == (fence is not None)
+    assert all(later - earlier >= 120 for earlier, later in pairwise(cuts)), "a machine may be seen for a while"
 
 
 TRAY = "0, GPU-a\n1, GPU-b\n2, GPU-c\n3, GPU-d\n"
