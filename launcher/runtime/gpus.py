@@ -19,7 +19,7 @@ GPUS = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
 APPS = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,process_name", "--format=csv,noheader")
 ANSWER_S = 20.0
 """Seconds for an answer; without persistence mode the driver is loaded for each question, which takes ten and more."""
-LEAVE_S = 5.0
+LEAVE_S = 2.0
 """Seconds in which the driver may still name a process that was just killed."""
 PAUSE_S = 0.3
 SHARED = "nvidia-cuda-mps-server"
