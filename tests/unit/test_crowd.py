@@ -1,8 +1,10 @@
 """Sweeps that do not succeed: a stranger on the GPUs of a seat, and what cannot be killed."""
 
 import importlib
+import time
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +140,40 @@ def test_who_computes_is_named_with_all_his_gpus_and_others_gpus_are_nobodys_bus
 def test_a_driver_that_does_not_know_is_never_taken_for_free(tray: str, apps: str, words: str) -> None:
     with pytest.raises(OSError, match=words):
         gpus.computing(tray, apps, 4)
+
+
+def put_tool(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver's tool that does as a script says, and is found first."""
+    tool = folder / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setattr(gpus, "ANSWER_S", 1.0)
+    monkeypatch.setattr(gpus, "LEAVE_S", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("sleep 60", "`nvidia-smi` has no answer within 1 s"),
+        ("echo Unable to determine the device handle; exit 9", "ended with 9: Unable to determine the device handle"),
+    ],
+)
+def test_a_sick_driver_gets_its_time_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+) -> None:
+    put_tool(tmp_path, script, monkeypatch)
+    begun = time.monotonic()
+    told = gpus.free(4)
+    assert not told["ok"]
+    assert told["words"].startswith("cannot tell whether its GPUs are free: ")
+    assert words in told["words"]
+    assert time.monotonic() - begun < 20
+
+
+def test_a_process_that_is_just_dying_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = f"echo x >> {tmp_path}/asked; [ $(wc -l < {tmp_path}/asked) -gt 2 ] || echo GPU-a, 4711, python"
+    put_tool(tmp_path, f'case $1 in --query-gpu*) echo "0, GPU-a";; *) {asked};; esac', monkeypatch)
+    monkeypatch.setattr(gpus, "LEAVE_S", 20.0)
+    assert gpus.free(1) == {"ok": True}
+    assert len((tmp_path / "asked").read_text().split()) == 3
