@@ -1,5 +1,6 @@
 """What people and scripts read of a run: one snapshot, made each tick from what was seen."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
@@ -84,16 +85,21 @@ class RunStatus:
     ends_at: float | None = None
 
 
-def summarise(run: Run, decision: Decision, *, since: float, observed_at: float) -> RunStatus:
-    """Answer what to tell people about a run after a tick."""
+def summarise(
+    run: Run, decision: Decision, *, since: float, observed_at: float, drained: Collection[NodeName] = ()
+) -> RunStatus:
+    """Answer what to tell people about a run after a tick; `drained` are nodes that must not be used now.
+
+    A spare is whatever could take a seat: also a node that gave one up and is well again.
+    """
     nodes = {node.name: node for node in run.fleet.nodes}
     record = decision.record
     holders = {seat.node for seat in record.seats.values()}
     spares = tuple(
         SpareStatus(slice=part.key, node=name, rack=nodes[name].rack)
         for part in run.placement.slices
-        for name in part.spares
-        if name not in holders and name not in record.condemned
+        for name in (*part.nodes, *part.spares)
+        if name not in holders and name not in record.condemned and name not in drained
     )
     return RunStatus(
         name=run.name,

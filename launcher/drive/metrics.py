@@ -108,7 +108,8 @@ class RunCollector(Collector):
         for row in rows:
             shown = json.loads(row.snapshot) if row.ended is None else {"ranks": [], "spares": []}
             racks = Counter({rank["rack"]: 0 for rank in shown["ranks"]})
-            racks.update(spare["rack"] for spare in shown["spares"])
+            # Slices of one rack may share a spare, and each of them lists it.
+            racks.update({spare["node"]: spare["rack"] for spare in shown["spares"]}.values())
             for rack, number in racks.items():
                 left.add_metric([*_of(row), rack], number)
         yield left

@@ -1,0 +1,33 @@
+"""What people read of a run: which spares it has left."""
+
+from dataclasses import replace
+
+from launcher.core.fleet import NodeName
+from launcher.core.seat import MemberName
+from launcher.core.status import summarise
+from tests.situations import Situation, make_run, name
+
+
+def spares(at: Situation) -> list[NodeName]:
+    """The nodes that the status of a run calls spares now."""
+    shown = summarise(at.run, at.decide(), since=0.0, observed_at=0.0, drained=at.drained)
+    return [spare.node for spare in shown.spares]
+
+
+def test_a_node_that_gave_up_its_seat_and_is_well_again_is_a_spare() -> None:
+    at = Situation(make_run(slices=1, nodes=2, spares=1))
+    at.serving()
+    assert spares(at) == [name(1, 3)]
+    seats = dict(at.record.seats)
+    seats[MemberName("main/0")] = replace(seats[MemberName("main/0")], node=name(1, 3), generation=2)
+    at.record = replace(at.record, seats=seats)
+    assert spares(at) == [name(1, 1)]
+
+
+def test_a_drained_spare_is_none_until_it_is_back_in_service() -> None:
+    at = Situation(make_run(slices=1, nodes=2, spares=1))
+    at.serving()
+    at.drained[name(1, 3)] = "ticket 17"
+    assert spares(at) == []
+    at.drained.clear()
+    assert spares(at) == [name(1, 3)]
