@@ -64,17 +64,18 @@ class _Answer:
 
 
 def _check(file: Path, given: "Given") -> _Answer:
-    from launcher.spec.inventory import read_inventory
+    from launcher.spec.inventory import parse_inventory
     from launcher.spec.source import read_text
-    from launcher.spec.task import read_task
+    from launcher.spec.task import parse_task
 
     kind = "task"
     try:
-        if _INVENTORY.search(read_text(file, what="task or inventory file")):
+        text = read_text(file, what="task or inventory file")  # once: a pipe has nothing to say a second time
+        if _INVENTORY.search(text):
             kind = "inventory"
-            read_inventory(file)
+            parse_inventory(text, file)
             return _Answer(file=file, kind=kind)
-        return _Answer(file=file, kind=kind, warnings=read_task(file, given=given).warnings)
+        return _Answer(file=file, kind=kind, warnings=parse_task(text, file, given=given).warnings)
     except SpecError as error:
         return _Answer(file=file, kind=kind, mistakes=error.mistakes)
 

@@ -44,6 +44,7 @@ def read_request(file: Path, inventory: str | None, words: Words) -> Request:
     from launcher.spec.inventory import find_inventory
     from launcher.spec.levels import check_levels
     from launcher.spec.mounts import check_mounts
+    from launcher.spec.named import unknown_names
     from launcher.spec.task import read_task
 
     given, secrets = read_words(words)
@@ -54,6 +55,8 @@ def read_request(file: Path, inventory: str | None, words: Words) -> Request:
     say(fleet_text(fleet))
     check_levels(parsed.task, fleet, where=parsed.where, places=parsed.places)
     check_mounts(parsed.task, fleet, where=parsed.where, places=parsed.places)
+    for warning in unknown_names(parsed.task, fleet, where=parsed.where, places=parsed.places):
+        warn(mistake_text(warning))
     task = choose(parsed, fleet)
     kept = {**parsed.secrets, **secrets}
     return Request(task=task, fleet=fleet, source=str(file.absolute()), secrets=kept)

@@ -1,14 +1,13 @@
 """YAML text to nodes: the documents of a file, with every position, or why there is none."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
 
 from launcher.errors import Mistake, SpecError
 from launcher.spec.compose import Composer
 from launcher.spec.nodes import Kind, Mark, Node, Pairs, Scalar
-from launcher.spec.source import read_text, refuse
+from launcher.spec.source import refuse
 from launcher.spec.syntax import syntax_mistake
 
 # The pure parser has the clearer messages, the same on every machine; libyaml is for files too long for it.
@@ -34,11 +33,6 @@ class Document:
     mistakes: tuple[Mistake, ...]
 
 
-def read_document(path: Path, *, what: str) -> Document:
-    """Answer the one mapping that a file of kind `what` holds; SpecError when there is none, or more than one."""
-    return only_document(read_documents(path, what=what))
-
-
 def only_document(documents: tuple[Document, ...]) -> Document:
     """Answer the one document; SpecError when there are more."""
     first, *more = documents
@@ -47,16 +41,11 @@ def only_document(documents: tuple[Document, ...]) -> Document:
     return first
 
 
-def read_documents(path: Path, *, what: str) -> tuple[Document, ...]:
-    """Answer the mappings that a file of kind `what` holds, one at least; SpecError when there is none.
-
-    A document with nothing in it, as behind a last `---`, is none.
-    """
-    return parse_documents(read_text(path, what=f"{what} file"), str(path), what=what)
-
-
 def parse_documents(text: str, where: str, *, what: str) -> tuple[Document, ...]:
-    """Answer the same of a text; `where` is what messages call it."""
+    """Answer the mappings that a text of kind `what` holds, one at least; SpecError when there is none.
+
+    A document with nothing in it, as behind a last `---`, is none. `where` is what messages call the text.
+    """
     loader = load_events(text)
     composer = Composer(loader, where)
     try:

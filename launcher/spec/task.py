@@ -7,12 +7,13 @@ from pathlib import Path
 
 from launcher.core.task import Group, Task
 from launcher.errors import Mistake
-from launcher.spec.document import read_documents
+from launcher.spec.document import parse_documents
 from launcher.spec.envs import Given, check_given, read_envs, read_secrets
 from launcher.spec.kinds import read_kinds
 from launcher.spec.levels import LEVEL_KEYS
 from launcher.spec.mounts import KEY as MOUNTS
 from launcher.spec.mounts import read_mounts
+from launcher.spec.named import NAME_KEYS
 from launcher.spec.nodes import NOWHERE, Mark
 from launcher.spec.patterns import NAME_LENGTH, TASK_NAME, task_name
 from launcher.spec.reading import Reading, Values
@@ -20,6 +21,7 @@ from launcher.spec.recovery import read_recovery
 from launcher.spec.scripts import check_scripts
 from launcher.spec.sharing import seat_guests
 from launcher.spec.sheet import Sheet, read_sheet
+from launcher.spec.source import read_text
 from launcher.spec.topology import check_company, read_rule
 from launcher.spec.values import NO_GPUS
 
@@ -46,8 +48,13 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
 
     A relative `workdir` is relative to the current folder, as with SkyPilot.
     """
+    return parse_task(read_text(path, what="task file"), path, given=given)
+
+
+def parse_task(text: str, path: Path, *, given: Given | None = None) -> ParsedTask:
+    """Answer the same of a text that was read from a file of that name."""
     given = given or Given()
-    documents = read_documents(path, what="task")
+    documents = parse_documents(text, str(path), what="task")
     out = Reading(documents[0].where, documents[0].mistakes)
     sheet = read_sheet(documents, out)
     check_given(given, out)
@@ -192,4 +199,5 @@ def _seconds(values: Values, name: str, default: float) -> float:
 
 
 def _places(roles: Mapping[str, Values]) -> dict[tuple[str, str], Mark]:
-    return {(name, key): own.section("topology").mark_of(key) for name, own in roles.items() for key in LEVEL_KEYS}
+    keys = (*LEVEL_KEYS, *NAME_KEYS)
+    return {(name, key): own.section("topology").mark_of(key) for name, own in roles.items() for key in keys}

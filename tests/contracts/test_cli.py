@@ -25,10 +25,11 @@ ACTING = (
 )
 
 
-def run(*words: str, home: Path, **env: str) -> "subprocess.CompletedProcess[str]":
+def run(*words: str, home: Path, stdin: str = "", **env: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "launcher.cli", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT), "NVLAUNCH_HOME": str(home), **env},
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=60,
@@ -76,6 +77,12 @@ def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
         done = run(*words, "-o", "json", home=tmp_path)
         assert done.returncode == 0, done.stderr
         json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("words", [("validate",), ("plan", "-i", "built-in")], ids=["validate", "plan"])
+def test_a_task_may_come_through_a_pipe(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = run(*words, "/dev/stdin", home=tmp_path, stdin="name: piped\nrun: echo\n")
+    assert done.returncode == 0, done.stderr
 
 
 def test_each_error_has_one_exit_code_and_each_code_one_meaning() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from launcher.errors import SpecError
 from launcher.spec import document, source
-from launcher.spec.document import read_document
+from launcher.spec.document import parse_documents
 from launcher.spec.task import read_task
 
 
@@ -64,12 +64,11 @@ def test_carriage_returns_do_not_reach_the_script(tmp_path: Path) -> None:
     assert read_task(path).task.groups[0].run == "echo a\necho b\n"
 
 
-def test_long_files_are_read_the_same_by_the_other_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_files_are_read_the_same_by_the_other_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "envs:\n" + "".join(f"  A{n}: [x{n}, *a]\n" if n else "  A0: &a é\n" for n in range(1500))
-    path = written(tmp_path, text.encode())
-    short = read_document(path, what="task")
+    short = parse_documents(text, "task.yaml", what="task")
     monkeypatch.setattr(document, "LONG", 10**9)
-    assert read_document(path, what="task") == short
+    assert parse_documents(text, "task.yaml", what="task") == short
 
 
 def test_deep_nesting_in_a_long_file_is_refused_and_does_not_overflow(tmp_path: Path) -> None:

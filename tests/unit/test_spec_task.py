@@ -12,6 +12,7 @@ from launcher.spec.envs import Given
 from launcher.spec.fields import Section
 from launcher.spec.inventory import built_in
 from launcher.spec.levels import check_levels
+from launcher.spec.named import unknown_names
 from launcher.spec.task import ParsedTask, read_task
 from launcher.spec.task_fields import RECOVERY, TASK
 
@@ -185,3 +186,19 @@ def test_levels_that_no_placement_can_hold_are_refused(tmp_path: Path, topology:
 def test_levels_that_the_inventory_has_pass(tmp_path: Path) -> None:
     for level in ("rack", "node", "any"):
         check_levels(parse(tmp_path, f"run: x\ntopology: {{within: {level}}}").task, built_in())
+
+
+def test_a_name_that_the_inventory_lacks_is_told_where_it_stands(tmp_path: Path) -> None:
+    text = "run: x\ntopology: {racks: [r1, 'r*', rack7], exclude_nodes: ['r1-n[01-03]', 'r1-n[1-9]']}"
+    parsed = parse(tmp_path, text)
+    said = unknown_names(parsed.task, built_in(), where="task.yaml", places=parsed.places)
+    assert [str(mistake) for mistake in said] == [
+        (
+            "task.yaml:2:19: `racks`: `rack7` is no rack of inventory `local`\n"
+            "  hint: `nvlaunch racks -o json` lists the racks"
+        ),
+        (
+            "task.yaml:2:53: `exclude_nodes`: `r1-n[01-03]` is no node of inventory `local`\n"
+            "  hint: did you mean `r1-n3`?"
+        ),
+    ]
