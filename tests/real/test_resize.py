@@ -1,0 +1,77 @@
+"""A run that goes on gets a slice more, and one less again: real Ray on local racks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.desk import Desk
+
+INVENTORY = """
+name: resize-racks
+transport: local
+lease_path: {home}/lease
+racks:
+  r1: {{nodes: {{a1: {{address: 127.0.73.1}}}}}}
+  r2: {{nodes: {{b1: {{address: 127.0.74.1}}}}}}
+"""
+TASK = """
+name: elastic
+resources: {{accelerators: GB300:4}}
+topology: {{slices: {slices}, nodes_per_slice: 1}}
+envs: {{GATE: null}}
+stop_grace: 2
+setup: echo set up
+run: |
+  echo "epoch $NVLAUNCH_EPOCH, $NODE_RANK of $NNODES"
+  until [ -e "$GATE" ]; do sleep 0.1; done
+"""
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    folder = tmp_path_factory.mktemp("desk")
+    made = Desk(folder, INVENTORY.format(home=folder))
+    yield made
+    made.run("down", "--all", "-y")
+
+
+def of_node(address: str) -> list[str]:
+    """The raylets of a node, by the address in their arguments."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else [b""]
+        except OSError:
+            continue
+        if words[0].endswith(b"/raylet") and f"--node_ip_address={address}".encode() in words:
+            found.append(entry.name)
+    return found
+
+
+def running(desk: Desk, ranks: int, epoch: int) -> None:
+    desk.until(
+        "elastic", lambda seen: (seen["state"], len(seen["ranks"]), seen.get("epoch")) == ("running", ranks, epoch)
+    )
+
+
+def test_what_stays_keeps_its_raylet_and_what_goes_leaves_nothing(desk: Desk) -> None:
+    first = desk.run(*desk.up_args(desk.task("elastic", TASK.format(slices=1))), "-d")
+    assert first.returncode == 0, first.stderr
+    running(desk, 1, 1)
+    kept = of_node("127.0.73.1")
+    grown = desk.run(*desk.up_args(desk.task("elastic", TASK.format(slices=2))), "-d")
+    assert grown.returncode == 0, grown.stderr
+    running(desk, 2, 2)
+    assert of_node("127.0.74.1")
+    desk.until("elastic", lambda _: "epoch 2, 1 of 2" in desk.run("logs", "elastic", "--rank", "1").stdout)
+    shrunk = desk.run(*desk.up_args(desk.task("elastic", TASK.format(slices=1))), "-d")
+    assert shrunk.returncode == 0, shrunk.stderr
+    running(desk, 1, 3)
+    desk.until("elastic", lambda _: not of_node("127.0.74.1"))
+    assert of_node("127.0.73.1") == kept, "the slice that stayed was not left alone"
+    desk.gate("elastic").touch()
+    ended = desk.until("elastic", lambda seen: seen["state"] == "succeeded")
+    assert ended["outcome"]["words"]
+    events = desk.run("events", "elastic").stdout
+    assert events.count("prepare:a1: done") == 1, "it was set up anew"
