@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 IDLE_S = 60.0
 """Seconds without a question after which whoever asked is gone, whatever the connection says."""
 
-HOLDS_S = 2.0
-"""Seconds for which it is not looked again whether a run without a keeper has left something behind."""
+HOLDS_S = 10.0
+"""Seconds for which it is not looked again whether a run without a keeper has left something behind: nothing comes of
+nothing. Longer than the longest time between two looks, so that a slow answer is there for the next one."""
+
+ALONE_S = 15.0
+"""Seconds for our program that looks for that: on a busy machine its start alone takes some."""
+
+SIGN_S = 1.0
+"""Seconds between two signs of life while it does: a connection on which nothing comes is given up."""
 
 BEGUN = "ports.json"
 """What a keeper writes before it listens, and so before it starts anything: without it nothing can be left behind."""
@@ -36,7 +43,8 @@ class Way:
 
     def __init__(self, asked: "dict[str, Any]") -> None:
         self.asked = asked
-        self.deadline = time.monotonic() + asked["limit"]
+        self.begun = time.monotonic()
+        self.deadline = self.begun + asked["limit"]
         self.said = b""
         self.child: subprocess.Popen[bytes] | None = None
         self.link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -58,6 +66,8 @@ class Way:
         """Have our program on the machine answer in place of a keeper."""
         import subprocess
 
+        if self.asked["question"].get("op") == "status":
+            self.deadline = time.monotonic() + ALONE_S
         argv = [sys.executable, "-EsS", self.asked["package"], "alone", "ask", self.asked["root"]]
         question = json.dumps(self.asked["question"]).encode()
         reading, writing = os.pipe()
@@ -102,6 +112,7 @@ class Looks:
         """Begin a question."""
         way = Way(asked)
         if way.begin():
+            self.empty.pop(asked["root"], None)
             self._wait_for(way)
             return
         root, looked = asked["root"], asked["question"].get("op") == "status"
@@ -125,14 +136,18 @@ class Looks:
     def turn(self) -> bool:
         """Wait for what comes next and pass it on; answers whether a question has come."""
         now = time.monotonic()
-        patience = min([way.deadline - now for way in self.ways.values()] + [IDLE_S])
+        alone = any(way.child for way in self.ways.values())
+        patience = min([way.deadline - now for way in self.ways.values()] + [SIGN_S if alone else IDLE_S])
         ready = [handle for handle, _ in self.poll.poll(max(0.0, patience) * 1000)]
         for handle in ready:
             way = self.ways.get(handle)
             if way and not way.read():
                 self._end(way)
         for way in [way for way in self.ways.values() if way.deadline <= time.monotonic()]:
-            self._end(way, "the keeper did not answer within {:.0f} s".format(way.asked["limit"]))
+            whom = "our program" if way.child else "the keeper"
+            self._end(way, f"{whom} did not answer within {way.deadline - way.begun:.0f} s")
+        if alone and not ready:
+            os.write(1, b"\n")
         return 0 in ready
 
     def _end(self, way: Way, words: str = "the keeper hung up") -> None:

@@ -2,8 +2,11 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +20,8 @@ from launcher.core.observation import Seen, Sighting, Unseen
 from launcher.core.run import Run
 from launcher.core.task import Group, TopologyRule
 from launcher.ports import Nodes
+from launcher.runtime import look
+from launcher.transport import eye
 from launcher.transport.nodes import ShellNodes
 from launcher.transport.open import open_nodes
 from tests.real import local
@@ -187,3 +192,30 @@ def test_a_node_whose_keeper_is_just_starting_is_not_taken_for_a_free_one(home: 
     finally:
         ok(nodes.unclaim(run, Unclaim(reason=REASON, node=N1)))
         nodes.close()
+
+
+def test_a_machine_that_is_slow_to_look_for_leftovers_is_waited_for_and_asked_once(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (tmp_path / look.BEGUN).touch()
+    slow = 'import time; time.sleep(4); print(\'{"ok": true, "keeper": null, "leftovers": 0}\')'
+    (package / "__main__.py").write_text(slow)
+    where = {"socket": str(tmp_path / "none"), "package": str(package), "root": str(tmp_path)}
+    asked = {"key": ["r", "n"], "question": {"op": "status"}, "limit": eye.KEEPER_S, **where}
+    line = json.dumps(asked).encode() + b"\n"
+    argv = [sys.executable, "-EsS", "-c", Path(look.__file__).read_text()]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdin
+        assert program.stdout
+        program.stdin.write(line)
+        program.stdin.flush()
+        signs = 0
+        while not (said := program.stdout.readline()).strip():
+            assert said, "it ended"
+            signs += 1
+        assert json.loads(said)["answer"]["leftovers"] == 0
+        assert signs >= 2, "a connection without a word for so long would have been given up"
+        (package / "__main__.py").write_text("raise SystemExit('asked again')")
+        program.stdin.write(line)
+        program.stdin.close()
+        assert json.loads(program.stdout.readline())["answer"]["leftovers"] == 0
