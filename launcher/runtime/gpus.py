@@ -1,7 +1,8 @@
 """Whether anybody computes on the GPUs of this machine: asked after a sweep, before something starts here again.
 
-`python -EsS FOLDER gpus COUNT` asks the driver about the first COUNT GPUs, those that a raylet of so many is given. A
-program of its own, because whoever asks a sick driver may never be answered, nor be killed.
+`python -EsS PACKAGE gpus FOLDER COUNT` asks the driver about the first COUNT GPUs, those that a raylet of so many is
+given. A program of its own, because whoever asks a sick driver may never be answered, nor be killed. What the run in
+FOLDER has there after the sweep is meant to live: an actor that a driver detached, for its next epoch to find.
 """
 
 import contextlib
@@ -11,8 +12,11 @@ import pwd
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Container
+from pathlib import Path
 from typing import Any
 
+from . import files, procs
 from .facts import FOLDERS
 
 GPUS = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
@@ -29,16 +33,19 @@ MOST = 3
 
 def main(argv: list[str]) -> int:
     """Print whether the GPUs are free (`ok`), and else in words who computes there or why that cannot be told."""
-    print(json.dumps(free(int(argv[0]))))
+    spec = files.read(Path(argv[0]) / "keeper.json")
+    scope = procs.of_spec(spec) if spec else None
+    print(json.dumps(free(int(argv[1]), lambda: procs.scan(scope) if scope else [])))
     return 0
 
 
-def free(count: int) -> dict[str, Any]:
-    """Answer whether nobody computes on the first `count` GPUs, asked again for a while where somebody does."""
+def free(count: int, ours: Callable[[], list[procs.Process]]) -> dict[str, Any]:
+    """Answer whether nobody but who is ours computes on the first `count` GPUs, asked again for a while where somebody
+    does."""
     deadline = time.monotonic() + LEAVE_S
     while True:
         try:
-            who = computing(_ask(GPUS), _ask(APPS), count)
+            who = computing(_ask(GPUS), _ask(APPS), count, {str(process.pid) for process in ours()})
         except OSError as error:
             return {"ok": False, "words": f"cannot tell whether its GPUs are free: {error}"}
         if not who:
@@ -49,14 +56,14 @@ def free(count: int) -> dict[str, Any]:
         time.sleep(PAUSE_S)
 
 
-def computing(gpus: str, apps: str, count: int) -> list[str]:
-    """Answer in words who computes on the first `count` GPUs; OSError where the driver does not know so many."""
+def computing(gpus: str, apps: str, count: int, ours: Container[str] = ()) -> list[str]:
+    """Answer in words who else computes on the first `count` GPUs; OSError where the driver does not know so many."""
     index = {uuid: int(at) for at, uuid in _rows(gpus, 2) if at.isdecimal() and int(at) < count}
     if len(index) < count:
         raise OSError(f"the driver has {len(index)} of {count} GPUs")
     found: dict[tuple[str, str], list[int]] = {}
     for uuid, pid, name in _rows(apps, 3):
-        if uuid in index and os.path.basename(name) != SHARED:
+        if uuid in index and pid not in ours and os.path.basename(name) != SHARED:
             found.setdefault((pid, os.path.basename(name)), []).append(index[uuid])
     return [
         f"`{name}` (pid {pid}{_of(pid)}) computes on GPU {', '.join(map(str, sorted(where)))}"

@@ -35,5 +35,5 @@ def free(site: Site, node: Node) -> Answer:
     """
     if node.gpu_driver is GpuDriver.NONE or not node.gpus:
         return Answer(result=Result.KILLED)
-    told = site.answer("gpus", str(node.gpus), timeout=GPUS_S)
+    told = site.answer("gpus", site.layout.root, str(node.gpus), timeout=GPUS_S)
     return Answer(result=Result.KILLED if told["ok"] else Result.NOT_FREE, words=told.get("words", ""))

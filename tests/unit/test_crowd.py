@@ -126,6 +126,7 @@ def test_who_computes_is_named_with_all_his_gpus_and_others_gpus_are_nobodys_bus
     assert gpus.computing(TRAY, apps, 3) == ["`python, x` (pid 999999999) computes on GPU 1, 2"]
     assert gpus.computing(TRAY, apps, 4)[1] == "`init` (pid 1, of root) computes on GPU 3"
     assert gpus.computing(TRAY, apps, 1) == []
+    assert gpus.computing(TRAY, apps, 4, {"1", "999999999"}) == []
     assert gpus.computing(TRAY, "GPU-a, 7, nvidia-cuda-mps-server\n", 4) == []
 
 
@@ -164,7 +165,7 @@ def test_a_sick_driver_gets_its_time_and_no_more(
 ) -> None:
     put_tool(tmp_path, script, monkeypatch)
     begun = time.monotonic()
-    told = gpus.free(4)
+    told = gpus.free(4, list)
     assert not told["ok"]
     assert told["words"].startswith("cannot tell whether its GPUs are free: ")
     assert words in told["words"]
@@ -175,5 +176,5 @@ def test_a_process_that_is_just_dying_is_waited_for(tmp_path: Path, monkeypatch:
     asked = f"echo x >> {tmp_path}/asked; [ $(wc -l < {tmp_path}/asked) -gt 2 ] || echo GPU-a, 4711, python"
     put_tool(tmp_path, f'case $1 in --query-gpu*) echo "0, GPU-a";; *) {asked};; esac', monkeypatch)
     monkeypatch.setattr(gpus, "LEAVE_S", 20.0)
-    assert gpus.free(1) == {"ok": True}
+    assert gpus.free(1, list) == {"ok": True}
     assert len((tmp_path / "asked").read_text().split()) == 3
