@@ -1,5 +1,7 @@
-"""A driver as a person runs it: the example on local racks with real Ray, and one that fails."""
+"""A driver as a person runs it: the example on local racks with real Ray, one that fails, and one that loses a node."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,20 +22,66 @@ RESERVED = """
 name: fails-once
 resources: {accelerators: GB300:4}
 topology: {slices: 2, nodes_per_slice: 1}
+workdir: CODE
 reserve: true
 recovery: {max_restarts: 1}
 stop_grace: 1
 driver: |
   python - <<'END'
   import json, os, ray
-  ray.init(namespace="nvlaunch")
+  ray.init(namespace="nvlaunch", runtime_env={"working_dir": "."})
+
+  @ray.remote(num_cpus=1, num_gpus=4)
+  def imports():
+      import of_the_workdir
+      return of_the_workdir.ANSWER
+
   for part in json.loads(os.environ["NVLAUNCH_SLICES"]):
       group = ray.util.get_placement_group(part["placement_group"])
       print("reserved", part["placement_group"], [bundle["GPU"] for bundle in group.bundle_specs])
+      strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(group)
+      print("imported", ray.get(imports.options(scheduling_strategy=strategy).remote(), timeout=60))
   print("epoch", os.environ["NVLAUNCH_EPOCH"], "restarts", os.environ["NVLAUNCH_RESTARTS"])
   END
   exit $((3 - NVLAUNCH_RESTARTS * 3))
 """
+
+
+WAITS = """
+name: loses-a-node
+resources: {accelerators: GB300:4}
+topology: {slices: 2, nodes_per_slice: 2}
+recovery: {max_restarts: 0}
+stop_grace: 1
+envs: {GATE: null}
+driver: |
+  python - <<'END'
+  import os, time, ray
+  ray.init()
+
+  @ray.remote(num_cpus=1, num_gpus=4)
+  class Trainer:
+      def where(self):
+          return ray.get_runtime_context().get_node_labels()["nvlaunch.io/seat"]
+
+  trainers = [Trainer.remote() for _ in range(4)]
+  print("epoch", os.environ["NVLAUNCH_EPOCH"], sorted(ray.get([one.where.remote() for one in trainers])), flush=True)
+  while not os.path.exists(os.environ["GATE"]):
+      time.sleep(0.1)
+  END
+"""
+
+
+def raylet(address: str) -> int:
+    """The raylet of a node, by the address in its arguments."""
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else [b""]
+        except OSError:
+            continue
+        if words[0].endswith(b"/raylet") and f"--node_ip_address={address}".encode() in words:
+            return int(entry.name)
+    raise LookupError(address)
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +101,27 @@ def test_the_example_makes_a_group_a_slice_each_in_one_domain(desk: Desk) -> Non
 
 
 def test_a_driver_that_fails_is_started_again_within_its_budget_and_finds_what_is_reserved(desk: Desk) -> None:
-    file = desk.task("fails-once", RESERVED)
+    code = desk.folder / "code"
+    code.mkdir()
+    (code / "of_the_workdir.py").write_text("ANSWER = 42\n")
+    file = desk.task("fails-once", RESERVED.replace("CODE", str(code)))
     up = desk.run("up", str(file), "-y", "--foreground", "-i", str(desk.inventory))
     assert up.returncode == 0, up.stderr
     assert "main/0 on a1 exited with 3: restart 1 of 1" in up.stderr
     logs = desk.run("logs", "fails-once").stdout
     assert "reserved main.s0 [4.0]" in logs
     assert "reserved main.s1 [4.0]" in logs
+    assert logs.count("imported 42") == 2
     assert "epoch 2 restarts 1" in logs
+
+
+def test_a_driver_that_loses_a_raylet_is_started_again_with_all_that_it_made(desk: Desk) -> None:
+    file = desk.task("loses-a-node", WAITS)
+    up = desk.begin(*desk.up_args(file), "--foreground")
+    seats = "['main-0', 'main-1', 'main-2', 'main-3']"
+    desk.until("loses-a-node", lambda _: f"epoch 1 {seats}" in desk.run("logs", "loses-a-node").stdout)
+    os.kill(raylet("127.0.72.2"), signal.SIGKILL)
+    desk.until("loses-a-node", lambda _: f"epoch 2 {seats}" in desk.run("logs", "loses-a-node").stdout)
+    desk.gate("loses-a-node").touch()
+    _, err = up.communicate(timeout=60)
+    assert up.returncode == 0, err
