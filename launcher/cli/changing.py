@@ -4,8 +4,18 @@ import difflib
 import secrets
 from pathlib import Path
 
-from launcher.cli.console import agree, clean, say, show_bytes
+from launcher.cli.console import agree, clean, refuse, say, show_bytes
 from launcher.errors import LaunchError
+
+
+def a_file(out: Path | None) -> Path | None:
+    """Answer what `-o` names; SpecError for a device, a pipe, a folder, and for `-`, which would be a file's name."""
+    if out is None:
+        return None
+    # /dev/stdout may well be a file, but one that is being written.
+    if str(out) == "-" or out.is_relative_to("/dev") or (out.exists() and not out.is_file()):
+        refuse(f"`{out}` is no file to write to", hint="name a file, or leave `-o` out")
+    return out
 
 
 def give(text: str, out: Path | None, *, yes: bool) -> None:
@@ -13,18 +23,25 @@ def give(text: str, out: Path | None, *, yes: bool) -> None:
     if out is None:
         show_bytes(text.encode("utf-8", "replace"))
         return
-    try:
-        before = out.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+    before = standing(out)
+    if before is None:
         write(text, out, "", yes=True)
         return
-    except OSError as error:
-        raise LaunchError(f"cannot read `{out}`: {(error.strerror or str(error)).lower()}") from error
     if before == text:
         say(clean(f"{out}: is so already"))
         return
     show_bytes(difference(before, text, out).encode("utf-8", "replace"))
     write(text, out, f"replace {out}?", yes=yes)
+
+
+def standing(out: Path) -> str | None:
+    """Answer what a file holds before it is changed; None where there is none."""
+    try:
+        return out.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LaunchError(f"cannot read `{out}`: {(error.strerror or str(error)).lower()}") from error
 
 
 def difference(before: str, after: str, path: Path) -> str:
@@ -37,14 +54,14 @@ def difference(before: str, after: str, path: Path) -> str:
 def write(text: str, path: Path, question: str, *, yes: bool) -> None:
     """Write a file in one step, so that a reader finds the old or the new one."""
     agree(question, yes=yes)
-    target = path.resolve()
-    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    real = path.resolve()
+    fresh = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
     try:
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        mode = real.stat().st_mode & 0o777 if real.exists() else 0o644
         fresh.touch(mode=0o600)
         fresh.write_text(text, encoding="utf-8")
         fresh.chmod(mode)
-        fresh.replace(target)
+        fresh.replace(real)
     except OSError as error:
         fresh.unlink(missing_ok=True)
         raise LaunchError(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}") from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launcher.cli.changing import difference, give, write
+from launcher.cli.changing import a_file, difference, give, standing, write
 from launcher.cli.console import clean, refuse, say, show, show_bytes, warn
 from launcher.cli.options import As, FleetFile, Output, Yes, home
 from launcher.cli.plain import PlainCommand, PlainGroup
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from launcher.core.fleet import Inventory, Node
     from launcher.drive.survey import Survey
 
-OutFile = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to; else stdout.")]
+OutFile = Annotated[
+    Path | None, typer.Option("-o", "--out", metavar="FILE", callback=a_file, help="Where to; else stdout.")
+]
 
 
 class Target(Enum):
@@ -113,7 +115,8 @@ def discover(
     ] = None,
     inventory: FleetFile = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to; else the file that was read.")
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", callback=a_file, help="Where to; else the file that was read."),
     ] = None,
     yes: Yes = False,
 ) -> None:
@@ -145,6 +148,9 @@ def discover(
     for words in wanted.conflicts:
         warn(clean(words))
     after = amended(text, path, wanted) if wanted else text
+    there = None if out is None else standing(out)
+    if out is not None and there is not None:
+        path, before = out, there
     if after == before:
         say(clean(f"{path}: nothing to amend: it says what {_counted(len(found.told), 'node')} told"))
         return

@@ -131,12 +131,16 @@ def resume(run: RunWord) -> None:
       nvlaunch resume vla-pretrain
     """
     from launcher.cli.nodewords import author
+    from launcher.core.run import RunState
     from launcher.store.store import Store
 
     store = Store(home())
     row = _live(store, run)
     store.orders.give(row.id, OrderKind.RESUME, by=author(), at=time.time())
-    say(f"`{row.name}` was asked to go on; `nvlaunch watch {row.name}` follows it")
+    if row.state is RunState.HOLDING:
+        say(f"`{row.name}` was asked to go on; `nvlaunch watch {row.name}` follows it")
+    else:
+        say(f"`{row.name}` does not hold, so nothing changes: {row.state.value}")
     _drive(row)
 
 

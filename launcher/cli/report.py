@@ -89,7 +89,7 @@ def replay(
             show(clean(f"decision {difference.number}, at {difference.at:.1f} s: {words}"))
         raise typer.Exit(ExitCode.JOB_FAILED)
     if not found.count:
-        refuse(f"`{journal}` has no decision to make again", hint="a run that an older version drove kept none")
+        refuse(f"`{journal}` has no decision to make again", hint="a run that waits for its turn has none yet")
     show(f"{found.count} decisions, all the same")
 
 

@@ -48,8 +48,7 @@ def places(
     """Answer what is meant: rank 0 where nothing is said. SpecError for what the run does not have, or two at once."""
     if sum((rank is not None, part is not None, node is not None, every)) > 1:
         refuse("`--rank`, `--slice`, `--node` and `--all` exclude each other", hint="leave all but one of them out")
-    if not run.placement.slices:
-        refuse(f"`{run.name}` waits for its turn: it has no rank yet", hint="`nvlaunch queue` says why")
+    _check_placed(run)
     if node is not None:
         return (_on(run, record, node),)
     if part is not None:
@@ -57,6 +56,11 @@ def places(
     if every:
         return _held(run, record, run.members())
     return _held(run, record, members(run, rank) if rank is not None else [next(iter(run.members()))])
+
+
+def _check_placed(run: Run) -> None:
+    if not run.placement.slices:
+        refuse(f"`{run.name}` waits for its turn: it has no rank yet", hint="`nvlaunch queue` says why")
 
 
 def _held(run: Run, record: Record, wanted: Iterable[Member]) -> tuple[Place, ...]:
@@ -72,6 +76,7 @@ def _on(run: Run, record: Record, node: str) -> Place:
 
 def slice_named(run: Run, word: str, *, before: str = "") -> Slice:
     """Answer the slice that is meant where only a slice can be; SpecError, with what could be written, for none."""
+    _check_placed(run)
     meant = [part for part in run.placement.slices if word in _spellings(part)]
     if len(meant) != 1:
         known = ", ".join(f"`{before}{part.key}`" for part in run.placement.slices)

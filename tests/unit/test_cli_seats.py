@@ -29,3 +29,8 @@ def test_what_is_no_slice_is_refused_with_what_could_be_written(word: str) -> No
 def test_the_name_of_a_slice_is_no_rank() -> None:
     with pytest.raises(SpecError, match=r"has no rank `main\.s0`"):
         members(a_run("main"), "main.s0")
+
+
+def test_a_run_that_waits_for_its_turn_has_no_slice_to_name() -> None:
+    with pytest.raises(SpecError, match="waits for its turn"):
+        slice_named(a_run(), "0")

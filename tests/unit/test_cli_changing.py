@@ -1,0 +1,34 @@
+"""Files that are written or changed with `-o`: what is none is refused, and what stands there is never lost unseen."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from launcher.cli.changing import a_file, give
+from launcher.errors import SpecError
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/full", "/dev/stdout", "folder", "pipe"])
+def test_what_is_no_file_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SpecError, match="is no file to write to"):
+        a_file(Path(name))
+
+
+def test_a_file_that_stands_is_changed_with_consent_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "inventory.yaml"
+    assert a_file(out) == out
+    give("racks: old\n", a_file(out), yes=False)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(SpecError, match="no terminal to ask on"):
+        give("racks: new\n", a_file(out), yes=False)
+    assert out.read_text() == "racks: old\n"
+    assert "-racks: old\n+racks: new\n" in capfd.readouterr().out
