@@ -60,6 +60,9 @@ def report(
     except OSError as error:
         path.unlink(missing_ok=True)
         refuse(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}")
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
     say(f"wrote {path}; `nvlaunch replay {path}` makes its decisions again")
 
 
@@ -118,5 +121,5 @@ def _lines(path: Path) -> Iterator[str]:
                     member = archive.extractfile(entry)
                     assert member is not None  # it is a regular file
                     yield from (line.decode() for line in member)
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:  # gzip's word for half a file is EOFError
         refuse(f"cannot read `{path}`: {str(error).lower()}")

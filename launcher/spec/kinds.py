@@ -15,7 +15,7 @@ def read_kinds(owner: Values, out: Reading) -> tuple[Accelerator, ...] | None:
     resources = owner.section("resources")
     if owner.has("resources") and owner.get("resources", Values) is None:
         return None
-    if all(resources.has(name) for name in _LISTS):
+    if resources.written(*_LISTS):
         what = "`any_of` and `ordered` are two names of one list here"
         out.mistake(resources.key_of(_LISTS[1]), what, "keep one of them")
     outer = _named(resources, out)
@@ -38,7 +38,7 @@ def _alternatives(
 
 def _named(resources: Values, out: Reading) -> tuple[Accelerator, ...] | None:
     """Answer the kinds that one section names; None where they are wrong, which is said already."""
-    if all(resources.has(name) for name in _NAMES):
+    if resources.written(*_NAMES):
         out.mistake(resources.key_of("gpus"), "`gpus` and `accelerators` are two names of one key", "keep one of them")
     for name in _NAMES:
         if resources.has(name):

@@ -57,7 +57,7 @@ Node = Scalar | Items | Pairs
 def describe(node: Node) -> str:
     """Answer the words that name a value in a message, never longer than a few words."""
     if isinstance(node, Items):
-        return "a list"
+        return "a list" if node.items else "an empty list"
     if isinstance(node, Pairs):
         return "a mapping"
     if node.kind is Kind.NOTHING:

@@ -82,6 +82,10 @@ class Values:
         """Answer whether the key stands in the file with a value, right or wrong, or was most likely meant."""
         return name in self.found or name in self.guessed
 
+    def written(self, *names: str) -> bool:
+        """Answer whether all these keys stand in the file, as they are spelt: only then may one rule out another."""
+        return all(name in self.found for name in names)
+
     def get(self, name: str, kind: type[T]) -> T | None:
         """Answer the value of a key; None where it was left out, empty or wrong."""
         value = self.found[name].value if name in self.found else None

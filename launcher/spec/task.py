@@ -127,7 +127,7 @@ def _check_command(name: str, own: Values, out: Reading, *, alone: bool) -> None
     if not own.has("run") and not own.has("driver"):
         what = "`run` is missing" if alone else f"`groups.{name}` needs `run`"
         out.mistake(own.mark, what, "add `run`: the command that every rank runs")
-    if own.has("run") and own.has("driver"):
+    if own.written("run", "driver"):
         hint = "`run` is for each rank, `driver` for one program that makes its own: keep one of them"
         out.mistake(own.key_of("driver"), "`driver` stands beside `run`", hint)
     if own.get("reserve", bool) and not own.has("driver"):

@@ -229,6 +229,10 @@ class TestReport:
         assert re.fullmatch(r"\d+ decisions, all the same\n", live.stdout)
         assert desk.run("report", "job").returncode == 0
         assert desk.run("replay", "job-report.tar.gz").stdout == live.stdout
+        half = desk.folder / "half.tar.gz"
+        half.write_bytes((desk.folder / "job-report.tar.gz").read_bytes()[:-1500])
+        torn = desk.run("replay", "half.tar.gz")
+        assert (torn.returncode, "cannot read `half.tar.gz`" in torn.stderr) == (2, True), torn.stderr
         with tarfile.open(desk.folder / "job-report.tar.gz") as archive:
             entry = next(one for one in archive if one.name.endswith("journal.jsonl"))
             file = archive.extractfile(entry)
