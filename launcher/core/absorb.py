@@ -77,7 +77,7 @@ def _succeeded(draft: Draft, action: Action, answer: Answer) -> None:
             draft.verified.pop(action.slice, None)
             draft.stale.discard(action.slice)
         case Signal():
-            draft.signalled.add(action.node)
+            draft.signalled.add(f"{action.node}:{action.gang}" if action.gang else action.node)
         case PowerOff():
             draft.stopped[action.node] = "it was powered off"
         case Relocate():

@@ -173,17 +173,18 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """Send the task's stop signal to every process of every rank on a node."""
+    """Send the task's stop signal to every process of every rank on a node, or of those of one gang."""
 
     reason: Reason
     node: NodeName
     signal: str
+    gang: GangName | None = None
     kind: Literal["signal"] = "signal"
 
     @property
     def key(self) -> str:
         """Answer the name of this act: the same for the same act, however often it is decided."""
-        return f"signal:{self.node}"
+        return f"signal:{self.node}" if self.gang is None else f"signal:{self.node}:{self.gang}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -246,7 +246,8 @@ def _start(draft: Draft, name: GangName, fenced: AbstractSet[GangName]) -> None:
         gang = Gang(epoch=gang.epoch + 1, restarts=gang.restarts)
         draft.gangs[name] = gang
         draft.since.pop(opened(name), None)
-        draft.signalled -= {draft.seats[member.name].node for member in members}
+        nodes = {draft.seats[member.name].node for member in members}
+        draft.signalled -= nodes | {f"{node}:{name}" for node in nodes}
     elif _half_begun(gang, conditions):
         reason = _BEGIN  # the intent is journalled, its effect is not seen: act again, under the same epoch
     else:

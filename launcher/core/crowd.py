@@ -29,7 +29,7 @@ def sweep_all(draft: Draft) -> None:
     for key, sweep in draft.sweeps.items():
         if not draft.sees(sweep.node):
             continue
-        stays = draft.holders.get(sweep.node) == sweep.member and sweep.node not in draft.condemned
+        stays = _asks(draft, sweep) and sweep.node not in draft.condemned
         if sweep.reused and not stays:
             draft.retries.pop(key, None)  # what it failed for may not matter any more
         draft.sweeps[key] = replace(sweep, reused=stays)
@@ -56,11 +56,20 @@ def unswept(draft: Draft, sweep: Sweep, answer: Answer) -> None:
     the policy does not wait."""
     retry = replace(draft.retries[sweep.key], words=answer.words)
     draft.retries[sweep.key] = retry
-    held = draft.holders.get(sweep.node) == sweep.member
-    if answer.result is not Result.NOT_FREE or retry.count < CROWDED or not held:
+    if answer.result is not Result.NOT_FREE or retry.count < CROWDED or not _asks(draft, sweep):
         return
     member = draft.index.by_name[sweep.member]
-    waits = draft.index.policy(member).on_no_spare is OnNoSpare.WAIT
+    waits = draft.index.policy(draft.index.lead(member)).on_no_spare is OnNoSpare.WAIT
     if not waits or any(draft.sees(name) for name in free(draft, member)):
         # Its own health says nothing of strangers: nothing starts there again before somebody has looked.
         draft.condemn(sweep.node, Evidence(cause=Cause.NODE, words=answer.words))
+
+
+def _asks(draft: Draft, sweep: Sweep) -> bool:
+    """Answer whether the seat of a sweep is still on its node, and it is the one that asks whether GPUs are free: for
+    all on that node where they start together, else each for its own."""
+    member = draft.index.by_name.get(sweep.member)
+    if member is None:
+        return False
+    lead = draft.index.lead(member)
+    return draft.holders.get(sweep.node) == lead.name and (member is lead or draft.index.mixed(member))

@@ -43,7 +43,7 @@ class Draft:
         self.fenced: set[NodeName] = {sweep.node for sweep in record.sweeps if sweep.level is not Level.RANK}
         self.verified: dict[str, tuple[int, ...]] = dict(record.verified)
         self.since: dict[str, float] = dict(record.since)
-        self.signalled: set[NodeName] = set(record.signalled)
+        self.signalled: set[str] = set(record.signalled)
         self.head_asked = record.head_asked
         self.head_at: NodeName | None = record.head
         self.cluster = record.cluster

@@ -3,7 +3,6 @@
 from launcher.core.actions import Reason, Relocate, Resize, Signal, Why
 from launcher.core.draft import Draft
 from launcher.core.fleet import NodeName
-from launcher.core.observation import Seen
 from launcher.core.run import Member
 from launcher.core.seat import GangName
 from launcher.core.swap import ask, free
@@ -94,21 +93,26 @@ def _leave(draft: Draft, name: GangName, reasons: dict[NodeName, Reason]) -> Non
 
 def _in_grace(draft: Draft, name: GangName, reason: Reason) -> bool:
     """Answer whether ranks of a gang still have time to write a checkpoint; each node is told once, by receipt."""
-    nodes = [draft.seats[member.name].node for member in draft.of_gang(name)]
-    running = [node for node in nodes if _runs(draft, node)]
+    members = draft.of_gang(name)
+    running = [draft.seats[member.name].node for member in members if _runs(draft, member)]
+    mixed = {draft.seats[member.name].node for member in members if draft.index.mixed(member)}
     grace = draft.run.task.stop_grace
     if not running or draft.lasted(_key(name)) >= grace:
         return False
     draft.wake(draft.since[_key(name)] + grace)
     for node in running:
-        if node not in draft.signalled:
-            draft.do(Signal(reason=reason, node=node, signal=draft.run.task.stop_signal))
+        gang = name if node in mixed else None
+        if (node if gang is None else f"{node}:{gang}") not in draft.signalled:
+            draft.do(Signal(reason=reason, node=node, signal=draft.run.task.stop_signal, gang=gang))
     return True
 
 
-def _runs(draft: Draft, node: NodeName) -> bool:
-    view = draft.seen.nodes.get(node)
-    return isinstance(view, Seen) and view.keeper is not None and any(rank.running for rank in view.keeper.ranks)
+def _runs(draft: Draft, member: Member) -> bool:
+    """Answer whether a rank runs on the node of a seat that is told to stop with it."""
+    keeper = draft.keeper(draft.seats[member.name].node)
+    ranks = keeper.ranks if keeper else ()
+    alone = draft.index.mixed(member)
+    return any(rank.running and (not alone or rank.member == member.name) for rank in ranks)
 
 
 def _key(name: GangName) -> str:

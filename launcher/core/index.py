@@ -43,6 +43,10 @@ class Index:
         lead = self.lead(member)
         return self._crews.get(lead.name) or (lead,)
 
+    def mixed(self, member: Member) -> bool:
+        """Answer whether members of several gangs sit on the node of a seat, so that one may start again alone."""
+        return len({self.gangs[one.name] for one in self.crew(member)}) > 1
+
     def home(self, member: Member) -> Slice:
         """Answer the slice that the node of a seat belongs to, with the spares that could take its place."""
         return self.parts[self.lead(member).slice_key]

@@ -137,17 +137,14 @@ class Run:
         return self.task.group(name)
 
     def gang(self, member: Member) -> GangName:
-        """Answer which gang a seat starts and restarts with, by the group's `restart_with`; who sits on the node of
-        another is of that one's gang, so that a node has to do with one gang only."""
-        group = self.group(member.group)
-        group = group if group.topology.nodes_of is None else self.group(group.topology.nodes_of)
-        match group.recovery.restart_with:
+        """Answer which gang a seat starts and restarts with, by the group's `restart_with`."""
+        match self.group(member.group).recovery.restart_with:
             case RestartWith.RUN:
                 return GangName("run")
             case RestartWith.GROUP:
-                return GangName(group.name)
+                return GangName(member.group)
             case RestartWith.MEMBER:
-                return GangName(member.host or member.name)
+                return GangName(member.name)
 
     def node(self, name: NodeName) -> Node:
         """Answer a node of the run by name; KeyError for one that it never had."""
@@ -239,7 +236,8 @@ class Record:
     """Only what cannot be observed again: claims, counters, and facts whose evidence may vanish.
 
     `asked` are nodes whose lease we may have, `claimed` those whose lease we have had, `joined` those where a raylet
-    may have been started; `head_asked` says that a head may live. `sweeps` are fences that were decided and have no
+    may have been started; `head_asked` says that a head may live. `signalled` has the nodes whose ranks were told to
+    stop, or `node:gang` where those of one gang were. `sweeps` are fences that were decided and have no
     `killed` receipt yet. `verified` holds, for each slice that Ray was seen to place right, the generations of its
     seats. `since` times what may not last for ever (s). `failures` counts, for each node, the failures of the program
     that began on it.
@@ -268,7 +266,7 @@ class Record:
     sweeps: tuple[Sweep, ...] = ()
     verified: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     since: Mapping[str, float] = field(default_factory=dict)
-    signalled: frozenset[NodeName] = frozenset()
+    signalled: frozenset[str] = frozenset()
     head_asked: bool = False
     failures: Mapping[NodeName, int] = field(default_factory=dict)
     outcome: Outcome | None = None

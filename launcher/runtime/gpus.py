@@ -1,8 +1,9 @@
 """Whether anybody computes on the GPUs of this machine: asked after a sweep, before something starts here again.
 
-`python -EsS PACKAGE gpus FOLDER COUNT` asks the driver about the first COUNT GPUs, those that a raylet of so many is
-given. A program of its own, because whoever asks a sick driver may never be answered, nor be killed. What the run in
-FOLDER has there after the sweep is meant to live: an actor that a driver detached, for its next epoch to find.
+`python -EsS PACKAGE gpus FOLDER END [FIRST]` asks the driver about the first END GPUs, those that a raylet of so many is
+given, or about those of them from FIRST on: others of the run may go on computing on the rest. A program of its own,
+because whoever asks a sick driver may never be answered, nor be killed. What the run in FOLDER has there after the sweep
+is meant to live: an actor that a driver detached, for its next epoch to find.
 """
 
 import contextlib
@@ -35,17 +36,18 @@ def main(argv: list[str]) -> int:
     """Print whether the GPUs are free (`ok`), and else in words who computes there or why that cannot be told."""
     spec = files.read(Path(argv[0]) / "keeper.json")
     scope = procs.of_spec(spec) if spec else None
-    print(json.dumps(free(int(argv[1]), lambda: procs.scan(scope) if scope else [])))
+    first = int(argv[2]) if argv[2:] else 0
+    print(json.dumps(free(int(argv[1]), first, lambda: procs.scan(scope) if scope else [])))
     return 0
 
 
-def free(count: int, ours: Callable[[], list[procs.Process]]) -> dict[str, Any]:
-    """Answer whether nobody but who is ours computes on the first `count` GPUs, asked again for a while where somebody
-    does."""
+def free(end: int, first: int, ours: Callable[[], list[procs.Process]]) -> dict[str, Any]:
+    """Answer whether nobody but who is ours computes on the GPUs from `first` to before `end`, asked again for a while
+    where somebody does."""
     deadline = time.monotonic() + LEAVE_S
     while True:
         try:
-            who = computing(_ask(GPUS), _ask(APPS), count, {str(process.pid) for process in ours()})
+            who = computing(_ask(GPUS), _ask(APPS), end, first, {str(process.pid) for process in ours()})
         except OSError as error:
             return {"ok": False, "words": f"cannot tell whether its GPUs are free: {error}"}
         if not who:
@@ -56,11 +58,13 @@ def free(count: int, ours: Callable[[], list[procs.Process]]) -> dict[str, Any]:
         time.sleep(PAUSE_S)
 
 
-def computing(gpus: str, apps: str, count: int, ours: Container[str] = ()) -> list[str]:
-    """Answer in words who else computes on the first `count` GPUs; OSError where the driver does not know so many."""
-    index = {uuid: int(at) for at, uuid in _rows(gpus, 2) if at.isdecimal() and int(at) < count}
-    if len(index) < count:
-        raise OSError(f"the driver has {len(index)} of {count} GPUs")
+def computing(gpus: str, apps: str, end: int, first: int = 0, ours: Container[str] = ()) -> list[str]:
+    """Answer in words who else computes on the GPUs from `first` to before `end`; OSError where the driver does not know
+    so many."""
+    known = {uuid: int(at) for at, uuid in _rows(gpus, 2) if at.isdecimal() and int(at) < end}
+    if len(known) < end:
+        raise OSError(f"the driver has {len(known)} of {end} GPUs")
+    index = {uuid: at for uuid, at in known.items() if at >= first}
     found: dict[tuple[str, str], list[int]] = {}
     for uuid, pid, name in _rows(apps, 3):
         if uuid in index and pid not in ours and os.path.basename(name) != SHARED:

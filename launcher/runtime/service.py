@@ -194,18 +194,21 @@ class Service:
         return {"ok": not left, "left": left}
 
     def signal(self, question: Json) -> Json:
-        """Send a signal to every process of every rank here; answers to how many."""
+        """Send a signal to every process of every rank here, or of those of some members; answers to how many."""
         ours = {state["pid"] for state in ranks.living(self._folder)}
         number = signal.Signals[f"SIG{question['signal'].removeprefix('SIG')}"]
-        found = [p for p in self._ranks_processes() if p.pid not in ours]
+        found = [p for p in self._ranks_processes(question.get("members")) if p.pid not in ours]
         procs.send(found, number)
         return {"ok": True, "count": len(found)}
 
-    def _ranks_processes(self) -> list[procs.Process]:
-        members = {(state["member"], state["epoch"]) for state in ranks.living(self._folder)}
+    def _ranks_processes(self, only: list[str] | None) -> list[procs.Process]:
+        living = {(state["member"], state["epoch"]) for state in ranks.living(self._folder)}
         found: dict[int, procs.Process] = {}
-        for member, epoch in members:
-            scope = replace(procs.of_spec(self._spec), level="rank", member=member, epoch=epoch)
+        for member, epoch in living:
+            if only is not None and member not in only:
+                continue
+            until = math.inf if only is None else ranks.others_began(self._folder, member, epoch)
+            scope = replace(procs.of_spec(self._spec), level="rank", member=member, epoch=epoch, until=until)
             found.update({p.pid: p for p in procs.scan(scope, os.getpid(), self._children.pids)})
         return list(found.values())
 

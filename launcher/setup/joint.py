@@ -3,7 +3,10 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
+from launcher.core import share
+from launcher.core.fleet import Node
 from launcher.core.run import Member, Run
+from launcher.core.seat import MemberName
 from launcher.setup.layout import Layout
 
 
@@ -11,6 +14,17 @@ def crew(run: Run, member: Member) -> tuple[Member, ...]:
     """Answer all that sit on the node of a member, that one first whose node it is."""
     lead = member.host or member.name
     return tuple(sorted((one for one in run.members() if lead in (one.name, one.host)), key=lambda one: bool(one.host)))
+
+
+def gpus(run: Run, node: Node, name: MemberName) -> range:
+    """Answer the GPUs that have to be free before a member starts again: all of its node, or only its own where
+    others, of another gang, go on there."""
+    member = next(one for one in run.members() if one.name == name)
+    if len({run.gang(one) for one in crew(run, member)}) == 1:
+        return range(node.gpus)
+    group = run.group(member.group)
+    first = share.first_gpu(run.task, group)
+    return range(first, first + group.gpus)
 
 
 def script(members: Sequence[Member], envs: Mapping[str, Mapping[str, str]]) -> str:

@@ -70,12 +70,16 @@ def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
 
 
 def signal(fleet: Fleet, run: Run, action: Signal, now: float) -> Answer:
-    """Send a stop signal to the ranks on a node that have had none; each ends of it a second later."""
+    """Send a stop signal to the ranks on a node that have had none, or to those of one gang; each ends of it a second
+    later."""
     life = fleet.life(action.node)
     if refused := refusal(life, run, action.node, action.kind, now):
         return refused
     number = Signals[f"SIG{action.signal.removeprefix('SIG')}"].value
     alive = {one.rank for one in life.ranks if one.alive(now) and one.rank.signalled is None}
+    if action.gang is not None:
+        meant = {member.name for member in run.members() if run.gang(member) == action.gang}
+        alive = {rank for rank in alive if rank.member in meant}
     if alive:
         told = (
             replace(rank, signalled=number, signalled_at=now) if rank in alive else rank for rank in life.host.ranks

@@ -31,7 +31,6 @@ def seat_guests(roles: Mapping[str, Values], forms: _Forms, out: Reading) -> _Fo
             continue
         _check_keys(own, host, out)
         _check_commands(own, roles[host], host, out)
-        _check_recovery(own, forms[host], host, out)
         found[name] = tuple(_shaped(one, forms[host][0], own) for one in forms[name])
         _check_room(found[name], forms[host], host, own, mark, out)
     _check_company(roles, hosts, out)
@@ -63,14 +62,6 @@ def _check_commands(own: Values, host: Values, name: str, out: Reading) -> None:
         if side.has("driver"):
             what = f"`driver` and `{KEY}: {name}`: a driver has its nodes to itself"
             out.mistake(side.key_of("driver"), what, f"use `run`, or give each group its own nodes: remove `{KEY}`")
-
-
-def _check_recovery(own: Values, host: Sequence[Group], name: str, out: Reading) -> None:
-    recovery, wanted = own.section("recovery"), host[0].recovery.restart_with.value
-    written = recovery.get("restart_with", str)
-    if written is not None and written != wanted:
-        what = f"`restart_with: {written}` beside `{KEY}: {name}`: who sits on one node starts again together"
-        out.mistake(recovery.mark_of("restart_with"), what, f"remove it: `{name}` has `restart_with: {wanted}`")
 
 
 def _shaped(group: Group, host: Group, own: Values) -> Group:

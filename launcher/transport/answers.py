@@ -28,12 +28,12 @@ def killed(told: Json) -> Answer:
     return Answer(result=Result.CANNOT_TELL, words=words)
 
 
-def free(site: Site, node: Node) -> Answer:
-    """Answer KILLED for a swept node once nobody computes on the GPUs that we have there, else NOT_FREE and why.
+def free(site: Site, node: Node, gpus: range) -> Answer:
+    """Answer KILLED for a swept node once nobody computes on these of the GPUs there, else NOT_FREE and why.
 
     Asked of the driver on the node, whoever may compute there: a rank in a container carries no mark of ours.
     """
-    if node.gpu_driver is GpuDriver.NONE or not node.gpus:
+    if node.gpu_driver is GpuDriver.NONE or not gpus:
         return Answer(result=Result.KILLED)
-    told = site.answer("gpus", site.layout.root, str(node.gpus), timeout=GPUS_S)
+    told = site.answer("gpus", site.layout.root, str(gpus.stop), str(gpus.start), timeout=GPUS_S)
     return Answer(result=Result.KILLED if told["ok"] else Result.NOT_FREE, words=told.get("words", ""))

@@ -29,6 +29,7 @@ from launcher.core.run import Run
 from launcher.core.seat import MemberName
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
+from launcher.setup import joint
 from launcher.transport import commands, fence, inspect, provision, ranks
 from launcher.transport.answers import done, free, killed
 from launcher.transport.heads import Heads
@@ -103,7 +104,9 @@ class ShellNodes:
     def signal(self, run: Run, action: Signal) -> Answer:
         """Send the stop signal to the ranks on a node."""
         site = self._sites.seat(run, action.node)
-        question = {"op": "signal", "signal": action.signal}
+        question: Json = {"op": "signal", "signal": action.signal}
+        if action.gang is not None:
+            question["members"] = [member.name for member in run.members() if run.gang(member) == action.gang]
         return self._act("signal", lambda: done(site.ask(question, timeout=ASK_S)), site)
 
     def sweep(self, run: Run, action: Sweep) -> Answer:
@@ -120,18 +123,22 @@ class ShellNodes:
             if told.get("absent"):  # nothing of ours is there, not even what could look for it
                 self._provision.put(run, site)
                 told = site.ask(question, timeout=SWEEP_S)
-            return self._free(run, site) if told["ok"] and action.reused else killed(told)
+            return self._free(run, site, action) if told["ok"] and action.reused else killed(told)
 
         return self._act("sweep", act, site)
 
-    def _free(self, run: Run, site: Site) -> Answer:
-        """Answer whether the GPUs of a swept node are free; programs of an older launcher do not know the question."""
+    def _free(self, run: Run, site: Site, action: Sweep) -> Answer:
+        """Answer whether the GPUs of a swept node are free, or those of one member where others go on beside it.
+
+        Programs of an older launcher do not know the question.
+        """
         node = run.node(NodeName(site.name))
+        some = joint.gpus(run, node, action.member) if action.level is Level.RANK else range(node.gpus)
         try:
-            return free(site, node)
+            return free(site, node, some)
         except RemoteError:
             self._provision.put(run, site)
-            return free(site, node)
+            return free(site, node, some)
 
     def unclaim(self, run: Run, action: Unclaim) -> Answer:
         """Kill all of the run on a unit, stop its keeper, let go of the lease."""

@@ -89,7 +89,7 @@ def fleet(told: Mapping[str, Any], faults: list[Mapping[str, Any]], run_s: float
 
 def task(told: Mapping[str, Any]) -> Task:
     """A task of one group `main`, and of a `guest` on so many of its nodes where there is one."""
-    known = {"slices", "nodes", "spares", "spares_per_rack", "run_s", "stop_grace", "guest"}
+    known = {"slices", "nodes", "spares", "spares_per_rack", "run_s", "stop_grace", "guest", "guest_restarts_with"}
     policy = {key: value for key, value in told.items() if key not in known}
     for key, kind in (("on_no_spare", OnNoSpare), ("restart_with", RestartWith)):
         if key in policy:
@@ -104,7 +104,8 @@ def task(told: Mapping[str, Any]) -> Task:
     groups = [Group(name="main", topology=rule, gpus=4, run="true", recovery=recovery)]
     if "guest" in told:
         beside = TopologyRule(nodes_per_slice=told["guest"], nodes_of="main")
-        groups.append(Group(name="guest", topology=beside, run="true", recovery=recovery))
+        own = replace(recovery, restart_with=RestartWith(told.get("guest_restarts_with", recovery.restart_with)))
+        groups.append(Group(name="guest", topology=beside, run="true", recovery=own))
     return Task(name="job", groups=tuple(groups), stop_grace=float(told.get("stop_grace", 5.0)))
 
 

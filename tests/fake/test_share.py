@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from launcher.core.run import RunState
 from tests.fake.test_scenarios import Scenario, check
 
 TASK = {"nodes": 2, "spares": 1, "guest": 2}
@@ -85,6 +86,49 @@ SCENES: dict[str, dict[str, Any]] = {
         },
     },
 }
+
+
+APART = {**TASK, "guest": 1, "restart_with": "group"}
+MIXED: dict[str, dict[str, Any]] = {
+    "a rank of the host fails elsewhere: the guest goes on beside one that starts again": {
+        "task": APART,
+        "faults": [{"at": 30, "node": "r1-n2", "fault": "rank_killed"}],
+        "epochs": {"main": 2, "guest": 1},
+        "where": {"main/0": "r1-n1", "main/1": "r1-n2", "guest/0": "r1-n1"},
+    },
+    "the node of both fails: both come back": {
+        "task": APART,
+        "faults": [{"at": 30, "node": "r1-n1", "fault": "raylet_killed"}],
+        "epochs": {"main": 2, "guest": 2},
+        "where": {"main/0": "r1-n1", "main/1": "r1-n2", "guest/0": "r1-n1"},
+    },
+    "a node of the host alone is drained: the guest gets no signal": {
+        "task": APART,
+        "orders": [{"at": 30, "order": "drain", "subject": "r1-n2"}],
+        "epochs": {"main": 2, "guest": 1},
+        "where": {"main/0": "r1-n1", "main/1": "r1-n3", "guest/0": "r1-n1"},
+    },
+    "the node of both is drained: both are told, and both move": {
+        "task": {**APART, "nodes": 3},
+        "orders": [{"at": 30, "order": "drain", "subject": "r1-n1"}],
+        "epochs": {"main": 2, "guest": 2},
+        "where": {"main/0": "r1-n4", "main/1": "r1-n2", "main/2": "r1-n3", "guest/0": "r1-n4"},
+    },
+}
+
+
+@pytest.mark.parametrize("crashes", [(), (0.0, 1.0, 9.0, 19.0, 22.0)], ids=["calm", "controller killed"])
+@pytest.mark.parametrize("scene", MIXED.values(), ids=MIXED.keys())
+def test_a_guest_of_another_gang_goes_on_unless_its_node_is_lost(
+    scene: dict[str, Any], crashes: tuple[float, ...]
+) -> None:
+    told = {"fleet": {"racks": 1, "nodes": 4, "head": True}, "expect": {}, **deepcopy(scene)}
+    here = Scenario(told)
+    last = here.go(tuple(here.began() + after for after in crashes))
+    assert last.state is RunState.SUCCEEDED, last.headline
+    assert {name: gang.epoch for name, gang in last.record.gangs.items()} == scene["epochs"]
+    assert {name: seat.node for name, seat in last.record.seats.items()} == scene["where"]
+    assert {name for name, gang in last.record.gangs.items() if gang.restarts} <= {"main"}
 
 
 @pytest.mark.parametrize("crashes", [(), (0.0, 1.0, 9.0, 19.0, 22.0)], ids=["calm", "controller killed"])

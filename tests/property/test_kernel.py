@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.actions import Claim, Join, PowerOff, Prepare, Relocate, Signal, Start, Sweep, Unclaim
+from launcher.core.actions import Claim, Join, Level, PowerOff, Prepare, Relocate, Signal, Start, Sweep, Unclaim
 from launcher.core.condition import Condition
 from launcher.core.fleet import Access, Fault, FaultKind, NodeName, SimSettings
 from launcher.core.observation import Observation, Seen, Unseen
@@ -176,14 +176,19 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
         return
     broken = {name for name, gang in decision.record.gangs.items() if gang.broken}
     serving = {
-        decision.record.seats[member.name].node
+        (decision.record.seats[member.name].node, member.name)
         for member in run.members()
         if decision.conditions[member.name] is Condition.SERVING and run.gang(member) not in broken
     }
     for action in decision.actions:
         node = _node_of(action)
         told = isinstance(action, Signal) and any(key.startswith("draining:") for key in decision.record.since)
-        assert node not in serving or told, f"{action.key} on a node whose rank runs"
+        only = action.member if isinstance(action, Sweep) and action.level is Level.RANK else None
+        harmed = [member for at, member in serving if at == node and only in (None, member)]
+        assert not harmed or told, f"{action.key} on a node whose rank runs"
+        if isinstance(action, Signal) and action.gang is None:
+            told_too = {run.gang(member) for member in run.members() if (node, member.name) in serving}
+            assert all(f"draining:{name}" in decision.record.since for name in told_too), f"{action.key}: too many"
         blind = isinstance(seen.nodes.get(node) if node else None, Unseen)
         assert not blind, f"{action.key} on a node that cannot be seen"
     if decision.state is RunState.RUNNING and all(at in UP for at in decision.conditions.values()):

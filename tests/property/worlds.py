@@ -77,8 +77,7 @@ def guests(draw: st.DrawFn, groups: Sequence[Group]) -> Group:
     size = draw(st.integers(1, host.topology.nodes_per_slice))
     rule = TopologyRule(nodes_per_slice=size, nodes_of=host.name)
     rule = replace(rule, slices=draw(st.integers(1, most_slices(rule, host.topology))))
-    recovery = replace(draw(recoveries()), restart_with=host.recovery.restart_with)
-    return Group(name="guest", topology=rule, run="true", recovery=recovery)
+    return Group(name="guest", topology=rule, gpus=draw(st.integers(0, 1)), run="true", recovery=draw(recoveries()))
 
 
 def recoveries() -> st.SearchStrategy[RecoveryPolicy]:

@@ -41,6 +41,7 @@ groups:
       until [ -e "$GATE" ]; do sleep 0.1; done
   router:
     topology: {nodes_of: prefill}
+    recovery: {restart_with: group}
     run: |
       env | sort
       until [ -e "$GATE" ]; do sleep 0.1; done
@@ -96,6 +97,9 @@ def test_groups_share_nodes_come_back_together_and_move_together(desk: Desk) -> 
     assert _where(seen) == {**together, "prefill/1": "a3", "decode/1": "a3"}
     assert desk.run("undrain", "a2").returncode == 0
 
+    # Ranks beside it were swept twice and told to stop once; the raylet under it was not touched.
+    assert _variables(desk, "router/0")["NVLAUNCH_EPOCH"] == "1"
+    assert _variables(desk, "prefill/0")["NVLAUNCH_EPOCH"] == "3"
     desk.gate("shared").touch()
     _, err = up.communicate(timeout=AMPLE_S)
     assert up.returncode == 0, err
