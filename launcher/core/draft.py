@@ -225,10 +225,11 @@ class Draft:
             self.fence_rank(member, gang.epoch, reason)
 
     def break_gang_of(self, member: Member, reason: Reason) -> None:
-        """Decide that the epoch of a member ends with its node; where every rank that sits there has finished, they
-        need their node no more."""
-        if any(one.name not in self.exits for one in self.index.crew(member)):
-            self.break_gang(self.gang_of(member), reason)
+        """Decide that the epoch of all who sit on the node of a member ends with it; a rank that has finished needs its
+        node no more."""
+        for one in self.index.crew(member):
+            if one.name not in self.exits:
+                self.break_gang(self.gang_of(one), reason)
 
     def end(self, outcome: Outcome) -> None:
         """Decide how the run ends; the first decision stands."""

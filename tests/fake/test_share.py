@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from launcher.core.actions import Sweep
 from launcher.core.run import RunState
+from launcher.core.seat import MemberName
 from tests.fake.test_scenarios import Scenario, check
 
 TASK = {"nodes": 2, "spares": 1, "guest": 2}
@@ -140,3 +142,36 @@ def test_who_sits_on_one_node_fares_as_one(scene: dict[str, Any], crashes: tuple
     if crashes:
         told["expect"].pop("within", None)
     check(here, last)
+
+
+def _sweeps(here: Scenario) -> set[tuple[str, str, bool]]:
+    """Of each sweep: how much of whom, and whether the GPUs have to be free then."""
+    actions = (action for moment in here.moments for action in moment.decision.actions)
+    return {(one.level.value, one.member, one.reused) for one in actions if isinstance(one, Sweep)}
+
+
+@pytest.mark.parametrize(("restart_with", "asks"), [("run", False), ("group", True)])
+def test_each_on_a_node_is_fenced_and_gpus_are_asked_about_once_a_gang(restart_with: str, asks: bool) -> None:
+    told = {"nodes": 2, "guest": 2, "spares": 1, "restart_with": restart_with}
+    for fault, level in (("raylet_killed", "generation"), ("rank_killed", "rank")):
+        fault_there = {"at": 30, "node": "r1-n2", "fault": fault}
+        here = Scenario({"fleet": {"racks": 1, "nodes": 3}, "task": told, "faults": [fault_there], "expect": {}})
+        here.go()
+        assert {(level, "main/1", True), (level, "guest/1", asks)} <= _sweeps(here)
+
+
+def test_every_group_of_a_place_that_is_left_is_taken_back() -> None:
+    told = {"fleet": {"racks": 2, "nodes": 2, "head": True}, "task": {"nodes": 2, "guest": 1}, "expect": {}}
+    here = Scenario({**told, "orders": [{"at": 30, "order": "relocate", "subject": "main.s0"}]})
+    here.go()
+    assert {"unreserve:main.s0", "unreserve:guest.s0"} <= set(here.acts())
+
+
+def test_a_node_that_falls_silent_ends_the_epoch_of_each_gang_on_it() -> None:
+    task = {"nodes": 2, "guest": 2, "spares": 1, "restart_with": "group", "run_s": 200}
+    cut = {"at": 30, "node": "r1-n2", "fault": "link_down", "duration": 100}
+    here = Scenario({"fleet": {"racks": 1, "nodes": 3, "head": True}, "task": task, "faults": [cut], "expect": {}})
+    last = here.go()
+    assert last.state is RunState.SUCCEEDED, last.headline
+    assert {name: gang.epoch for name, gang in last.record.gangs.items()} == {"main": 2, "guest": 2}
+    assert last.record.seats[MemberName("guest/1")].node == "r1-n3"

@@ -104,6 +104,7 @@ def hold_to_rules(here: Play, before: Record, seen: Observation, decision: Decis
     seats_stay_in_their_slices(here, record)
     counters_only_rise(run, before, record)
     budgets_are_kept(run, record)
+    who_loses_its_raylet_ends_its_epoch(run, before, record)
     nothing_healthy_is_touched(run, before, seen, decision)
     only_the_allowed_leaves_its_rack(run, seen, before, decision)
     nothing_starts_unfenced(here, decision)
@@ -161,6 +162,16 @@ def counters_only_rise(run: Run, before: Record, record: Record) -> None:
         assert gang.restarts >= (was.restarts if was else 0)
     for member, seat in record.seats.items():
         assert seat.generation >= (before.seats[member].generation if member in before.seats else 0)
+
+
+def who_loses_its_raylet_ends_its_epoch(run: Run, before: Record, record: Record) -> None:
+    """A rank that has not finished goes with its raylet, and none begins a second time in one epoch."""
+    for member in run.members():
+        was, gang = before.seats.get(member.name), record.gangs[run.gang(member)]
+        if was is not None and was != record.seats[member.name]:
+            assert gang.epoch == 0 or gang.broken or member.name in record.exits, (
+                f"{member.name} goes on without a raylet"
+            )
 
 
 def budgets_are_kept(run: Run, record: Record) -> None:
