@@ -98,6 +98,7 @@ def summarise(
     spares = tuple(
         SpareStatus(slice=part.key, node=name, rack=nodes[name].rack)
         for part in run.placement.slices
+        if run.group(part.group).topology.nodes_of is None
         for name in (*part.nodes, *part.spares)
         if name not in holders and name not in record.condemned and name not in drained
     )

@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 from launcher.core.fleet import NodeName
+from launcher.core.placement import Placement
 from launcher.core.seat import MemberName
+from launcher.core.share import seated
 from launcher.core.status import summarise
+from launcher.core.task import Group, TopologyRule
 from tests.situations import Situation, make_run, name
 
 
@@ -31,3 +34,17 @@ def test_a_drained_spare_is_none_until_it_is_back_in_service() -> None:
     assert spares(at) == []
     at.drained.clear()
     assert spares(at) == [name(1, 3)]
+
+
+def test_a_node_that_groups_shared_is_listed_once() -> None:
+    run = make_run(slices=1, nodes=2, spares=1)
+    guest = Group(name="guest", topology=TopologyRule(nodes_per_slice=2, nodes_of="main"), run="true")
+    task = replace(run.task, groups=(*run.task.groups, guest))
+    placement = Placement(slices=seated(task, run.placement.slices))
+    at = Situation(replace(run, task=task, placement=placement))
+    at.decide()
+    seats = dict(at.record.seats)
+    for member in ("main/0", "guest/0"):
+        seats[MemberName(member)] = replace(seats[MemberName(member)], node=name(1, 3), generation=2)
+    at.record = replace(at.record, seats=seats)
+    assert spares(at) == [name(1, 1)]
