@@ -1,9 +1,9 @@
 """Whether anybody computes on the GPUs of this machine: asked after a sweep, before something starts here again.
 
-`python -EsS PACKAGE gpus FOLDER END [FIRST]` asks the driver about the first END GPUs, those that a raylet of so many is
-given, or about those of them from FIRST on: others of the run may go on computing on the rest. A program of its own,
-because whoever asks a sick driver may never be answered, nor be killed. What the run in FOLDER has there after the sweep
-is meant to live: an actor that a driver detached, for its next epoch to find.
+`python -EsS PACKAGE gpus FOLDER END [FIRST]` asks the driver about the first END GPUs, those that a raylet of so many
+is given, or about those of them from FIRST on: others of the run may go on computing on the rest. A program of its own,
+because whoever asks a sick driver may never be answered, nor be killed. What the run in FOLDER has there after the
+sweep is meant to live: an actor that a driver detached, for its next epoch to find.
 """
 
 import contextlib
@@ -37,17 +37,17 @@ def main(argv: list[str]) -> int:
     spec = files.read(Path(argv[0]) / "keeper.json")
     scope = procs.of_spec(spec) if spec else None
     first = int(argv[2]) if argv[2:] else 0
-    print(json.dumps(free(int(argv[1]), first, lambda: procs.scan(scope) if scope else [])))
+    print(json.dumps(free(int(argv[1]), lambda: procs.scan(scope) if scope else [], first)))
     return 0
 
 
-def free(end: int, first: int, ours: Callable[[], list[procs.Process]]) -> dict[str, Any]:
+def free(end: int, ours: Callable[[], list[procs.Process]], first: int = 0) -> dict[str, Any]:
     """Answer whether nobody but who is ours computes on the GPUs from `first` to before `end`, asked again for a while
     where somebody does."""
     deadline = time.monotonic() + LEAVE_S
     while True:
         try:
-            who = computing(_ask(GPUS), _ask(APPS), end, first, {str(process.pid) for process in ours()})
+            who = computing(_ask(GPUS), _ask(APPS), end, {str(process.pid) for process in ours()}, first)
         except OSError as error:
             return {"ok": False, "words": f"cannot tell whether its GPUs are free: {error}"}
         if not who:
@@ -58,9 +58,9 @@ def free(end: int, first: int, ours: Callable[[], list[procs.Process]]) -> dict[
         time.sleep(PAUSE_S)
 
 
-def computing(gpus: str, apps: str, end: int, first: int = 0, ours: Container[str] = ()) -> list[str]:
-    """Answer in words who else computes on the GPUs from `first` to before `end`; OSError where the driver does not know
-    so many."""
+def computing(gpus: str, apps: str, end: int, ours: Container[str] = (), first: int = 0) -> list[str]:
+    """Answer in words who else computes on the GPUs from `first` to before `end`; OSError where the driver does not
+    know so many."""
     known = {uuid: int(at) for at, uuid in _rows(gpus, 2) if at.isdecimal() and int(at) < end}
     if len(known) < end:
         raise OSError(f"the driver has {len(known)} of {end} GPUs")

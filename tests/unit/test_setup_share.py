@@ -9,7 +9,8 @@ from launcher.core.place import place
 from launcher.core.placement import Placement
 from launcher.core.run import Member, Run, RunId, RunName
 from launcher.core.seat import MemberName, Seat
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.runtime import gpus
 from launcher.setup import environ, joint, ports, ray
 
 GUEST = TopologyRule(nodes_per_slice=2, nodes_of="prefill")
@@ -70,6 +71,20 @@ def test_groups_on_one_node_meet_at_ports_of_their_own_and_not_at_those_of_the_e
             assert set(met) <= set(range(block.master[0], block.master[1] + 1))
     two = [{block.master_port(epoch, lane, 2) for lane in range(2)} for epoch in (1, 2)]
     assert not two[0] & two[1]
+
+
+def test_gpus_have_to_be_free_of_others_only_where_a_member_starts_again_alone() -> None:
+    run = make_run()
+    node, decode = run.fleet.nodes[0], MemberName("decode/0")
+    assert joint.gpus(run, node, decode) == range(4)
+    apart = RecoveryPolicy(restart_with=RestartWith.GROUP)
+    groups = tuple(replace(group, recovery=apart) for group in run.task.groups)
+    run = replace(run, task=replace(run.task, groups=groups))
+    assert joint.gpus(run, node, decode) == range(2, 3)
+    assert not joint.gpus(run, node, MemberName("router/0"))
+    tray = "".join(f"{at}, GPU-{at}\n" for at in range(4))
+    apps = "GPU-0, 999999998, prefill\nGPU-2, 999999999, stranger\n"
+    assert gpus.computing(tray, apps, 3, first=2) == ["`stranger` (pid 999999999) computes on GPU 2"]
 
 
 def crew(run: Run) -> tuple[Member, ...]:
