@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from launcher.core.assign import assign
 from launcher.core.enclose import enclosed
 from launcher.core.fleet import Inventory, NodeName
 from launcher.core.placement import Placement, Shortfall, Slice, Taken
-from launcher.core.share import hosts, peopled
+from launcher.core.remedy import WORK
+from launcher.core.share import hosts, may_host, peopled, seat
 from launcher.core.shortfall import explain
 from launcher.core.task import Task
+
+MAX_HOSTS_TRIED = 3
+"""How many groups are tried as the host of one that has no room; each costs a placement."""
 
 
 def place(
@@ -26,6 +31,18 @@ def place(
     kept = [part for part in kept if whole.group(part.group).topology.nodes_of is None]
     outcome = assign(task, inventory, taken, kept)
     if not isinstance(outcome, Placement):
-        guests = tuple(guest.name for guest in whole.guests(outcome.group.name))
-        return replace(explain(outcome, task, inventory, taken, kept), guests=guests)
+        found = explain(outcome, task, inventory, taken, kept)
+        guests = tuple(guest.name for guest in whole.guests(found.group))
+        more = () if guests or kept else _beside(whole, found.group, inventory, taken)
+        return replace(found, guests=guests, changes=(*found.changes, *more))
     return peopled(whole, replace(outcome, enclosed=enclosed(task, inventory, outcome.slices)))
+
+
+def _beside(task: Task, name: str, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> Sequence[str]:
+    """Answer on whose nodes a group without room could sit, each tried: with GPUs that those leave free, or none."""
+    most = max((node.gpus for node in inventory.nodes), default=0)
+    free = (host for host in task.groups if may_host(task, host, task.group(name)))
+    hosts_tried = islice((host for host in free if host.gpus + task.group(name).gpus <= most), MAX_HOSTS_TRIED)
+    changed = [(host.name, hosts(seat(task, name, host))) for host in hosts_tried]
+    fits = [host for host, one in changed if isinstance(assign(one, inventory, taken, (), WORK), Placement)]
+    return tuple(f"`nodes_of: {host}` for `{name}`" for host in fits)

@@ -12,6 +12,9 @@ from launcher.core.fleet import NODE_LEVEL
 from launcher.core.placement import Placement, Slice
 from launcher.core.task import Group, Task, TopologyRule
 
+MOST_GUESTS = 4
+"""How many groups may sit on the nodes of one: each node has a port for the rendezvous of each (`setup/ports.py`)."""
+
 
 def hosts(task: Task) -> Task:
     """Answer the task of the groups that have nodes of their own, each asking also for what its guests need there."""
@@ -69,6 +72,28 @@ def host_rank(guest: TopologyRule, host: TopologyRule, index: int, at: int) -> i
 def most_slices(guest: TopologyRule, host: TopologyRule) -> int:
     """Answer how many slices of a guest of this size have room on the nodes of its host."""
     return host.slices * (host.nodes_per_slice // guest.nodes_per_slice)
+
+
+def may_host(task: Task, host: Group, guest: Group) -> bool:
+    """Answer whether a task may seat a group that has nodes of its own on those of another instead."""
+    own = host is not guest and host.topology.nodes_of is None and guest.topology.nodes_of is None
+    free = not task.guests(guest.name) and len(task.guests(host.name)) < MOST_GUESTS
+    spoken = any(guest.name in (one.topology.near, one.topology.apart_from) for one in task.groups)
+    kinds = {one.accelerator.casefold() for one in (host, guest) if one.accelerator is not None}
+    driven = host.driver is not None or guest.driver is not None
+    room = most_slices(guest.topology, host.topology) >= guest.topology.slices
+    return own and free and room and len(kinds) < 2 and not spoken and not driven
+
+
+def seat(task: Task, name: str, host: Group) -> Task:
+    """Answer a task with a group on the nodes of another, in as many slices as before."""
+    rule = task.group(name).topology
+    beside = TopologyRule(
+        slices=rule.slices, nodes_per_slice=rule.nodes_per_slice, within=host.topology.within, nodes_of=host.name
+    )
+    return replace(
+        task, groups=tuple(replace(one, topology=beside) if one.name == name else one for one in task.groups)
+    )
 
 
 def first_gpu(task: Task, group: Group) -> int:

@@ -11,8 +11,6 @@ from launcher.spec.reading import Reading, Values
 
 KEY = "nodes_of"
 COUNTS = ("slices", "nodes_per_slice", "gpus_per_slice")
-MOST_GUESTS = 4
-"""How many groups may sit on the nodes of one: each node has a port for the rendezvous of each (`setup/ports.py`)."""
 
 _Forms = Mapping[str, tuple[Group, ...]]
 
@@ -104,7 +102,7 @@ def _check_company(roles: Mapping[str, Values], hosts: Mapping[str, str], out: R
 
 def _check_number(roles: Mapping[str, Values], hosts: Mapping[str, str], out: Reading) -> None:
     for name, more in _crowded(hosts):
-        what = f"more than {MOST_GUESTS} groups sit on the nodes of `{name}`"
+        what = f"more than {share.MOST_GUESTS} groups sit on the nodes of `{name}`"
         out.mistake(roles[more].section("topology").mark_of(KEY), what, "give some of them nodes of their own")
 
 
@@ -112,5 +110,5 @@ def _crowded(hosts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Answer each host of too many, with the first that is too many."""
     for host in dict.fromkeys(hosts.values()):
         own = [name for name, other in hosts.items() if other == host]
-        if len(own) > MOST_GUESTS:
-            yield host, own[MOST_GUESTS]
+        if len(own) > share.MOST_GUESTS:
+            yield host, own[share.MOST_GUESTS]

@@ -11,7 +11,7 @@ from launcher.core.place import place
 from launcher.core.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.replace import replace_slice
 from launcher.core.run import Run, RunId, RunName
-from launcher.core.share import first_gpu, most_slices, seated
+from launcher.core.share import first_gpu, most_slices, seat, seated
 from launcher.core.task import Group, Task, TopologyRule
 from tests.effort import drawn
 from tests.property.every_way import EveryWay
@@ -125,3 +125,20 @@ def _seats(task: Task, inventory: Inventory, slices: tuple[Slice, ...]) -> dict[
     for member in run.members():
         assert member.host is None or at[member.name] == at[member.host]
     return {member.name: member.host for member in run.members()}
+
+
+@LAWS
+@given(st.data())
+def test_a_refusal_that_names_a_host_is_right(data: st.DataObject) -> None:
+    inventory, taken = data.draw(marked(6))
+    sizes = st.builds(TopologyRule, slices=st.integers(1, 2), nodes_per_slice=st.integers(1, 3))
+    own = [Group(name=name, topology=data.draw(sizes), gpus=data.draw(st.integers(0, 3))) for name in ("a", "b")]
+    task = Task(name="t", groups=tuple(own))
+    found = place(task, inventory, taken)
+    assume(isinstance(found, Shortfall))
+    assert isinstance(found, Shortfall)
+    other = next(group for group in own if group.name != found.group)
+    changed = seat(task, found.group, other)
+    named = f"`nodes_of: {other.name}` for `{found.group}`" in found.changes
+    fits = most_slices(task.group(found.group).topology, other.topology) >= task.group(found.group).topology.slices
+    assert named == (fits and isinstance(place(changed, inventory, taken), Placement))
