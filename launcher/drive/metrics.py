@@ -130,8 +130,9 @@ def serve(home: Path, address: str, port: int) -> WSGIServer:
     registry.register(RunCollector(Store(home)))
     try:
         server, _ = start_http_server(port, addr=address, registry=registry)
-    except OSError as error:
-        words = f"cannot answer scrapes on {address}:{port}: {(error.strerror or str(error)).lower()}"
+    except (OSError, OverflowError, UnicodeError) as error:  # the last two: no port, and no name, that could be one
+        why = getattr(error, "strerror", None) or str(error)
+        words = f"cannot answer scrapes on {address}:{port}: {why.lower()}"
         raise LaunchError(words, hints=("choose another `--metrics-port` or `--metrics-address`",)) from error
     return server
 

@@ -17,6 +17,8 @@ import pytest
 from launcher.core.fleet import Fault, FaultKind, NodeName, SimSettings
 from launcher.core.run import RunId, RunName, RunState
 from launcher.drive.control import spawn
+from launcher.drive.metrics import serve
+from launcher.errors import LaunchError
 from launcher.store.store import Store
 from tests.situations import make_run
 
@@ -139,6 +141,12 @@ def test_the_hook_is_told_each_event_once_and_in_order_whatever_becomes_of_it(ha
     assert states == ["starting", "running", "recovering", "running", "stopping"]
     warnings = [event.words for event in hall.store.events(run) if event.subject == "on_event"]
     assert [words.endswith("exit status 3: no luck") for words in warnings] == [True]
+
+
+@pytest.mark.parametrize(("address", "port"), [("127.0.0.1", 65536), ("a" * 80, 9466)])
+def test_where_no_scrape_can_be_answered_is_an_error_in_words(tmp_path: Path, address: str, port: int) -> None:
+    with pytest.raises(LaunchError, match=f"cannot answer scrapes on {address}:{port}: "):
+        serve(tmp_path, address, port)
 
 
 def test_metrics_tell_recoveries_goodput_and_spares(hall: Hall) -> None:
