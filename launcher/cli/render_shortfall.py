@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from launcher.cli.console import Colour, clean, paint
 from launcher.cli.table import table
+from launcher.core.fleet import ANY_LEVEL
 from launcher.core.nodeset import alike, fold
 from launcher.core.nouns import count
 from launcher.core.placement import RackAnswer, Shortfall
@@ -25,7 +26,8 @@ def shortfall_lines(lack: Shortfall) -> Iterator[str]:
 def _asked(lack: Shortfall) -> str:
     each = count(lack.nodes_per_slice, "node") + (f" and {count(lack.spares, 'spare')}" if lack.spares else "")
     each += f", {count(lack.spares_per_rack, 'spare')} a rack" if lack.spares_per_rack else ""
-    asked = f"it asks for {count(lack.slices, 'slice')} of {each}, each inside one {lack.within}"
+    where = "wherever there is room" if lack.within == ANY_LEVEL else f"each inside one {lack.within}"
+    asked = f"it asks for {count(lack.slices, 'slice')} of {each}, {where}"
     if lack.guests:
         asked += f", on nodes with room for {', '.join(f'`{name}`' for name in lack.guests)} beside it"
     fits = f"{lack.placed} found a place" if lack.placed else "none found a place"
