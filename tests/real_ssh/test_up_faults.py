@@ -4,9 +4,11 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from launcher.core.nodeset import expand
 from launcher.setup.ports import FIRST
 from tests.desk import AMPLE_S, Desk
 from tests.real_ssh.stages import left_on
@@ -22,8 +24,8 @@ setup: |
   {setup}
 run: "true"
 """
-WELL = ("r01-n01", "r01-n02")
-LEFT = {"NVLAUNCH_MARK": "old-run:r01-n13:0:main-1:1"}
+RAYLET = "/usr/local/bin/raylet"
+LEFT = {"NVLAUNCH_MARK": "old-run:r01-n09:0:main-1:1"}
 DEAF = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 3600 & wait' &) ; sleep 3600 & wait"
 
 
@@ -100,50 +102,55 @@ def test_down_waits_for_hosts_that_are_gone_and_ends_on_those_that_are_merely_br
         assert left_on(host, run) == []
 
 
+def test_a_key_that_no_host_takes_is_named_with_the_user(rig: Rig, desk: Desk, tmp_path: Path) -> None:
+    make_key(tmp_path / "other", "other")
+    (tmp_path / "racks.yaml").write_text(desk.inventory.read_text().replace(str(rig.key), str(tmp_path / "other")))
+    task = desk.task("stranger", TASK.format(name="stranger", nodes=2, setup="true"))
+    refused = desk.run("up", str(task), "-y", "-i", str(tmp_path / "racks.yaml"))
+    assert refused.returncode == 4, refused.stderr
+    assert f"permission denied for `{rig.user}`; tried key `{tmp_path}/other`" in refused.stderr
+    assert "is this machine's own network up, and the user and key of the inventory right?" in refused.stderr
+
+
 def spoil(rig: Rig) -> dict[str, tuple[Callable[[Host], object], str]]:
     """What is done to each host but two, and what has to be said of it."""
+    home = f"/home/{rig.user}"
     return {
-        "r01-n03": (Host.power_cut, "reachable: no answer on port 22"),
-        "r01-n04": (lambda host: host.drop(True), "reachable: no answer on port 22"),
-        "r01-n05": (lambda host: host.tarpit(True), "reachable: connected, but nobody speaks there"),
-        "r01-n06": (Host.rekey, "the host key has changed to"),
-        "r01-n07": (lambda host: host.fill_disk(f"/home/{rig.user}"), "100% full"),
-        "r01-n08": (lambda host: host.read_only(f"/home/{rig.user}", True), f"`/home/{rig.user}` is read-only"),
-        "r01-n09": (Host.hide_python, "no Python 3.6 or later is found there"),
-        "r01-n10": (lambda host: host.ray_version("2.61.3"), "2.61.3"),
-        "r01-n11": (lambda host: host.spawn(["/usr/local/bin/raylet", "3600"], user="other"), "Ray of `other` runs"),
-        "r01-n12": (lambda host: host.shift_clock(3600), "s ahead of this machine"),
-        "r01-n13": (
+        "r01-n01": (Host.power_cut, "reachable: no answer on port 22"),
+        "r01-n02": (lambda host: host.drop(True), "reachable: no answer on port 22"),
+        "r01-n03": (lambda host: host.tarpit(True), "reachable: connected, but nobody speaks there"),
+        "r01-n04": (lambda host: host.fill_disk(home), "disk: `/` has 0.0 GiB free and is 100% full"),
+        "r01-n05": (lambda host: host.read_only(home, True), "disk: `~` is read-only"),
+        "r01-n06": (Host.rekey, "reachable: the host key has changed to"),
+        "r01-n07": (Host.hide_python, "python: no Python 3.6 or later is found there"),
+        "r01-n08": (lambda host: host.shift_clock(3600), "s ahead of this machine: let chrony or ntpd set it"),
+        "r01-n09": (
             lambda host: host.spawn(["sh", "-c", DEAF], user=rig.user, env=LEFT),
             "of run `old-run` left behind: `kill -9 ",
         ),
+        "r01-n10": (lambda host: host.spawn([RAYLET, "3600"], user="other"), "other ray: Ray of `other` runs here"),
+        "r01-n11": (lambda host: host.ray_version("2.61.3"), "ray: not one Ray: r01-n[12-13]: "),
     }
 
 
-def test_hosts_that_cannot_serve_are_all_named_with_what_is_wrong_and_nothing_is_begun(
-    rig: Rig, desk: Desk, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def said_of(node: str, said: str) -> str:
+    """What is told of a node, alone or with others of which the same is true."""
+    told = [line.strip().partition(": ") for line in said.splitlines() if line.startswith("  r01-n")]
+    return "\n".join(words for names, _, words in told if node in expand(names))
+
+
+def test_hosts_that_cannot_serve_are_all_named_with_what_is_wrong_and_nothing_is_begun(rig: Rig, desk: Desk) -> None:
     faults = spoil(rig)
-    rig["r01-n11"].run(["cp", "/bin/sleep", "/usr/local/bin/raylet"])
+    rig["r01-n10"].run(["cp", "/bin/sleep", RAYLET])
     for name, (strike, _) in faults.items():
         strike(rig[name])
-    begun = desk.run("status", "-o", "json").stdout
+    before = json.loads(desk.run("status", "-o", "json").stdout)
     code, said = up(desk, "refused", 3)
     assert code == 3, said
     for name, (_, words) in faults.items():
-        assert re.search(rf"{name}[^\n]*{re.escape(words)}", said), f"{name}: {words}: {said}"
-    assert json.loads(desk.run("status", "-o", "json").stdout) == json.loads(begun), "nothing was begun"
-    key = tmp_path_factory.mktemp("key") / "other"
-    make_key(key, "other")
-    desk.inventory.write_text(desk.inventory.read_text().replace(str(rig.key), str(key)))
-    code, said = up(desk, "stranger", 2)
+        assert words in said_of(name, said), f"{name}: {said}"
+    assert json.loads(desk.run("status", "-o", "json").stdout) == before, "nothing was begun"
+    code, said = up(desk, "torn", 2)
     assert code == 4, said
-    assert f"permission denied for `{rig.user}`; tried key `{key}`" in said
-    assert "is this machine's own network up, and the user and key of the inventory right?" in said
-    desk.inventory.write_text(desk.inventory.read_text().replace(str(key), str(rig.key)))
-    code, said = up(desk, "fits", 2)
-    assert code == 0, said
-    assert [rank["node"] for rank in desk.status("fits")["ranks"]] == list(WELL)
-    for host in rig.hosts.values():
-        if host.on:
-            assert left_on(host, desk.status("fits")["id"]) == []
+    assert "ray: not one Ray: r01-n12: 2.60.0; r01-n11: 2.61.3" in said, "of two nobody can be called the odd one"
+    assert "hint: make them alike, or exclude one side with `exclude_nodes`" in said
