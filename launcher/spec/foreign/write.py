@@ -143,7 +143,7 @@ def _entries(own: Mapping[str, dict[str, object]]) -> Iterator[tuple[str, dict[s
     ordered = sorted(own.items(), key=lambda item: natural(item[0]))
     at = 0
     while at < len(ordered):
-        name, settings = ordered[at]
+        _, settings = ordered[at]
         end = at + 1
         while end < len(ordered) and ordered[end][1] == settings and "address" not in settings:
             end += 1
