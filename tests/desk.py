@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,9 @@ class Desk:
     """Where a person sits: a home, an inventory, and the command."""
 
     def __init__(self, folder: Path, inventory: str, **env: str) -> None:
+        # A shell without job control has its background ignore Ctrl-C, and all that is started there ignores it too.
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         self.folder = folder
         self.home = folder / "home"
         self.inventory = folder / "racks.yaml"

@@ -151,3 +151,16 @@ def runs(seen: Sighting, seat: Seat, epoch: int) -> bool:
     """Answer whether a seat's rank of an epoch runs."""
     report = rank(seen, seat, epoch)
     return report is not None and report.running
+
+
+def raylets(address: str) -> list[int]:
+    """Answer the raylets that live on a node, by the address in their arguments."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else [b""]
+        except OSError:
+            continue
+        if words[0].endswith(b"/raylet") and f"--node_ip_address={address}".encode() in words:
+            found.append(int(entry.name))
+    return found

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.desk import Desk
+from tests.real.local import raylets
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ray-driver.yaml"
 INVENTORY = """
@@ -72,18 +73,6 @@ driver: |
 """
 
 
-def raylet(address: str) -> int:
-    """The raylet of a node, by the address in its arguments."""
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else [b""]
-        except OSError:
-            continue
-        if words[0].endswith(b"/raylet") and f"--node_ip_address={address}".encode() in words:
-            return int(entry.name)
-    raise LookupError(address)
-
-
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("desk")
@@ -120,7 +109,8 @@ def test_a_driver_that_loses_a_raylet_is_started_again_with_all_that_it_made(des
     up = desk.begin(*desk.up_args(file), "--foreground")
     seats = "['main-0', 'main-1', 'main-2', 'main-3']"
     desk.until("loses-a-node", lambda _: f"epoch 1 {seats}" in desk.run("logs", "loses-a-node").stdout)
-    os.kill(raylet("127.0.72.2"), signal.SIGKILL)
+    (raylet,) = raylets("127.0.72.2")
+    os.kill(raylet, signal.SIGKILL)
     desk.until("loses-a-node", lambda _: f"epoch 2 {seats}" in desk.run("logs", "loses-a-node").stdout)
     desk.gate("loses-a-node").touch()
     _, err = up.communicate(timeout=60)

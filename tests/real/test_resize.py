@@ -1,11 +1,11 @@
 """A run that goes on gets a slice more, and one less again: real Ray on local racks."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.desk import Desk
+from tests.real.local import raylets
 
 INVENTORY = """
 name: resize-racks
@@ -36,19 +36,6 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     made.run("down", "--all", "-y")
 
 
-def of_node(address: str) -> list[str]:
-    """The raylets of a node, by the address in their arguments."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else [b""]
-        except OSError:
-            continue
-        if words[0].endswith(b"/raylet") and f"--node_ip_address={address}".encode() in words:
-            found.append(entry.name)
-    return found
-
-
 def running(desk: Desk, ranks: int, epoch: int) -> None:
     desk.until(
         "elastic", lambda seen: (seen["state"], len(seen["ranks"]), seen.get("epoch")) == ("running", ranks, epoch)
@@ -59,17 +46,17 @@ def test_what_stays_keeps_its_raylet_and_what_goes_leaves_nothing(desk: Desk) ->
     first = desk.run(*desk.up_args(desk.task("elastic", TASK.format(slices=1))), "-d")
     assert first.returncode == 0, first.stderr
     running(desk, 1, 1)
-    kept = of_node("127.0.73.1")
+    kept = raylets("127.0.73.1")
     grown = desk.run(*desk.up_args(desk.task("elastic", TASK.format(slices=2))), "-d")
     assert grown.returncode == 0, grown.stderr
     running(desk, 2, 2)
-    assert of_node("127.0.74.1")
+    assert raylets("127.0.74.1")
     desk.until("elastic", lambda _: "epoch 2, 1 of 2" in desk.run("logs", "elastic", "--rank", "1").stdout)
     shrunk = desk.run(*desk.up_args(desk.task("elastic", TASK.format(slices=1))), "-d")
     assert shrunk.returncode == 0, shrunk.stderr
     running(desk, 1, 3)
-    desk.until("elastic", lambda _: not of_node("127.0.74.1"))
-    assert of_node("127.0.73.1") == kept, "the slice that stayed was not left alone"
+    desk.until("elastic", lambda _: not raylets("127.0.74.1"))
+    assert raylets("127.0.73.1") == kept, "the slice that stayed was not left alone"
     desk.gate("elastic").touch()
     ended = desk.until("elastic", lambda seen: seen["state"] == "succeeded")
     assert ended["outcome"]["words"]

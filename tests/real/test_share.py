@@ -3,12 +3,12 @@
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.desk import AMPLE_S, Desk
+from tests.real.local import raylets
 
 INVENTORY = """
 name: share-racks
@@ -65,20 +65,6 @@ def _variables(desk: Desk, rank: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
-def _raylet(run: str, node: str) -> int:
-    """The raylet of a node of a run, by the mark that it carries."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                named = (entry / "cmdline").read_bytes().split(b"\0")[0].endswith(b"/raylet")
-                marked = f"NVLAUNCH_MARK={run}:{node}:".encode() in (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if named and marked:
-                return int(entry.name)
-    raise AssertionError(f"no raylet of {run} lives on {node}")
-
-
 def test_groups_share_nodes_come_back_together_and_move_together(desk: Desk) -> None:
     up = desk.begin(*desk.up_args(desk.task("shared", TASK)))
     seen = desk.until("shared", lambda seen: seen["state"] == "running")
@@ -88,7 +74,8 @@ def test_groups_share_nodes_come_back_together_and_move_together(desk: Desk) -> 
     said = desk.run("logs", "shared", "--provision", "--node", "a1").stdout.splitlines()
     assert [line for line in said if "ready" in line] == ["ready for prefill", "ready for decode"]
 
-    os.kill(_raylet(seen["id"], "a2"), signal.SIGKILL)
+    (raylet,) = raylets("127.0.63.2")
+    os.kill(raylet, signal.SIGKILL)
     seen = desk.until("shared", lambda seen: seen["state"] == "running" and seen["epoch"] == 2)
     assert _where(seen) == together
 
