@@ -191,7 +191,9 @@ def _take_back(draft: Draft) -> None:
 def _hasten(draft: Draft, part: Slice, report: GroupReport) -> None:
     """Take back a group that Ray does not place although every seat is alive and one waits to start in it.
 
-    Seen with Ray 2.60 after a lost raylet was replaced: RESCHEDULING, FAILED_TO_COMMIT_RESOURCES, without an end.
+    Seen with Ray 2.60 after a lost raylet was replaced: RESCHEDULING, FAILED_TO_COMMIT_RESOURCES, without an end. A
+    group that is taken back in that state may leave a bundle behind that nobody has, so that the next one finds no room
+    (https://github.com/ray-project/ray/pull/66188): then only a new cluster helps.
     """
     placing = f"placing:{part.key}"
     conditions = {draft.condition(member) for member in draft.of_slice(part)}
