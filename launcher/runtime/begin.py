@@ -55,14 +55,15 @@ def _unfit(spec: dict[str, Any]) -> str | None:
 
 
 def _installed() -> str | None:
-    """Answer the version of Ray as the folder of this interpreter's own packages names it, if just one is there."""
+    """Answer the version of Ray that lies among this interpreter's own packages, if just one does."""
     number = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     packages = os.path.join(os.path.dirname(os.path.dirname(sys.executable)), "lib", number, "site-packages")
     try:
-        found = [name for name in os.listdir(packages) if name.startswith("ray-") and name.endswith(".dist-info")]
-    except OSError:
+        (found,) = (name for name in os.listdir(packages) if name.startswith("ray-") and name.endswith(".dist-info"))
+        with open(os.path.join(packages, found, "METADATA"), encoding="utf-8") as lines:
+            return next((line.split()[1] for line in lines if line.startswith("Version: ")), None)
+    except (OSError, ValueError):
         return None
-    return found[0].removeprefix("ray-").removesuffix(".dist-info") if len(found) == 1 else None
 
 
 def _asked() -> str | None:
