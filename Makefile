@@ -77,7 +77,7 @@ unit: $(READY)
 
 fake: $(READY)
 	@echo "== fake: the real driver over an imaginary fleet"
-	$(call patiently,-n 2 tests/fake,tests/fake)
+	$(call patiently,-n 4 tests/fake,tests/fake)
 
 command: $(READY)
 	@echo "== command: as people type it, in processes of their own, on imaginary fleets"
