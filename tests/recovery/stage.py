@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ class Stage:
     """One scenario on the hosts of a rig. Its nodes are called as in the scenario, `r1-n2`; hosts as in the rig."""
 
     def __init__(
-        self, rig: Rig, folder: Path, name: str, told: Mapping[str, Any], either: Mapping[str, str] | None = None
+        self, rig: Rig, folder: Path, name: str, told: Mapping[str, Any], either: Sequence[Mapping[str, str]] = ()
     ) -> None:
-        self.rig, self.told, self.name, self.either = rig, told, name, dict(either or {})
+        self.rig, self.told, self.name, self.either = rig, told, name, either
         self.hosts = dict(_cast(rig, told["fleet"]))
         self.shared = rig.shared / name
         shutil.rmtree(self.shared, ignore_errors=True)
