@@ -59,6 +59,7 @@ GCS = """
 class Node:
     ALIVE = state = 0
     is_head_node = True
+    labels: dict = {}
 class GcsClient:
     def __init__(self, address):
         pass
