@@ -12,6 +12,7 @@ import os
 import pwd
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Container
 from pathlib import Path
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> int:
 def free(end: int, ours: Callable[[], list[procs.Process]], first: int = 0) -> dict[str, Any]:
     """Answer whether nobody but who is ours computes on the GPUs from `first` to before `end`, asked again for a while
     where somebody does."""
-    deadline = time.monotonic() + LEAVE_S
+    deadline, pause = time.monotonic() + LEAVE_S, threading.Event()
     while True:
         try:
             who = computing(_ask(GPUS), _ask(APPS), end, {str(process.pid) for process in ours()}, first)
@@ -55,7 +56,7 @@ def free(end: int, ours: Callable[[], list[procs.Process]], first: int = 0) -> d
         if time.monotonic() >= deadline:
             more = f" and {len(who) - MOST} more" if len(who) > MOST else ""
             return {"ok": False, "words": f"not free: {', '.join(who[:MOST])}{more}"}
-        time.sleep(PAUSE_S)
+        pause.wait(PAUSE_S)
 
 
 def computing(gpus: str, apps: str, end: int, ours: Container[str] = (), first: int = 0) -> list[str]:
