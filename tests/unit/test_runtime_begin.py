@@ -20,22 +20,35 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def _lay(packages: Path, version: str) -> None:
+    """Lay what an installer leaves of a Ray of this version."""
+    folder = packages / f"ray-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nName: ray\nVersion: {version}\n", encoding="utf-8")
+
+
 @pytest.mark.parametrize("version", ["2.60.0", "2.61.3", "3.0.0"])
 def test_a_ray_that_is_new_enough_is_seen_without_starting_its_interpreter(packages: Path, version: str) -> None:
-    (packages / f"ray-{version}.dist-info").mkdir()
+    _lay(packages, version)
     assert begin._unfit({"ray": "2.60"}) is None
 
 
 @pytest.mark.parametrize("version", ["2.9.3", "2.59.1", "1.99.0"])
 def test_a_ray_that_is_too_old_is_refused_by_its_number(packages: Path, version: str) -> None:
-    (packages / f"ray-{version}.dist-info").mkdir()
+    _lay(packages, version)
     assert f"has Ray {version}, and 2.60 is needed" in (begin._unfit({"ray": "2.60"}) or "")
 
 
-@pytest.mark.parametrize("found", [(), ("ray-2.60.0.dist-info", "ray-2.9.3.dist-info"), ("ray_cpp-2.60.0.dist-info",)])
+@pytest.mark.parametrize("found", [(), ("2.60.0", "2.9.3")])
 def test_where_folders_do_not_tell_nothing_is_guessed(packages: Path, found: tuple[str, ...]) -> None:
-    for name in found:
-        (packages / name).mkdir()
+    for version in found:
+        _lay(packages, version)
+    (packages / "ray_cpp-2.60.0.dist-info").mkdir()
+    assert begin._installed() is None
+
+
+def test_a_folder_that_was_left_half_is_not_believed(packages: Path) -> None:
+    (packages / "ray-2.60.0.dist-info").mkdir()
     assert begin._installed() is None
 
 
