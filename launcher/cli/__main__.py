@@ -2,7 +2,7 @@
 
 import sys
 
-from launcher.cli.main import main
+from launcher.cli.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -116,6 +116,21 @@ def test_no_module_is_needed_to_start_that_only_some_commands_need(tmp_path: Pat
         assert done.stderr.splitlines()[-1] == "[]", words
 
 
+def test_an_interrupt_while_modules_are_still_read_says_nothing() -> None:
+    program = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "launcher.cli.plan":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from launcher.cli.entry import main
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (ExitCode.INTERRUPTED, "")
+
+
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, stream: str) -> None:
     read, write = os.pipe()
