@@ -66,8 +66,9 @@ def _left(draft: Draft) -> list[tuple[str, NodeView | HeadView]]:
         for name, view in _views(draft)
         if (_kept(draft, name) if isinstance(view, Unseen) else view.keeper is not None or view.leftovers)
     ]
+    named = {name for name, _ in left}
     for machine in draft.heads:
-        if machine not in draft.stopped:
+        if machine not in draft.stopped and machine not in named:
             gone = Unseen(words="it is not asked about an earlier head")
             left.append(
                 (f"head on {machine or 'its machine'}", draft.seen.nodes.get(machine, gone) if machine else gone)
