@@ -26,7 +26,7 @@ help:
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@echo "make recovery  each kind of failure on those racks, with a program that counts what it lost (needs root)"
 	@echo "make wheel  the wheel alone, in an empty environment"
-	@echo "make bench  figures: placement, start-up, the fleet without a fleet"
+	@echo "make bench  figures: placement, start-up, launches and recoveries beside others (over an hour; needs root)"
 	@echo "make clean  remove $(VENV) and what tests leave"
 
 $(READY): pyproject.toml

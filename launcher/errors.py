@@ -112,7 +112,7 @@ class ProvisionError(LaunchError):
 
 
 class RecoveryExhaustedError(LaunchError):
-    """The budget and the spares are gone."""
+    """The attempts of nodes and the spares are gone."""
 
     code = ExitCode.EXHAUSTED
 

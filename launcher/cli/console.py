@@ -9,7 +9,7 @@ from typing import NoReturn, TextIO
 
 import typer
 
-from launcher.errors import LaunchError, Mistake, SpecError
+from launcher.errors import ExitCode, LaunchError, Mistake, SpecError
 
 # C0 and C1 controls but newline and tab, DEL, and what turns the direction of text (Unicode TR 36).
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -92,7 +92,7 @@ def agree(question: str, *, yes: bool) -> None:
         refuse("there is no terminal to ask on, and nothing was changed", hint="add `--yes` to go on without asking")
     if not typer.confirm(question, default=True, err=True):
         say("nothing was changed")
-        raise typer.Exit(130)
+        raise typer.Exit(ExitCode.INTERRUPTED)
 
 
 def refuse(what: str, *, hint: str | None = None, where: str = "") -> NoReturn:

@@ -1,4 +1,4 @@
-"""`status`: what the runs do, from the snapshots of their controllers. Starts fast: nothing of the core is imported."""
+"""`status`: what the runs do, from the snapshots of their controllers. Starts fast: nothing that decides is read."""
 
 import json
 import sys

@@ -111,6 +111,8 @@ def _failed(draft: Draft, action: Action, answer: Answer) -> None:
                 blame(draft, action.node, evidence)
         case Join() if draft.sees(action.seat.node):
             blame(draft, action.seat.node, Evidence(cause=Cause.PROVISION, words=words, tail=answer.tail))
+        case StartHead() if draft.started:
+            draft.back_off(HEAD_TRIES)  # ranks that run need none
         case StartHead() | Reserve() | Unreserve() | Verify() | Start():
             if count >= TRIES:
                 draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=answer.tail))

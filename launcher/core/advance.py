@@ -19,6 +19,7 @@ from launcher.core.actions import (
 )
 from launcher.core.condition import Condition
 from launcher.core.draft import TRIES, Draft
+from launcher.core.drain import draining
 from launcher.core.fleet import NodeName
 from launcher.core.heads import begin_cluster, elsewhere
 from launcher.core.nouns import span
@@ -78,7 +79,7 @@ def _claim_all(draft: Draft) -> bool:
 
 def _was_up(draft: Draft, name: NodeName) -> bool:
     """Answer whether the run has passed its first claim: then one node that is claimed again holds up no other."""
-    return any(gang.epoch > 0 for gang in draft.gangs.values()) or draft.attempts.get(name, 0) > 0
+    return draft.started or draft.attempts.get(name, 0) > 0
 
 
 def _head(draft: Draft) -> None:
@@ -99,9 +100,11 @@ def _head(draft: Draft) -> None:
         draft.do(Unclaim(reason=_BEGIN, node=draft.head_node, unit=Unit.HEAD))
     elif draft.head():
         draft.retries.pop(HEAD_TRIES, None)
-    elif head is not None and head.ray.phase is Phase.FAILED and starts >= HEAD_STARTS:
-        _head_fails(draft, head.ray, starts)
-    elif head is None or head.ray.phase in (Phase.ABSENT, Phase.FAILED):
+    elif head is not None and head.ray.phase not in (Phase.ABSENT, Phase.FAILED):
+        return
+    elif starts >= HEAD_STARTS and (draft.started or head is not None):
+        _head_fails(draft, head.ray if head is not None else Step(), starts)
+    else:
         draft.head_asked, draft.head_at = True, draft.head_node
         draft.do(StartHead(reason=_BEGIN, cluster=draft.cluster))
 
@@ -109,11 +112,12 @@ def _head(draft: Draft) -> None:
 def _head_fails(draft: Draft, ray: Step, starts: int) -> None:
     """Give up a launch whose head does not stay up. Ranks that run need none: it is tried again, less often; and once
     nothing runs any more, on another node."""
+    how = f"ended with {ray.exit_code}" if ray.phase is Phase.FAILED else "did not start"
     if not draft.started:
-        words = f"head: Ray's head ended with {ray.exit_code}, {starts} times in a row"
+        words = f"head: Ray's head {how}, {starts} times in a row"
         draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=ray.tail))
         return
-    words = f"Ray's head ended with {ray.exit_code}, again and again"
+    words = f"Ray's head {how}, again and again"
     idle = all(gang.broken or draft.over(name) for name, gang in draft.gangs.items())
     if idle and (new := elsewhere(draft)):
         begin_cluster(draft, new, words)
@@ -238,7 +242,7 @@ def _start(draft: Draft, name: GangName, fenced: AbstractSet[GangName]) -> None:
     conditions = [draft.condition(member) for member in members]
     if not (gang.epoch == 0 or gang.broken or Condition.READY in conditions):
         return
-    if f"draining:{name}" in draft.since or (gang.broken and not gathered(draft, name)):
+    if draining(name) in draft.since or (gang.broken and not gathered(draft, name)):
         return
     parts = [draft.index.parts[key] for key in dict.fromkeys(member.slice_key for member in members)]
     if any(draft.verified.get(part.key) != draft.generations(part) for part in parts):

@@ -33,7 +33,7 @@ class Condition(Enum):
 
 
 class Known(Protocol):
-    """What the rules need of the record: both a finished one and one in the making have it."""
+    """What the rules need of the record in the making."""
 
     @property
     def seats(self) -> Mapping[MemberName, Seat]:
@@ -204,7 +204,7 @@ _RULES: tuple[tuple[Callable[[Evident], bool], Condition], ...] = (
     # The ladder of a start, from the bottom.
     (_setup(Phase.ABSENT), Condition.CLAIMED),
     (_setup(Phase.RUNNING), Condition.PREPARING),
-    # A setup that failed is as bad as a node that is gone; `advance` reads the evidence.
+    # A setup that failed is as bad as a node that is gone; `recover` reads the evidence.
     (_setup(Phase.FAILED), Condition.LOST),
     (lambda at: _raylet(at, Phase.ABSENT), Condition.PREPARED),
     # A rank that runs proves more than Ray's table says.

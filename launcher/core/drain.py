@@ -8,6 +8,11 @@ from launcher.core.seat import GangName
 from launcher.core.swap import ask, free
 
 
+def draining(name: GangName) -> str:
+    """Answer under which key it is kept since when ranks of a gang have their time for a checkpoint."""
+    return f"draining:{name}"
+
+
 def drain(draft: Draft) -> None:
     """Find the seats that have to leave their nodes and have a place to go; those may move that are not in use."""
     for key in sorted(draft.moving):
@@ -19,7 +24,7 @@ def drain(draft: Draft) -> None:
         return
     if not draft.seen.drained and all(_at_home(draft, member) for member in draft.members):
         for name in draft.gangs:
-            draft.since.pop(_key(name), None)
+            draft.since.pop(draining(name), None)
         return
     head = draft.head_node in draft.seen.drained and draft.head_asked
     for name in draft.gangs:
@@ -38,7 +43,7 @@ def _resize(draft: Draft) -> None:
             continue
         if not _in_grace(draft, name, reason):
             draft.break_gang(name, reason)
-            draft.since.pop(_key(name), None)
+            draft.since.pop(draining(name), None)
     ended = all(draft.over(name) or gang.epoch == 0 or gang.broken for name, gang in draft.gangs.items())
     if ended and not draft.sweeps:
         draft.do(Resize(reason=reason))
@@ -53,7 +58,7 @@ def _at_home(draft: Draft, member: Member) -> bool:
 
 def _movers(draft: Draft, name: GangName) -> dict[NodeName, Reason]:
     """Answer the nodes that seats of a gang have to leave, as many as have somewhere to go, and why."""
-    begun = _key(name) in draft.since  # from then on, an exit is the answer to our signal
+    begun = draining(name) in draft.since  # from then on, an exit is the answer to our signal
     found: dict[NodeName, Reason] = {}
     taken: dict[str, int] = {}
     asked: set[NodeName] = set()
@@ -84,11 +89,11 @@ def _drained(draft: Draft, node: NodeName) -> Reason:
 def _leave(draft: Draft, name: GangName, reasons: dict[NodeName, Reason]) -> None:
     gang = draft.gangs[name]
     if not reasons:
-        draft.since.pop(_key(name), None)
+        draft.since.pop(draining(name), None)
     elif gang.epoch == 0 or gang.broken or not _in_grace(draft, name, next(iter(reasons.values()))):
         draft.break_gang(name, next(iter(reasons.values())))
         draft.leaving |= reasons.keys()
-        draft.since.pop(_key(name), None)
+        draft.since.pop(draining(name), None)
 
 
 def _in_grace(draft: Draft, name: GangName, reason: Reason) -> bool:
@@ -97,9 +102,9 @@ def _in_grace(draft: Draft, name: GangName, reason: Reason) -> bool:
     running = [draft.seats[member.name].node for member in members if _runs(draft, member)]
     mixed = {draft.seats[member.name].node for member in members if draft.index.mixed(member)}
     grace = draft.run.task.stop_grace
-    if not running or draft.lasted(_key(name)) >= grace:
+    if not running or draft.lasted(draining(name)) >= grace:
         return False
-    draft.wake(draft.since[_key(name)] + grace)
+    draft.wake(draft.since[draining(name)] + grace)
     for node in running:
         gang = name if node in mixed else None
         if (node if gang is None else f"{node}:{gang}") not in draft.signalled:
@@ -113,7 +118,3 @@ def _runs(draft: Draft, member: Member) -> bool:
     ranks = keeper.ranks if keeper else ()
     alone = draft.index.mixed(member)
     return any(rank.running and (not alone or rank.member == member.name) for rank in ranks)
-
-
-def _key(name: GangName) -> str:
-    return f"draining:{name}"

@@ -15,7 +15,7 @@ def expire(draft: Draft) -> None:
     anew: others count on it. Whoever sets that machine's time of day meanwhile neither ends a run nor prolongs it.
     """
     _follow_the_wall(draft)
-    if draft.began is None and any(gang.epoch > 0 for gang in draft.gangs.values()):
+    if draft.began is None and draft.started:
         draft.began = draft.seen.wall
     limit = draft.run.task.time_limit
     if limit is None or draft.began is None:

@@ -43,7 +43,7 @@ def standing(draft: Draft) -> RunState:
     if whole and any(condition in _UP for condition in conditions) and not any(gang.broken for gang in gangs):
         return RunState.RUNNING
     # While evidence is gathered the epoch is not broken yet: what was up and is lost makes a recovery all the same.
-    lost = any(condition in _LOST for condition in conditions) and any(gang.epoch > 0 for gang in gangs)
+    lost = draft.started and any(condition in _LOST for condition in conditions)
     again = lost or any(gang.broken or gang.epoch > 1 for gang in gangs)
     return RunState.RECOVERING if again else RunState.STARTING
 

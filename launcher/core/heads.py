@@ -1,5 +1,7 @@
 """The machine of the run's Ray head: lost, or to be left; then the run's Ray begins anew on another node."""
 
+import re
+
 from launcher.core.absorb import HEAD_TRIES
 from launcher.core.actions import Reason, Why
 from launcher.core.condition import Condition
@@ -36,7 +38,7 @@ def begin_cluster(draft: Draft, new: NodeName | None, why: str) -> None:
     draft.cluster += 1
     draft.verified.clear()
     draft.stale.clear()
-    for key in [key for key in draft.retries if key.split(":")[0] in _OF_RAY]:
+    for key in [key for key in draft.retries if re.split("[:@]", key)[0] in _OF_RAY]:
         del draft.retries[key]
     for name in draft.gangs:
         if not draft.over(name):

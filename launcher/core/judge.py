@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from launcher.core import verdict
 from launcher.core.actions import Reason, Why
 from launcher.core.draft import Draft
+from launcher.core.drain import draining
 from launcher.core.fencing import proof
 from launcher.core.fleet import NodeName
 from launcher.core.health import Sign
@@ -33,12 +34,12 @@ class _Failure:
 
 def judge(draft: Draft) -> None:
     """Decide for each gang what its exits and its nodes' health mean: nothing, another epoch, or the end of the run."""
-    if _troubled(draft) and draft.verdict is None and any(gang.epoch > 0 for gang in draft.gangs.values()):
+    if _troubled(draft) and draft.verdict is None and draft.started:
         draft.verdict = verdict.rack_verdict(draft)
     for name in draft.gangs:
-        if draft.verdict is None and draft.outcome is None and f"draining:{name}" not in draft.since:
+        if draft.verdict is None and draft.outcome is None and draining(name) not in draft.since:
             _gang(draft, name)
-    drained = any(f"draining:{name}" in draft.since for name in draft.gangs)
+    drained = any(draining(name) in draft.since for name in draft.gangs)
     if not drained and all(draft.over(name) for name in draft.gangs):
         count = len(draft.members)
         words = "its one rank ended with 0" if count == 1 else f"all {count} ranks ended with 0"
@@ -68,7 +69,7 @@ def _decide(draft: Draft, name: GangName, failure: _Failure | None, nodes: list[
     elif gone or tops:
         draft.verdict = verdict.tied(draft, tuple(tops))
         if draft.verdict is None:
-            _replace(draft, name, gone[0] if gone else next(iter(tops)), tops, nodes)
+            _accuse(draft, name, gone[0] if gone else next(iter(tops)), tops, nodes)
     elif failure and _node_failed(draft, failure.member):
         draft.break_gang(name, Reason(why=Why.REJOIN, words=f"`{failure.node}` failed under {failure.member.name}"))
     elif failure:
@@ -79,7 +80,7 @@ def _moving(draft: Draft) -> list[Slice | None]:
     return [draft.index.parts[key] for key in draft.moving]
 
 
-def _replace(
+def _accuse(
     draft: Draft, name: GangName, node: NodeName, tops: dict[NodeName, tuple[Sign, ...]], nodes: list[NodeName]
 ) -> None:
     """Blame one node for what a gang suffers, and hold against the others nothing that may come from it."""

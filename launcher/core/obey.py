@@ -1,5 +1,7 @@
 """Orders of operators, and nodes that may serve again: what changes in the record before anything is decided."""
 
+from typing_extensions import assert_never
+
 from launcher.core.actions import Reason, Why
 from launcher.core.draft import Draft
 from launcher.core.fleet import NodeName
@@ -44,6 +46,8 @@ def _order(draft: Draft, order: Order) -> None:
         case OrderKind.PREEMPT:
             words = f"preempted for {order.by}, which has a higher priority than {draft.run.task.priority}"
             draft.end(Outcome(cause=Cause.PREEMPTED, words=words))
+        case _:
+            assert_never(order.kind)
 
 
 def _confirm(draft: Draft, node: NodeName, by: str) -> None:

@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class OrderKind(Enum):
-    """What may be asked. The subject is a node, nothing, a slice (`group/index`), or the run that goes first."""
+    """What may be asked. The subject is a node, nothing, a slice (`group.sINDEX`), or the run that goes first."""
 
     CONFIRM_DEAD = "confirm_dead"
     RESUME = "resume"

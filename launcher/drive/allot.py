@@ -17,6 +17,7 @@ from launcher.core.run import Record, Run, Target
 from launcher.core.share import seated
 from launcher.core.task import Task
 from launcher.drive.examine import Examined, examine
+from launcher.drive.turn import Unheard
 from launcher.drive.whole import whole
 from launcher.ports import Prober
 from launcher.probe.answer import Unknown
@@ -121,19 +122,9 @@ class StoreAllotter:
         """Answer for each node what speaks against it; None for nothing."""
         prober = self._open_prober(fleet)
         try:
-            return {one.node.name: _against(run, one) for one in examine(fleet, nodes, prober, _Unheard())}
+            return {one.node.name: _against(run, one) for one in examine(fleet, nodes, prober, Unheard())}
         finally:
             prober.close()
-
-
-class _Unheard:
-    """Nobody is told how far the question has come: the receipt says what came of it."""
-
-    def asking(self, nodes: Sequence[NodeName]) -> None:
-        """Tell nobody."""
-
-    def heard(self, node: NodeName, *, answered: bool) -> None:
-        """Tell nobody."""
 
 
 def _enlisted(action: Enlist, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:

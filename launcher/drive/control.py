@@ -22,6 +22,8 @@ from launcher.ports import Clock, Nodes, Prober
 from launcher.store.owner import Owner
 from launcher.store.store import Store
 
+# The controllers that this process started: the finaliser of a Popen is Python, and would swallow a Ctrl-C.
+_children: "list[subprocess.Popen[bytes]]" = []
 # How long a new controller may take until it owns its run (s); an import on a cold disk is what takes time.
 OWN_DEADLINE = 30.0
 
@@ -75,9 +77,11 @@ def drive(store: Store, run_id: RunId, stopped: Callable[[], bool]) -> RunState:
     try:
         return _wait_and_drive(store, run, stopped)
     finally:
-        store.disown(run_id)
-        if hook is not None:
-            hook.end()
+        try:
+            if hook is not None:
+                hook.end()  # before another process may own the run: it would tell the same events again
+        finally:
+            store.disown(run_id)
 
 
 def _wait_and_drive(store: Store, run: Run, stopped: Callable[[], bool]) -> RunState:
@@ -143,6 +147,7 @@ def spawn(home: Path, run_id: RunId) -> None:
             cwd="/",
             start_new_session=True,
         )
+    _children.append(child)
     deadline = time.monotonic() + OWN_DEADLINE
     while time.monotonic() < deadline:
         row = store.find(run_id)

@@ -60,6 +60,8 @@ class Hook:
 
     def _work(self) -> None:
         seen = self._store.told(self._run.id)
+        for event in self._store.events(self._run.id, until=seen):
+            self._matters(event)  # which state was told last
         last = False
         while not last:
             last = self._over.wait(POLL_S)  # once more after the end: what was written before it is told

@@ -39,8 +39,7 @@ class Loop:
         self._doubted: frozenset[NodeName] = frozenset()
         self._history: Mapping[NodeName, int] = {}
         self._history_due = 0.0
-        self._state: RunState | None = None
-        self._since = 0.0
+        self._state, self._since = store.standing(run_id)
 
     def drive(self, stopped: Callable[[], bool]) -> RunState:
         """Go round until the run is over, or until `stopped()`; answer the state it is in then."""

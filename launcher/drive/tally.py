@@ -14,6 +14,9 @@ RECOVERIES = (Why.RESTART, Why.REJOIN, Why.SWAP, Why.STRAYED, Why.RELOCATE, Why.
 
 _HURT = (RunState.STARTING.value, RunState.RECOVERING.value, RunState.HOLDING.value)
 
+_ASIDE = ("unclaim", "enlist", "relocate")
+"""What is also done while every rank runs, and lets them: alone it is no recovery."""
+
 _WORST = {Why.RELOCATE: 6, Why.HEAD: 5, Why.SWAP: 4, Why.DRAIN: 3, Why.STRAYED: 2, Why.REJOIN: 1, Why.RESTART: 0}
 """Which of several reasons a recovery is named by: the one that needs most."""
 
@@ -78,7 +81,7 @@ class Tally:
         kind, _, subject = event.subject.partition(":")
         if kind == "join":
             why = self._joins(subject, why)
-        if why not in RECOVERIES:
+        if why not in RECOVERIES or (self.hurt_at is None and kind in _ASIDE):
             return
         self.hurt_at = self.hurt_at or event.at
         if self.hurt_by is None or _WORST[why] > _WORST[self.hurt_by]:

@@ -1,4 +1,4 @@
-"""Runs as `status` shows them: the snapshots that were made for it. Light: nothing of the core is imported to read."""
+"""Runs as `status` shows them: the snapshots that were made for it. Light: nothing that decides is imported to read."""
 
 import difflib
 import sqlite3

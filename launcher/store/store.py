@@ -1,5 +1,6 @@
 """Runs, claims, owners and journals of one `$NVLAUNCH_HOME`. Every method is one transaction, or one read."""
 
+import json
 import shutil
 import sqlite3
 import time
@@ -31,6 +32,9 @@ from launcher.store.shown import MATCH, names, unknown_run
 
 SNAPSHOT_S = 1.0
 """A snapshot in which only the time of the look changed is written no more often than this (s)."""
+
+LAST_SEQ = 2**63 - 1
+"""The highest number that an entry of a journal can have."""
 
 Decide = Callable[[Mapping[NodeName, Taken]], Placement | Shortfall]
 Allot = Callable[[Run, Record, Mapping[NodeName, Taken]], Run | None]
@@ -218,6 +222,11 @@ class Store:
             db.execute("UPDATE runs SET snapshot = ? WHERE id = ?", (dump(RunStatus, status), run))
         self._published[run] = (status, now)
 
+    def standing(self, run: RunId) -> tuple[RunState, float]:
+        """Answer the state of a run that was published last, and since when it is in it (s since the epoch)."""
+        shown = json.loads(self.find(run).snapshot)
+        return RunState(shown["state"]), float(shown["since"])
+
     def finish(self, run: RunId, state: RunState, at: float) -> None:
         """End a run: its state is final, its nodes are free, its secrets and files go. Once more changes nothing.
 
@@ -268,10 +277,10 @@ class Store:
             return read_run_row(row)
         raise unknown_run(word, names(self._db))
 
-    def events(self, run: RunId, after: int = 0) -> tuple[Event, ...]:
-        """Answer the journal of a run from after an entry on, in order."""
-        query = "SELECT * FROM journal WHERE run = ? AND seq > ? ORDER BY seq"
-        return tuple(journal.read_event(row) for row in self._db.read(query, run, after))
+    def events(self, run: RunId, after: int = 0, until: int = LAST_SEQ) -> tuple[Event, ...]:
+        """Answer the journal of a run from after an entry on, until another and with it, in order."""
+        query = "SELECT * FROM journal WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
+        return tuple(journal.read_event(row) for row in self._db.read(query, run, after, until))
 
     def told(self, run: RunId) -> int:
         """Answer up to which entry of the journal the hook of a run has been told; 0 before the first."""

@@ -122,6 +122,17 @@ def test_kill_9_of_a_controller_at_any_moment_of_the_launch_changes_nothing(hall
     assert (row.state, snapshot(row)["epoch"]) == (RunState.SUCCEEDED, 1)
 
 
+def test_a_new_controller_knows_since_when_a_run_is_as_it_is(hall: Hall) -> None:
+    run = hall.launch(sim=SimSettings(run_s=4000.0, speed=10.0))
+    spawn(hall.home, run)
+    before = snapshot(hall.until(run, lambda row: snapshot(row)["state"] == "running"))
+    hall.kill(run)
+    killed = time.time()
+    spawn(hall.home, run)
+    after = snapshot(hall.until(run, lambda row: float(str(snapshot(row)["observed_at"])) > killed))
+    assert (after["state"], after["since"]) == ("running", before["since"])
+
+
 def test_exactly_one_process_drives_a_run(hall: Hall) -> None:
     run = hall.launch(sim=SimSettings(run_s=400.0, speed=20.0))
     spawn(hall.home, run)
@@ -151,8 +162,6 @@ def test_down_from_any_state_leaves_nothing(hall: Hall, state: RunState) -> None
     row = hall.until(run, lambda row: row.ended is not None)
     assert row.state is RunState.STOPPED
     ended = hall.store.load(run)[0]
-    from launcher.sim.nodes import SimNodes
-
     look = SimNodes(hall.store).look(ended)
     assert all(getattr(view, "keeper", "unseen") is None for view in look.nodes.values())
     assert not hall.store.taken(ended.fleet)

@@ -189,8 +189,6 @@ def check(here: Scenario, last: Decision) -> None:
     expect, record = dict(here.told["expect"]), last.record
     expect.pop("until", None)
     assert last.state.value == expect.pop("state"), last.headline
-    first = {part.key: part for part in here.play.run.placement.slices}
-    assert first
     began = here.moments[0].decision.record.seats
     moved = {name: seat.node for name, seat in record.seats.items() if seat.node != began[name].node}
     assert moved == expect.pop("swaps", {})

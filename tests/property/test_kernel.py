@@ -17,7 +17,7 @@ from launcher.core.condition import Condition
 from launcher.core.fleet import Access, Fault, FaultKind, NodeName, SimSettings
 from launcher.core.observation import Observation, Seen, Unseen
 from launcher.core.orders import OrderKind
-from launcher.core.reconcile import PATIENT, Decision, reconcile
+from launcher.core.reconcile import PATIENT, STEADY, Decision, reconcile
 from launcher.core.run import Cause, Record, Run, RunState, Wanted
 from launcher.core.seat import GangName
 from launcher.core.task import Group, OnNoSpare
@@ -223,10 +223,7 @@ def nothing_starts_unfenced(here: Play, decision: Decision) -> None:
 
 def the_next_look_is_never_forgotten(seen: Observation, decision: Decision) -> None:
     assert math.isfinite(decision.wake_at), "nobody will ever look again"
-    assert decision.wake_at <= seen.at + PATIENT
-    pending = [retry.at for retry in decision.record.retries.values() if retry.at > seen.at]
-    if pending and decision.record.outcome is None:
-        assert decision.wake_at <= min(pending) + PATIENT
+    assert decision.wake_at <= seen.at + (STEADY if decision.record.outcome is None else PATIENT)
 
 
 def the_order_of_nodes_does_not_matter(run: Run, before: Record, seen: Observation, decision: Decision) -> None:

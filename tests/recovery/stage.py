@@ -346,9 +346,12 @@ class Stage:
         killed = self.desk.controller(self.name)
         os.kill(killed, signal.SIGKILL)
         with self.desk.begin("watch", self.name) as watch:
-            until(lambda: self.desk.controller(self.name) != killed, AMPLE_S)
-            watch.send_signal(signal.SIGINT)
-            watch.communicate(timeout=AMPLE_S)
+            try:
+                until(lambda: self.desk.controller(self.name) != killed, AMPLE_S)
+                watch.send_signal(signal.SIGINT)
+                watch.communicate(timeout=AMPLE_S)
+            finally:
+                watch.kill()
 
     def finish(self) -> dict[str, Any]:
         """Let the program end well; answer the last status."""

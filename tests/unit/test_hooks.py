@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.core.run import Record, RunState
 from launcher.drive import hooks
 from launcher.drive.hooks import Hook
 from launcher.store.store import Store
@@ -31,6 +32,16 @@ def test_it_runs_beside_the_task_file_and_is_not_told_again(tmp_path: Path) -> N
     run = store.load(store.runs()[0].id)[0]
     Hook(store, replace(run, task=replace(run.task, on_event="cat >> here"))).begin().end()
     assert (tmp_path / "here").read_text() == text
+
+
+def test_a_state_that_an_earlier_controller_told_is_not_told_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "home")
+    run = launch(store, source=str(tmp_path / "task.yaml"))
+    run = replace(run, task=replace(run.task, on_event="cat >> here"))
+    for headline in ("3 of 4 ranks running, 1 done", "2 of 4 ranks running, 2 done"):
+        store.intend(run.id, Record(), (), headline, RunState.RUNNING, 1.0)
+        Hook(store, run).begin().end()
+    assert (tmp_path / "here").read_text().count('"running"') == 1
 
 
 def test_a_command_that_hangs_is_killed_with_all_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

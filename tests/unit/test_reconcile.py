@@ -532,6 +532,36 @@ def test_times_of_an_earlier_boot_hold_nothing_up() -> None:
     assert "verify:main.s0" in kinds(here.decide())
 
 
+def unstarting_head(here: Situation, times: int) -> Decision:
+    """The head ends, and so often cannot be started again; what is decided a while after that."""
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    here.head = HeadSeen(head=replace(here.head.head, ready=False, ray=Step(phase=Phase.FAILED, exit_code=1)))
+    for _ in range(times):
+        for action in here.decide(after=40.0).actions:
+            here.receive(action, Result.FAILED, words="no space left on device")
+    return here.decide(after=0.1)
+
+
+def test_ranks_that_run_go_on_where_their_head_cannot_be_started_again() -> None:
+    here = Situation(make_run())
+    here.serving()
+    last = unstarting_head(here, 9)
+    assert last.record.outcome is None
+    assert last.headline == "Ray's head ended with 1, again and again: ranks go on without it"
+    assert kinds(here.decide(after=40.0)) == ["start_head"]
+
+
+def test_a_head_that_cannot_be_started_goes_elsewhere_once_no_rank_runs() -> None:
+    here = Situation(make_run())
+    here.serving()
+    unstarting_head(here, 9)
+    for rank in range(4):
+        here.end_rank(rank, 3)
+    here.decide()
+    assert here.decide().record.cluster == 1
+
+
 def test_every_action_says_why() -> None:
     here = Situation(make_run(slices=1))
     here.serving()
@@ -545,7 +575,6 @@ def test_unseen_steps_are_told_apart_from_absent_ones() -> None:
     here.ready()
     here.views[name(1, 2)] = Unseen(words="timed out")
     assert all("r1-n2" not in key for key in kinds(here.decide()))
-    here.keeper(name(1, 2), setup=Step(phase=Phase.DONE), ray=UP)
 
 
 def test_a_fence_waits_for_the_start_that_it_fences() -> None:

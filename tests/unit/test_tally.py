@@ -51,6 +51,17 @@ def test_what_nobody_did_anything_about_is_no_recovery() -> None:
     assert found.recoveries == [(Why.SWAP, 20.0)]
 
 
+def test_what_is_done_beside_ranks_that_run_begins_no_recovery() -> None:
+    aside = ((60.0, "intent", "unclaim:n3", "swap"), (61.0, "intent", "relocate:main.s0", "relocate"))
+    restart = (
+        (100.0, "headline", "recovering", ""),
+        (101.0, "intent", "start:run@2", "restart"),
+        (104.0, "headline", "running", ""),
+    )
+    found = tally(*START, *aside, *restart)
+    assert (found.epochs, found.recoveries) == ({Why.RESTART: 1}, [(Why.RESTART, 4.0)])
+
+
 def test_goodput_is_the_share_of_its_time_in_which_ranks_ran() -> None:
     found = tally(*START, *SWAP)
     assert found.spent_by(220.0) == {"starting": 10.0, "running": 190.0, "recovering": 20.0}
