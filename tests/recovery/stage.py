@@ -356,6 +356,10 @@ class Stage:
     def finish(self) -> dict[str, Any]:
         """Let the program end well; answer the last status."""
         (self.shared / "stop").touch()
+        return self.over()
+
+    def over(self) -> dict[str, Any]:
+        """Wait until the run is over; answer the last status."""
         finals = ("succeeded", "failed", "stopped")
         return self.desk.until(self.name, lambda seen: seen["state"] in finals)
 
