@@ -1,15 +1,16 @@
 """What a report of a run holds, without the value of any secret."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from launcher import __version__
+from launcher.cli.console import warn
 from launcher.cli.seats import holder
 from launcher.core.fleet import Inventory, NodeName
 from launcher.core.run import Record, Run
@@ -28,6 +29,9 @@ LOGS_S = 60.0
 """How long logs are waited for (s): those of nodes that are out of reach are left out, and named."""
 FAN_OUT = 64
 
+UNREAD = "logs/unread.txt"
+"""Which logs are not there, and why."""
+
 HIDDEN = "<hidden>"
 
 _TELLTALE = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|(^|_)KEYS?$", re.IGNORECASE)
@@ -39,13 +43,19 @@ _SHORTEST = 4
 def dossier(store: Store, row: RunRow) -> Iterator[tuple[str, bytes]]:
     """Answer the files of a report, each with its name."""
     run, record = store.load(row.id)
-    blank = _Blank(_secret_values(store, run))
+    values, unknown = _secret_values(store, run)
+    blank = _Blank(values)
     for name, text in _texts(store, row, run, record):
         yield name, blank.text(text)
     yield "journal.jsonl", blank.text("".join(f"{line}\n" for line in _journal(store, run)))
     log = store.home / "runs" / run.id / "controller.log"
     if log.is_file():
         yield "controller.log", blank.data(log.read_bytes()[-CONTROLLER_END:])
+    if unknown:  # a program may have printed them
+        words = f"left out: the values of {', '.join(unknown)} are not known any more, and so could not be taken out"
+        warn(f"logs are {words}; with {', '.join(unknown)} in the environment they are cleaned and added")
+        yield UNREAD, f"{words}\n".encode()
+        return
     for name, data in _logs(store.home, run, record):
         yield name, blank.data(data)
 
@@ -87,18 +97,20 @@ def _mask(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: HIDDEN if _TELLTALE.search(name) else value for name, value in variables.items()}
 
 
-def _secret_values(store: Store, run: Run) -> set[str]:
-    """Answer the values to blank out wherever they stand: the run's secrets while they are kept, and variables that
-    look like some."""
+def _secret_values(store: Store, run: Run) -> tuple[set[str], list[str]]:
+    """Answer the values to blank out wherever they stand: the run's secrets and variables that look like some; and the
+    names of secrets whose values are unknown. Of a run that is over none is kept: they may be in our environment."""
     found = {
         value
         for variables in (*(group.envs for group in run.task.groups), *(node.env for node in run.fleet.nodes))
         for name, value in variables.items()
         if _TELLTALE.search(name)
     }
-    with suppress(FileNotFoundError):  # it has none, or is over
-        found |= set(json.loads(secrets_file(store.home, run.id).read_text(encoding="utf-8")).values())
-    return found
+    try:
+        kept = json.loads(secrets_file(store.home, run.id).read_text(encoding="utf-8"))
+    except FileNotFoundError:  # it has none, or is over
+        kept = {name: os.environ[name] for name in run.task.secrets if name in os.environ}
+    return found | set(kept.values()), sorted(set(run.task.secrets) - kept.keys())
 
 
 class _Blank:
@@ -137,7 +149,7 @@ def _logs(home: Path, run: Run, record: Record) -> Iterator[tuple[str, bytes]]:
         nodes.close()
     yield from ((name, end) for name, end in ends.items() if isinstance(end, bytes) and end)
     if unread := _unread(ends):
-        yield "logs/unread.txt", "".join(f"{line}\n" for line in unread).encode("utf-8", "replace")
+        yield UNREAD, "".join(f"{line}\n" for line in unread).encode("utf-8", "replace")
 
 
 def _unread(ends: Mapping[str, bytes | str]) -> Sequence[str]:

@@ -37,7 +37,8 @@ def report(
     """Write one archive of a run for a post-mortem.
 
     Journal, events, status, task, what is known of its nodes, and the
-    ends of its logs. Values of secrets are in none of them.
+    ends of its logs. Values of secrets are in none of them: those of a run
+    that is over are read from the environment, or its logs are left out.
 
     \b
     Example:
@@ -58,7 +59,8 @@ def report(
     except FileExistsError:
         refuse(f"`{path}` is there already", hint="name another file with `-o`")
     except OSError as error:
-        path.unlink(missing_ok=True)
+        if path.is_file():
+            path.unlink()
         refuse(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}")
     except BaseException:
         path.unlink(missing_ok=True)

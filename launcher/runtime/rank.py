@@ -6,6 +6,7 @@ the keeper is stopped and cannot end it (`heartbeat.py`). It is a subreaper: wha
 its descendant.
 """
 
+import contextlib
 import ctypes
 import os
 import select
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> int:
         # A handler, not SIG_IGN: the script would inherit that. Our end is the script's end.
         signal.signal(number, lambda *_: None)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    code = _wait(_start(folder, own, spec, given), given["keeper"], given["deadline"])
+    code = _wait(own, _start(folder, own, spec, given), given["keeper"], given["deadline"])
     if code is None:
         scope = replace(procs.of_spec(keeper), level="rank", member=spec["member"], epoch=spec["epoch"])
         procs.sweep(scope, grace=0)
@@ -76,9 +77,13 @@ def _start(folder: Path, own: Path, spec: dict[str, Any], given: dict[str, Any])
     )
 
 
-def _wait(script: int, keeper: int, deadline: str) -> int | None:
+def _wait(own: Path, script: int, keeper: int, deadline: str) -> int | None:
     """Answer the script's exit code, as a shell would say it (128 + n for a signal n); None when the keeper ended, or
-    the moment has passed until which it let its ranks live."""
+    the moment has passed until which it let its ranks live.
+
+    A shell ends at once with the stop signal that it gets with its program. The program has until the end of its time:
+    once a rank is told to stop, it has ended when nothing of it is left.
+    """
     reading, writing = socket.socketpair()
     reading.setblocking(False)
     writing.setblocking(False)
@@ -91,18 +96,33 @@ def _wait(script: int, keeper: int, deadline: str) -> int | None:
     poll = select.poll()
     poll.register(lease, select.POLLIN)
     poll.register(reading, select.POLLIN)
-    while (code := _reap(script)) is None:
+    code = None
+    while True:
+        ended = _reap(script)
+        code = ended if code is None else code
+        if code is not None and not ((own / ranks.STOPPING).exists() and _children_left()):
+            return code
         ready = [handle for handle, _ in poll.poll(LOOK_S * 1000)]
         if lease in ready or heartbeat.now() > heartbeat.Deadline.read(deadline) + LATE_S:
             return None
         if ready:
             reading.recv(4096)
-    return code
 
 
 def _reap(script: int) -> int | None:
     """Reap what has ended, adopted orphans too; answers the exit code when the script was among them."""
-    while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
-        if found.si_pid == script:
-            return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
-    return None
+    code = None
+    with contextlib.suppress(ChildProcessError):  # none is left
+        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
+            if found.si_pid == script:
+                code = found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+    return code
+
+
+def _children_left() -> bool:
+    """Answer whether anything lives that the script started, orphans too: a subreaper's own they are."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

@@ -1,8 +1,9 @@
 """What the ranks' folders on a node say: `ranks/<group>-<rank>/<epoch>/{spec,state,exit}.json`, `log`, `heartbeat`."""
 
+import contextlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from .heartbeat import now
 
 HEARTBEAT = "heartbeat"
 """The file that a rank may write or touch to show that it gets on; `NVLAUNCH_HEARTBEAT` names it."""
+STOPPING = "stopping"
+"""The file that says that a rank was sent its stop signal: from then on it has ended when all of it has."""
 
 
 class Quiet:
@@ -83,6 +86,15 @@ def alive(state: dict[str, Any]) -> bool:
     """Answer whether the parent of a rank's script lives, by number and start."""
     process = procs.find(state["pid"])
     return process is not None and process.start == state["start"]
+
+
+def tell_to_stop(folder: Path, only: Collection[str] | None) -> None:
+    """Write down that the ranks here, or those of some members, are sent their stop signal."""
+    for path in (folder / "ranks").glob("*/*/state.json"):
+        state = files.read(path)
+        if state and alive(state) and (only is None or state["member"] in only):
+            with contextlib.suppress(OSError):  # a full disk: then a rank ends with its script
+                (path.parent / STOPPING).touch()
 
 
 def living(folder: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from . import environment, files, holder, interpreter, logs, procs, ranks, rpc
+from .blank import Blank
 from .children import Children
 from .fences import Fences
 from .heartbeat import Beat, Deadline
@@ -44,6 +45,7 @@ class Service:
         self._base = environment.user(os.environ, whole=spec.get("login", False))
         self._interpreter = interpreter.wanted(folder, spec)
         self._secrets = _secrets_folder(self._scratch) / "secrets.json"
+        self._blank = Blank(self._secrets)
         self._setup = Step(
             children, folder, folder / "log" / "provision.log", folder / "setup.json", folder / interpreter.STAGE
         )
@@ -75,9 +77,11 @@ class Service:
         }
 
     def reply(self, question: Json) -> Json:
-        """Answer one question."""
+        """Answer one question, without the value of any secret in words and lines."""
         asked = self._asked.get(str(question.get("op")))
-        return asked(question) if asked else {"ok": False, "words": f"unknown question `{question.get('op')}`"}
+        if asked is None:
+            return {"ok": False, "words": f"unknown question `{question.get('op')}`"}
+        return self._blank.of(asked(question))
 
     def status(self, question: Json) -> Json:
         """Answer where setup, Ray, the supervisor and the ranks stand, and who else answers of those that are asked
@@ -197,7 +201,9 @@ class Service:
         """Send a signal to every process of every rank here, or of those of some members; answers to how many."""
         ours = {state["pid"] for state in ranks.living(self._folder)}
         number = signal.Signals[f"SIG{question['signal'].removeprefix('SIG')}"]
-        found = [p for p in self._ranks_processes(question.get("members")) if p.pid not in ours]
+        only = question.get("members")
+        found = [p for p in self._ranks_processes(only) if p.pid not in ours]
+        ranks.tell_to_stop(self._folder, only)
         procs.send(found, number)
         return {"ok": True, "count": len(found)}
 

@@ -49,7 +49,7 @@ env | sort
 yes | head -n 1 > /dev/null; echo "yes ended with ${{PIPESTATUS[0]}}"
 echo "secret has ${{#TOKEN}} characters"
 if [ "$NVLAUNCH_EPOCH" = 1 ]; then
-  [ "$NODE_RANK" = 1 ] && {{ echo "this is $(printf "\\377") why" >&2; exit 3; }}
+  [ "$NODE_RANK" = 1 ] && {{ echo "it had $TOKEN"; echo "this is $(printf "\\377") why" >&2; exit 3; }}
   exit 0
 fi
 (setsid env -i {HIDDEN} &)
@@ -120,7 +120,7 @@ def test_ranks_end_with_their_codes_and_the_failed_one_shows_why(stand: Stand) -
     seen = stand.until(lambda seen: all((r := rank(seen, s, 1)) and not r.running for s in stand.seats))
     reports = [rank(seen, seat, 1) for seat in stand.seats]
     assert [report.exit_code for report in reports if report] == [0, 3, 0, 0]
-    assert [report.tail[-1:] for report in reports if report] == [(), ("this is � why",), (), ()]
+    assert [report.tail[-2:] for report in reports if report] == [(), ("it had <hidden>", "this is � why"), (), ()]
     ok(_start(stand, 1))
     assert all(not runs(stand.nodes.look(stand.run), seat, 1) for seat in stand.seats), "an epoch begins once"
 

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 heartbeat = importlib.import_module("launcher.runtime.heartbeat")
+procs = importlib.import_module("launcher.runtime.procs")
+ranks = importlib.import_module("launcher.runtime.ranks")
 rpc = importlib.import_module("launcher.runtime.rpc")
 PACKAGE = Path(rpc.__file__).parent
 MARK = "r:n1:0:main/0:1"
@@ -118,3 +120,35 @@ def test_a_rank_is_told_where_its_heartbeat_goes(keeper: Keeper) -> None:
     rank = keeper.begin('touch "$NVLAUNCH_HEARTBEAT"')
     assert rank.wait(20) == 0
     assert (keeper.folder / "ranks" / "main-0" / "1" / "heartbeat").exists()
+
+
+# As most people write it: the program is a child of the shell, which a signal ends at once.
+CHECKPOINTS = """
+python3 -c '
+import pathlib, signal, sys, time
+def save(*_):
+    time.sleep(1.5)
+    pathlib.Path("../saved").touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path("../begun").touch()
+time.sleep(600)
+'
+echo never
+"""
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_rank_that_is_told_to_stop_has_ended_when_its_program_has(keeper: Keeper, told: bool) -> None:
+    keeper.deadline.put(heartbeat.now() + 60.0)
+    rank = keeper.begin(CHECKPOINTS)
+    until((keeper.folder / "begun").exists)
+    if told:
+        ranks.tell_to_stop(keeper.folder, None)
+    found = procs.scan(procs.Scope(run="r", place="n1", level="rank", member="main/0", epoch=1))
+    procs.send([one for one in found if one.pid != rank.pid], signal.SIGTERM)
+    assert rank.wait(20) == 0
+    assert (keeper.folder / "saved").exists() is told
+    ended = json.loads((keeper.folder / "ranks" / "main-0" / "1" / "exit.json").read_text())
+    assert ended["code"] == 128 + signal.SIGTERM
+    procs.sweep(procs.Scope(run="r", place="n1"), grace=0)

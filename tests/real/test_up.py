@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from hashlib import md5
@@ -194,6 +195,32 @@ def test_a_secret_reaches_the_ranks_and_is_found_nowhere_else(desk: Desk) -> Non
     assert kept == {"secrets.json": 0o600}
     assert SECRET.decode() not in out + err
     assert not [path for path in desk.home.rglob("*") if path.is_file() and SECRET in path.read_bytes()]
+
+
+def test_a_secret_that_the_program_prints_comes_no_further_than_its_log(desk: Desk) -> None:
+    file = task(desk, "blab", body='echo "it is $SECRET_WORD"; exit 7')
+    file.write_text(file.read_text().replace("  env | sort\n", "") + "secrets: {SECRET_WORD: null}\n")
+    up = desk.run(*desk.up_args(file, "--secret", "SECRET_WORD"))
+    assert up.returncode == 1
+    assert "it is <hidden>" in up.stdout + up.stderr
+    holders = [path for path in desk.home.rglob("*") if path.is_file() and SECRET in path.read_bytes()]
+    assert {path.name for path in holders} == {"log"}
+    assert _reported(desk, "known")["logs/main/0.log"] == b"it is <hidden>\n"
+    del desk.env["SECRET_WORD"]
+    try:
+        unknown = _reported(desk, "unknown")
+    finally:
+        desk.env["SECRET_WORD"] = SECRET.decode()
+    assert [name for name in unknown if name.startswith("logs/")] == ["logs/unread.txt"]
+    assert b"SECRET_WORD" in unknown["logs/unread.txt"]
+
+
+def _reported(desk: Desk, name: str) -> dict[str, bytes]:
+    """The files of a report, without the run's own folder in their names."""
+    path = desk.folder / f"{name}.tar.gz"
+    assert desk.run("report", "blab", "-o", str(path)).returncode == 0
+    with tarfile.open(path) as archive:
+        return {entry.name.partition("/")[2]: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
 
 
 def test_the_loop_in_the_foreground_ends_with_the_outcome(desk: Desk) -> None:
