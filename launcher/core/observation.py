@@ -160,8 +160,8 @@ class Observation:
     """All that the kernel may know of the world: one look, the receipts since the last, and what is under way.
 
     `reached` and `health` have what others say of nodes that we cannot see, and the newest that each said of itself.
-    `orders` and `drained` (node: reason) are what operators ask; `history` counts, for each node, the failures of
-    programs that began on it in the last day, in any run. `at` is a time of the loop's clock, `wall` the time of day (s
+    `orders` and `drained` (node: reason) are what operators ask; `history` counts, for each node, the other
+    programs that began to fail on it in the last day. `at` is a time of the loop's clock, `wall` the time of day (s
     since the epoch), for what has to outlive a boot.
     """
 

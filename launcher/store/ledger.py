@@ -120,9 +120,13 @@ class Ledger:
             return _release(db, fleet, node, by=by, at=at)
 
     def history(self, fleet: str, run: RunId, now: float) -> Mapping[NodeName, int]:
-        """Answer how many failures of programs began on each node in the last day, in all runs but this one."""
-        query = """SELECT node, count(*) AS times FROM incidents
-            WHERE fleet = ? AND kind = ? AND at > ? AND run != ? GROUP BY node"""
+        """Answer how many other programs began to fail on each node in the last day.
+
+        Runs of one name are one program: a mistake in it, tried again and again, says nothing about a node.
+        """
+        query = """SELECT node, count(DISTINCT name) AS times FROM incidents JOIN runs ON runs.id = incidents.run
+            WHERE incidents.fleet = ? AND kind = ? AND at > ? AND name IS NOT (SELECT name FROM runs WHERE id = ?)
+            GROUP BY node"""
         rows = self._db.read(query, fleet, IncidentKind.PROGRAM.value, now - MEMORY_S, run)
         return {NodeName(row["node"]): int(row["times"]) for row in rows}
 
