@@ -59,13 +59,13 @@ def _chosen(store: "Store", words: list[str]) -> "dict[str, RunRow]":
 
 def _end(store: "Store", rows: "list[RunRow]") -> None:
     """All are told before the first is waited for."""
-    from launcher.cli.follow import follow, leaving, start_driving
+    from launcher.cli.follow import GOES_DOWN, follow, leaving, start_driving
     from launcher.errors import ProvisionError
 
     news = {row.id: store.last_event(row.id) for row in rows}
     for row in rows:
         store.want_nothing(row.id)
-    with leaving(*(row.name for row in rows)):
+    with leaving(*(row.name for row in rows), words=GOES_DOWN):
         for row in rows:
             start_driving(home(), store.find(row.id))
         left = [row for row in (follow(store, home(), row.id, after=news[row.id]) for row in rows) if not _told(row)]

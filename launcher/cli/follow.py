@@ -90,15 +90,19 @@ class Follower:
         return self.look()
 
 
+GOES_ON = "`{name}` goes on; `nvlaunch watch {name}` follows it again, `nvlaunch down {name}` takes it down"
+GOES_DOWN = "`{name}` is taken down all the same; `nvlaunch down {name}` follows that again"
+
+
 @contextmanager
-def leaving(*names: str) -> Iterator[None]:
-    """Follow in this block: Ctrl-C ends the following alone, says how to come back, and exits with 130."""
+def leaving(*names: str, words: str = GOES_ON) -> Iterator[None]:
+    """Follow in this block: Ctrl-C ends the following alone, says what becomes of each run, and exits with 130."""
     try:
         yield
     except KeyboardInterrupt:
         say()
         for name in names:
-            say(f"`{name}` goes on; `nvlaunch watch {name}` follows it again, `nvlaunch down {name}` takes it down")
+            say(words.format(name=name))
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 

@@ -287,7 +287,7 @@ def _ask(fleet: Inventory) -> Survey:
     finally:
         prober.close()
     if found.blind:
-        raise ProvisionError("no node told where it is, and nothing was changed", outcomes=found.folded())
+        raise ProvisionError("no node told where it is", outcomes=found.folded())
     return found
 
 

@@ -53,7 +53,9 @@ def status(
 
     def text(shown: "Sequence[Shown]") -> str:
         if output is Output.JSON:
-            return json.dumps([json.loads(one.snapshot) for one in shown], indent=None if watch else 2)
+            return json.dumps(
+                [{**json.loads(one.snapshot), "driven": one.driven} for one in shown], indent=None if watch else 2
+            )
         return _one(shown[0]) if run else _many(shown, every=every)
 
     if watch:

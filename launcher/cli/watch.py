@@ -14,7 +14,9 @@ from launcher.cli.console import clean, refuse, say, show
 from launcher.cli.options import OneRun, home
 from launcher.cli.plain import PlainCommand
 
-Port = Annotated[int | None, typer.Option("--metrics-port", min=1, metavar="N", help="Answer Prometheus there.")]
+Port = Annotated[
+    int | None, typer.Option("--metrics-port", min=1, max=65535, metavar="N", help="Answer Prometheus there.")
+]
 Address = Annotated[str, typer.Option("--metrics-address", metavar="ADDR", help="On which address.")]
 
 

@@ -41,6 +41,8 @@ PLACE_GRACE = 10.0
 PLACE_TRIES = 2
 
 _BEGIN = Reason(why=Why.START, words="the run begins")
+_SERVE = Reason(why=Why.START, words="it is well, and serves the run")
+_HEAD = Reason(why=Why.START, words="Ray's head has ended")
 
 
 def advance(draft: Draft) -> None:
@@ -73,7 +75,7 @@ def _claim_all(draft: Draft) -> bool:
             draft.do(Unclaim(reason=Reason(why=Why.REJOIN, words=words), node=name))
         elif name not in draft.claimed:
             draft.asked.add(name)
-            draft.do(Claim(reason=_BEGIN, node=name))
+            draft.do(Claim(reason=_SERVE if draft.started else _BEGIN, node=name))
     return all(name in draft.claimed or _was_up(draft, name) for name in wanted)
 
 
@@ -106,7 +108,7 @@ def _head(draft: Draft) -> None:
         _head_fails(draft, head.ray if head is not None else Step(), starts)
     else:
         draft.head_asked, draft.head_at = True, draft.head_node
-        draft.do(StartHead(reason=_BEGIN, cluster=draft.cluster))
+        draft.do(StartHead(reason=_HEAD if draft.started else _BEGIN, cluster=draft.cluster))
 
 
 def _head_fails(draft: Draft, ray: Step, starts: int) -> None:
@@ -126,7 +128,7 @@ def _head_fails(draft: Draft, ray: Step, starts: int) -> None:
     draft.wake(again)
     draft.waiting_for = draft.waiting_for or f"{words}: {'no rank runs' if idle else 'ranks go on'} without it"
     if draft.seen.at >= again:
-        draft.do(StartHead(reason=_BEGIN, cluster=draft.cluster))
+        draft.do(StartHead(reason=_HEAD, cluster=draft.cluster))
 
 
 def _await_head(draft: Draft, view: Unseen) -> None:
@@ -173,7 +175,7 @@ def _reserve(draft: Draft, part: Slice) -> None:
         draft.stale.discard(part.key)
     if report is None or report.state is GroupState.REMOVED:
         draft.verified.pop(part.key, None)  # what Ray answered was about another group
-        draft.do(Reserve(reason=_BEGIN, slice=part.key))
+        draft.do(Reserve(reason=_why(draft, draft.of_slice(part)[0]), slice=part.key))
     elif report.state is GroupState.CREATED:
         draft.since.pop(f"placing:{part.key}", None)
         draft.retries.pop(_anew(part), None)
@@ -231,7 +233,7 @@ def _verify(draft: Draft, part: Slice, report: GroupReport) -> None:
         words = f"Ray has {part.key} in {found}, not on its seats in {part.place}"
         draft.do(Unreserve(reason=Reason(why=Why.STRAYED, words=words), slice=part.key))
     else:
-        draft.do(Verify(reason=_BEGIN, slice=part.key))
+        draft.do(Verify(reason=_why(draft, draft.of_slice(part)[0]), slice=part.key))
 
 
 def _start(draft: Draft, name: GangName, fenced: AbstractSet[GangName]) -> None:

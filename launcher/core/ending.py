@@ -3,6 +3,7 @@
 from launcher.core.actions import Reason, Signal, Unclaim, Unit, Why
 from launcher.core.draft import Draft
 from launcher.core.fleet import NodeName
+from launcher.core.headline import BLINK
 from launcher.core.observation import HeadSeen, HeadView, Keeper, NodeView, Seen, Unseen
 from launcher.core.run import Cause
 
@@ -55,9 +56,12 @@ def pending(draft: Draft) -> tuple[str, ...]:
 
 
 def silent(draft: Draft) -> bool:
-    """Answer whether something is left, and all of it is out of reach."""
+    """Answer whether something is left, and all of it is out of reach, for longer than a keeper needs to end."""
     left = _left(draft)
-    return bool(left) and all(isinstance(view, Unseen) for _, view in left)
+    if left and all(isinstance(view, Unseen) for _, view in left):
+        return draft.lasted("silent") >= BLINK
+    draft.since.pop("silent", None)
+    return False
 
 
 def _left(draft: Draft) -> list[tuple[str, NodeView | HeadView]]:
