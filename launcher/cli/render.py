@@ -8,6 +8,10 @@ from launcher.cli.console import Colour, clean, paint
 from launcher.errors import LaunchError, Mistake, NoCapacityError, ProvisionError, RemoteError, SpecError
 
 
+MOST = 40
+"""So many mistakes of a file are shown."""
+
+
 def error_text(error: LaunchError) -> str:
     """Answer what to tell of an error; the same hint is given once."""
     return "\n".join(_lines(error))
@@ -52,11 +56,13 @@ def _lines(error: LaunchError) -> Iterator[str]:
 
 
 def _mistakes(mistakes: tuple[Mistake, ...]) -> Iterator[str]:
-    """Each hint stands under the mistake that it mends."""
-    for mistake in mistakes:
+    """Each hint stands under the mistake that it mends. A file that is none of ours has as many as lines."""
+    for mistake in mistakes[:MOST]:
         yield _error(mistake_text(mistake))
         if mistake.hint:
             yield _hint(mistake.hint)
+    if len(mistakes) > MOST:
+        yield f"and {len(mistakes) - MOST} more"
     if len(mistakes) > 1:
         yield f"{len(mistakes)} mistakes; nothing was started"
 

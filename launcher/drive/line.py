@@ -63,7 +63,8 @@ def lack(shortfall: Shortfall) -> str:
     need = shortfall.nodes_per_slice + shortfall.spares
     users = sorted({user for rack in shortfall.racks for user in rack.users})
     by = f"; in use by {_named(users)}" if users else ""
-    each = f"{count(shortfall.slices, 'slice')} of {count(need, 'node')} in one {shortfall.within}"
+    own = ", each" if shortfall.slices > 1 else ""
+    each = f"{count(shortfall.slices, 'slice')} of {count(need, 'node')}{own} in one {shortfall.within}"
     found = f"{shortfall.placed} of them fit now, and the most free in one place is {shortfall.largest}"
     return f"`{shortfall.group}` needs {each}: {found}{by}"
 
