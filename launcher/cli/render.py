@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from launcher.cli.console import Colour, clean, paint
 from launcher.errors import LaunchError, Mistake, NoCapacityError, ProvisionError, RemoteError, SpecError
 
-
 MOST = 40
 """So many mistakes of a file are shown."""
 
