@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
 
-from launcher.core.fleet import NodeName
+from launcher.core.fleet import NodeName, RackName
 from launcher.core.seat import GangName, MemberName, Seat
 
 
@@ -257,11 +257,13 @@ class Enlist:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relocate:
-    """Place a whole slice again, without the nodes in `without`; the receipt names its new nodes."""
+    """Place a whole slice again, without the nodes in `without` and all of `without_racks`; the receipt names its new
+    nodes."""
 
     reason: Reason
     slice: str
     without: tuple[NodeName, ...] = ()
+    without_racks: tuple[RackName, ...] = ()
     kind: Literal["relocate"] = "relocate"
 
     @property

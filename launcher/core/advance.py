@@ -19,7 +19,7 @@ from launcher.core.actions import (
 )
 from launcher.core.condition import Condition
 from launcher.core.draft import TRIES, Draft
-from launcher.core.drain import draining
+from launcher.core.drain import at_home, draining
 from launcher.core.fleet import NodeName
 from launcher.core.heads import begin_cluster, elsewhere
 from launcher.core.nouns import span
@@ -166,6 +166,10 @@ def _reserve(draft: Draft, part: Slice) -> None:
     up = (Condition.READY, Condition.SERVING, Condition.FINISHED)
     if head is None or any(draft.needed(member) not in up for member in draft.of_slice(part)):
         return
+    if any(
+        not at_home(draft, member) and draft.needed(member) is not Condition.FINISHED for member in draft.of_slice(part)
+    ):
+        return  # Ray would never have it in one place
     report = next((group for group in head.groups if group.slice == part.key), None)
     if part.key in draft.stale:
         if report is not None and report.state is not GroupState.REMOVED:

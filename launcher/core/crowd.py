@@ -60,7 +60,9 @@ def unswept(draft: Draft, sweep: Sweep, answer: Answer) -> None:
         return
     member = draft.index.by_name[sweep.member]
     waits = draft.index.policy(draft.index.lead(member)).on_no_spare is OnNoSpare.WAIT
-    if not waits or any(draft.sees(name) for name in free(draft, member)):
+    spare = sum(1 for name in free(draft, member) if draft.sees(name))
+    owed = sum(1 for one in draft.of_slice(draft.index.home(member)) if draft.seats[one.name].node in draft.condemned)
+    if not waits or spare > owed:
         # Its own health says nothing of strangers: nothing starts there again before somebody has looked.
         draft.condemn(sweep.node, Evidence(cause=Cause.NODE, words=answer.words))
 

@@ -3,9 +3,12 @@
 from launcher.core.actions import Reason, Relocate, Resize, Signal, Why
 from launcher.core.draft import Draft
 from launcher.core.fleet import NodeName
+from launcher.core.nouns import count
 from launcher.core.run import Member
 from launcher.core.seat import GangName
 from launcher.core.swap import ask, free
+
+_TOLD = Reason(why=Why.DRAIN, words="its ranks were told to stop, and nothing has to be left any more")
 
 
 def draining(name: GangName) -> str:
@@ -18,13 +21,13 @@ def drain(draft: Draft) -> None:
     for key in sorted(draft.moving):
         reason = Reason(why=Why.RELOCATE, words=f"an operator wants {key} elsewhere")
         part = draft.index.parts[key]
-        draft.do(Relocate(reason=reason, slice=key, without=(*part.nodes, *part.spares)))
+        racks = tuple(sorted({draft.index.nodes[name].rack for name in part.nodes}))
+        draft.do(Relocate(reason=reason, slice=key, without=(*part.nodes, *part.spares), without_racks=racks))
     if draft.resizing:
         _resize(draft)
         return
-    if not draft.seen.drained and all(_at_home(draft, member) for member in draft.members):
-        for name in draft.gangs:
-            draft.since.pop(draining(name), None)
+    begun = any(draining(name) in draft.since for name in draft.gangs)
+    if not draft.seen.drained and not begun and all(at_home(draft, member) for member in draft.members):
         return
     head = draft.head_node in draft.seen.drained and draft.head_asked
     for name in draft.gangs:
@@ -49,7 +52,7 @@ def _resize(draft: Draft) -> None:
         draft.do(Resize(reason=reason))
 
 
-def _at_home(draft: Draft, member: Member) -> bool:
+def at_home(draft: Draft, member: Member) -> bool:
     """Answer whether the holder of a seat is in its slice: it is not, once the slice was placed again."""
     kept = draft.index.kept.get(draft.seats[member.name].node)
     home = draft.index.home(member)
@@ -62,24 +65,40 @@ def _movers(draft: Draft, name: GangName) -> dict[NodeName, Reason]:
     found: dict[NodeName, Reason] = {}
     taken: dict[str, int] = {}
     asked: set[NodeName] = set()
+    away: dict[str, list[Member]] = {}
     for member in draft.of_gang(name):
         node = draft.seats[member.name].node
         finished = member.name in draft.exits and draft.exits[member.name].ok and not begun
-        if node in draft.condemned or node in asked or finished:
+        if node in asked or finished:
             continue
         asked.add(node)
-        moved = not _at_home(draft, member)
-        if not moved and node not in draft.seen.drained:
-            continue
         part = draft.index.home(member)
-        reason = Reason(why=Why.RELOCATE, words=f"{part.key} goes to {part.place}") if moved else _drained(draft, node)
-        if sum(1 for other in free(draft, member) if draft.sees(other)) > taken.get(part.key, 0):
-            taken[part.key] = taken.get(part.key, 0) + 1
-            found[node] = reason
-        elif not moved:
-            draft.notes.append(f"{node} is drained, and has no spare in {part.place}")
-            ask(draft, member, reason)
+        if not at_home(draft, member):
+            away.setdefault(part.key, []).append(member)
+        elif node in draft.seen.drained and node not in draft.condemned:
+            reason = _drained(draft, node)
+            if sum(1 for other in free(draft, member) if draft.sees(other)) > taken.get(part.key, 0):
+                taken[part.key] = taken.get(part.key, 0) + 1
+                found[node] = reason
+            else:
+                draft.notes.append(f"{node} is drained, and has no spare in {part.place}")
+                ask(draft, member, reason)
+    for members in away.values():
+        found.update(_movers_away(draft, members))
     return found
+
+
+def _movers_away(draft: Draft, members: list[Member]) -> dict[NodeName, Reason]:
+    """Answer the nodes that seats of a slice leave for its new place: all of them, or none while that lacks a node."""
+    part = draft.index.home(members[0])
+    reason = Reason(why=Why.RELOCATE, words=f"{part.key} goes to {part.place}")
+    ready = [name for name in free(draft, members[0]) if draft.sees(name)]
+    if len(ready) >= len(members):
+        nodes = (draft.seats[member.name].node for member in members)
+        return {node: reason for node in nodes if node not in draft.condemned}
+    draft.notes.append(f"{part.key} goes to {part.place} once {count(len(members), 'node')} can be seen there")
+    ask(draft, members[0], reason)
+    return {}
 
 
 def _drained(draft: Draft, node: NodeName) -> Reason:
@@ -88,10 +107,12 @@ def _drained(draft: Draft, node: NodeName) -> Reason:
 
 def _leave(draft: Draft, name: GangName, reasons: dict[NodeName, Reason]) -> None:
     gang = draft.gangs[name]
-    if not reasons:
-        draft.since.pop(draining(name), None)
-    elif gang.epoch == 0 or gang.broken or not _in_grace(draft, name, next(iter(reasons.values()))):
-        draft.break_gang(name, next(iter(reasons.values())))
+    if not reasons and draining(name) not in draft.since:
+        return
+    # Ranks that were told to stop do so, also where nothing has to be left any more: then they start again.
+    reason = next(iter(reasons.values()), _TOLD)
+    if gang.epoch == 0 or gang.broken or not _in_grace(draft, name, reason):
+        draft.break_gang(name, reason)
         draft.leaving |= reasons.keys()
         draft.since.pop(draining(name), None)
 

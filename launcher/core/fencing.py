@@ -43,6 +43,8 @@ def lose_silent(draft: Draft, node: NodeName) -> None:
     if why is None:
         power_off(draft, node, f"{words}; {others}" if others else words)
         return
+    if draft.started or node in draft.joined:
+        draft.stopped[node] = why  # until it is seen again: the run's end need not wait for it
     draft.attempts[node] = draft.attempts.get(node, 0) + 1
     mends = draft.attempts[node] <= draft.index.attempts(node)
     draft.condemn(node, Evidence(cause=Cause.NODE, words=f"{words}; {why}", mends=mends))

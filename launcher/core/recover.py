@@ -20,6 +20,8 @@ from launcher.core.verdict import unclear
 # How long a live raylet may be missing in Ray's table before it counts as lost (s): `ray start` itself gives up
 # after 30 s, and Ray needs up to 18 s to notice that a silent one is gone.
 JOIN_GRACE = 90.0
+# How long a node has to serve until its failed attempts are forgotten (s).
+PROVEN = 600.0
 # How long Ray may hold a raylet for dead that runs (s): one that can, ends itself when it learns of it.
 DISOWNED_GRACE = 5.0
 
@@ -32,6 +34,7 @@ def recover(draft: Draft) -> None:
         drain(draft)
         for member in draft.members:
             _replace(draft, member)
+            _forgive(draft, member)
         keep_head(draft)
     else:
         draft.waiting_for = f"{draft.verdict.words}; `nvlaunch resume` or `relocate` says how to go on"
@@ -166,6 +169,16 @@ def _lose(draft: Draft, member: Member, seat: Seat, words: str, tail: tuple[str,
         blame(draft, seat.node, Evidence(cause=cause, words=f"{words} ({times} times)", tail=tail))
     if seat.node not in draft.condemned:
         draft.give(member, seat.node)
+
+
+def _forgive(draft: Draft, member: Member) -> None:
+    """Forget the attempts of a node that has served for long: what goes wrong each day is no node that cannot start."""
+    node = draft.seats[member.name].node
+    serves = f"serves:{node}"
+    if node not in draft.attempts or draft.needed(member) is not Condition.SERVING:
+        draft.since.pop(serves, None)
+    elif draft.lasted(serves) >= PROVEN:
+        del draft.attempts[node], draft.since[serves]
 
 
 def _cut_off(draft: Draft, node: NodeName) -> bool:

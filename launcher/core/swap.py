@@ -73,10 +73,14 @@ def ask(draft: Draft, member: Member, reason: Reason) -> None:
     """Ask for one more node in the rack of a slice; where there is none, or the rack is lost, for another place, if the
     policy has it so."""
     part = draft.index.home(member)
-    for name in part.spares:
-        if name not in draft.holders and name not in draft.condemned and not draft.sees(name):
-            words = f"out of sight for {quiet(draft.seen, draft.since, name):.0f} s when it was needed"
-            draft.condemn(name, Evidence(cause=Cause.PROVISION, words=words, mends=True))
+    for name in (*part.nodes, *part.spares):
+        if name in draft.holders or name in draft.condemned or name in draft.seen.drained or draft.sees(name):
+            continue
+        away = quiet(draft.seen, draft.since, name)
+        if away < EXPIRED:
+            return  # one that is out of sight for a moment is waited for
+        words = f"out of sight for {away:.0f} s when it was needed"
+        draft.condemn(name, Evidence(cause=Cause.PROVISION, words=words, mends=True))
     enlist = Enlist(reason=reason, slice=part.key)
     lost = not any(draft.sees(name) for name in (*part.nodes, *part.spares))
     relocates = draft.index.policy(draft.index.lead(member)).on_no_spare is OnNoSpare.RELOCATE

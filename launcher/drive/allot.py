@@ -151,7 +151,8 @@ def _relocated(action: Relocate, now: Run, record: Record, taken: Users, fleet: 
         return _Choice(nodes=_nodes(now.fleet, (*part.nodes, *part.spares)), run=now)
     own = {*part.nodes, *part.spares}
     free = {name: use for name, use in taken.items() if name not in own or use.sick or use.drained}
-    barred = _barred(free, (*record.condemned, *action.without))
+    left = [node.name for node in fleet.nodes if node.rack in action.without_racks]
+    barred = _barred(free, (*record.condemned, *action.without, *left))
     found = replace_slice(now.task, fleet, barred, now.placement, part)
     if isinstance(found, Shortfall):
         return _Refusal(words=f"slice `{part.key}` fits nowhere else: {_offer(found)}")

@@ -200,7 +200,9 @@ class MemoryAllotter:
             return Answer(result=Result.FAILED, words="it went meanwhile")
         if not set(part.nodes) & {*record.asked, *record.condemned, *action.without}:
             return Answer(result=Result.DONE, nodes=part.nodes)
-        found = replace_slice(now.task, self.whole, self._barred(record, action.without), now.placement, part)
+        left = tuple(node.name for node in self.whole.nodes if node.rack in action.without_racks)
+        barred = self._barred(record, (*action.without, *left))
+        found = replace_slice(now.task, self.whole, barred, now.placement, part)
         if isinstance(found, Shortfall):
             return Answer(result=Result.FAILED, words=f"{part.key} fits nowhere else")
         return self._give(found)
