@@ -8,6 +8,7 @@ from launcher.core.fleet import NodeName
 from launcher.core.observation import Unseen
 from launcher.core.orders import Order, OrderKind
 from launcher.core.run import Cause, Evidence, Outcome
+from launcher.core.silence import alive
 
 # What the machine that the inventory names for Ray heads is called in orders.
 HEAD_MACHINE = NodeName("head")
@@ -21,6 +22,9 @@ def obey(draft: Draft) -> None:
         if order.seq > draft.orders_seen:
             draft.orders_seen = order.seq
             _order(draft, order)
+    for name in draft.seen.nodes:
+        if _confirmed(name) in draft.since:
+            _confirm(draft, name, "")
     for name, evidence in list(draft.condemned.items()):
         if evidence.mends:
             _mend(draft, name)
@@ -50,13 +54,24 @@ def _order(draft: Draft, order: Order) -> None:
             assert_never(order.kind)
 
 
+def _confirmed(node: NodeName) -> str:
+    """Answer under which key it is kept since when an operator's word about a node is not believed."""
+    return f"confirmed:{node}"
+
+
 def _confirm(draft: Draft, node: NodeName, by: str) -> None:
-    """Believe an operator that a node is off, if we do not see it ourselves: then nothing of the run runs there."""
+    """Believe an operator that a node is off, as soon as neither we see it ourselves nor anybody has just heard it."""
     words = f"{by or 'an operator'} confirmed that it is dead"
     if node == HEAD_MACHINE and draft.head_node is None and isinstance(draft.seen.head, Unseen):
         draft.stopped[node] = words
     if node not in draft.seen.nodes or draft.sees(node):
+        draft.since.pop(_confirmed(node), None)
         return
+    if (heard := alive(draft.seen, node, head=draft.head_node)) is not None:
+        draft.lasted(_confirmed(node))
+        draft.notes.append(f"{node} is not taken for dead yet: {heard}")
+        return
+    draft.since.pop(_confirmed(node), None)
     draft.stopped[node] = words
     if node in draft.asked:
         draft.condemn(node, Evidence(cause=Cause.NODE, words=words, mends=True))

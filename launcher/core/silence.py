@@ -30,7 +30,7 @@ def silence(
 ) -> Silence:
     """Answer what an unseen node is: DOWN takes two witnesses, of whom we are one; one that says it answers is enough
     against that. `in_ray` is what Ray's table says of its raylet, None where it says nothing."""
-    if _answers(seen, node, head, in_ray):
+    if alive(seen, node, head=head, in_ray=in_ray) is not None:
         return Silence.UNSEEN
     if quiet(seen, since, node) < GRACE:
         return Silence.SUSPECT
@@ -99,13 +99,15 @@ def _votes(seen: Observation) -> dict[NodeName, float]:
     }
 
 
-def _answers(seen: Observation, node: NodeName, head: NodeName | None, in_ray: bool | None) -> bool:
+def alive(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray: bool | None = None) -> str | None:
+    """Answer in words who has just heard a node that we do not see; None where nobody says so."""
     reached = seen.reached.get(node)
     if reached is not None and reached.answers:
-        return True
+        return f"{reached.by} reaches it"
     if node == head:
-        return any(silent < GRACE for silent in _votes(seen).values())
+        hearing = sum(1 for silent in _votes(seen).values() if silent < GRACE)
+        return f"{hearing} of its peers hear it" if hearing else None
     unheard = heard(seen, node)
-    if unheard is not None:
-        return unheard < GRACE  # Ray hears no more than its head's host does, and believes for longer
-    return in_ray is True
+    if unheard is not None:  # Ray hears no more than its head's host does, and believes for longer
+        return f"the head has heard it {unheard:.0f} s ago" if unheard < GRACE else None
+    return "Ray holds it for alive" if in_ray is True else None

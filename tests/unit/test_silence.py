@@ -421,3 +421,17 @@ def test_a_spare_that_stays_out_of_sight_is_replaced_by_another_and_nobody_is_as
             here.receive(action)
     assert here.record.condemned[name(1, 3)].mends
     assert 1 <= asked <= 8
+
+
+def test_an_operators_word_waits_while_somebody_still_hears_the_node() -> None:
+    here = serving()
+    here.silent(LOST, heard=1.0)
+    here.decide(after=3.0)
+    here.order(OrderKind.CONFIRM_DEAD, LOST)
+    decision = here.decide()
+    assert holder(here) == LOST, "two of one rank would write to one checkpoint"
+    assert "r1-n2 is not taken for dead yet: the head has heard it 1 s ago" in decision.headline
+    here.orders.clear()
+    here.silent(LOST, heard=9.0)
+    here.decide()
+    assert holder(here) == "r1-n3"
