@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Literal, TypeAlias
 
 from launcher.core.fleet import NodeName, RackName
+from launcher.core.nodeset import fold
 from launcher.core.seat import GangName, MemberName, Seat
 
 
@@ -351,9 +352,7 @@ class Answer:
         """Answer what came of it, for people: the result, its words, and where Ray has each bundle."""
         domains = sorted({bundle.domain or "no domain" for bundle in self.bundles})
         seats = {
-            domain: ", ".join(
-                b.seat or f"bundle {b.index}" for b in self.bundles if (b.domain or "no domain") == domain
-            )
+            domain: fold(b.seat or f"bundle {b.index}" for b in self.bundles if (b.domain or "no domain") == domain)
             for domain in domains
         }
         placed = "; ".join(f"Ray has {seats[domain]} in {domain}" for domain in domains)
