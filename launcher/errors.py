@@ -127,6 +127,28 @@ class LeaseHeldError(LaunchError):
         self.holder = holder
 
 
+class StoreError(LaunchError):
+    """What is known of runs can be neither read nor kept for now; the same may work in a while."""
+
+    code = ExitCode.REMOTE
+
+
+class OtherVersionError(LaunchError):
+    """What is kept of a run has words that only another version of the program knows."""
+
+    code = ExitCode.REMOTE
+
+    def __init__(self, run: str) -> None:
+        super().__init__(
+            f"run `{run}` was written by another version of nvlaunch, and this one cannot read it",
+            hints=(
+                "drive it with the version that started it, or a newer one",
+                "its nodes go on meanwhile; on each of them, `doctor` and the lease file show what is left of it",
+            ),
+        )
+        self.run = run
+
+
 class JobFailedError(LaunchError):
     """The program of the run failed, by its own doing."""
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launcher.cli.console import agree, refuse, say
+from launcher.cli.console import agree, refuse, say, warn
 from launcher.cli.options import RunWords, Yes, home
 from launcher.cli.plain import PlainCommand
 
@@ -53,7 +53,12 @@ def down(
 
 def _chosen(store: "Store", words: list[str]) -> "dict[str, RunRow]":
     """Answer the runs that were named, each once; those that are not over where none was."""
-    found = [store.find(word) for word in words] or [row for row in store.runs() if row.ended is None]
+    if words:
+        found = tuple(store.find(word) for word in words)
+    else:
+        found, unreadable = store.live()
+        for error in unreadable:
+            warn(error.advice)
     return {row.id: row for row in found}
 
 

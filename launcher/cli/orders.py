@@ -192,9 +192,12 @@ def _tell_use(store: "Store", meant: "Named") -> "list[RunRow]":
 
 def _warn_seen(rows: "list[RunRow]", names: set[str]) -> None:
     """Nobody need vouch for a node that its controller sees: the kernel goes by what it sees."""
+    from launcher.store.rows import readable
+
     for row in rows:
-        ranks = json.loads(row.snapshot)["ranks"]
-        if seen := sorted(rank["node"] for rank in ranks if rank["node"] in names and rank["state"] == "running"):
+        with readable(row.id):
+            ranks = [(rank["node"], rank["state"]) for rank in json.loads(row.snapshot)["ranks"]]
+        if seen := sorted(node for node, state in ranks if node in names and state == "running"):
             warn(f"the controller of `{row.name}` sees {fold(seen)}, where ranks run: nothing happens while it does")
 
 

@@ -2,18 +2,19 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
 
-from launcher.cli.console import clean, say, show
+from launcher.cli.console import clean, say, show, warn
 from launcher.cli.options import As, Output, home
 from launcher.cli.plain import PlainCommand
 
 if TYPE_CHECKING:
     from launcher.core.queue import Waiting
+    from launcher.errors import OtherVersionError
     from launcher.store.store import Store
 
 
@@ -74,11 +75,15 @@ def _entries(store: "Store") -> Iterator[_Entry]:
     from launcher.drive.preflight import guessed
     from launcher.drive.whole import whole
 
-    fleets = {row.fleet: row.id for row in store.unfinished() if row.state is RunState.QUEUED}
-    for name, run in sorted(fleets.items()):
+    rows, unreadable = store.live()
+    warned = _warn(unreadable, set())
+    for name in sorted({row.fleet for row in rows if row.state is RunState.QUEUED}):
         now = time.time()
         world = store.queue.world(name, now)
-        fleet = guessed(whole(store, store.load(run)[0].fleet), store.domains(name))
+        warned = _warn(world.unreadable, warned)
+        if not world.waiting:
+            continue
+        fleet = guessed(whole(store, store.load(world.waiting[0].id)[0].fleet), store.domains(name))
         for position, turn in enumerate(line(fleet, world), start=1):
             yield _Entry(
                 waiting=turn.waiting,
@@ -91,6 +96,14 @@ def _entries(store: "Store") -> Iterator[_Entry]:
             if one.id not in world.driven:
                 why = f"no controller waits with it; `nvlaunch watch {one.name}` starts one"
                 yield _Entry(waiting=one, inventory=name, position=None, starts_by=None, reason=why)
+
+
+def _warn(errors: "Iterable[OtherVersionError]", warned: set[str]) -> set[str]:
+    """Name each run that cannot be read, once; answer which have been."""
+    for error in errors:
+        if error.run not in warned:
+            warn(error.advice)
+    return warned | {error.run for error in errors}
 
 
 def _text(entries: list[_Entry]) -> str:

@@ -1,5 +1,6 @@
 """Snapshots of runs to tables."""
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,48 @@ from launcher.cli.console import clean
 from launcher.cli.table import table
 
 Snapshot = Mapping[str, Any]
+
+_Shape = Mapping[str, type | tuple[type, ...]]
+
+_NUMBER = (int, float)
+# What the text shows of a snapshot, of each of its ranks, and of each spare.
+_RUN: _Shape = {
+    "name": str,
+    "id": str,
+    "inventory": str,
+    "state": str,
+    "headline": str,
+    "epoch": _NUMBER,
+    "restarts": _NUMBER,
+    "since": _NUMBER,
+    "observed_at": _NUMBER,
+    "ranks": list,
+    "spares": list,
+}
+_RANK: _Shape = {
+    "group": str,
+    "slice": _NUMBER,
+    "rank": _NUMBER,
+    "node": str,
+    "rack": str,
+    "state": str,
+    "exit_code": (int, type(None)),
+}
+_SPARE: _Shape = {"slice": str, "node": str, "rack": str}
+
+
+def read_snapshot(text: str) -> Snapshot:
+    """Answer the snapshot that a text holds; ValueError where it has not all that the text of a run shows."""
+    plain = json.loads(text)
+    parts: list[tuple[Any, _Shape]] = [(plain, _RUN)]
+    if isinstance(plain, dict):
+        parts += [(rank, _RANK) for rank in plain.get("ranks") or ()]
+        parts += [(spare, _SPARE) for spare in plain.get("spares") or ()]
+    for part, shape in parts:
+        for name, kind in shape.items():
+            if not isinstance(part, dict) or not isinstance(part.get(name, ...), kind):
+                raise ValueError(f"no snapshot of a run: `{name}`")
+    return dict(plain)
 
 
 def runs_text(snapshots: Sequence[Snapshot], now: float) -> str:

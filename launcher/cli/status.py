@@ -3,16 +3,18 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from launcher.cli.console import pause, say, show, warn
 from launcher.cli.options import As, OneRunOrAll, Output, home
 from launcher.cli.plain import PlainCommand
+from launcher.errors import OtherVersionError
 
 if TYPE_CHECKING:
+    from launcher.cli.render_status import Snapshot
     from launcher.store.shown import Shown
 
 # How many runs that are over the table shows.
@@ -47,16 +49,18 @@ def status(
     from launcher.store.shown import Shelf
 
     shelf = Shelf(home())
+    reader = _Reader()
 
     def look() -> "Sequence[Shown]":
         return (shelf.find(run),) if run else shelf.all()
 
     def text(shown: "Sequence[Shown]") -> str:
         if output is Output.JSON:
-            return json.dumps(
-                [{**json.loads(one.snapshot), "driven": one.driven} for one in shown], indent=None if watch else 2
-            )
-        return _one(shown[0]) if run else _many(shown, every=every)
+            plain = [{**snapshot, "driven": one.driven} for one, snapshot in reader.read(shown, alone=bool(run))]
+            return json.dumps(plain, indent=None if watch else 2)
+        if run:
+            return _one(reader, shown)
+        return _many(reader, shown, every=every)
 
     if watch:
         _watch(look, text)
@@ -69,18 +73,41 @@ def status(
     _warn(shown)
 
 
-def _one(shown: "Shown") -> str:
+class _Reader:
+    """Reads snapshots; one that another version wrote is named once, and hides no other."""
+
+    def __init__(self) -> None:
+        self._warned: set[str] = set()
+
+    def read(self, shown: "Sequence[Shown]", *, alone: bool = False) -> "Iterator[tuple[Shown, Snapshot]]":
+        """Answer each run that can be read, with its snapshot; OtherVersionError for one that is asked for `alone`."""
+        from launcher.cli.render_status import read_snapshot
+
+        for one in shown:
+            try:
+                yield one, read_snapshot(one.snapshot)
+            except (ValueError, TypeError) as error:
+                unreadable = OtherVersionError(one.id)
+                if alone:
+                    raise unreadable from error
+                if one.id not in self._warned:
+                    self._warned.add(one.id)
+                    warn(unreadable.advice)
+
+
+def _one(reader: _Reader, shown: "Sequence[Shown]") -> str:
     from launcher.cli.render_status import run_text
 
-    return run_text(json.loads(shown.snapshot), time.time())
+    ((_, snapshot),) = reader.read(shown, alone=True)
+    return run_text(snapshot, time.time())
 
 
-def _many(shown: "Sequence[Shown]", *, every: bool) -> str:
+def _many(reader: _Reader, shown: "Sequence[Shown]", *, every: bool) -> str:
     from launcher.cli.render_status import runs_text
 
     over = [one for one in shown if one.over]
     hidden = () if every else over[:-OVER]
-    rows: list[Any] = [json.loads(one.snapshot) for one in shown if one not in hidden]
+    rows = [snapshot for _, snapshot in reader.read([one for one in shown if one not in hidden])]
     if hidden:
         say(f"{len(hidden)} more are over; `--all` shows them")
     return runs_text(rows, time.time())

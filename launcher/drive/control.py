@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from launcher.core.fleet import Inventory, SimSettings, Transport
@@ -16,8 +17,9 @@ from launcher.drive.clock import SystemClock
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.hooks import Hook
 from launcher.drive.loop import Loop
+from launcher.drive.trouble import Say, Trouble, log
 from launcher.drive.turn import await_turn
-from launcher.errors import LaunchError
+from launcher.errors import LaunchError, StoreError
 from launcher.ports import Clock, Nodes, Prober
 from launcher.store.owner import Owner
 from launcher.store.store import Store
@@ -57,46 +59,72 @@ def control(home: Path, run_id: RunId) -> RunState:
     """Own a run and drive it until it is over; LeaseHeldError where a live process owns it.
 
     One whose nodes others took is driven on as the run that waits in its place. SIGTERM and SIGINT end the driving,
-    never the run.
+    never the run. A store that fails is waited for; StoreError where it was asked to stop meanwhile.
     """
-    store = Store(home)
+    trouble = Trouble(log)
     with stoppable() as stopped:
+        store = trouble.overcome(lambda: Store(home), stopped)
         while True:
-            store.own(run_id, Owner.current())
-            state = drive(store, run_id, stopped)
-            after = store.queue.after(run_id)
-            if after is None or stopped():
+            trouble.overcome(partial(store.own, run_id, Owner.current()), stopped)
+            state = drive(store, run_id, stopped, log)
+            if stopped():
+                return state
+            after = trouble.overcome(partial(store.queue.after, run_id), stopped)
+            if after is None:
                 return state
             run_id = after
 
 
-def drive(store: Store, run_id: RunId, stopped: Callable[[], bool]) -> RunState:
-    """Drive a run that this process owns until it is over or `stopped()`, tell its hook, and let go of it."""
-    run, _ = store.load(run_id)
-    hook = Hook(store, run).begin() if run.task.on_event else None
+def drive(store: Store, run_id: RunId, stopped: Callable[[], bool], say: Say) -> RunState:
+    """Drive a run that this process owns until it is over or `stopped()`, tell its hook, and let go of it.
+
+    `say` is told of a store that fails, which is waited for; StoreError where `stopped()` came before it could be read.
+    """
+    trouble = Trouble(say)
     try:
-        return _wait_and_drive(store, run, stopped)
+        run, _ = trouble.overcome(lambda: store.load(run_id), stopped)
+        with _telling(store, run) as hook:
+            state = trouble.overcome(lambda: _wait_and_drive(store, run_id, stopped, trouble), stopped)
+            hook.patient = state.final
+            return state
     finally:
         try:
-            if hook is not None:
-                hook.end()  # before another process may own the run: it would tell the same events again
-        finally:
             store.disown(run_id)
+        except StoreError as error:  # what a process owned that is gone, or drives the run no more, is free to take
+            trouble.tell(error)
 
 
-def _wait_and_drive(store: Store, run: Run, stopped: Callable[[], bool]) -> RunState:
+@contextmanager
+def _telling(store: Store, run: Run) -> Iterator[Hook]:
+    """Tell the hook of a run, where it has one, in this block.
+
+    It ends before another process may own the run, which would tell the same events again.
+    """
+    hook = Hook(store, run)
+    if not run.task.on_event:
+        yield hook
+        return
+    hook.begin()
+    try:
+        yield hook
+    finally:
+        hook.end()
+
+
+def _wait_and_drive(store: Store, run_id: RunId, stopped: Callable[[], bool], trouble: Trouble) -> RunState:
     home = store.home
-    if store.find(run.id).state is RunState.QUEUED:
-        state = await_turn(store, run.id, SystemClock(), lambda fleet: open_prober(home, fleet), stopped)
+    run, _ = store.load(run_id)
+    if not run.placement.slices:  # also one that was being taken down while it waited
+        state = await_turn(store, run.id, SystemClock(), lambda fleet: open_prober(home, fleet), stopped, trouble)
         if state is not RunState.STARTING:
             return state
-        run, _ = store.load(run.id)
+        run, _ = store.load(run.id)  # with its nodes
     nodes = open_nodes(home, run.fleet)
     clock = _clock(store, run)
     allotter = StoreAllotter(store, lambda fleet: open_prober(home, fleet))
     executor = Executor(nodes, Inline() if run.fleet.transport is Transport.SIM else None, allotter)
     try:
-        return Loop(store, nodes, clock, executor, run.id).drive(stopped)
+        return Loop(store, nodes, clock, executor, run.id, trouble).drive(stopped)
     finally:
         executor.close()
         nodes.close()

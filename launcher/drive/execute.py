@@ -1,9 +1,9 @@
 """Carry out actions through the `Nodes` port, many at a time, and collect what came of them."""
 
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
 
 from typing_extensions import assert_never
 
@@ -97,7 +97,10 @@ class Inline(Pool):
     def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
         """Answer a future that is already done."""
         future: Future[Answer] = Future()
-        future.set_result(fn(*args, **kwargs))
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001  it is whoever collects the answer that is to hear of it
+            future.set_exception(error)
         return future
 
 
@@ -109,7 +112,7 @@ class Executor:
         self._allotter = allotter
         self._pool = pool or ThreadPoolExecutor(FAN_OUT, thread_name_prefix="act")
         self._under_way: dict[str, Action] = {}
-        self._done: SimpleQueue[tuple[Action, Future[Answer]]] = SimpleQueue()
+        self._done: deque[tuple[Action, Future[Answer]]] = deque()
 
     @property
     def in_flight(self) -> frozenset[str]:
@@ -120,18 +123,27 @@ class Executor:
         """Begin an action."""
         self._under_way[action.key] = action
         future = self._pool.submit(execute, run, self._nodes, action, self._allotter)
-        future.add_done_callback(lambda done: self._done.put((action, done)))
+        future.add_done_callback(lambda done: self._done.append((action, done)))
 
     def pending(self) -> bool:
         """Answer whether something came back that was not collected."""
-        return not self._done.empty()
+        return bool(self._done)
 
     def collect(self, keep: Callable[[Action, Answer], object]) -> None:
-        """Hand every action that ended, with its answer, to `keep`; then it is under way no more."""
-        while not self._done.empty():
-            action, future = self._done.get()
-            keep(action, future.result())
+        """Hand every action that ended, with its answer, to `keep`; then it is under way no more.
+
+        An answer that `keep` could not keep is handed to it again. An action that raised has none: it is under way no
+        more, and the error goes on to the caller.
+        """
+        while self._done:
+            action, future = self._done[0]
+            error = future.exception()
+            if error is None:
+                keep(action, future.result())
+            self._done.popleft()
             del self._under_way[action.key]
+            if error is not None:
+                raise error
 
     def close(self) -> None:
         """Begin nothing more; what is under way ends by its own deadline, unheard."""

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from launcher.core.run import RunId
 from launcher.drive.control import drive
-from launcher.errors import LaunchError, LeaseHeldError
+from launcher.drive.trouble import Say, Trouble
+from launcher.errors import LaunchError, LeaseHeldError, StoreError
 from launcher.store.owner import Owner
 from launcher.store.store import Store
 
@@ -19,8 +20,6 @@ AGAIN_S = 30.0
 """How long a run whose loop failed is left alone before it is tried again (s)."""
 STOP_S = 30.0
 """How long the loops get to end their tick when the process is asked to stop (s)."""
-
-Say = Callable[[str], None]
 
 
 class Herd:
@@ -32,8 +31,10 @@ class Herd:
     def __init__(self, home: Path, say: Say) -> None:
         self._store = Store(home)
         self._say = say
+        self._trouble = Trouble(say)
         self._me = Owner.current()
         self._threads: dict[RunId, threading.Thread] = {}
+        self._unreadable: set[str] = set()
         self._not_before: dict[RunId, float] = {}
         self._stop = threading.Event()
 
@@ -41,7 +42,11 @@ class Herd:
         """Go on until `stopped()`; then every run is let go of, and goes on undriven."""
         try:
             while not stopped():
-                self.adopt()
+                try:
+                    self.adopt()
+                    self._trouble.over()
+                except StoreError as error:
+                    self._trouble.tell(error)
                 self._stop.wait(LOOK_S)
         finally:
             self._stop.set()
@@ -52,7 +57,12 @@ class Herd:
     def adopt(self) -> None:
         """Take over each run that is not over and that no live process drives."""
         self._threads = {run: thread for run, thread in self._threads.items() if thread.is_alive()}
-        for row in self._store.unfinished():
+        rows, unreadable = self._store.live()
+        for error in unreadable:
+            if error.run not in self._unreadable:
+                self._say(f"`{error.run}` is left alone: {error.advice}")
+        self._unreadable = {error.run for error in unreadable}
+        for row in rows:
             if row.id in self._threads or self._not_before.get(row.id, 0.0) > time.monotonic():
                 continue
             if row.owner is not None and row.owner != self._me and row.owner.alive():
@@ -69,7 +79,7 @@ class Herd:
     def _one(self, run: RunId) -> None:
         """Whatever goes wrong with one run is told, and tried again later: here, or by whoever takes the run over."""
         try:
-            state = drive(self._store, run, self._stop.is_set)
+            state = drive(self._store, run, self._stop.is_set, self._say)
             if state.final:
                 self._say(f"`{run}` is over: {state.value}")
         except LaunchError as error:
@@ -77,8 +87,6 @@ class Herd:
         except Exception:  # noqa: BLE001  a bug in the loop of one run must not end the others
             traceback.print_exc(file=sys.stderr)
             self._put_off(run, "this is a bug in nvlaunch")
-        finally:
-            self._store.disown(run)
 
     def _put_off(self, run: RunId, why: str) -> None:
         self._not_before[run] = time.monotonic() + AGAIN_S

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing_extensions import Self
 
 from launcher.core.run import Run, RunState
+from launcher.drive.clock import SystemClock
+from launcher.errors import StoreError
 from launcher.store.journal import Event, EventKind
 from launcher.store.store import Store
 
@@ -35,16 +37,24 @@ _TOLD = (
     EventKind.ENDED,
 )
 
+_FINAL = [state.value for state in RunState if state.final]
+
 
 class Hook:
     """Tells the command of a run each event once, in order. What it has been told is kept with the run, so that the
-    next controller goes on from there; one that was killed midway tells the last event again."""
+    next controller goes on from there; one that was killed midway tells the last event again.
+
+    A store that fails is asked again, also after `end` where it is `patient`: of a run that goes on, the next
+    controller tells what this one could not."""
 
     def __init__(self, store: Store, run: Run) -> None:
         self._store = store
         self._run = run
         self._state = ""
+        self._folder = store.home
+        self._seen: int | None = None
         self._failed: set[str] = set()
+        self.patient = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="hook", daemon=True)
 
@@ -59,34 +69,48 @@ class Hook:
         self._thread.join(LAST_S)
 
     def _work(self) -> None:
-        seen = self._store.told(self._run.id)
-        for event in self._store.events(self._run.id, until=seen):
-            self._matters(event)  # which state was told last
+        clock = SystemClock()
         last = False
         while not last:
             last = self._over.wait(POLL_S)  # once more after the end: what was written before it is told
-            for event in self._store.events(self._run.id, after=seen):
-                if self._matters(event):
-                    self._tell(event)
-                seen = event.seq
-                self._store.tell(self._run.id, seen)
+            try:
+                self._tell_news()
+            except StoreError:  # the loop says so, which needs the store as well
+                clock.wait(clock.now() + POLL_S, self._given_up)
+                last = self._given_up()
+
+    def _given_up(self) -> bool:
+        return self._over.is_set() and not self.patient
+
+    def _tell_news(self) -> None:
+        if self._seen is None:
+            seen = self._store.told(self._run.id)
+            for event in self._store.events(self._run.id, until=seen):
+                self._matters(event)  # which state was told last
+            self._folder = self._beside()
+            self._seen = seen
+        for event in self._store.events(self._run.id, after=self._seen):
+            why = self._told(event) if self._matters(event) else None
+            self._seen = event.seq
+            if why is not None and why not in self._failed:
+                self._store.warn(self._run.id, SUBJECT, f"`{self._run.task.on_event}`: {why}", time.time())
+                self._failed.add(why)
+            self._store.tell(self._run.id, self._seen)
 
     def _matters(self, event: Event) -> bool:
         """A headline matters where the state is another one: how far a start has come is for who looks on. That it is
         over is an event of its own."""
         if event.kind is EventKind.HEADLINE:
             before, self._state = self._state, event.subject
-            return before != event.subject and not RunState(event.subject).final
+            return before != event.subject and event.subject not in _FINAL
         return event.kind in _TOLD and event.subject != SUBJECT
 
-    def _tell(self, event: Event) -> None:
+    def _told(self, event: Event) -> str | None:
+        """Tell one event; answer why the command failed, None where it did not."""
         text = json.dumps(event_json(self._run, event))
-        why = _run(self._run.task.on_event or "", text, self._folder(), self._environment())
-        if why is not None and why not in self._failed:
-            self._failed.add(why)
-            self._store.warn(self._run.id, SUBJECT, f"`{self._run.task.on_event}`: {why}", time.time())
+        return _run(self._run.task.on_event or "", text, self._folder, self._environment())
 
-    def _folder(self) -> Path:
+    def _beside(self) -> Path:
         """The command is written as seen from the task's file; where that folder is gone, from the home of runs."""
         folder = Path(self._store.find(self._run.id).source).parent
         return folder if folder.is_dir() else self._store.home

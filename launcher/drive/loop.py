@@ -16,6 +16,8 @@ from launcher.drive import checkups
 from launcher.drive.checkups import Checkups
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.observe import observe
+from launcher.drive.trouble import Trouble
+from launcher.errors import StoreError
 from launcher.ports import Clock, Nodes
 from launcher.store.looks import look_of
 from launcher.store.store import Store
@@ -25,30 +27,47 @@ HISTORY_S = 30.0
 
 
 class Loop:
-    """One run, driven until it is over or until this process is asked to stop driving it."""
+    """One run, driven until it is over or until this process is asked to stop driving it.
 
-    def __init__(self, store: Store, nodes: Nodes, clock: Clock, executor: Executor, run_id: RunId) -> None:
+    While the store fails nothing is decided, for nothing can be done that is not kept before; `trouble` says so.
+    """
+
+    def __init__(
+        self, store: Store, nodes: Nodes, clock: Clock, executor: Executor, run_id: RunId, trouble: Trouble
+    ) -> None:
         self._store = store
         self._nodes = nodes
         self._clock = clock
         self._executor = executor
-        self._run, record = store.load(run_id)
-        # Times of an earlier boot mean nothing on this one.
-        self._record = rebased(record, clock.now())
+        self._trouble = trouble
+        self._read(run_id)
         self._checkups = Checkups(nodes, clock, _pool_of(self._run))
         self._doubted: frozenset[NodeName] = frozenset()
         self._history: Mapping[NodeName, int] = {}
         self._history_due = 0.0
-        self._state, self._since = store.standing(run_id)
+
+    def _read(self, run_id: RunId) -> None:
+        """Take over what the store knows: at first, and after a failure that leaves in doubt what was kept."""
+        self._run, record = self._store.load(run_id)
+        # Times of an earlier boot mean nothing on this one.
+        self._record = rebased(record, self._clock.now())
+        self._state, self._since = self._store.standing(run_id)
+        self._doubtful = False
 
     def drive(self, stopped: Callable[[], bool]) -> RunState:
         """Go round until the run is over, or until `stopped()`; answer the state it is in then."""
         try:
             while True:
-                decision = self.tick()
-                if decision.state.final or stopped():
-                    return decision.state
-                self._clock.wait(decision.wake_at, lambda: stopped() or self._has_news())
+                try:
+                    decision = self.tick()
+                    self._trouble.over()
+                    if decision.state.final or stopped():
+                        return decision.state
+                    self._clock.wait(decision.wake_at, lambda: stopped() or self._has_news())
+                except StoreError as error:
+                    self._doubtful = True
+                    if not self._trouble.wait(error, stopped):
+                        return self._state
         finally:
             self._checkups.close()
 
@@ -58,6 +77,8 @@ class Loop:
 
     def tick(self) -> Decision:
         """Go round once: a decision is kept before it is acted on, and acted on before it is shown."""
+        if self._doubtful:
+            self._read(self._run.id)
         self._executor.collect(self._keep)
         in_flight = self._executor.in_flight
         receipts = self._store.receipts_after(self._run.id, self._record.receipts_seen)

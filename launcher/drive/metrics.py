@@ -3,7 +3,8 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from wsgiref.simple_server import WSGIServer
 
@@ -13,8 +14,8 @@ from prometheus_client.registry import Collector
 
 from launcher.core.run import RunId, RunState
 from launcher.drive.tally import Tally
-from launcher.errors import LaunchError
-from launcher.store.rows import RunRow
+from launcher.errors import LaunchError, OtherVersionError, StoreError
+from launcher.store.rows import RunRow, readable
 from launcher.store.store import Store
 
 BUCKETS = (5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 300.0, 600.0, 1800.0)
@@ -24,23 +25,53 @@ RECENT_S = 3600.0
 """How long a run that is over is still shown (s), so that no scrape misses how it ended."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What a snapshot says: the state and the rack of each rank, and the rack of each spare."""
+
+    ranks: tuple[tuple[str, str], ...] = ()
+    spares: Mapping[str, str] = field(default_factory=dict)
+
+
 class RunCollector(Collector):
     """Reads on in the journals since the last scrape."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._tallies: dict[RunId, Tally] = {}
+        self._shown: dict[RunId, _Shown] = {}
 
     def collect(self) -> Iterator[Metric]:
-        """Answer every figure; series of runs have the labels `run`, `id` and `inventory`."""
-        now = time.time()
+        """Answer every figure; series of runs have the labels `run`, `id` and `inventory`. Of a store that fails there
+        is but one."""
+        store = GaugeMetricFamily("nvlaunch_store_readable", "1 where what is known of runs can be read.")
+        try:
+            figures = list(self._figures(time.time()))
+        except StoreError:
+            store.add_metric([], 0.0)
+        else:
+            store.add_metric([], 1.0)
+            yield from figures
+        yield store
+
+    def _figures(self, now: float) -> Iterator[Metric]:
         rows = [row for row in self._store.runs() if row.ended is None or now - row.ended < RECENT_S]
         self._tallies = {row.id: self._read(row) for row in rows}
+        strange = {error.run for error in self._store.live()[1]}
+        self._shown = {}
+        for row in rows:
+            try:
+                self._shown[row.id] = _shown(row)
+            except OtherVersionError as error:
+                self._shown[row.id] = _Shown()
+                strange.add(error.run)
         yield from self._states(rows)
         yield from self._times(rows, now)
         yield from self._recoveries(rows)
         yield from self._spares(rows)
         yield from self._nodes()
+        words = "Runs of which this version cannot read all that another one wrote."
+        yield GaugeMetricFamily("nvlaunch_runs_unreadable", words, value=len(strange))
 
     def _read(self, row: RunRow) -> Tally:
         tally = self._tallies.get(row.id) or Tally()
@@ -61,7 +92,7 @@ class RunCollector(Collector):
                 state.add_metric([*_of(row), one.value], float(one is row.state))
             if row.ended is None:
                 driven.add_metric(_of(row), float(row.owner is not None and row.owner.alive()))
-                for name, number in Counter(rank["state"] for rank in json.loads(row.snapshot)["ranks"]).items():
+                for name, number in Counter(state for state, _ in self._shown[row.id].ranks).items():
                     ranks.add_metric([*_of(row), name], number)
         yield from (state, driven, ranks)
 
@@ -73,7 +104,7 @@ class RunCollector(Collector):
             "nvlaunch_goodput_ratio", "Share of the node-time of a run in which its ranks ran.", labels=list(_RUN)
         )
         for row in rows:
-            tally, nodes = self._tallies[row.id], len(json.loads(row.snapshot)["ranks"])
+            tally, nodes = self._tallies[row.id], len(self._shown[row.id].ranks)
             for name, seconds in tally.spent_by(now).items():
                 spent.add_metric([*_of(row), name], nodes * seconds)
             goodput.add_metric(_of(row), tally.goodput(now))
@@ -106,10 +137,9 @@ class RunCollector(Collector):
     def _spares(self, rows: list[RunRow]) -> Iterator[Metric]:
         left = GaugeMetricFamily("nvlaunch_spares", "Spares that a run has left, by rack.", labels=[*_RUN, "rack"])
         for row in rows:
-            shown = json.loads(row.snapshot) if row.ended is None else {"ranks": [], "spares": []}
-            racks = Counter({rank["rack"]: 0 for rank in shown["ranks"]})
-            # Slices of one rack may share a spare, and each of them lists it.
-            racks.update({spare["node"]: spare["rack"] for spare in shown["spares"]}.values())
+            shown = self._shown[row.id] if row.ended is None else _Shown()
+            racks = Counter({rack: 0 for _, rack in shown.ranks})
+            racks.update(shown.spares.values())
             for rack, number in racks.items():
                 left.add_metric([*_of(row), rack], number)
         yield left
@@ -138,6 +168,15 @@ def serve(home: Path, address: str, port: int) -> WSGIServer:
 
 
 _RUN = ("run", "id", "inventory")
+
+
+def _shown(row: RunRow) -> _Shown:
+    """Answer what the snapshot of a run says; OtherVersionError where this version cannot read it."""
+    with readable(row.id):
+        plain = json.loads(row.snapshot)
+        ranks = tuple((str(rank["state"]), str(rank["rack"])) for rank in plain["ranks"])
+        # Slices of one rack may share a spare, and each of them lists it.
+        return _Shown(ranks=ranks, spares={str(spare["node"]): str(spare["rack"]) for spare in plain["spares"]})
 
 
 def _of(row: RunRow) -> list[str]:

@@ -14,6 +14,10 @@ RECOVERIES = (Why.RESTART, Why.REJOIN, Why.SWAP, Why.STRAYED, Why.RELOCATE, Why.
 
 _HURT = (RunState.STARTING.value, RunState.RECOVERING.value, RunState.HOLDING.value)
 
+_FINAL = [state.value for state in RunState if state.final]
+_WHYS = {why.value for why in Why}
+"""Reasons of another version are none that is counted here."""
+
 _ASIDE = ("unclaim", "enlist", "relocate")
 """What is also done while every rank runs, and lets them: alone it is no recovery."""
 
@@ -49,13 +53,13 @@ class Tally:
             self.since = event.at
         elif event.kind in (EventKind.HEADLINE, EventKind.ENDED):
             self._stands(event)
-        elif event.kind is EventKind.INTENT and event.reason:
+        elif event.kind is EventKind.INTENT and event.reason in _WHYS:
             self._acts(event, Why(event.reason))
 
     def spent_by(self, now: float) -> dict[str, float]:
         """Answer how long the run was in each state until now."""
         spent = dict(self.spent)
-        if self.since is not None and not RunState(self.state).final:
+        if self.since is not None and self.state not in _FINAL:
             spent[self.state] = spent.get(self.state, 0.0) + max(0.0, now - self.since)
         return spent
 

@@ -12,6 +12,7 @@ from launcher.core.queue import Turn, Waiting
 from launcher.core.run import Cause, Outcome, Record, Run, RunId, RunState, Wanted
 from launcher.drive.line import headline, lack, line, reason
 from launcher.drive.preflight import Preflight, guessed
+from launcher.drive.trouble import Trouble
 from launcher.drive.whole import whole
 from launcher.errors import LaunchError
 from launcher.ports import Clock, Prober
@@ -29,8 +30,13 @@ NAMED = 3
 Open = Callable[[Inventory], Prober]
 
 
-def await_turn(store: Store, run_id: RunId, clock: Clock, open_prober: Open, stopped: Callable[[], bool]) -> RunState:
-    """Return when a run has its nodes (STARTING) or is taken down (STOPPED); QUEUED where `stopped()` came first."""
+def await_turn(
+    store: Store, run_id: RunId, clock: Clock, open_prober: Open, stopped: Callable[[], bool], trouble: Trouble
+) -> RunState:
+    """Return when a run has its nodes (STARTING) or is taken down (STOPPED); QUEUED where `stopped()` came first.
+
+    StoreError where the store fails; `trouble` is told when it does not.
+    """
     while True:
         number = store.queue.number()
         run, _ = store.load(run_id)
@@ -40,6 +46,7 @@ def await_turn(store: Store, run_id: RunId, clock: Clock, open_prober: Open, sto
             return RunState.QUEUED
         if _Look(store, run, open_prober).placed():
             return RunState.STARTING
+        trouble.over()
         clock.wait(clock.now() + AGAIN_S, _Changed(store, number, stopped))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher.errors import LaunchError, Mistake, SpecError
+from launcher.errors import LaunchError, Mistake, SpecError, StoreError
 
 BUSY_S = 30.0
 FILE = "state.db"
@@ -114,14 +114,14 @@ class Database:
     def at_once(self) -> Iterator[sqlite3.Connection]:
         """Run a block that only reads, all of it of one moment; also inside a transaction of this thread."""
         with self._turn, _told(self._path):
-            if self._db.in_transaction:
-                yield self._db
-                return
-            self._db.execute("BEGIN")
+            begun = not self._db.in_transaction
+            if begun:
+                self._db.execute("BEGIN")
             try:
                 yield self._db
             finally:
-                self._db.execute("COMMIT")
+                if begun and self._db.in_transaction:  # SQLite itself may have ended one that failed
+                    self._db.execute("COMMIT")
 
     def read(self, query: str, *values: object) -> list[sqlite3.Row]:
         """Answer the rows of one query, all of one moment."""
@@ -175,6 +175,20 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
+# What SQLite says where the file, the disk or another process is in the way (`sqlite3ErrStr` in its main.c). Told by
+# the words, for Python has the code only from 3.11 on; every other OperationalError is about the query.
+_IN_THE_WAY = (
+    "database is locked",
+    "database table is locked",
+    "database schema is locked",
+    "database or disk is full",
+    "disk I/O error",
+    "unable to open database file",
+    "attempt to write a readonly database",
+    "locking protocol",
+    "access permission denied",
+    "interrupted",
+)
 _HINT = "is the disk full, the folder read-only or on a network file system without locks?"
 # SQLITE_CORRUPT and SQLITE_NOTADB are plain DatabaseErrors to Python.
 _DAMAGED = "the file is damaged: put a copy of it back, or move it away to begin without any run"
@@ -182,11 +196,15 @@ _DAMAGED = "the file is damaged: put a copy of it back, or move it away to begin
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """A file that cannot be read or written is the user's to mend; a broken query stays a bug."""
+    """A file that cannot be read or written is the user's to mend, and StoreError where that may pass; a broken query
+    stays a bug."""
     try:
         yield
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
         raise
+    except sqlite3.OperationalError as error:
+        if not str(error).startswith(_IN_THE_WAY):
+            raise
+        raise StoreError(f"cannot use `{path}`: {error}", hints=(_HINT,)) from error
     except sqlite3.DatabaseError as error:
-        hint = _HINT if isinstance(error, sqlite3.OperationalError) else _DAMAGED
-        raise LaunchError(f"cannot use `{path}`: {error}", hints=(hint,)) from error
+        raise LaunchError(f"cannot use `{path}`: {error}", hints=(_DAMAGED,)) from error

@@ -24,19 +24,17 @@ class Fleets:
         self._db = db
 
     def of(self, fleet: Inventory) -> Kept | None:
-        """Answer the whole of an inventory that was cut down for a run; None where it was never kept."""
+        """Answer the whole of an inventory that was cut down for a run; None where it was never kept, or by a version
+        whose words this one does not know."""
         query = "SELECT inventory, path FROM fleets WHERE name = ? AND source = ?"
         for row in self._db.read(query, fleet.name, storable(fleet.source)):
-            return Kept(inventory=load(Inventory, row["inventory"]), path=Path(row["path"]) if row["path"] else None)
+            return _kept(row)
         return None
 
     def all(self) -> tuple[Kept, ...]:
-        """Answer every inventory that a run was placed on, by name."""
+        """Answer every inventory that a run was placed on and that this version can read, by name."""
         rows = self._db.read("SELECT inventory, path FROM fleets ORDER BY name, source")
-        return tuple(
-            Kept(inventory=load(Inventory, row["inventory"]), path=Path(row["path"]) if row["path"] else None)
-            for row in rows
-        )
+        return tuple(kept for kept in map(_kept, rows) if kept is not None)
 
 
 def keep(db: sqlite3.Connection, fleet: Inventory) -> None:
@@ -45,3 +43,10 @@ def keep(db: sqlite3.Connection, fleet: Inventory) -> None:
     absolute = storable(str(path.absolute())) if path.is_file() else ""
     query = "INSERT OR REPLACE INTO fleets VALUES (?, ?, ?, ?)"
     db.execute(query, (fleet.name, storable(fleet.source), absolute, dump(Inventory, fleet)))
+
+
+def _kept(row: sqlite3.Row) -> Kept | None:
+    try:
+        return Kept(inventory=load(Inventory, row["inventory"]), path=Path(row["path"]) if row["path"] else None)
+    except ValueError:  # pydantic's ValidationError is one
+        return None

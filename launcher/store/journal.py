@@ -40,6 +40,13 @@ class EventKind(Enum):
     ENDED = "ended"
 
 
+@dataclass(frozen=True, slots=True)
+class OtherKind:
+    """What an entry is about that another version of the program wrote; `value` is its word for that."""
+
+    value: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """An entry of the journal as people read it; `at` in seconds since the epoch, `reason` empty where none is.
@@ -50,7 +57,7 @@ class Event:
 
     seq: int
     at: float
-    kind: EventKind
+    kind: EventKind | OtherKind
     subject: str
     words: str
     reason: str
@@ -131,13 +138,16 @@ def read_event(row: sqlite3.Row) -> Event:
     return Event(
         seq=row["seq"],
         at=row["at"],
-        kind=EventKind(row["kind"]),
+        kind=_KINDS.get(row["kind"]) or OtherKind(row["kind"]),
         subject=row["subject"],
         words=row["words"],
         reason=row["reason"],
         times=row["times"],
         evidence=tuple(row["evidence"].splitlines()),
     )
+
+
+_KINDS = {kind.value: kind for kind in EventKind}
 
 
 def _next(db: sqlite3.Connection, run: RunId) -> int:

@@ -11,7 +11,7 @@ from launcher.core.run import Cause, Evidence, Record, RunId
 from launcher.store import journal
 from launcher.store.codec import storable
 from launcher.store.database import Database
-from launcher.store.journal import EventKind
+from launcher.store.journal import EventKind, OtherKind
 
 # How long the failures of programs that began on a node are held against it (s).
 MEMORY_S = 86400.0
@@ -27,6 +27,9 @@ class IncidentKind(Enum):
     PROGRAM = "program"
 
 
+_KINDS = {kind.value: kind for kind in IncidentKind}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     """Something that happened on a node in a run; `at` is wall-clock time (s), `evidence` the lines that show it."""
@@ -34,7 +37,7 @@ class Incident:
     node: NodeName
     run: str
     at: float
-    kind: IncidentKind
+    kind: IncidentKind | OtherKind
     words: str
     evidence: tuple[str, ...]
 
@@ -99,7 +102,7 @@ class Ledger:
                 node=NodeName(row["node"]),
                 run=row["run"],
                 at=row["at"],
-                kind=IncidentKind(row["kind"]),
+                kind=_KINDS.get(row["kind"]) or OtherKind(row["kind"]),
                 words=row["words"],
                 evidence=tuple(row["evidence"].splitlines()),
             )

@@ -72,6 +72,10 @@ class Looks:
         db.execute("INSERT INTO looks VALUES (?, ?, ?, ?, ?)", (run, seq, self._shape(db, look.run), at, kept))
         db.execute(_PRUNE, (run, FIRST, seq - NEWEST))
 
+    def forget(self, run: RunId) -> None:
+        """Believe no more that a run was kept: the transaction that wrote it may have come to nothing."""
+        self._shapes.pop(run, None)
+
     def of(self, run: RunId) -> Iterator[Look]:
         """Answer the looks of a run that are kept, in order; pydantic's ValidationError for one of another format."""
         for line in self.lines(run):

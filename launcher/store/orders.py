@@ -8,6 +8,7 @@ from launcher.store import journal
 from launcher.store.codec import storable
 from launcher.store.database import Database
 from launcher.store.journal import EventKind
+from launcher.store.rows import readable
 
 _NEXT = "SELECT coalesce(max(seq), 0) + 1 AS seq FROM orders WHERE run = ?"
 
@@ -24,18 +25,19 @@ class Orders:
             return give(db, run, kind, subject=subject, by=by, at=at)
 
     def after(self, run: RunId, seq: int) -> tuple[Order, ...]:
-        """Answer the orders to a run with a number above `seq`, in order."""
+        """Answer the orders to a run with a number above `seq`, in order; OtherVersionError for one of another kind."""
         rows = self._db.read("SELECT * FROM orders WHERE run = ? AND seq > ? ORDER BY seq", run, seq)
-        return tuple(
-            Order(
-                seq=row["seq"],
-                at=row["at"],
-                kind=OrderKind(row["kind"]),
-                subject=row["subject"],
-                by=row["author"],
+        with readable(run):
+            return tuple(
+                Order(
+                    seq=row["seq"],
+                    at=row["at"],
+                    kind=OrderKind(row["kind"]),
+                    subject=row["subject"],
+                    by=row["author"],
+                )
+                for row in rows
             )
-            for row in rows
-        )
 
 
 def give(db: sqlite3.Connection, run: RunId, kind: OrderKind, *, subject: str, by: str, at: float) -> Order:

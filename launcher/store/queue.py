@@ -13,12 +13,13 @@ from launcher.core.queue import Waiting, left
 from launcher.core.run import Cause, Record, Run, RunId, RunName, RunState, Wanted
 from launcher.core.status import RunStatus
 from launcher.core.task import Task
+from launcher.errors import OtherVersionError
 from launcher.store import claims, fleets, journal, orders
 from launcher.store.codec import dump, load
 from launcher.store.database import Database
 from launcher.store.journal import EventKind
 from launcher.store.newborn import NEW_RUN, UNDRIVEN, first_status, fresh_id, row_of
-from launcher.store.rows import read_owner
+from launcher.store.rows import read_owner, readable
 
 IN_LINE = "waiting for its turn"
 
@@ -33,12 +34,14 @@ _GONE = (RunState.STOPPING, RunState.RELEASE_PENDING)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """One inventory as far as turns depend on it: what is not free, who goes on there, and who waits; of those only the
-    `driven` ones have somebody who could start them."""
+    `driven` ones have somebody who could start them. Runs that this version cannot read are in neither; what they have
+    is taken all the same."""
 
     taken: Mapping[NodeName, Taken]
     going: tuple[Going, ...]
     waiting: tuple[Waiting, ...]
     driven: frozenset[RunId]
+    unreadable: tuple[OtherVersionError, ...] = ()
 
 
 Admit = Callable[[World], tuple[Placement, Inventory] | None]
@@ -85,10 +88,16 @@ class Queue:
         going: list[Going] = []
         waiting: list[Waiting] = []
         driven: set[RunId] = set()
+        unreadable: list[OtherVersionError] = []
         for row in rows:
-            run = self._run(row)
-            if row["state"] != RunState.QUEUED.value:
-                going.append(_going(run, row, at, leaving=run.id in leaving))
+            try:
+                with readable(row["id"]):
+                    run = self._run(row)
+                    if row["state"] != RunState.QUEUED.value:
+                        going.append(_going(run, row, at, leaving=run.id in leaving))
+                        continue
+            except OtherVersionError as error:
+                unreadable.append(error)
                 continue
             waiting.append(_waiting(run, row, barred.get(run.id, {})))
             owner = read_owner(row)
@@ -96,7 +105,13 @@ class Queue:
                 driven.add(run.id)
         with self._db.at_once() as db:
             taken = claims.taken(db, fleet)
-        return World(taken=taken, going=tuple(going), waiting=tuple(waiting), driven=frozenset(driven))
+        return World(
+            taken=taken,
+            going=tuple(going),
+            waiting=tuple(waiting),
+            driven=frozenset(driven),
+            unreadable=tuple(unreadable),
+        )
 
     def admit(self, run: RunId, admit: Admit, at: float) -> bool:
         """Place a run that waits, with its claims, in one transaction; answer whether `admit` let it."""

@@ -2,10 +2,12 @@
 
 import json
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from launcher.core.run import Cause, Outcome, Record, Run, RunId, RunName, RunState, Wanted
-from launcher.errors import LaunchError
+from launcher.errors import OtherVersionError
 from launcher.store.codec import load
 from launcher.store.owner import Owner
 
@@ -35,7 +37,21 @@ class RunRow:
 
 
 def read_run_row(row: sqlite3.Row) -> RunRow:
-    """Answer a row of `RUN_ROWS`."""
+    """Answer a row of `RUN_ROWS`; OtherVersionError where it has words that this version does not know."""
+    with readable(row["id"]):
+        return _run_row(row)
+
+
+@contextmanager
+def readable(run: str) -> Iterator[None]:
+    """Raise OtherVersionError, which names the run, where what was kept of it cannot be read in this block."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError) as error:  # no such member, no JSON, pydantic's; no field; another kind
+        raise OtherVersionError(run) from error
+
+
+def _run_row(row: sqlite3.Row) -> RunRow:
     return RunRow(
         id=RunId(row["id"]),
         name=RunName(row["name"]),
@@ -53,19 +69,11 @@ def read_run_row(row: sqlite3.Row) -> RunRow:
 
 
 def read_run(row: sqlite3.Row) -> tuple[Run, Record]:
-    """Answer the run of a row, with what is wanted of it now, and its record; LaunchError where it has words that only
-    another version of the program knows."""
-    try:
+    """Answer the run of a row, with what is wanted of it now, and its record; OtherVersionError where it has words that
+    this version does not know."""
+    with readable(row["id"]):
         run = replace(load(Run, row["run"]), wanted=Wanted(row["wanted"]))
         return run, load(Record, row["record"])
-    except ValueError as error:  # pydantic's ValidationError is one
-        raise LaunchError(
-            f"run `{row['id']}` was written by another version of nvlaunch, and this one cannot read it",
-            hints=(
-                "drive it with the version that started it, or a newer one",
-                "its nodes go on meanwhile; on each of them, `doctor` and the lease file show what is left of it",
-            ),
-        ) from error
 
 
 def read_owner(row: sqlite3.Row) -> Owner | None:

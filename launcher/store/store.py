@@ -14,7 +14,7 @@ from launcher.core.placement import Placement, Shortfall, Taken
 from launcher.core.run import Outcome, Record, Run, RunId, RunName, RunState, Wanted
 from launcher.core.status import RunStatus
 from launcher.core.task import Task
-from launcher.errors import LeaseHeldError, Mistake, NoCapacityError, SpecError
+from launcher.errors import LeaseHeldError, Mistake, NoCapacityError, OtherVersionError, SpecError, StoreError
 from launcher.store import claims, enclosures, journal, ledger
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
@@ -27,7 +27,7 @@ from launcher.store.newborn import NEW_RUN, fresh_id, row_of
 from launcher.store.orders import Orders
 from launcher.store.owner import Owner
 from launcher.store.queue import Queue, again, successor
-from launcher.store.rows import RUN_ROWS, RunRow, read_owner, read_run, read_run_row
+from launcher.store.rows import RUN_ROWS, RunRow, read_owner, read_run, read_run_row, readable
 from launcher.store.shown import MATCH, names, unknown_run
 
 SNAPSHOT_S = 1.0
@@ -159,17 +159,22 @@ class Store:
         now = (record, headline, state)
         if not actions and self._intended.get(run) == now:
             return
-        with self._db.write() as db:
-            row = db.execute(_BEFORE, (run,)).fetchone()
-            outcome = dump(Outcome, record.outcome) if record.outcome else row["outcome"]
-            values = (dump(Record, record), headline, state.value, outcome, run)
-            db.execute("UPDATE runs SET record = ?, headline = ?, state = ?, outcome = ? WHERE id = ?", values)
-            self._note(db, run, row, record, at)
-            if (headline, state.value) != (row["headline"], row["state"]):
-                journal.add(db, run, EventKind.HEADLINE, at, subject=state.value, words=headline)
-            journal.add_intents(db, run, actions, at)
-            if look is not None:
-                self.looks.keep(db, look, at)
+        try:
+            with self._db.write() as db:
+                row = db.execute(_BEFORE, (run,)).fetchone()
+                outcome = dump(Outcome, record.outcome) if record.outcome else row["outcome"]
+                values = (dump(Record, record), headline, state.value, outcome, run)
+                db.execute("UPDATE runs SET record = ?, headline = ?, state = ?, outcome = ? WHERE id = ?", values)
+                self._note(db, run, row, record, at)
+                if (headline, state.value) != (row["headline"], row["state"]):
+                    journal.add(db, run, EventKind.HEADLINE, at, subject=state.value, words=headline)
+                journal.add_intents(db, run, actions, at)
+                if look is not None:
+                    self.looks.keep(db, look, at)
+        except BaseException:
+            self._intended.pop(run, None)
+            self.looks.forget(run)
+            raise
         self._intended[run] = now
 
     def _note(self, db: sqlite3.Connection, run: RunId, row: sqlite3.Row, record: Record, at: float) -> None:
@@ -210,7 +215,8 @@ class Store:
     def receipts_after(self, run: RunId, seq: int) -> tuple[Receipt, ...]:
         """Answer the receipts of a run with a number above `seq`, in order."""
         query = "SELECT receipt FROM journal WHERE run = ? AND seq > ? AND receipt IS NOT NULL ORDER BY seq"
-        return tuple(journal.read_receipt(row) for row in self._db.read(query, run, seq))
+        with readable(run):
+            return tuple(journal.read_receipt(row) for row in self._db.read(query, run, seq))
 
     def publish(self, run: RunId, status: RunStatus) -> None:
         """Keep the snapshot that `status` shows: at once where it says something new, else once a second."""
@@ -218,14 +224,17 @@ class Store:
         now = time.monotonic()
         if before and replace(before, observed_at=status.observed_at) == status and now - when < SNAPSHOT_S:
             return
+        self._published.pop(run, None)
         with self._db.write(durable=False) as db:
             db.execute("UPDATE runs SET snapshot = ? WHERE id = ?", (dump(RunStatus, status), run))
         self._published[run] = (status, now)
 
     def standing(self, run: RunId) -> tuple[RunState, float]:
         """Answer the state of a run that was published last, and since when it is in it (s since the epoch)."""
-        shown = json.loads(self.find(run).snapshot)
-        return RunState(shown["state"]), float(shown["since"])
+        shown = self.find(run).snapshot
+        with readable(run):
+            plain = json.loads(shown)
+            return RunState(plain["state"]), float(plain["since"])
 
     def finish(self, run: RunId, state: RunState, at: float) -> None:
         """End a run: its state is final, its nodes are free, its secrets and files go. Once more changes nothing.
@@ -234,7 +243,11 @@ class Store:
         """
         after = self._successor(run)
         # Before the rest: a run that is over with secrets left behind would keep them for ever.
-        _leave(self.home, run, after)
+        try:
+            _leave(self.home, run, after)
+        except OSError as error:
+            what = f"cannot use `{self.home / 'runs'}`: {(error.strerror or str(error)).lower()}"
+            raise StoreError(what, hints=("make room on its disk, and let its owner write there",)) from error
         with self._db.write() as db:
             row = db.execute("SELECT headline FROM runs WHERE id = ? AND ended IS NULL", (run,)).fetchone()
             if row is None:
@@ -260,18 +273,37 @@ class Store:
 
     def wanted(self, run: RunId) -> Wanted:
         """Answer what is wanted of a run now."""
-        return Wanted(self._row("SELECT wanted FROM runs WHERE id = ?", run)["wanted"])
+        row = self._row("SELECT wanted FROM runs WHERE id = ?", run)
+        with readable(run):
+            return Wanted(row["wanted"])
 
     def runs(self) -> tuple[RunRow, ...]:
-        """Answer every run, the oldest first."""
-        return tuple(read_run_row(row) for row in self._db.read(f"{RUN_ROWS} ORDER BY created, runs.rowid"))
+        """Answer every run that this version can read, the oldest first."""
+        return self._readable("ORDER BY created, runs.rowid")[0]
 
     def unfinished(self) -> tuple[RunRow, ...]:
-        """Answer the runs that are not over, the oldest first."""
-        return tuple(read_run_row(row) for row in self._db.read(f"{RUN_ROWS} WHERE ended IS NULL ORDER BY created"))
+        """Answer the runs that are not over and that this version can read, the oldest first."""
+        return self.live()[0]
+
+    def live(self) -> tuple[tuple[RunRow, ...], tuple[OtherVersionError, ...]]:
+        """Answer the runs that are not over, the oldest first, and what is to be said of those that this version cannot
+        read."""
+        return self._readable("WHERE ended IS NULL ORDER BY created")
+
+    def _readable(self, which: str) -> tuple[tuple[RunRow, ...], tuple[OtherVersionError, ...]]:
+        """Answer runs, and the errors of those that cannot be read: one of these must not hide the others."""
+        found: list[RunRow] = []
+        errors: list[OtherVersionError] = []
+        for row in self._db.read(f"{RUN_ROWS} {which}"):
+            try:
+                found.append(read_run_row(row))
+            except OtherVersionError as error:
+                errors.append(error)
+        return tuple(found), tuple(errors)
 
     def find(self, word: str) -> RunRow:
-        """Answer the run of an id, or the newest of a name; SpecError, with what may have been meant."""
+        """Answer the run of an id, or the newest of a name; SpecError, with what may have been meant, and
+        OtherVersionError where this version cannot read it."""
         text = storable(word)
         for row in self._db.read(f"{RUN_ROWS} {MATCH}", text, text, text):
             return read_run_row(row)

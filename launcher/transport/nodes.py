@@ -1,5 +1,7 @@
 """The `Nodes` port over a shell: each action is a question to a keeper, or what makes a keeper ask itself."""
 
+import errno
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +29,7 @@ from launcher.core.health import Health
 from launcher.core.observation import Sighting, Unseen
 from launcher.core.run import Run
 from launcher.core.seat import MemberName
-from launcher.errors import LaunchError, RemoteError
+from launcher.errors import LaunchError, RemoteError, StoreError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
 from launcher.setup import joint
 from launcher.transport import commands, fence, inspect, provision, ranks
@@ -40,6 +42,8 @@ from launcher.transport.sites import Sites
 ASK_S = 10.0
 SWEEP_S = 30.0
 STOP_S = 60.0
+# What goes wrong with the disk of this machine, and may be mended.
+_OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class ShellNodes:
@@ -190,7 +194,8 @@ class ShellNodes:
     def _act(self, stage: str, act: Callable[[], Answer], *sites: Site) -> Answer:
         """Answer what came of an action, with its time; what went wrong on one machine is an answer too.
 
-        What these units said before is forgotten: a look never shows less than what was answered.
+        What these units said before is forgotten: a look never shows less than what was answered. StoreError where it
+        is our own disk, for which no node is to blame.
         """
         begun = time.monotonic()
         try:
@@ -198,6 +203,11 @@ class ShellNodes:
         except LaunchError as error:
             tail = error.tail if isinstance(error, RemoteError) else ()
             answer = Answer(result=Result.FAILED, words=error.advice, tail=tail)
+        except OSError as error:
+            if error.errno not in _OUR_DISK:
+                raise
+            what = f"cannot use `{self._sites.home}`: {os.strerror(error.errno).lower()}"
+            raise StoreError(what, hints=("make room on its disk",)) from error
         for site in sites:
             self._looks.touch(site)
         return replace(answer, stage=stage, elapsed=time.monotonic() - begun)

@@ -5,21 +5,29 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from launcher.core.fleet import Fault, FaultKind, NodeName, SimSettings
 from launcher.core.run import RunId, RunName, RunState
-from launcher.drive.control import spawn
-from launcher.drive.metrics import serve
+from launcher.drive import trouble
+from launcher.drive.control import drive, spawn
+from launcher.drive.herd import Herd
+from launcher.drive.metrics import RunCollector, serve
+from launcher.drive.replay import replay
 from launcher.errors import LaunchError
+from launcher.store import database
 from launcher.store.store import Store
 from tests.situations import make_run
 
@@ -116,15 +124,129 @@ def test_it_ends_when_it_is_told_to_and_the_runs_go_on_undriven(hall: Hall) -> N
 
 def test_a_run_that_cannot_be_driven_harms_no_other(hall: Hall) -> None:
     broken = hall.launch("broken", sim=SimSettings(run_s=60.0, speed=20.0))
+    strange = hall.launch("strange", sim=SimSettings(run_s=60.0, speed=20.0))
     with hall.store._db.write() as db:
         db.execute("UPDATE runs SET record = ? WHERE id = ?", ('{"gangs": 7}', broken))
+        db.execute("UPDATE runs SET state = 'paused' WHERE id = ?", (strange,))
     good = hall.launch("good", sim=SimSettings(run_s=60.0, speed=20.0))
     herd = hall.watch()
     hall.until(lambda: hall.store.find(good).state is RunState.SUCCEEDED)
     herd.send_signal(signal.SIGTERM)
     _, said = herd.communicate(timeout=DEADLINE_S)
-    assert f"`{broken}` is left alone for 30 s" in said
-    assert "written by another version" in said
+    assert herd.returncode == 0
+    assert f"`{broken}` is left alone for 30 s: run `{broken}` was written by another version" in said
+    assert said.count(f"`{strange}` is left alone: run `{strange}` was written by another version") == 1
+
+
+class Lock:
+    """Another process that holds the one write lock of a home."""
+
+    def __init__(self, home: Path) -> None:
+        self._db = sqlite3.connect(home / "state.db", isolation_level=None, timeout=10.0)
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, *_: object) -> None:
+        self._db.execute("ROLLBACK")
+        self._db.close()
+
+
+class Driven:
+    """A run that is driven in this process, and all that was said of it."""
+
+    def __init__(self, hall: Hall, run: RunId, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(database, "BUSY_S", 0.05)
+        monkeypatch.setattr(trouble, "AGAIN_S", 0.05)
+        self.said: list[str] = []
+        self.store = Store(hall.home)
+        self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+        self._state = self._pool.submit(drive, self.store, run, self._stop.is_set, self.said.append)
+
+    def stop(self) -> RunState:
+        """Ask it to stop, and answer the state that it last knew."""
+        self._stop.set()
+        return self.end()
+
+    def end(self) -> RunState:
+        return self._state.result(DEADLINE_S)
+
+
+def test_a_locked_store_is_told_once_and_waited_for_and_the_run_goes_on(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = hall.home / "told"
+    sim = SimSettings(run_s=60.0, speed=30.0)
+    run = hall.launch("job", sim=sim, on_event=f"cat >> {told}; echo >> {told}")
+    driven = Driven(hall, run, monkeypatch)
+    hall.until(lambda: hall.store.find(run).state is RunState.RUNNING)
+    with Lock(hall.home):
+        hall.until(lambda: bool(driven.said))
+        locked_at = hall.store.last_event(run)
+        begun = time.monotonic()
+        hall.until(lambda: time.monotonic() - begun > 1.0)  # many tries, in which its ranks come to their end
+        assert hall.store.last_event(run) == locked_at
+    assert driven.end() is RunState.SUCCEEDED
+    words, again = driven.said
+    assert "state.db`: database is locked" in words
+    assert again == "it works again"
+    row = hall.store.find(run)
+    assert (row.state, json.loads(row.snapshot)["epoch"]) == (RunState.SUCCEEDED, 1)
+    events = [json.loads(line) for line in told.read_text().splitlines()]
+    assert (events[0]["kind"], events[-1]["kind"]) == ("launched", "ended")
+
+
+@pytest.mark.parametrize("moment", range(0, 40, 8))
+def test_a_store_that_is_locked_at_any_moment_of_a_launch_changes_nothing(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    run = hall.launch("job", sim=SimSettings(run_s=60.0, speed=60.0))
+    driven = Driven(hall, run, monkeypatch)
+    hall.until(lambda: hall.store.last_event(run) > moment)
+    with Lock(hall.home):
+        hall.until(lambda: bool(driven.said))
+    assert driven.end() is RunState.SUCCEEDED
+    assert json.loads(hall.store.find(run).snapshot)["epoch"] == 1
+    assert replay(driven.store.looks.of(run)).difference is None
+
+
+def test_who_waits_for_a_store_ends_when_it_is_told_to(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = hall.launch("job", sim=SimSettings(run_s=1e6, speed=20.0))
+    driven = Driven(hall, run, monkeypatch)
+    hall.until(lambda: hall.store.find(run).state is RunState.RUNNING)
+    with Lock(hall.home):
+        hall.until(lambda: bool(driven.said))
+        assert driven.stop() is RunState.RUNNING
+
+
+def test_a_disk_that_is_full_is_waited_for(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = hall.launch("job", sim=SimSettings(run_s=60.0, speed=30.0))
+    driven = Driven(hall, run, monkeypatch)
+    hall.until(lambda: hall.store.find(run).state is RunState.RUNNING)
+    pages = driven.store._db.read("PRAGMA page_count")[0][0]
+    driven.store._db.read(f"PRAGMA max_page_count = {pages}")  # no file of this connection grows: SQLITE_FULL
+    hall.until(lambda: bool(driven.said))
+    driven.store._db.read("PRAGMA max_page_count = 1000000")
+    assert driven.end() is RunState.SUCCEEDED
+    assert "database or disk is full" in driven.said[0]
+
+
+def test_a_herd_with_a_locked_store_takes_its_runs_in_when_it_is_free(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    run = hall.launch("job", sim=SimSettings(run_s=60.0, speed=30.0))
+    said: list[str] = []
+    stop = threading.Event()
+    herd = threading.Thread(target=Herd(hall.home, said.append).drive, args=(stop.is_set,))
+    with Lock(hall.home):
+        herd.start()
+        hall.until(lambda: any("database is locked" in line for line in said))
+    hall.until(lambda: hall.store.find(run).state is RunState.SUCCEEDED)
+    stop.set()
+    herd.join(DEADLINE_S)
+    assert "it works again" in said
 
 
 def test_the_hook_is_told_each_event_once_and_in_order_whatever_becomes_of_it(hall: Hall) -> None:
@@ -149,6 +271,35 @@ def test_the_hook_is_told_each_event_once_and_in_order_whatever_becomes_of_it(ha
 def test_where_no_scrape_can_be_answered_is_an_error_in_words(tmp_path: Path, address: str, port: int) -> None:
     with pytest.raises(LaunchError, match=f"cannot answer scrapes on {address}:{port}: "):
         serve(tmp_path, address, port)
+
+
+def scraped(store: Store) -> dict[str, float]:
+    registry = CollectorRegistry()
+    registry.register(RunCollector(store))
+    lines = generate_latest(registry).decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+
+def test_what_cannot_be_read_of_one_run_hides_no_figure_of_another(hall: Hall) -> None:
+    strange = hall.launch("strange", sim=SimSettings())
+    dark = hall.launch("dark", sim=SimSettings())
+    good = hall.launch("good", sim=SimSettings())
+    with hall.store._db.write() as db:
+        db.execute("UPDATE journal SET kind = 'paused', reason = 'whim' WHERE run = ?", (good,))
+        db.execute("UPDATE runs SET state = 'paused' WHERE id = ?", (strange,))
+        db.execute("UPDATE runs SET snapshot = '{}' WHERE id = ?", (dark,))
+    figures = scraped(hall.store)
+    labels = f'id="{good}",inventory="hall-good"'
+    assert figures[f'nvlaunch_ranks{{{labels},run="good",state="waiting"}}'] == 4.0
+    assert figures[f'nvlaunch_run_state{{id="{dark}",inventory="hall-dark",run="dark",state="starting"}}'] == 1.0
+    assert (figures["nvlaunch_runs_unreadable"], figures["nvlaunch_store_readable"]) == (2.0, 1.0)
+
+
+def test_a_store_that_fails_leaves_a_figure_of_that(hall: Hall) -> None:
+    hall.store._db._db.set_progress_handler(lambda: 1, 1)  # SQLite ends every query with SQLITE_INTERRUPT
+    assert scraped(hall.store) == {"nvlaunch_store_readable": 0.0}
+    hall.store._db._db.set_progress_handler(None, 0)
+    assert scraped(hall.store)["nvlaunch_store_readable"] == 1.0
 
 
 def test_metrics_tell_recoveries_goodput_and_spares(hall: Hall) -> None:

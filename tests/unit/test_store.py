@@ -21,7 +21,8 @@ from launcher.core.run import Cause, Evidence, Exit, Gang, Outcome, Record, Run,
 from launcher.core.seat import GangName, MemberName, Seat
 from launcher.core.status import RankState, RankStatus, RunStatus
 from launcher.core.task import Group, Task, TopologyRule
-from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError, SpecError
+from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError, OtherVersionError, SpecError, StoreError
+from launcher.store import database
 from launcher.store import looks as looks_module
 from launcher.store.domains import Domains
 from launcher.store.journal import EventKind
@@ -148,6 +149,84 @@ def test_a_run_that_only_another_version_can_read_is_told_with_what_to_do(store:
         store.load(run.id)
     assert told.value.hints[0].startswith("drive it with the version that started it")
     assert store.find(run.id).name == "job"
+
+
+STRANGE = {
+    "state": "state = 'paused'",
+    "wanted": "wanted = 'perhaps'",
+    "outcome": """outcome = '{"cause":"boredom","words":"x","tail":[]}'""",
+    "outcome that is no object": "outcome = '7'",
+}
+
+
+@pytest.mark.parametrize("change", STRANGE.values(), ids=STRANGE)
+def test_a_row_of_another_version_is_named_and_hides_no_other(store: Store, change: str) -> None:
+    strange, good = launch(store, "strange", nodes=1), launch(store, "good", nodes=1)
+    with store._db.write() as db:
+        db.execute(f"UPDATE runs SET {change} WHERE id = ?", (strange.id,))
+    rows, unreadable = store.live()
+    assert [row.id for row in rows] == [row.id for row in store.runs()] == [good.id]
+    assert [error.run for error in unreadable] == [strange.id]
+    with pytest.raises(OtherVersionError, match=f"`{strange.id}` was written by another version"):
+        store.find("strange")
+    assert {node: use.by_run for node, use in store.taken(strange.fleet).items()}["r1-n00"] == "strange"
+
+
+def test_what_another_version_asked_or_answered_is_told_as_such(store: Store) -> None:
+    run = launch(store)
+    store.orders.give(run.id, OrderKind.RESUME, by="me", at=1.0)
+    store.receipt(run.id, Claim(reason=REASON, node=NodeName("n")), Answer(result=Result.DONE), 1.0)
+    with store._db.write() as db:
+        db.execute("UPDATE orders SET kind = 'dance'")
+        db.execute("UPDATE journal SET receipt = '{}' WHERE receipt IS NOT NULL")
+        db.execute("UPDATE runs SET wanted = 'perhaps', snapshot = '[]'")
+    asked = (
+        lambda: store.orders.after(run.id, 0),
+        lambda: store.receipts_after(run.id, 0),
+        lambda: store.wanted(run.id),
+        lambda: store.standing(run.id),
+    )
+    for ask in asked:
+        with pytest.raises(OtherVersionError, match=run.id):
+            ask()
+
+
+def test_an_entry_of_another_version_is_shown_as_it_is(store: Store) -> None:
+    run = launch(store)
+    with store._db.write() as db:
+        db.execute("UPDATE journal SET kind = 'paused'")
+    (event,) = store.events(run.id)
+    assert (event.kind.value, event.words) == ("paused", "1 slice on 2 nodes of `hall`")
+
+
+def test_a_locked_file_is_an_error_that_may_pass_and_a_broken_query_is_a_bug(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = launch(store)
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    other = Store(store.home)
+    with store._db.write():
+        with pytest.raises(StoreError, match="database is locked") as told:
+            other.want_nothing(run.id)
+        assert told.value.hints
+    other.want_nothing(run.id)
+    with pytest.raises(sqlite3.OperationalError, match="syntax error"):
+        store._db.read("SELECT * FROM nothing")
+
+
+def test_a_decision_that_was_not_kept_is_kept_when_it_is_made_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = launch(store)
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    other = Store(store.home)
+    before, after = Record(), Record(asked=frozenset({NodeName("r1-n00")}))
+    other.intend(run.id, before, (), "starting", RunState.STARTING, 1.0)
+    with store._db.write(), pytest.raises(StoreError):
+        other.intend(run.id, after, (), "starting", RunState.STARTING, 2.0)
+    assert other.load(run.id)[1] == before
+    other.intend(run.id, after, (), "starting", RunState.STARTING, 3.0)
+    assert other.load(run.id)[1] == after
 
 
 def test_domains_are_remembered_by_inventory_and_the_last_word_counts(tmp_path: Path) -> None:
