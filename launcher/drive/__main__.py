@@ -5,12 +5,12 @@ from pathlib import Path
 
 from launcher.core.run import RunId
 from launcher.drive.control import control
-from launcher.drive.trouble import log
+from launcher.drive.trouble import Log
 from launcher.errors import LaunchError
 
 if __name__ == "__main__":
     try:
         control(Path(sys.argv[1]), RunId(sys.argv[2]))
     except LaunchError as error:
-        log(error.advice)
+        Log()(error.advice)
         sys.exit(error.code)

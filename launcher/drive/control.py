@@ -17,7 +17,7 @@ from launcher.drive.clock import SystemClock
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.hooks import Hook
 from launcher.drive.loop import Loop
-from launcher.drive.trouble import Say, Trouble, log
+from launcher.drive.trouble import Log, Say, Trouble
 from launcher.drive.turn import await_turn
 from launcher.errors import LaunchError, StoreError
 from launcher.ports import Clock, Nodes, Prober
@@ -61,6 +61,7 @@ def control(home: Path, run_id: RunId) -> RunState:
     One whose nodes others took is driven on as the run that waits in its place. SIGTERM and SIGINT end the driving,
     never the run. A store that fails is waited for; StoreError where it was asked to stop meanwhile.
     """
+    log = Log()
     trouble = Trouble(log)
     with stoppable() as stopped:
         store = trouble.overcome(lambda: Store(home), stopped)

@@ -79,7 +79,7 @@ class Herd:
     def _one(self, run: RunId) -> None:
         """Whatever goes wrong with one run is told, and tried again later: here, or by whoever takes the run over."""
         try:
-            state = drive(self._store, run, self._stop.is_set, self._say)
+            state = drive(self._store, run, self._stop.is_set, lambda line: self._say(f"`{run}`: {line}"))
             if state.final:
                 self._say(f"`{run}` is over: {state.value}")
         except LaunchError as error:

@@ -1,6 +1,8 @@
 """A store that fails is told once and waited for: it is no reason to leave a run undriven."""
 
+import os
 import sys
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -30,13 +32,13 @@ class Trouble:
         """Say what is wrong, where that is news."""
         if error.advice not in self._told:
             self._told.add(error.advice)
-            self._say(f"nothing is done until this works again: {error.advice}")
+            self._say(f"nothing is done until the store works again: {error.advice}")
 
     def over(self) -> None:
         """Say that it works again, where it did not."""
         if self._told:
             self._told.clear()
-            self._say("it works again")
+            self._say("the store works again")
 
     def wait(self, error: StoreError, stopped: Callable[[], bool]) -> bool:
         """Tell, and wait for a while; answer whether to try again, which is so until `stopped()`."""
@@ -57,12 +59,18 @@ class Trouble:
                 return done
 
 
-def log(line: str) -> None:
-    """Write a line into the log of a controller, which is its stderr.
+class Log:
+    """The log of a controller, which is its stderr. It may lie on the very disk that is full: what it does not take is
+    written before the next line."""
 
-    The log may lie on the disk that is full; what it did not take waits in the stream, and comes before the next line.
-    """
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except OSError:
-        return
+    def __init__(self) -> None:
+        self._left = b""
+
+    def __call__(self, line: str) -> None:
+        """Write a line, with the time."""
+        self._left += f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n".encode("utf-8", "replace")
+        try:
+            while self._left:
+                self._left = self._left[os.write(sys.stderr.fileno(), self._left) :]
+        except OSError:
+            return

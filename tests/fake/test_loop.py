@@ -19,7 +19,7 @@ from launcher.core.run import Cause, Run, RunId, RunName, RunState
 from launcher.drive.control import control, spawn
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
-from launcher.drive.trouble import Trouble, log
+from launcher.drive.trouble import Log, Trouble
 from launcher.errors import LeaseHeldError
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
@@ -231,7 +231,7 @@ def test_a_wall_clock_an_hour_back_and_right_again_is_no_fault_and_moves_no_limi
     true_time = time.time
     monkeypatch.setattr(time, "time", lambda: true_time() + clock.shift())
     nodes = SimNodes(hall.store)
-    loop = Loop(hall.store, nodes, clock, Executor(nodes, Inline()), run, Trouble(log))
+    loop = Loop(hall.store, nodes, clock, Executor(nodes, Inline()), run, Trouble(Log()))
     began: float | None = None
     said, conditions = set(), set()
     while not (decision := loop.tick()).state.final:
