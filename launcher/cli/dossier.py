@@ -4,21 +4,26 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields
+from enum import Enum
 from pathlib import Path
+from typing import Any, get_args
 
 from launcher import __version__
+from launcher.cli.blank import Blank, distinct, of_command, telling
 from launcher.cli.console import warn
 from launcher.cli.seats import holder
-from launcher.core.fleet import Inventory, NodeName
+from launcher.core.actions import Action
+from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, NodeName
 from launcher.core.run import Record, Run
 from launcher.core.task import Task
 from launcher.drive.control import open_nodes
 from launcher.errors import LaunchError
 from launcher.ports import LogName, Nodes
 from launcher.store.codec import dump
+from launcher.store.looks import Torn
 from launcher.store.rows import RunRow
 from launcher.store.store import Store, secrets_file
 
@@ -31,26 +36,29 @@ FAN_OUT = 64
 
 UNREAD = "logs/unread.txt"
 """Which logs are not there, and why."""
-
-HIDDEN = "<hidden>"
-
-_TELLTALE = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|(^|_)KEYS?$", re.IGNORECASE)
-"""Names of variables whose values are nobody's business, although they were not given as secrets."""
-_SHORTEST = 4
-"""A value of fewer bytes is found everywhere; to blank it out would tell more than it hides."""
+DAMAGED = "unread.txt"
+"""What else is not there, and why."""
+JOURNAL = "journal.jsonl"
+_BORDER = re.compile(rb"[\r\n]")
 
 
 def dossier(store: Store, row: RunRow) -> Iterator[tuple[str, bytes]]:
-    """Answer the files of a report, each with its name."""
+    """Answer the files of a report, each with its name. What cannot be read is left out, named and warned of."""
     run, record = store.load(row.id)
     values, unknown = _secret_values(store, run)
-    blank = _Blank(values)
-    for name, text in _texts(store, row, run, record):
-        yield name, blank.text(text)
-    yield "journal.jsonl", blank.text("".join(f"{line}\n" for line in _journal(store, run)))
-    log = store.home / "runs" / run.id / "controller.log"
-    if log.is_file():
-        yield "controller.log", blank.data(log.read_bytes()[-CONTROLLER_END:])
+    blank = Blank(values, _names(run))
+    damaged: list[str] = []
+    for name, read in _parts(store, row, run, record).items():
+        try:
+            data = read(blank)
+        except (LaunchError, OSError, ValueError) as error:  # ValueError: JSON, text or a word that is none
+            damaged.append(f"{name}: {_words(error)}")
+        else:
+            yield name, data
+    yield JOURNAL, _journal(store, run, blank, damaged)
+    if damaged:
+        warn(f"not in the report is what cannot be read: {damaged[0]}{_more(damaged)}; `{DAMAGED}` in it has them all")
+        yield DAMAGED, blank.data("".join(f"{line}\n" for line in damaged).encode("utf-8", "replace"))
     if unknown:  # a program may have printed them
         words = f"left out: the values of {', '.join(unknown)} are not known any more, and so could not be taken out"
         warn(f"logs are {words}; with {', '.join(unknown)} in the environment they are cleaned and added")
@@ -60,75 +68,116 @@ def dossier(store: Store, row: RunRow) -> Iterator[tuple[str, bytes]]:
         yield name, blank.data(data)
 
 
-def _texts(store: Store, row: RunRow, run: Run, record: Record) -> Iterator[tuple[str, str]]:
+def _parts(store: Store, row: RunRow, run: Run, record: Record) -> Mapping[str, Callable[[Blank], bytes]]:
+    """Answer what reads each file."""
+    about = {"nvlaunch": __version__, "python": sys.version.split()[0], "run": run.id, "task": row.source}
+    log = store.home / "runs" / run.id / "controller.log"
+    parts: dict[str, Callable[[Blank], bytes]] = {
+        "about.json": lambda blank: _json(blank.shape(about)),
+        "status.json": lambda blank: _json(blank.shape(json.loads(row.snapshot))),
+        "task.json": lambda blank: _json(blank.shape(json.loads(dump(Task, run.task)))),
+        "run.json": lambda blank: _json(blank.shape(json.loads(dump(Run, run)))),
+        "record.json": lambda blank: _json(blank.shape(json.loads(dump(Record, record)))),
+        "events.jsonl": lambda blank: b"".join(_line(blank.shape(event)) for event in _events(store, run)),
+        "nodes.json": lambda blank: _json(blank.shape(_known(store, run))),
+    }
+    if log.is_file():
+        parts["controller.log"] = lambda blank: blank.data(_from_line(log.read_bytes(), CONTROLLER_END))
+    return parts
+
+
+def _events(store: Store, run: Run) -> Iterator[object]:
+    for event in store.events(run.id):
+        yield {**asdict(event), "kind": event.kind.value, "evidence": list(event.evidence)}
+
+
+def _known(store: Store, run: Run) -> object:
     from launcher.cli.render_nodes import known, nodes_json
 
-    python = sys.version.split()[0]
-    yield "about.json", json.dumps({"nvlaunch": __version__, "python": python, "run": run.id, "task": row.source})
-    yield "status.json", row.snapshot
-    yield "task.json", dump(Task, _masked(run).task)
-    yield "run.json", dump(Run, _masked(run))
-    yield "record.json", dump(Record, record)
-    events = [{**asdict(event), "kind": event.kind.value} for event in store.events(run.id)]
-    yield "events.jsonl", "".join(f"{json.dumps(event)}\n" for event in events)
-    names = {node.name for node in run.fleet.nodes}
-    yield "nodes.json", json.dumps(nodes_json(known(store, names)), indent=2)
+    return nodes_json(known(store, {node.name for node in run.fleet.nodes}))
 
 
-def _journal(store: Store, run: Run) -> Iterator[str]:
-    """Variables mean nothing to the kernel: without them its decisions are the same."""
-    for line in store.looks.lines(run.id):
-        shape = json.loads(line)
-        for group in shape["run"]["task"]["groups"]:
-            group["envs"] = _mask(group["envs"])
-        for node in shape["run"]["fleet"]["nodes"]:
-            node["env"] = _mask(node["env"])
-        yield json.dumps(shape, ensure_ascii=False, separators=(",", ":"))
+def _journal(store: Store, run: Run, blank: Blank, damaged: list[str]) -> bytes:
+    """Variables and commands mean nothing to the kernel: without them its decisions are the same."""
+    lines: list[bytes] = []
+    try:
+        for number, line in enumerate(store.looks.lines(run.id), start=1):
+            if isinstance(line, Torn):
+                damaged.append(f"{JOURNAL}: decision {line.seq}: {line.words}")
+                continue
+            try:
+                lines.append(_line(blank.shape(json.loads(line))))
+            except ValueError as error:
+                damaged.append(f"{JOURNAL}: decision {number}: {_words(error)}")
+    except LaunchError as error:
+        damaged.append(f"{JOURNAL}: {error.message}")
+    return b"".join(lines)
 
 
-def _masked(run: Run) -> Run:
-    groups = tuple(replace(group, envs=_mask(group.envs)) for group in run.task.groups)
-    nodes = tuple(replace(node, env=_mask(node.env)) for node in run.fleet.nodes)
-    fleet: Inventory = replace(run.fleet, nodes=nodes)
-    return replace(run, task=replace(run.task, groups=groups), fleet=fleet)
+def _json(shape: object) -> bytes:
+    return f"{json.dumps(shape, ensure_ascii=False, indent=2)}\n".encode("utf-8", "replace")
 
 
-def _mask(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: HIDDEN if _TELLTALE.search(name) else value for name, value in variables.items()}
+def _line(shape: object) -> bytes:
+    return f"{json.dumps(shape, ensure_ascii=False, separators=(',', ':'))}\n".encode("utf-8", "replace")
+
+
+def _words(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
+def _more(damaged: Sequence[str]) -> str:
+    return f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
 
 
 def _secret_values(store: Store, run: Run) -> tuple[set[str], list[str]]:
-    """Answer the values to blank out wherever they stand: the run's secrets and variables that look like some; and the
-    names of secrets whose values are unknown. Of a run that is over none is kept: they may be in our environment."""
-    found = {
-        value
-        for variables in (*(group.envs for group in run.task.groups), *(node.env for node in run.fleet.nodes))
-        for name, value in variables.items()
-        if _TELLTALE.search(name)
-    }
+    """Answer the values to blank out wherever they stand: the run's secrets, and of what merely looks like one those
+    that are not found everywhere; and the names of secrets whose values are unknown. Of a run that is over none is
+    kept: they may be in our environment."""
+    tasks = [run.task, *([run.target.task] if run.target else [])]
+    fleets = [run.fleet, *([run.target.fleet] if run.target else [])]
+    variables: list[Mapping[str, str]] = [group.envs for task in tasks for group in task.groups]
+    variables += [node.env for fleet in fleets for node in fleet.nodes]
+    alike = {value for some in variables for name, value in some.items() if telling(name) and distinct(value)}
+    alike |= {value for fleet in fleets for value in of_command(fleet.fence_command or "") if not value.isdigit()}
+    names = {name for task in tasks for name in task.secrets}
     try:
         kept = json.loads(secrets_file(store.home, run.id).read_text(encoding="utf-8"))
-    except FileNotFoundError:  # it has none, or is over
-        kept = {name: os.environ[name] for name in run.task.secrets if name in os.environ}
-    return found | set(kept.values()), sorted(set(run.task.secrets) - kept.keys())
+    except (OSError, ValueError):  # it has none, or is over, or they are as good as forgotten
+        kept = {name: os.environ[name] for name in names if name in os.environ}
+    return alike | set(kept.values()), sorted(names - kept.keys())
 
 
-class _Blank:
-    """Takes values out of what is written, as they are and as JSON writes them."""
+def _names(run: Run) -> frozenset[str]:
+    """Answer what the run and the kernel call things by: decisions are made on these words."""
+    found: set[str] = {run.id, run.name, run.fleet.name, *run.fleet.levels, RACK_LEVEL, NODE_LEVEL, ANY_LEVEL}
+    for node in (*run.fleet.nodes, *(run.target.fleet.nodes if run.target else ())):
+        found |= {node.name, node.rack, node.domain or "", *node.places.values()}
+    for part in (*run.placement.slices, *(run.target.comes if run.target else ())):
+        found |= {part.group, part.key, part.place}
+    for member in run.members():
+        found |= {member.name, member.label, member.seat, run.gang(member)}
+    for action in get_args(Action):
+        found |= {str(field.default) for field in fields(action) if field.name == "kind"}
+    for kind in _subclasses(Enum):
+        if kind.__module__.startswith("launcher."):
+            found |= {str(one.value) for one in kind}
+    return frozenset(found - {""})
 
-    def __init__(self, values: set[str]) -> None:
-        spelled = {spell for value in values for spell in (value, json.dumps(value)[1:-1])}
-        spelled |= {line for value in values for line in value.splitlines()}
-        longest_first = sorted((one.encode() for one in spelled if len(one.encode()) >= _SHORTEST), key=len)[::-1]
-        self._pattern = re.compile(b"|".join(map(re.escape, longest_first))) if longest_first else None
 
-    def data(self, data: bytes) -> bytes:
-        """Answer the bytes without them."""
-        return data if self._pattern is None else self._pattern.sub(HIDDEN.encode(), data)
+def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _subclasses(one)
 
-    def text(self, text: str) -> bytes:
-        """Answer the text without them."""
-        return self.data(text.encode("utf-8", "replace"))
+
+def _from_line(data: bytes, limit: int) -> bytes:
+    """Answer the end of a log from the beginning of a line on: half a secret would not be known for one."""
+    if len(data) <= limit:
+        return data
+    end = data[-limit:]
+    border = _BORDER.search(end)
+    return end[border.end() :] if border else f"(one line of more than {limit} bytes is left out)\n".encode()
 
 
 def _logs(home: Path, run: Run, record: Record) -> Iterator[tuple[str, bytes]]:
@@ -158,6 +207,6 @@ def _unread(ends: Mapping[str, bytes | str]) -> Sequence[str]:
 
 def _end(nodes: Nodes, run: Run, node: NodeName, log: LogName) -> bytes | str:
     try:
-        return nodes.read_log(run, node, log, -LOG_END).data
+        return _from_line(nodes.read_log(run, node, log, -LOG_END - 1).data, LOG_END)
     except LaunchError as error:
         return error.advice

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -39,6 +40,8 @@ def report(
     Journal, events, status, task, what is known of its nodes, and the
     ends of its logs. Values of secrets are in none of them: those of a run
     that is over are read from the environment, or its logs are left out.
+    Left out too are `fence_command`, user and password of URLs, and what
+    has a name like `API_KEY`.
 
     \b
     Example:
@@ -85,8 +88,8 @@ def replay(
 
     try:
         found = again(_looks(journal))
-    except (ValueError, zlib.error) as error:  # pydantic's ValidationError is one
-        words = str(error).splitlines()[0]
+    except ValueError as error:  # pydantic's ValidationError is one
+        words = _words(error)
         refuse(f"`{journal}` has a decision that this version cannot read: {words}", hint="replay it with its own")
     if found.difference is not None:
         difference = found.difference
@@ -111,17 +114,52 @@ def _looks(word: str) -> Iterator[Look]:
     yield from store.looks.of(store.find(word).id)
 
 
+def _words(error: ValueError) -> str:
+    """Answer where and what it is; pydantic's first line only counts."""
+    first, *rest = str(error).splitlines() or [type(error).__name__]
+    return ": ".join(line.strip().partition(" [type=")[0] for line in rest[:2]) or first
+
+
 def _lines(path: Path) -> Iterator[str]:
+    """Answer the lines of a journal, or of that of a report; SpecError for a file that is neither."""
     try:
-        if not tarfile.is_tarfile(path):
-            with path.open(encoding="utf-8") as file:
-                yield from file
-            return
-        with tarfile.open(path) as archive:
-            for entry in archive:
-                if entry.isreg() and Path(entry.name).name == JOURNAL:
-                    member = archive.extractfile(entry)
-                    assert member is not None  # it is a regular file
-                    yield from (line.decode() for line in member)
+        lines = _packed(path) if tarfile.is_tarfile(path) else _written(path)
+        for number, line in enumerate(lines):
+            if number == 0 and not _is_look(line):
+                _refuse_other(path)
+            yield line
+    except UnicodeDecodeError:
+        _refuse_other(path)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:  # gzip's word for half a file is EOFError
         refuse(f"cannot read `{path}`: {str(error).lower()}")
+
+
+def _written(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8") as file:
+        yield from (line for line in file if line.strip())
+
+
+def _packed(path: Path) -> Iterator[str]:
+    found = False
+    with tarfile.open(path) as archive:
+        for entry in archive:
+            if entry.isreg() and Path(entry.name).name == JOURNAL:
+                found = True
+                member = archive.extractfile(entry)
+                assert member is not None  # it is a regular file
+                yield from (line.decode() for line in member if line.strip())
+    if not found:
+        _refuse_other(path)
+
+
+def _is_look(line: str) -> bool:
+    """Answer whether a line is a decision, of whichever version."""
+    try:
+        shape = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(shape, dict) and {"run", "seen", "made"} <= shape.keys()
+
+
+def _refuse_other(path: Path) -> NoReturn:
+    refuse(f"`{path}` is no report and no journal", hint=f"give what `report` wrote, or the `{JOURNAL}` in it")

@@ -1,13 +1,19 @@
 """Decisions made again, of what they were made of: the kernel is pure, so they come out the same, or something is
 wrong with one of the two versions."""
 
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from launcher.core.actions import Action
 from launcher.core.reconcile import Decision, reconcile
 from launcher.core.run import Record
-from launcher.store.looks import Look, Made
+from launcher.store.codec import dump
+from launcher.store.looks import HIDDEN, Look, Made
+
+_ANYTHING = r'(?:[^"\\]|\\.)*'
+"""What may have stood inside a JSON string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +44,27 @@ def replay(looks: Iterable[Look]) -> Replayed:
 
 
 def _compared(made: Made, again: Decision) -> tuple[str, ...]:
+    now = Made(actions=again.actions, record=again.record, headline=again.headline, state=again.state)
+    if made == now:
+        return ()
+    before, after = json.loads(dump(Made, made)), json.loads(dump(Made, now))
     words: list[str] = []
-    if made.actions != again.actions:
-        words += _actions(made.actions, again.actions)
+    if made.actions != now.actions and not _alike(before["actions"], after["actions"]):
+        words += _actions(made.actions, now.actions)
     for what in ("state", "headline"):
-        before, now = getattr(made, what), getattr(again, what)
-        if before != now:
-            words.append(f"{what} was `{_plain(before)}`, is `{_plain(now)}`")
-    if made.record != again.record:
-        words += _records(made.record, again.record)
+        if not _alike(before[what], after[what]):
+            words.append(f"{what} was `{before[what]}`, is `{after[what]}`")
+    for field in fields(Record):
+        same = getattr(made.record, field.name) == getattr(now.record, field.name)
+        if not same and not _alike(before["record"][field.name], after["record"][field.name]):
+            words.append(f"remembers another `{field.name}`")
     return tuple(words)
+
+
+def _alike(before: object, now: object) -> bool:
+    """Answer whether what was written of a decision may have been this one, before values were taken out of it."""
+    was, come = (json.dumps(one, sort_keys=True) for one in (before, now))
+    return re.fullmatch(_ANYTHING.join(map(re.escape, was.split(HIDDEN))), come) is not None
 
 
 def _actions(before: tuple[Action, ...], now: tuple[Action, ...]) -> list[str]:
@@ -56,15 +73,3 @@ def _actions(before: tuple[Action, ...], now: tuple[Action, ...]) -> list[str]:
     words += [f"does `{key}` ({come[key].reason.words}), did not" for key in come if key not in was]
     words += [f"does `{key}` otherwise" for key in was.keys() & come.keys() if was[key] != come[key]]
     return words or ["does the same in another order"]
-
-
-def _records(before: Record, now: Record) -> list[str]:
-    return [
-        f"remembers another `{field.name}`"
-        for field in fields(Record)
-        if getattr(before, field.name) != getattr(now, field.name)
-    ]
-
-
-def _plain(value: object) -> object:
-    return getattr(value, "value", value)

@@ -12,8 +12,12 @@ from launcher.core.actions import Action
 from launcher.core.observation import Observation
 from launcher.core.reconcile import Decision
 from launcher.core.run import Record, Run, RunId, RunState
+from launcher.errors import LaunchError
 from launcher.store.codec import dump, load
 from launcher.store.database import Database
+
+HIDDEN = "<hidden>"
+"""What stands in a look that was given away in place of each value that is nobody's business."""
 
 FIRST, NEWEST = 200, 1000
 """How many looks of a run are kept: those at its beginning, and the newest. A short run is kept whole."""
@@ -50,6 +54,14 @@ class _Kept:
     made: Made
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Torn:
+    """A decision that is kept but cannot be read: its number among those of the run, and why."""
+
+    seq: int
+    words: str
+
+
 def look_of(run: Run, seen: Observation, record: Record, decision: Decision) -> Look:
     """Answer what to keep of a decision."""
     made = Made(actions=decision.actions, record=decision.record, headline=decision.headline, state=decision.state)
@@ -77,15 +89,26 @@ class Looks:
         self._shapes.pop(run, None)
 
     def of(self, run: RunId) -> Iterator[Look]:
-        """Answer the looks of a run that are kept, in order; pydantic's ValidationError for one of another format."""
+        """Answer the looks of a run that are kept, in order; LaunchError for one that is damaged, pydantic's
+        ValidationError for one of another format."""
         for line in self.lines(run):
+            if isinstance(line, Torn):
+                hint = "`nvlaunch report` leaves it out, and `nvlaunch replay` of the report makes the others again"
+                raise LaunchError(
+                    f"decision {line.seq} of `{run}` is damaged in the store: {line.words}", hints=(hint,)
+                )
             yield read_line(line)
 
-    def lines(self, run: RunId) -> Iterator[str]:
+    def lines(self, run: RunId) -> Iterator[str | Torn]:
         """Answer the same, each as a line of JSON, as `report` writes them and `replay` reads them."""
         shapes = {row["seq"]: row["shape"] for row in self._db.read("SELECT seq, shape FROM shapes WHERE run = ?", run)}
-        for row in self._db.read("SELECT shape, look FROM looks WHERE run = ? ORDER BY seq", run):
-            yield f'{{"run":{_unpack(shapes[row["shape"]])},{_unpack(row["look"])[1:]}'
+        for row in self._db.read("SELECT seq, shape, look FROM looks WHERE run = ? ORDER BY seq", run):
+            try:
+                yield f'{{"run":{_unpack(shapes[row["shape"]])},{_unpack(row["look"])[1:]}'
+            except (zlib.error, UnicodeDecodeError, TypeError) as error:  # the last for what is no bytes
+                yield Torn(seq=row["seq"], words=str(error).lower())
+            except KeyError:
+                yield Torn(seq=row["seq"], words="the run as it was then is not there any more")
 
     def _shape(self, db: sqlite3.Connection, run: Run) -> int:
         """Answer the number under which a run is kept as it is now."""

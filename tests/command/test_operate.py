@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -196,12 +197,7 @@ class TestReport:
             log.write("a careless line: hunter2-secret\n")
         done = desk.run("report", "job", "-o", "job.tar.gz")
         assert done.returncode == 0, done.stderr
-        with tarfile.open(desk.folder / "job.tar.gz") as archive:
-            files = {
-                Path(entry.name).relative_to(Path(entry.name).parts[0]).as_posix(): archive.extractfile(entry)
-                for entry in archive
-            }
-            held = {name: file.read() for name, file in files.items() if file is not None}
+        held = files_of(desk.folder / "job.tar.gz")
         assert {
             "about.json",
             "status.json",
@@ -244,6 +240,66 @@ class TestReport:
         assert re.match(r"decision \d+, at [\d.]+ s: ", other.stdout)
         (desk.folder / "journal.jsonl").write_text("{}\n")
         assert desk.run("replay", "journal.jsonl").returncode == 2
+
+    def test_passwords_that_nobody_called_secret_are_not_in_it_and_it_can_be_replayed(self, desk: Desk) -> None:
+        envs = (
+            "envs: {STEPS: 10, TOKENIZERS_PARALLELISM: 'false', HF_TOKEN: 'false', OPENAI_APIKEY: sk-hunter2-key, "
+            "DATABASE_URL: 'postgres://me:hunter2@host/db'}"
+        )
+        task = TASK.replace("envs: {STEPS: 10}", envs).replace("run: ", "run: WANDB_API_KEY=hunter2 ")
+        (desk.folder / "task.yaml").write_text(task + "secrets: {A: null, B: null, C: null}\n")
+        desk.fleet("{seed: 1}\nfence_command: ipmitool -H {address} -P hunter2 power off")
+        desk.env.update(A="running", B="main", C="start")  # as bad as secrets can be
+        assert desk.up("--secret", "A", "--secret", "B", "--secret", "C").returncode == 0
+        live = desk.run("replay", "job")
+        assert desk.run("report", "job").returncode == 0
+        held = files_of(desk.folder / "job-report.tar.gz")
+        assert [name for name, data in held.items() if b"hunter2" in data] == []
+        assert json.loads(held["run.json"])["fleet"]["fence_command"] == "<hidden>"
+        assert json.loads(held["task.json"])["groups"][0]["envs"] == {
+            "STEPS": "10",
+            "TOKENIZERS_PARALLELISM": "false",
+            "HF_TOKEN": "<hidden>",
+            "OPENAI_APIKEY": "<hidden>",
+            "DATABASE_URL": "postgres://<hidden>@host/db",
+        }
+        for name, data in held.items():
+            for text in [data] if name.endswith(".json") else data.splitlines() if name.endswith(".jsonl") else ():
+                json.loads(text)
+        again = desk.run("replay", "job-report.tar.gz")
+        assert (again.returncode, again.stdout) == (0, live.stdout), again.stdout + again.stderr
+
+    def test_a_damaged_decision_is_named_and_all_others_are_there(self, desk: Desk) -> None:
+        assert desk.up().returncode == 0
+        whole = int(desk.run("replay", "job").stdout.split()[0])
+        with sqlite3.connect(desk.home / "state.db") as db:
+            db.execute("UPDATE looks SET look = x'00' WHERE seq = 2")
+            db.execute("UPDATE runs SET snapshot = '{' WHERE name = 'job'")
+        db.close()
+        done = desk.run("report", "job")
+        assert done.returncode == 0, done.stderr
+        assert "not in the report is what cannot be read" in done.stderr
+        held = files_of(desk.folder / "job-report.tar.gz")
+        assert re.fullmatch(r"status\.json: .+\njournal\.jsonl: decision 2: .+\n", held["unread.txt"].decode())
+        assert {"run.json", "record.json", "events.jsonl", "controller.log"} <= held.keys()
+        assert desk.run("replay", "job-report.tar.gz").stdout == f"{whole - 1} decisions, all the same\n"
+        live = desk.run("replay", "job")
+        assert live.returncode not in (0, 70)
+        assert "decision 2 of `" in live.stderr
+
+    def test_what_is_no_report_is_called_so(self, desk: Desk) -> None:
+        (desk.folder / "bytes").write_bytes(b"\xff\xfe\x00")
+        with tarfile.open(desk.folder / "other.tar", "w") as archive:
+            archive.add(desk.folder / "task.yaml", "task.yaml")
+        for name in ("fleet.yaml", "bytes", "other.tar"):
+            done = desk.run("replay", name)
+            assert (done.returncode, f"`{name}` is no report and no journal" in done.stderr) == (2, True), done.stderr
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """The files of a report, without the run's own folder in their names."""
+    with tarfile.open(path) as archive:
+        return {entry.name.partition("/")[2]: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
 
 
 def test_the_unit_runs_this_command_for_this_home(desk: Desk, tmp_path: Path) -> None:
