@@ -150,7 +150,7 @@ def _secret_values(store: Store, run: Run) -> tuple[set[str], list[str]]:
 
 def _names(run: Run) -> frozenset[str]:
     """Answer what the run and the kernel call things by: decisions are made on these words."""
-    found: set[str] = {run.id, run.name, run.fleet.name, *run.fleet.levels, RACK_LEVEL, NODE_LEVEL, ANY_LEVEL}
+    found: set[str] = {run.id, run.name, run.fleet.name, *run.fleet.levels, RACK_LEVEL, NODE_LEVEL, ANY_LEVEL, "None"}
     for node in (*run.fleet.nodes, *(run.target.fleet.nodes if run.target else ())):
         found |= {node.name, node.rack, node.domain or "", *node.places.values()}
     for part in (*run.placement.slices, *(run.target.comes if run.target else ())):
