@@ -355,7 +355,7 @@ def test_one_crash_at_every_step_of_a_small_run_changes_nothing_about_its_end(
 LASTING = (FaultKind.POWER_CUT, FaultKind.LINK_DOWN, FaultKind.DISK_FULL, FaultKind.GPU_LOST, FaultKind.RAYLET_KILLED)
 
 
-@BOUNDED
+@drawn(20)
 @given(
     kind=st.sampled_from(LASTING),
     rank=st.integers(0, 5),
