@@ -96,7 +96,11 @@ def _movers_away(draft: Draft, members: list[Member]) -> dict[NodeName, Reason]:
     if len(ready) >= len(members):
         nodes = (draft.seats[member.name].node for member in members)
         return {node: reason for node in nodes if node not in draft.condemned}
-    draft.notes.append(f"{part.key} goes to {part.place} once {count(len(members), 'node')} can be seen there")
+    words = f"{part.key} goes to {part.place} once it has {count(len(members), 'node')} there, not {len(ready)}"
+    if draft.gangs[draft.gang_of(members[0])].broken:
+        draft.waiting_for = draft.waiting_for or words
+    else:
+        draft.notes.append(words)
     ask(draft, members[0], reason)
     return {}
 

@@ -149,7 +149,8 @@ def _relocated(action: Relocate, now: Run, record: Record, taken: Users, fleet: 
         return _Refusal(words=f"slice `{action.slice}` is not of the run any more")
     if not set(part.nodes) & (record.asked | record.condemned.keys() | set(action.without)):
         return _Choice(nodes=_nodes(now.fleet, (*part.nodes, *part.spares)), run=now)
-    own = {*part.nodes, *part.spares}
+    ranks = {member.name for member in now.members() if member.slice_key == part.key}
+    own = {*part.nodes, *part.spares, *(seat.node for seat in record.seats.values() if seat.member in ranks)}
     free = {name: use for name, use in taken.items() if name not in own or use.sick or use.drained}
     left = [node.name for node in fleet.nodes if node.rack in action.without_racks]
     barred = _barred(free, (*record.condemned, *action.without, *left))
