@@ -50,6 +50,17 @@ def lose_silent(draft: Draft, node: NodeName) -> None:
     draft.condemn(node, Evidence(cause=Cause.NODE, words=f"{words}; {why}", mends=mends))
 
 
+def note_stopped(draft: Draft) -> None:
+    """Note which silent nodes without a seat must have stopped themselves, while the head's ear can still prove it: the
+    run's end need not wait for them."""
+    for node in draft.index.nodes:
+        if node not in draft.asked or not _unseen(draft, node) or node in draft.stopped:
+            continue
+        why = expired(draft.seen, node)
+        if why is not None and node not in draft.holders and node != draft.head_node:
+            draft.stopped[node] = why
+
+
 def power_off(draft: Draft, node: NodeName, words: str) -> None:
     """Ask for the power of a node that is down to be cut, where the inventory says how; in the end ask people."""
     if draft.run.fleet.fence_command is not None and (draft.started or node in draft.joined or node == draft.head_node):

@@ -6,7 +6,7 @@ from launcher.core.condition import Condition
 from launcher.core.crowd import sweep_all
 from launcher.core.draft import Draft
 from launcher.core.drain import drain
-from launcher.core.fencing import lose_silent, settle
+from launcher.core.fencing import lose_silent, note_stopped, settle
 from launcher.core.fleet import NodeName
 from launcher.core.heads import keep_head
 from launcher.core.observation import Phase, Seen, Unseen
@@ -28,6 +28,7 @@ DISOWNED_GRACE = 5.0
 
 def recover(draft: Draft) -> None:
     """Decide of each node whether it still serves, who has its seat if not, and fence what must not go on."""
+    note_stopped(draft)
     if draft.verdict is None:
         _give_up_on_silence(draft)
         _judge_spares(draft)

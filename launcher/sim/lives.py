@@ -134,6 +134,11 @@ class Life:
         stretch = within(self.around.severed, now)
         return now - max(stretch[0], self.host.keeper_at or 0.0) if stretch else 0.0
 
+    def hears(self, now: float) -> bool:
+        """Answer whether the keeper there ever had an answer of the head's host: only then it counts its silence."""
+        stretch = within(self.around.severed, now)
+        return stretch is None or (self.host.keeper_at or 0.0) < stretch[0]
+
     def restless(self, now: float) -> bool:
         """Answer whether what is seen here, or heard of it, differs from moment to moment."""
         dead = self.host.keeper_at is not None and now > self.keeper_dies

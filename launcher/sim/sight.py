@@ -21,7 +21,7 @@ def node_view(life: Life, node: str, run: RunId, now: float, *, head: bool = Fal
         setup=_setup_step(life, now),
         ray=_ray_step(life, since, now),
         ranks=ranks,
-        head_silent=life.unheard(now) if head else None,
+        head_silent=life.unheard(now) if head and life.hears(now) else None,
     )
     return Seen(keeper=keeper, leftovers=leftovers(life, now))
 
