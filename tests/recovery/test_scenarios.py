@@ -63,7 +63,7 @@ EITHER = {
         {"main/2": "r1-n5"},
         {"main/2": "r1-n5", "main/1": "r1-n3"},
     ),
-    "two_slices_one_spare": ({"main/3": "r1-n3"},),
+    "two_slices_one_spare": ({"main/2": "r1-n3"},),
 }
 """Where two nodes are lost at one moment, either is missed first, and either comes back to wait on."""
 
