@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,12 @@ from launcher.store.shown import Shelf
 from launcher.store.store import Store
 
 AMPLE_S = 150.0
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """The files of a report, without the run's own folder in their names."""
+    with tarfile.open(path) as archive:
+        return {entry.name.partition("/")[2]: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
 
 
 class Desk:

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,17 +90,22 @@ def alive(state: dict[str, Any]) -> bool:
 
 def tell_to_stop(folder: Path, only: Collection[str] | None) -> None:
     """Write down that the ranks here, or those of some members, are sent their stop signal."""
-    for path in (folder / "ranks").glob("*/*/state.json"):
-        state = files.read(path)
-        if state and alive(state) and (only is None or state["member"] in only):
+    for own, state in _living(folder):
+        if only is None or state["member"] in only:
             with contextlib.suppress(OSError):  # a full disk: then a rank ends with its script
-                (path.parent / STOPPING).touch()
+                (own / STOPPING).touch()
 
 
 def living(folder: Path) -> list[dict[str, Any]]:
     """Answer the states of the ranks whose parent lives, of any epoch."""
-    states = (files.read(path) for path in (folder / "ranks").glob("*/*/state.json"))
-    return [state for state in states if state and alive(state)]
+    return [state for _, state in _living(folder)]
+
+
+def _living(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    for path in (folder / "ranks").glob("*/*/state.json"):
+        state = files.read(path)
+        if state and alive(state):
+            yield path.parent, state
 
 
 def others_began(folder: Path, member: str, epoch: int) -> float:

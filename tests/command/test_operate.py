@@ -20,6 +20,7 @@ from launcher.core.run import Cause, Evidence, Record, RunState
 from launcher.store.store import Store
 from tests.command.test_runs import TASK, Desk, until
 from tests.command.test_runs import desk as desk  # noqa: PLC0414 a fixture
+from tests.desk import files_of
 
 HOSTILE = "\x1b[31mred\n`rm -rf` \u202e"
 
@@ -294,12 +295,6 @@ class TestReport:
         for name in ("fleet.yaml", "bytes", "other.tar"):
             done = desk.run("replay", name)
             assert (done.returncode, f"`{name}` is no report and no journal" in done.stderr) == (2, True), done.stderr
-
-
-def files_of(path: Path) -> dict[str, bytes]:
-    """The files of a report, without the run's own folder in their names."""
-    with tarfile.open(path) as archive:
-        return {entry.name.partition("/")[2]: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
 
 
 def test_the_unit_runs_this_command_for_this_home(desk: Desk, tmp_path: Path) -> None:

@@ -210,8 +210,8 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
         restless = [a for a in decision.actions if _node_of(a) not in others and a.kind not in allowed]
         old = [a for a in restless if isinstance(a, Unclaim) and a.node in decision.record.heads]
         # A head without a seat is fenced when its machine falls silent; no rank notices.
-        drains = [a for a in restless if isinstance(a, Signal) or (isinstance(a, PowerOff) and a.node == run.head_at)]
-        assert not [a for a in restless if a not in old and a not in drains], "a steady run is not silent"
+        meant = [a for a in restless if isinstance(a, Signal) or (isinstance(a, PowerOff) and a.node == run.head_at)]
+        assert not [a for a in restless if a not in old and a not in meant], "a steady run is not silent"
 
 
 def nothing_starts_unfenced(here: Play, decision: Decision) -> None:

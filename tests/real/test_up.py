@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Iterator
 from hashlib import md5
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import AMPLE_S, Desk
+from tests.desk import AMPLE_S, Desk, files_of
 
 INVENTORY = """
 name: up-racks
@@ -216,11 +215,10 @@ def test_a_secret_that_the_program_prints_comes_no_further_than_its_log(desk: De
 
 
 def _reported(desk: Desk, name: str) -> dict[str, bytes]:
-    """The files of a report, without the run's own folder in their names."""
+    """What a report of the run holds."""
     path = desk.folder / f"{name}.tar.gz"
     assert desk.run("report", "blab", "-o", str(path)).returncode == 0
-    with tarfile.open(path) as archive:
-        return {entry.name.partition("/")[2]: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
+    return files_of(path)
 
 
 def test_the_loop_in_the_foreground_ends_with_the_outcome(desk: Desk) -> None:
