@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum, unique
 from typing import ClassVar
 
-from launcher.core.placement import Shortfall
+from launcher.core.model.placement import Shortfall
 
 
 @unique

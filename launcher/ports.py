@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from launcher.core.actions import (
+from launcher.core.model.actions import (
     Answer,
     Claim,
     Enlist,
@@ -23,11 +23,11 @@ from launcher.core.actions import (
     Unreserve,
     Verify,
 )
-from launcher.core.fleet import Access, Node, NodeName
-from launcher.core.health import Health
-from launcher.core.observation import Sighting, Unseen
-from launcher.core.run import Run
-from launcher.core.seat import MemberName
+from launcher.core.model.health import Health
+from launcher.core.model.inventory import Access, Node, NodeName
+from launcher.core.model.observation import Sighting, Unseen
+from launcher.core.model.run import Run
+from launcher.core.model.slots import MemberName
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 

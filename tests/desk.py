@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from launcher.store.shown import Shelf
+from launcher.store.status_reads import Shelf
 from launcher.store.store import Store
 
 AMPLE_S = 150.0

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from launcher.core.fleet import Access, Node, NodeName, RackName
+from launcher.core.model.inventory import Access, Node, NodeName, RackName
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.fabric import Fabric, FabricState

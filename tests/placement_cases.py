@@ -14,13 +14,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from launcher.core.fleet import RACK_LEVEL, Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.place import place
-from launcher.core.placement import Placement, Shortfall, Slice, Taken
-from launcher.core.replace import beside, replace_nodes, replace_slice
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.config.task.levels import check_levels
+from launcher.core.model.inventory import RACK_LEVEL, Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
+from launcher.core.placement.replacement import beside, replace_nodes, replace_slice
 from launcher.errors import SpecError
-from launcher.spec.levels import check_levels
 
 Json = dict[str, Any]
 BARE = "-"

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from launcher.core.actions import Action, Answer, Bundle, Receipt, Result
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.health import Health, Sign, Symptom
-from launcher.core.observation import (
+from launcher.core.control.reconcile import Decision, reconcile
+from launcher.core.model.actions import Action, Answer, Bundle, Receipt, Result
+from launcher.core.model.health import Health, Sign, Symptom
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.observation import (
     GroupReport,
     GroupState,
     Head,
@@ -23,12 +24,11 @@ from launcher.core.observation import (
     Step,
     Unseen,
 )
-from launcher.core.orders import Order, OrderKind
-from launcher.core.placement import Placement, Slice
-from launcher.core.reconcile import Decision, reconcile
-from launcher.core.run import Gang, Record, Run, RunId, RunName
-from launcher.core.seat import GangName, MemberName, Seat
-from launcher.core.task import Group, RecoveryPolicy, Task, TopologyRule
+from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.run import Gang, Record, Run, RunId, RunName
+from launcher.core.model.slots import GangName, MemberName, Seat
+from launcher.core.model.task import Group, RecoveryPolicy, Task, TopologyRule
 
 PATIENT = RecoveryPolicy()
 RUN = GangName("run")

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 
-from launcher.cli.console import clean, say
 from launcher.cli.options import home
-from launcher.core.fleet import Inventory, NodeName
-from launcher.core.place import place
-from launcher.core.placement import Placement, Taken
-from launcher.core.task import Group, Task
-from launcher.spec.task import ParsedTask
+from launcher.cli.output.console import clean, say
+from launcher.config.task.read import ParsedTask
+from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.task import Group, Task
+from launcher.core.placement.place import place
 
 MOST = 64
 """How many forms of a task are tried; a file with more in all its groups has them by a slip."""
@@ -23,7 +23,7 @@ def choose(parsed: ParsedTask, fleet: Inventory) -> Task:
     """
     if not parsed.kinds:
         return parsed.task
-    from launcher.drive.preflight import with_domains
+    from launcher.admission.preflight import with_domains
     from launcher.store.domains import Domains
     from launcher.store.store import Store
 

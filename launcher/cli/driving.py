@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import typer
 
-from launcher.cli.console import say
 from launcher.cli.follow import GLANCE, Follower, Progress, follow, leaving, start_driving
 from launcher.cli.launching import settle
 from launcher.cli.options import home
-from launcher.core.run import Run, RunId
+from launcher.cli.output.console import say
+from launcher.core.model.run import Run, RunId
 from launcher.errors import ExitCode
 from launcher.store.rows import RunRow
 from launcher.store.store import Store

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import typer
 from typing_extensions import Self
 
-from launcher.cli.console import clean, coloured, pause, say, warn
-from launcher.cli.render_status import clock
-from launcher.core.run import RunId, RunState
+from launcher.cli.output.console import clean, coloured, pause, say, warn
+from launcher.cli.output.status import clock
+from launcher.core.model.run import RunId, RunState
 from launcher.errors import ExitCode, LaunchError
 from launcher.store.journal import Event, EventKind
 from launcher.store.rows import RunRow

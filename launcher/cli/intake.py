@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.console import say, warn
 from launcher.cli.options import home
-from launcher.cli.render import mistake_text
-from launcher.cli.render_plan import fleet_text
-from launcher.core.fleet import Inventory
-from launcher.core.task import Task
+from launcher.cli.output.console import say, warn
+from launcher.cli.output.errors import mistake_text
+from launcher.cli.output.plan import fleet_text
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.task import Task
 from launcher.errors import LaunchError, Mistake, SpecError
 
 if TYPE_CHECKING:
-    from launcher.spec.envs import Given
+    from launcher.config.task.envs import Given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +41,11 @@ class Request:
 def read_request(file: Path, inventory: str | None, words: Words) -> Request:
     """Answer what is asked for, and say which inventory is used; SpecError with every mistake of the task."""
     from launcher.cli.choice import choose
-    from launcher.spec.inventory import find_inventory
-    from launcher.spec.levels import check_levels
-    from launcher.spec.mounts import check_mounts
-    from launcher.spec.named import unknown_names
-    from launcher.spec.task import read_task
+    from launcher.config.inventory.read import find_inventory
+    from launcher.config.task.levels import check_levels
+    from launcher.config.task.mounts import check_mounts
+    from launcher.config.task.named import unknown_names
+    from launcher.config.task.read import read_task
 
     given, secrets = read_words(words)
     parsed = read_task(file, given=given)
@@ -64,7 +64,7 @@ def read_request(file: Path, inventory: str | None, words: Words) -> Request:
 
 def read_words(words: Words) -> tuple["Given", dict[str, str]]:
     """Answer what is given to a task, and the values of its secrets; SpecError with all that are not there."""
-    from launcher.spec.envs import Given
+    from launcher.config.task.envs import Given
 
     mistakes: list[Mistake] = []
     envs = {**_from_files(words.env_files, mistakes), **_from_words(words.envs, mistakes)}
@@ -75,7 +75,7 @@ def read_words(words: Words) -> tuple["Given", dict[str, str]]:
 
 
 def _from_files(files: Sequence[Path], mistakes: list[Mistake]) -> dict[str, str]:
-    from launcher.spec.envfile import read_env_file
+    from launcher.config.task.envfile import read_env_file
 
     def variables(file: Path) -> dict[str, str]:
         try:
@@ -111,7 +111,7 @@ def _not_there(name: str, option: str, otherwise: str) -> Mistake:
 
 def _misfits(found: Mapping[str, str], option: str) -> Iterator[Mistake]:
     """What no rank could be given; the values are not shown, for some are secret."""
-    from launcher.spec.values import MISFIT_HINT, misfit
+    from launcher.config.schema.values import MISFIT_HINT, misfit
 
     for name, value in found.items():
         if why := misfit(value):
@@ -137,7 +137,7 @@ def _secrets(words: Sequence[str], mistakes: list[Mistake]) -> dict[str, str]:
 
 
 def _from_file(name: str, file: Path, found: dict[str, str], mistakes: list[Mistake]) -> None:
-    from launcher.spec.source import read_bytes
+    from launcher.config.yaml.source import read_bytes
 
     try:
         found[name] = read_bytes(file, what="secret").decode("utf-8").rstrip("\n")

@@ -4,17 +4,17 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from launcher.cli.console import clean, pause, say
+from launcher.admission.preflight import guessed
 from launcher.cli.intake import Request, keep_secrets
 from launcher.cli.options import home
+from launcher.cli.output.console import clean, pause, say
+from launcher.cli.output.plan import plan_text
 from launcher.cli.parcel import keep_files
 from launcher.cli.ready import MovedError, Ready, held_words
-from launcher.cli.render_plan import plan_text
-from launcher.core.actions import Claim, Result
-from launcher.core.fleet import NodeName
-from launcher.core.placement import Taken
-from launcher.core.run import Cause, Run, RunName, RunState
-from launcher.drive.preflight import guessed
+from launcher.core.model.actions import Claim, Result
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.placement import Taken
+from launcher.core.model.run import Cause, Run, RunName, RunState
 from launcher.setup.lease import Holder, read_holder
 from launcher.store.queue import IN_LINE
 from launcher.store.store import Store, secrets_file
@@ -70,7 +70,7 @@ def claim(store: Store, request: Request, ready: Ready) -> Run:
 
 def free(store: Store, request: Request) -> Mapping[NodeName, Taken]:
     """Answer what is not free to a task that is launched now: what runs have, and what those in the queue will need."""
-    from launcher.drive.line import not_free
+    from launcher.admission.queue_explain import not_free
 
     return not_free(store, guessed(request.fleet, store.domains(request.fleet.name)), request.task)
 

@@ -8,30 +8,30 @@ from typing import Annotated
 import typer
 
 from launcher import __version__
-from launcher.cli import (
-    check,
+from launcher.cli.commands import (
     doctor,
     down,
     events,
     exec_,
     hosts,
+    init,
     inventory,
     logs,
     nodes,
-    orders,
+    operator_requests,
     plan,
     queue,
     racks,
     repair,
     report,
     ssh,
-    start,
     status,
     sync_down,
     up,
+    validate,
     watch,
 )
-from launcher.cli.console import open_closed_streams, say, show
+from launcher.cli.output.console import open_closed_streams, say, show
 from launcher.cli.plain import PlainGroup
 from launcher.errors import ExitCode, LaunchError
 
@@ -58,11 +58,11 @@ for _family in (
     queue,
     racks,
     doctor,
-    check,
-    start,
+    validate,
+    init,
     hosts,
     inventory,
-    orders,
+    operator_requests,
     nodes,
     repair,
     report,
@@ -101,12 +101,12 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return int(app(args=words, prog_name="nvlaunch", standalone_mode=False) or ExitCode.SUCCESS)
     except LaunchError as error:
-        from launcher.cli.render import error_text
+        from launcher.cli.output.errors import error_text
 
         say(error_text(error))
         return error.code
     except _USAGE as error:
-        from launcher.cli.render import usage_text
+        from launcher.cli.output.errors import usage_text
 
         say(usage_text(error))
         return ExitCode.USAGE

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from launcher.cli.console import refuse
+from launcher.cli.output.console import refuse
 
 
 class Output(Enum):
@@ -29,7 +29,7 @@ def home() -> Path:
 
 def _run_names(incomplete: str) -> list[str]:
     """Answer the names of runs that begin so, for completion in a shell."""
-    from launcher.store.shown import Shelf
+    from launcher.store.status_reads import Shelf
 
     return [name for name in Shelf(home()).names() if name.startswith(incomplete)]
 

@@ -1,11 +1,11 @@
 """What a task takes to its nodes, as people are told of it before anything is sent; and the copy that is kept."""
 
-from launcher.cli.console import clean, say, warn
 from launcher.cli.options import home
-from launcher.core.fleet import Inventory, Transport
-from launcher.core.nouns import count
-from launcher.core.run import Run
-from launcher.core.task import Task
+from launcher.cli.output.console import clean, say, warn
+from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.run import Run
+from launcher.core.model.task import Task
+from launcher.core.model.text import count
 
 MANY_FILES = 20_000
 MANY_BYTES = 200_000_000
@@ -16,7 +16,7 @@ NAMED = 3
 
 def tell_files(task: Task, fleet: Inventory) -> None:
     """Say how much goes to each node, and what of it cannot; LaunchError where something cannot be read."""
-    from launcher.transport.files import weigh
+    from launcher.transport.upload.files import weigh
 
     if fleet.transport is Transport.SIM or (task.workdir is None and not task.file_mounts):
         return
@@ -34,7 +34,7 @@ def tell_files(task: Task, fleet: Inventory) -> None:
 
 def keep_files(run: Run) -> None:
     """Keep what the run takes to its nodes as it is now, so that a spare of next week gets the same."""
-    from launcher.transport.files import keep
+    from launcher.transport.upload.files import keep
 
     if run.fleet.transport is not Transport.SIM and (run.task.workdir is not None or run.task.file_mounts):
         keep(home(), run)

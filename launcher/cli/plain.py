@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from launcher.cli.console import show
+from launcher.cli.output.console import show
 
 
 class PlainCommand(TyperCommand):

@@ -1,16 +1,16 @@
 """`up --queue`: a run that waits for its turn, where it could come at all."""
 
-from launcher.cli.console import agree, say
+from launcher.admission.preflight import guessed
+from launcher.admission.queue_explain import lack
+from launcher.cli.commands.plan import say_plan
 from launcher.cli.driving import SETTLE_S, Ways, drive_here, spawn
 from launcher.cli.follow import leaving
 from launcher.cli.intake import Request
 from launcher.cli.launching import enqueue, free, seen_in_line
+from launcher.cli.output.console import agree, say
 from launcher.cli.parcel import tell_files
-from launcher.cli.plan import say_plan
-from launcher.core.place import place
-from launcher.core.placement import Placement, Shortfall
-from launcher.drive.line import lack
-from launcher.drive.preflight import guessed
+from launcher.core.model.placement import Placement, Shortfall
+from launcher.core.placement.place import place
 from launcher.errors import NoCapacityError
 from launcher.store.rows import RunRow
 from launcher.store.store import Store

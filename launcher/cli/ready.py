@@ -4,16 +4,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from launcher.cli.asking import Asking
-from launcher.cli.console import clean, say, warn
+from launcher.admission.preflight import Preflight, unknown_domains, with_domains
 from launcher.cli.intake import Request
 from launcher.cli.options import home
-from launcher.cli.render_doctor import rows
-from launcher.core.fleet import Inventory, NodeName
-from launcher.core.nodeset import alike, fold
-from launcher.core.placement import Placement, Shortfall, Taken
+from launcher.cli.output.console import clean, say, warn
+from launcher.cli.output.doctor import rows
+from launcher.cli.output.progress import Asking
+from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.nodeset import alike, fold
+from launcher.core.model.placement import Placement, Shortfall, Taken
 from launcher.drive.control import open_prober
-from launcher.drive.preflight import Preflight, unknown_domains, with_domains
 from launcher.errors import LeaseHeldError, NoCapacityError
 from launcher.probe.report import Answer
 from launcher.setup.lease import Holder

@@ -4,23 +4,23 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from launcher.cli.console import agree, clean, say
+from launcher.admission.preflight import guessed
+from launcher.admission.reallocate import StoreAllotter
 from launcher.cli.intake import Request
 from launcher.cli.launching import free
-from launcher.cli.nodewords import author
+from launcher.cli.node_arguments import author
 from launcher.cli.options import home
-from launcher.cli.table import table
-from launcher.core.actions import Result
-from launcher.core.nodeset import fold
-from launcher.core.nouns import count
-from launcher.core.orders import OrderKind
-from launcher.core.placement import Shortfall, Slice
-from launcher.core.resize import Resize, resize
-from launcher.core.run import Run, RunState, Wanted
-from launcher.core.task import Group, Task
-from launcher.drive.allot import StoreAllotter
+from launcher.cli.output.console import agree, clean, say
+from launcher.cli.output.table import table
+from launcher.core.model.actions import Result
+from launcher.core.model.nodeset import fold
+from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.placement import Shortfall, Slice
+from launcher.core.model.run import Run, RunState, Wanted
+from launcher.core.model.task import Group, Task
+from launcher.core.model.text import count
+from launcher.core.placement.resize import Resize, resize
 from launcher.drive.control import open_prober
-from launcher.drive.preflight import guessed
 from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError
 from launcher.store.rows import RunRow
 from launcher.store.store import Store

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from launcher.core.run import RunId
+from launcher.admission.store_retry import Log
+from launcher.core.model.run import RunId
 from launcher.drive.control import control
-from launcher.drive.trouble import Log
 from launcher.errors import LaunchError
 
 if __name__ == "__main__":

@@ -10,19 +10,19 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from launcher.core.fleet import Inventory, SimSettings, Transport
-from launcher.core.run import Run, RunId, RunState
-from launcher.drive.allot import StoreAllotter
-from launcher.drive.clock import SystemClock
+from launcher.admission.queue_wait import await_turn
+from launcher.admission.reallocate import StoreAllotter
+from launcher.admission.store_retry import Log, Say, Trouble
+from launcher.core.model.inventory import Inventory, SimSettings, Transport
+from launcher.core.model.run import Run, RunId, RunState
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.hooks import Hook
 from launcher.drive.loop import Loop
-from launcher.drive.trouble import Log, Say, Trouble
-from launcher.drive.turn import await_turn
 from launcher.errors import LaunchError, StoreError
 from launcher.ports import Clock, Nodes, Prober
 from launcher.store.owner import Owner
 from launcher.store.store import Store
+from launcher.transport.clock import SystemClock
 
 # The controllers that this process started: the finaliser of a Popen is Python, and would swallow a Ctrl-C.
 _children: "list[subprocess.Popen[bytes]]" = []

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from typing_extensions import assert_never
 
-from launcher.core.actions import (
+from launcher.core.model.actions import (
     Action,
     Answer,
     Claim,
@@ -27,7 +27,7 @@ from launcher.core.actions import (
     Unreserve,
     Verify,
 )
-from launcher.core.run import Run
+from launcher.core.model.run import Run
 from launcher.ports import Allotter, Nodes
 
 # Actions on different nodes at once; each is bounded by its own deadline.

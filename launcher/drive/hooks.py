@@ -10,11 +10,11 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from launcher.core.run import Run, RunState
-from launcher.drive.clock import SystemClock
+from launcher.core.model.run import Run, RunState
 from launcher.errors import StoreError
 from launcher.store.journal import Event, EventKind
 from launcher.store.store import Store
+from launcher.transport.clock import SystemClock
 
 DEADLINE_S = 30.0
 """How long the command may take for one event (s); then it and all that it started in its group are killed."""

@@ -6,20 +6,20 @@ from concurrent.futures import Executor as Pool
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from launcher.core.actions import Action, Answer, Enlist, Receipt, Relocate, Resize, Result
-from launcher.core.fleet import NodeName, Transport
-from launcher.core.observation import Observation
-from launcher.core.reconcile import Decision, reconcile
-from launcher.core.run import Run, RunId, RunState, Wanted, rebased
-from launcher.core.status import summarise
-from launcher.drive import checkups
-from launcher.drive.checkups import Checkups
+from launcher.admission.store_retry import Trouble
+from launcher.core.control.reconcile import Decision, reconcile
+from launcher.core.control.status import summarise
+from launcher.core.model.actions import Action, Answer, Enlist, Receipt, Relocate, Resize, Result
+from launcher.core.model.inventory import NodeName, Transport
+from launcher.core.model.observation import Observation
+from launcher.core.model.run import Run, RunId, RunState, Wanted, rebased
+from launcher.drive import health_polling
 from launcher.drive.execute import Executor, Inline
+from launcher.drive.health_polling import Checkups
 from launcher.drive.observe import observe
-from launcher.drive.trouble import Trouble
 from launcher.errors import StoreError
 from launcher.ports import Clock, Nodes
-from launcher.store.looks import look_of
+from launcher.store.decision_log import look_of
 from launcher.store.store import Store
 
 HISTORY_S = 30.0
@@ -142,4 +142,4 @@ def _pool_of(run: Run) -> Pool:
     """Answer who asks for health: an imaginary fleet answers at once."""
     if run.fleet.transport is Transport.SIM:
         return Inline()
-    return ThreadPoolExecutor(checkups.FAN_OUT, thread_name_prefix="inspect")
+    return ThreadPoolExecutor(health_polling.FAN_OUT, thread_name_prefix="inspect")

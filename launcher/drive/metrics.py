@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from launcher.core.run import RunId, RunState
-from launcher.drive.tally import Tally
+from launcher.core.model.run import RunId, RunState
+from launcher.drive.run_stats import Tally
 from launcher.errors import LaunchError, OtherVersionError, StoreError
 from launcher.store.rows import RunRow, readable
 from launcher.store.store import Store

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from launcher.core.actions import Receipt
-from launcher.core.fleet import NodeName
-from launcher.core.health import Health
-from launcher.core.observation import Observation
-from launcher.core.orders import Order
-from launcher.core.run import Run
+from launcher.core.model.actions import Receipt
+from launcher.core.model.health import Health
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.observation import Observation
+from launcher.core.model.operator_requests import Order
+from launcher.core.model.run import Run
 from launcher.ports import Clock, Nodes
 
 

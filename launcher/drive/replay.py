@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from launcher.core.actions import Action
-from launcher.core.reconcile import Decision, reconcile
-from launcher.core.run import Record
+from launcher.core.control.reconcile import Decision, reconcile
+from launcher.core.model.actions import Action
+from launcher.core.model.run import Record
 from launcher.store.codec import dump
-from launcher.store.looks import HIDDEN, Look, Made
+from launcher.store.decision_log import HIDDEN, Look, Made
 
 _ANYTHING = r'(?:[^"\\]|\\.)*'
 """What may have stood inside a JSON string."""

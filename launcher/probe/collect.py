@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from launcher.core.fleet import GpuDriver, Node
+from launcher.core.model.inventory import GpuDriver, Node
 from launcher.probe import imex, nvidia_smi, resources, system, xid
 from launcher.probe.answer import Answers, Unknown, read_answers
 from launcher.probe.imex import ImexDomain, ImexFiles

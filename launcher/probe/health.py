@@ -6,8 +6,8 @@ driver's own recovery action comes first: it beats every table of Xids.
 
 from collections.abc import Iterator, Sequence
 
-from launcher.core.fleet import GpuDriver, Node
-from launcher.core.health import Health, Sign, Symptom
+from launcher.core.model.health import Health, Sign, Symptom
+from launcher.core.model.inventory import GpuDriver, Node
 from launcher.probe import collect, resources, xid, xid_table
 from launcher.probe.answer import Answers, Unknown, read_answers
 from launcher.probe.collect import Call, Facts

@@ -1,6 +1,6 @@
 """The facts of one node, judged: one finding a fact, always in the same order."""
 
-from launcher.core.fleet import GpuDriver, Node
+from launcher.core.model.inventory import GpuDriver, Node
 from launcher.probe import judge_company, judge_gpu, judge_imex, judge_system
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts

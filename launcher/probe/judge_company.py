@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from launcher.core.fleet import Node
+from launcher.core.model.inventory import Node
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.report import Fact, Finding, bad, cannot_tell, good

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from launcher.core.fleet import Node
+from launcher.core.model.inventory import Node
 from launcher.probe import xid, xid_table
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from launcher.core.fleet import Node
+from launcher.core.model.inventory import Node
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.imex import ImexDomain, ImexFiles, Link, Peer

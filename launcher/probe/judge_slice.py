@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from launcher.core.fleet import GpuDriver, Node, NodeName
-from launcher.core.nodeset import fold
+from launcher.core.model.inventory import GpuDriver, Node, NodeName
+from launcher.core.model.nodeset import fold
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.imex import ImexFiles

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum, unique
 
-from launcher.core.fleet import NodeName
+from launcher.core.model.inventory import NodeName
 
 
 @unique

@@ -2,7 +2,7 @@
 
 import re
 
-from launcher.core.whereabouts import Whereabouts
+from launcher.core.discovery.location import Whereabouts
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.judge_gpu import domain_of

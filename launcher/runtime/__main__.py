@@ -1,4 +1,4 @@
-"""Run one part of this folder by name: `python -EsS FOLDER begin ...`.
+"""Run one part of this folder by name: `python -EsS FOLDER agent_start ...`.
 
 The folder is a package wherever it is put, so its parts import each other relatively, in the repository and on a node.
 """

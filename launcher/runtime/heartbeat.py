@@ -7,7 +7,8 @@ answers stops nobody. What counts, counts from the moment before it was asked fo
 
 Why others may. Let s be when the last question that counted was asked, and t when the head's keeper last heard this
 node. An answer follows the question, so t >= s, but for a connection that was taken and never read: the head's keeper
-counts that one when it reads it, and until it has read all that is there its count stands still (see `listener.py`).
+counts that one when it reads it, and until it has read all that is there its count stands still (see
+`heartbeat_server.py`).
 This node stops at s + self_stop; the head's side gives it up at t + self_stop + margin. The margin is for the killing.
 The other way round: the head can hear a question whose answer is lost, but only one, for TCP takes no further
 connection whose answers are lost; so t <= s + PERIOD_S + WORD_S. A head that is cut off ends itself `self_stop` after

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import cluster, heartbeat, rpc
+from . import heartbeat, ray_api, rpc
 
 Json = dict[str, Any]
 PERIOD_S = 0.5
@@ -34,7 +34,7 @@ class Tables:
         while True:
             begun = time.monotonic()
             try:
-                now = cluster.tables()
+                now = ray_api.tables()
             except Exception:
                 logging.exception("ray does not answer")
                 os._exit(1)
@@ -76,14 +76,14 @@ class Supervisor:
             case "verify":
                 return self._tables.fresh(question["timeout"])
             case "reserve":
-                cluster.reserve(question["slice"], question["bundles"], question["seats"], question["within"])
+                ray_api.reserve(question["slice"], question["bundles"], question["seats"], question["within"])
                 return self._tables.fresh(FRESH_S)
             case "unreserve":
-                cluster.unreserve(question["slice"])
+                ray_api.unreserve(question["slice"])
                 return self._tables.fresh(FRESH_S)
             case "start":
                 with self._starting:
-                    wrong = cluster.start(question["ranks"], question["timeout"])
+                    wrong = ray_api.start(question["ranks"], question["timeout"])
                 return {"ok": not wrong, "words": "; ".join(wrong)}
             case other:
                 return {"ok": False, "words": f"unknown question `{other}`"}
@@ -96,7 +96,7 @@ def main(argv: list[str]) -> int:
     host, _, port = address.rpartition(":")
     if not heartbeat.opens(host, int(port), CONNECT_S):
         return 1
-    cluster.connect(address, host)
+    ray_api.connect(address, host)
     tables = Tables()
     threading.Thread(target=tables.keep, name="tables", daemon=True).start()
     if not tables.fresh(timeout=30).get("ready"):

@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from launcher.core import share
-from launcher.core.fleet import Node
-from launcher.core.placement import Slice
-from launcher.core.run import Member, Run
-from launcher.core.seat import MemberName, Seat
-from launcher.core.task import Group, Task
+from launcher.core.model.inventory import Node
+from launcher.core.model.placement import Slice
+from launcher.core.model.run import Member, Run
+from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.task import Group, Task
+from launcher.core.placement import colocation
 from launcher.setup import ray
 
 
@@ -142,8 +142,8 @@ def _group_variable(group: str) -> str:
 def _devices(task: Task, group: Group, node: Node) -> dict[str, str]:
     """Only a part of a node's GPUs has to be named; a whole node is all that the program sees anyway. Beside others no
     GPU is a part too: theirs are not to be touched."""
-    beside = share.lane(task, group)[1] > 1
+    beside = colocation.lane(task, group)[1] > 1
     if not (0 < group.gpus < node.gpus or (beside and group.gpus == 0)):
         return {}
-    first = share.first_gpu(task, group)
+    first = colocation.first_gpu(task, group)
     return {"CUDA_VISIBLE_DEVICES": ",".join(str(at) for at in range(first, first + group.gpus))}

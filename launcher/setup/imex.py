@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, unique
 
-from launcher.core.fleet import ImexMode
+from launcher.core.model.inventory import ImexMode
 
 FOLDER = "/etc/nvidia-imex"
 NODES = f"{FOLDER}/nodes_config.cfg"

@@ -3,10 +3,10 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
-from launcher.core import share
-from launcher.core.fleet import Node
-from launcher.core.run import Member, Run
-from launcher.core.seat import MemberName
+from launcher.core.model.inventory import Node
+from launcher.core.model.run import Member, Run
+from launcher.core.model.slots import MemberName
+from launcher.core.placement import colocation
 from launcher.setup.layout import Layout
 
 
@@ -23,7 +23,7 @@ def gpus(run: Run, node: Node, name: MemberName) -> range:
     if len({run.gang(one) for one in crew(run, member)}) == 1:
         return range(node.gpus)
     group = run.group(member.group)
-    first = share.first_gpu(run.task, group)
+    first = colocation.first_gpu(run.task, group)
     return range(first, first + group.gpus)
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from hashlib import sha256
 
-from launcher.core.actions import Unit
-from launcher.core.run import Member, RunId
+from launcher.core.model.actions import Unit
+from launcher.core.model.run import Member, RunId
 
 PACKAGE = "nvlaunch_runtime"
 HEAD_PLACE = "@head"

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from launcher.core.fleet import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Node
-from launcher.core.placement import Slice
-from launcher.core.run import Member, Run
-from launcher.core.seat import Seat
-from launcher.core.task import Group
+from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Node
+from launcher.core.model.placement import Slice
+from launcher.core.model.run import Member, Run
+from launcher.core.model.slots import Seat
+from launcher.core.model.task import Group
 from launcher.setup.ports import Ports
 
 DOMAIN = "ray.io/gpu-domain"

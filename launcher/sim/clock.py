@@ -4,8 +4,8 @@ import math
 import time
 from collections.abc import Callable
 
-from launcher.core.fleet import SimSettings
-from launcher.core.run import Run
+from launcher.core.model.inventory import SimSettings
+from launcher.core.model.run import Run
 from launcher.sim.world import Rows
 
 WAKE_S = 0.02

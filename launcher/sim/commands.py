@@ -6,8 +6,8 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from launcher.core.fleet import NodeName
-from launcher.core.run import Run
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.run import Run
 from launcher.errors import RemoteError
 from launcher.ports import Command, Hear, Stream, Take
 from launcher.sim import node_acts

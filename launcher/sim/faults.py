@@ -25,8 +25,8 @@ A kill strikes what was begun before it; one with a duration strikes all that is
 
 from collections.abc import Iterable
 
-from launcher.core.fleet import Fault, FaultKind
-from launcher.core.health import Health, Sign, Symptom
+from launcher.core.model.health import Health, Sign, Symptom
+from launcher.core.model.inventory import Fault, FaultKind
 from launcher.sim.world import NEVER
 
 STRIKE_S = 1.0

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from launcher.core.fleet import Fault, FaultKind, NodeName, SimSettings
-from launcher.core.observation import HeadView, NodeView, Reached, Seen, Sighting, Unseen
-from launcher.core.run import Run
+from launcher.core.model.inventory import Fault, FaultKind, NodeName, SimSettings
+from launcher.core.model.observation import HeadView, NodeView, Reached, Seen, Sighting, Unseen
+from launcher.core.model.run import Run
 from launcher.sim import faults, lives
 from launcher.sim.lives import Circumstances, Life
 from launcher.sim.ray import HeadLife, Tables, head_after, head_life, head_view

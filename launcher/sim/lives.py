@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from launcher.core.fleet import Fault, FaultKind, NodeName, SimSettings
-from launcher.core.silence import SELF_STOP
+from launcher.core.control.liveness import SELF_STOP
+from launcher.core.model.inventory import Fault, FaultKind, NodeName, SimSettings
 from launcher.sim import faults as fault_table
 from launcher.sim.faults import SLOWNESS, strike
 from launcher.sim.reach import Stretch, within

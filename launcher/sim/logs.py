@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from launcher.core.fleet import NodeName
-from launcher.core.run import Member, Run
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.run import Member, Run
 from launcher.sim.lives import Life, RankLife
 
 STEPS = 10

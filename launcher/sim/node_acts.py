@@ -3,10 +3,10 @@
 from dataclasses import replace
 from signal import Signals
 
-from launcher.core.actions import Answer, Claim, Join, Level, PowerOff, Prepare, Result, Signal, Sweep, Unclaim
-from launcher.core.fleet import FaultKind, GpuDriver, NodeName
-from launcher.core.run import Member, Run
-from launcher.core.seat import MemberName
+from launcher.core.model.actions import Answer, Claim, Join, Level, PowerOff, Prepare, Result, Signal, Sweep, Unclaim
+from launcher.core.model.inventory import FaultKind, GpuDriver, NodeName
+from launcher.core.model.run import Member, Run
+from launcher.core.model.slots import MemberName
 from launcher.sim.faults import during
 from launcher.sim.fleet import Fleet
 from launcher.sim.lives import Life

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from launcher.core.actions import (
+from launcher.core.model.actions import (
     Action,
     Answer,
     Claim,
@@ -21,11 +21,11 @@ from launcher.core.actions import (
     Unreserve,
     Verify,
 )
-from launcher.core.fleet import NodeName, SimSettings
-from launcher.core.health import Health
-from launcher.core.observation import Sighting, Unseen
-from launcher.core.run import Run, RunId
-from launcher.core.seat import MemberName
+from launcher.core.model.health import Health
+from launcher.core.model.inventory import NodeName, SimSettings
+from launcher.core.model.observation import Sighting, Unseen
+from launcher.core.model.run import Run, RunId
+from launcher.core.model.slots import MemberName
 from launcher.errors import LaunchError
 from launcher.ports import Clock, Command, Hear, LogName, LogPart, Take
 from launcher.sim import commands, logs, node_acts, ray_acts

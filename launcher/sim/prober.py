@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from uuid import NAMESPACE_OID, uuid5
 
-from launcher.core.fleet import FaultKind, Node, NodeName, SimSettings
+from launcher.core.model.inventory import FaultKind, Node, NodeName, SimSettings
 from launcher.ports import Listener
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts

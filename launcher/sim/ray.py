@@ -3,11 +3,21 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from launcher.core.actions import Bundle
-from launcher.core.fleet import FaultKind, NodeName
-from launcher.core.observation import GroupReport, GroupState, Head, HeadSeen, HeadView, Phase, RayNode, Step, Unseen
-from launcher.core.placement import Slice
-from launcher.core.run import Run
+from launcher.core.model.actions import Bundle
+from launcher.core.model.inventory import FaultKind, NodeName
+from launcher.core.model.observation import (
+    GroupReport,
+    GroupState,
+    Head,
+    HeadSeen,
+    HeadView,
+    Phase,
+    RayNode,
+    Step,
+    Unseen,
+)
+from launcher.core.model.placement import Slice
+from launcher.core.model.run import Run
 from launcher.sim.lives import Circumstances, Life, RayletLife
 from launcher.sim.reach import within
 from launcher.sim.world import NEVER, Ray

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from launcher.core.actions import Answer, Reserve, Result, Start, StartHead, Unclaim, Unreserve, Verify
-from launcher.core.fleet import NodeName
-from launcher.core.observation import GroupState
-from launcher.core.run import Member, Run
-from launcher.core.seat import MemberName, Seat
+from launcher.core.model.actions import Answer, Reserve, Result, Start, StartHead, Unclaim, Unreserve, Verify
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.observation import GroupState
+from launcher.core.model.run import Member, Run
+from launcher.core.model.slots import MemberName, Seat
 from launcher.sim.fleet import HEAD, Fleet
 from launcher.sim.node_acts import DONE, KILLED, failed, silent
 from launcher.sim.world import Rank, Ray

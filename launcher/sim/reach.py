@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from launcher.core.fleet import Fault, FaultKind, NodeName
-from launcher.core.silence import POPULATION, SELF_STOP
+from launcher.core.control.liveness import POPULATION, SELF_STOP
+from launcher.core.model.inventory import Fault, FaultKind, NodeName
 from launcher.sim import faults
 from launcher.sim.world import NEVER, Host, Watch
 

@@ -1,8 +1,8 @@
 """What a look at a node of an imaginary fleet finds, made of its life and the time."""
 
-from launcher.core.observation import Keeper, NodeView, Phase, RankReport, Seen, Step, Unseen
-from launcher.core.run import RunId
-from launcher.core.seat import MemberName
+from launcher.core.model.observation import Keeper, NodeView, Phase, RankReport, Seen, Step, Unseen
+from launcher.core.model.run import RunId
+from launcher.core.model.slots import MemberName
 from launcher.sim.lives import Life, RankLife
 from launcher.sim.logs import ending
 

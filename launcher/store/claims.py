@@ -4,12 +4,12 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from launcher.core.fleet import Inventory, NodeName
-from launcher.core.nouns import count
-from launcher.core.placement import Taken
-from launcher.core.run import Run, RunId
+from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.placement import Taken
+from launcher.core.model.run import Run, RunId
+from launcher.core.model.text import count
 from launcher.errors import LeaseHeldError
-from launcher.store import enclosures, fleets, journal, ledger
+from launcher.store import exclusive_nodes, inventories, journal, ledger
 from launcher.store.journal import EventKind
 
 LIVE = "SELECT id, name, state FROM runs WHERE name = ? AND ended IS NULL"
@@ -19,7 +19,7 @@ _CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE
 def taken(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mapping[NodeName, Taken]:
     """Answer what is not free; what `run` itself encloses is free to it."""
     found = ledger.marks(db, fleet)
-    for name, holder in enclosures.of_others(db, fleet, run).items():
+    for name, holder in exclusive_nodes.of_others(db, fleet, run).items():
         found[name] = replace(found.get(name, Taken()), by_run=holder)
     for row in db.execute(_CLAIMS, (fleet,)).fetchall():
         name = NodeName(row["node"])
@@ -31,8 +31,8 @@ def settle(db: sqlite3.Connection, run: Run, fleet: Inventory, at: float) -> Non
     """Claim every node of a run that has just been placed on an inventory, and write that down."""
     nodes = run.fleet.nodes
     db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet.name, node.name, run.id) for node in nodes])
-    enclosures.keep(db, fleet.name, run.id, run.placement.enclosed)
-    fleets.keep(db, fleet)
+    exclusive_nodes.keep(db, fleet.name, run.id, run.placement.enclosed)
+    inventories.keep(db, fleet)
     words = f"{count(len(run.placement.slices), 'slice')} on {count(len(nodes), 'node')} of `{fleet.name}`"
     journal.add(db, run.id, EventKind.LAUNCHED, at, subject=run.name, words=words)
 

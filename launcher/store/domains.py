@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.core.fleet import NodeName
+from launcher.core.model.inventory import NodeName
 from launcher.store.database import Database
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from launcher.core.actions import Action, Answer, Receipt, Result
-from launcher.core.run import RunId
+from launcher.core.model.actions import Action, Answer, Receipt, Result
+from launcher.core.model.run import RunId
 from launcher.store.codec import dump, load, storable
 
 _NEXT = "SELECT coalesce(max(seq), 0) + 1 FROM journal WHERE run = ?"

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from launcher.core.fleet import NodeName
-from launcher.core.placement import Taken
-from launcher.core.run import Cause, Evidence, Record, RunId
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.placement import Taken
+from launcher.core.model.run import Cause, Evidence, Record, RunId
 from launcher.store import journal
 from launcher.store.codec import storable
 from launcher.store.database import Database

@@ -5,20 +5,20 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from launcher.core.fleet import Inventory, NodeName
-from launcher.core.orders import OrderKind
-from launcher.core.placement import Placement, Taken
-from launcher.core.preempt import Going
-from launcher.core.queue import Waiting, left
-from launcher.core.run import Cause, Record, Run, RunId, RunName, RunState, Wanted
-from launcher.core.status import RunStatus
-from launcher.core.task import Task
+from launcher.core.control.status import RunStatus
+from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.run import Cause, Record, Run, RunId, RunName, RunState, Wanted
+from launcher.core.model.task import Task
+from launcher.core.queue.backfill import Waiting, left
+from launcher.core.queue.preemption import Going
 from launcher.errors import OtherVersionError
-from launcher.store import claims, fleets, journal, orders
+from launcher.store import claims, inventories, journal, operator_requests
 from launcher.store.codec import dump, load
 from launcher.store.database import Database
 from launcher.store.journal import EventKind
-from launcher.store.newborn import NEW_RUN, UNDRIVEN, first_status, fresh_id, row_of
+from launcher.store.new_run import NEW_RUN, UNDRIVEN, first_status, fresh_id, row_of
 from launcher.store.rows import read_owner, readable
 
 IN_LINE = "waiting for its turn"
@@ -76,7 +76,7 @@ class Queue:
                 queued_at=at,
             )
             db.execute(NEW_RUN, row_of(run, source, at, IN_LINE))
-            fleets.keep(db, fleet)
+            inventories.keep(db, fleet)
             journal.add(db, run.id, EventKind.QUEUED, at, subject=name, words=f"waits for its turn on `{fleet.name}`")
         return run
 
@@ -152,7 +152,7 @@ class Queue:
                     asked = db.execute(f"{_LEAVING} AND run = ?", (OrderKind.PREEMPT.value, row["id"])).fetchone()
                     if asked is None:
                         who = f"`{by.name}` (priority {by.task.priority})"
-                        orders.give(db, RunId(row["id"]), OrderKind.PREEMPT, subject=by.name, by=who, at=at)
+                        operator_requests.give(db, RunId(row["id"]), OrderKind.PREEMPT, subject=by.name, by=who, at=at)
 
     def after(self, run: RunId) -> RunId | None:
         """Answer the run that goes on for one that is over and waits for another turn; None where there is none."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from launcher.core.run import Cause, Outcome, Record, Run, RunId, RunName, RunState, Wanted
+from launcher.core.model.run import Cause, Outcome, Record, Run, RunId, RunName, RunState, Wanted
 from launcher.errors import OtherVersionError
 from launcher.store.codec import load
 from launcher.store.owner import Owner

@@ -8,27 +8,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.core.actions import Action, Answer, Receipt
-from launcher.core.fleet import Inventory, NodeName
-from launcher.core.placement import Placement, Shortfall, Taken
-from launcher.core.run import Outcome, Record, Run, RunId, RunName, RunState, Wanted
-from launcher.core.status import RunStatus
-from launcher.core.task import Task
+from launcher.core.control.status import RunStatus
+from launcher.core.model.actions import Action, Answer, Receipt
+from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.run import Outcome, Record, Run, RunId, RunName, RunState, Wanted
+from launcher.core.model.task import Task
 from launcher.errors import LeaseHeldError, Mistake, NoCapacityError, OtherVersionError, SpecError, StoreError
-from launcher.store import claims, enclosures, journal, ledger
+from launcher.store import claims, exclusive_nodes, journal, ledger
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
+from launcher.store.decision_log import Look, Looks
 from launcher.store.domains import domains_of
-from launcher.store.fleets import Fleets
+from launcher.store.inventories import Fleets
 from launcher.store.journal import Event, EventKind
 from launcher.store.ledger import Ledger
-from launcher.store.looks import Look, Looks
-from launcher.store.newborn import NEW_RUN, fresh_id, row_of
-from launcher.store.orders import Orders
+from launcher.store.new_run import NEW_RUN, fresh_id, row_of
+from launcher.store.operator_requests import Orders
 from launcher.store.owner import Owner
 from launcher.store.queue import Queue, again, successor
 from launcher.store.rows import RUN_ROWS, RunRow, read_owner, read_run, read_run_row, readable
-from launcher.store.shown import MATCH, names, unknown_run
+from launcher.store.status_reads import MATCH, names, unknown_run
 
 SNAPSHOT_S = 1.0
 """A snapshot in which only the time of the look changed is written no more often than this (s)."""
@@ -200,7 +200,7 @@ class Store:
             if after is None or after == before:
                 return after
             db.execute("UPDATE runs SET run = ? WHERE id = ?", (dump(Run, after), run))
-            enclosures.keep(db, before.fleet.name, run, after.placement.enclosed)
+            exclusive_nodes.keep(db, before.fleet.name, run, after.placement.enclosed)
             fleet, new = before.fleet.name, {*after.placement.nodes, *_coming(after)}
             held = {row["node"] for row in db.execute("SELECT node FROM claims WHERE run = ?", (run,))}
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet, node, run) for node in sorted(new - held)])

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, replace
 from importlib import resources
 
-from launcher.core.fleet import GpuDriver, ImexMode, Node, NodeName, Transport
-from launcher.core.run import Member, Run
+from launcher.core.model.inventory import GpuDriver, ImexMode, Node, NodeName, Transport
+from launcher.core.model.run import Member, Run
 from launcher.errors import RemoteError
 from launcher.probe import collect
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.imex import ImexFiles, Link
 from launcher.setup.imex import READY_TRIES, START_S, Daemon, Decision, Kind, Place, decide, operator, script
-from launcher.transport.site import Site
+from launcher.transport.agent.client import Site
 
 ASK_S = 10.0
 WAY_S = 8.0

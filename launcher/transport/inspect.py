@@ -2,13 +2,13 @@
 
 from importlib import resources
 
-from launcher.core.fleet import Node
-from launcher.core.health import Health
-from launcher.core.observation import Unseen
+from launcher.core.model.health import Health
+from launcher.core.model.inventory import Node
+from launcher.core.model.observation import Unseen
 from launcher.errors import RemoteError
 from launcher.probe import collect, health
 from launcher.probe.answer import Unknown
-from launcher.transport.site import Site
+from launcher.transport.agent.client import Site
 
 WAY_S = 4.0
 """Seconds for the way there and back, besides those of the slowest probe."""

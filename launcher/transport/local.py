@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from launcher.core.fleet import Access
+from launcher.core.model.inventory import Access
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Completed, Stdin, Take, Talk
 

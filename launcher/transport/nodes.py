@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from launcher.core.actions import (
+from launcher.core.model.actions import (
     Answer,
     Claim,
     Join,
@@ -24,20 +24,21 @@ from launcher.core.actions import (
     Unreserve,
     Verify,
 )
-from launcher.core.fleet import NodeName
-from launcher.core.health import Health
-from launcher.core.observation import Sighting, Unseen
-from launcher.core.run import Run
-from launcher.core.seat import MemberName
+from launcher.core.model.health import Health
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.observation import Sighting, Unseen
+from launcher.core.model.run import Run
+from launcher.core.model.slots import MemberName
 from launcher.errors import LaunchError, RemoteError, StoreError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
 from launcher.setup import joint
-from launcher.transport import commands, fence, inspect, provision, ranks
-from launcher.transport.answers import done, free, killed
-from launcher.transport.heads import Heads
-from launcher.transport.sights import Sights
-from launcher.transport.site import Json, Site
-from launcher.transport.sites import Sites
+from launcher.transport import fence, inspect
+from launcher.transport.agent import commands, provision, ranks
+from launcher.transport.agent.addresses import Sites
+from launcher.transport.agent.answers import done, free, killed
+from launcher.transport.agent.client import Json, Site
+from launcher.transport.agent.heads import Heads
+from launcher.transport.agent.observe import Sights
 
 ASK_S = 10.0
 SWEEP_S = 30.0
@@ -158,7 +159,7 @@ class ShellNodes:
             self._provision.put(run, site)
         except RemoteError as error:
             unwritten = error
-        told = site.answer("alone", "stop", site.layout.root, timeout=STOP_S)
+        told = site.answer("orphans", "stop", site.layout.root, timeout=STOP_S)
         if unwritten is not None and told.get("absent"):
             raise unwritten
         return told

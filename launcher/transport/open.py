@@ -4,13 +4,13 @@ import getpass
 import socket
 from pathlib import Path
 
-from launcher.core.fleet import Inventory, Transport
+from launcher.core.model.inventory import Inventory, Transport
 from launcher.ports import Nodes, Prober, Shell
+from launcher.transport.agent.addresses import Sites, leases
 from launcher.transport.local import LocalShell
 from launcher.transport.nodes import ShellNodes
 from launcher.transport.prober import ShellProber
-from launcher.transport.sites import Sites, leases
-from launcher.transport.ssh import SshShell
+from launcher.transport.ssh.shell import SshShell
 
 
 def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:

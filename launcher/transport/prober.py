@@ -8,7 +8,7 @@ from importlib import resources
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from launcher.core.fleet import Node, NodeName
+from launcher.core.model.inventory import Node, NodeName
 from launcher.errors import RemoteError
 from launcher.ports import Listener, Shell
 from launcher.probe import collect

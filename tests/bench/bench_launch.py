@@ -18,18 +18,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from launcher.core.actions import Claim, Join, Prepare, Reason, Result, Unclaim, Unit, Why
-from launcher.core.fleet import Access
-from launcher.core.run import Run
-from launcher.core.task import Group, TopologyRule
+from launcher.config.inventory.read import read_inventory
+from launcher.core.model.actions import Claim, Join, Prepare, Reason, Result, Unclaim, Unit, Why
+from launcher.core.model.inventory import Access
+from launcher.core.model.run import Run
+from launcher.core.model.task import Group, TopologyRule
 from launcher.drive.execute import FAN_OUT
 from launcher.ports import Completed
 from launcher.setup.ray import environment
-from launcher.spec.inventory import read_inventory
+from launcher.transport.agent.addresses import Sites
 from launcher.transport.nodes import ShellNodes
-from launcher.transport.sites import Sites
-from launcher.transport.ssh import SshShell
-from launcher.transport.ssh_errand import Errand
+from launcher.transport.ssh.errand import Errand
+from launcher.transport.ssh.shell import SshShell
 from tests.real import local
 from tests.rig import Rig
 from tests.rig.errors import RigError

@@ -14,12 +14,22 @@ import threading
 import time
 from pathlib import Path
 
-from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
-from launcher.core.place import place
-from launcher.core.run import RunId, RunName, RunState
-from launcher.core.task import Group, Task, TopologyRule
-from launcher.drive.herd import Herd
+from launcher.core.model.inventory import (
+    Access,
+    Fault,
+    FaultKind,
+    Inventory,
+    Node,
+    NodeName,
+    RackName,
+    SimSettings,
+    Transport,
+)
+from launcher.core.model.run import RunId, RunName, RunState
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
 from launcher.drive.loop import Loop
+from launcher.drive.service import Herd
 from launcher.store.store import Store
 
 RUNS, RACKS, TRAYS = 40, 280, 18

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.place import place
-from launcher.core.placement import Placement, Shortfall, Taken
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
 
 RACKS = 556
 TRAYS = 18

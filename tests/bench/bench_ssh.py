@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from launcher.core.fleet import Access
-from launcher.transport.ssh import SshShell
+from launcher.core.model.inventory import Access
+from launcher.transport.ssh.shell import SshShell
 from tests.rig import Host, Rig
 
 RACKS, TRAYS = 8, 16

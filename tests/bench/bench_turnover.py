@@ -14,10 +14,10 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # a script sees its own folder only
 
-from launcher.core.fleet import NodeName
-from launcher.core.place import place
-from launcher.core.placement import Placement, Taken
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
 from tests.bench.bench_place import RACKS, TRAYS, fleet
 
 RUNS = 2_000

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher.spec.templates import EXAMPLES
+from launcher.config.templates import EXAMPLES
 from tests.desk import Desk
 
 ROOT = Path(__file__).parents[2]

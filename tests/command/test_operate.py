@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import NodeName
-from launcher.core.orders import OrderKind
-from launcher.core.run import Cause, Evidence, Record, RunState
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.run import Cause, Evidence, Record, RunState
 from launcher.store.store import Store
 from tests.command.test_runs import TASK, Desk, until
 from tests.command.test_runs import desk as desk  # noqa: PLC0414 a fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launcher.core.run import Cause, RunState
+from launcher.core.model.run import Cause, RunState
 from launcher.setup.environ import task_id
 from launcher.store.journal import EventKind
 from launcher.store.rows import RunRow

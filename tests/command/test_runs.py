@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.store.shown import Shelf
+from launcher.store.status_reads import Shelf
 
 ROOT = Path(__file__).parents[2]
 ESCAPE = "\x1b"

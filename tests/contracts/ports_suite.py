@@ -16,7 +16,7 @@ from typing import Protocol
 
 import pytest
 
-from launcher.core.actions import (
+from launcher.core.model.actions import (
     Answer,
     Claim,
     Join,
@@ -35,11 +35,11 @@ from launcher.core.actions import (
     Verify,
     Why,
 )
-from launcher.core.fleet import NodeName
-from launcher.core.health import Health
-from launcher.core.observation import GroupState, Head, HeadSeen, Keeper, Phase, RankReport, Seen, Sighting
-from launcher.core.run import Run
-from launcher.core.seat import GangName, MemberName, Seat
+from launcher.core.model.health import Health
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.observation import GroupState, Head, HeadSeen, Keeper, Phase, RankReport, Seen, Sighting
+from launcher.core.model.run import Run
+from launcher.core.model.slots import GangName, MemberName, Seat
 from launcher.errors import RemoteError
 from launcher.ports import Command, LogName, Nodes, Stream
 

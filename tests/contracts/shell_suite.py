@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from launcher.core.fleet import Access
+from launcher.core.model.inventory import Access
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Completed, Shell
 

@@ -100,7 +100,7 @@ def test_the_readme_lists_every_exit_code() -> None:
 
 
 def test_no_module_is_needed_to_start_that_only_some_commands_need(tmp_path: Path) -> None:
-    heavy = ("pydantic", "paramiko", "ray", "yaml", "tenacity", "rich", "launcher.core.run")
+    heavy = ("pydantic", "paramiko", "ray", "yaml", "tenacity", "rich", "launcher.core.model.run")
     program = (
         "import sys; from launcher.cli.main import main; main(sys.argv[2:]); "
         "print([name for name in sys.argv[1].split() if name in sys.modules], file=sys.stderr)"
@@ -121,7 +121,7 @@ def test_an_interrupt_while_modules_are_still_read_says_nothing() -> None:
 import sys
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "launcher.cli.plan":
+        if name == "launcher.cli.commands.plan":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupting())
 from launcher.cli.entry import main

@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from launcher.core.fleet import Fault, FaultKind, NodeName, SimSettings
-from launcher.core.run import RunId, RunName, RunState
-from launcher.drive import trouble
+from launcher.admission import store_retry
+from launcher.core.model.inventory import Fault, FaultKind, NodeName, SimSettings
+from launcher.core.model.run import RunId, RunName, RunState
 from launcher.drive.control import drive, spawn
-from launcher.drive.herd import Herd
 from launcher.drive.metrics import RunCollector, serve
 from launcher.drive.replay import replay
+from launcher.drive.service import Herd
 from launcher.errors import LaunchError
 from launcher.store import database
 from launcher.store.store import Store
@@ -157,7 +157,7 @@ class Driven:
 
     def __init__(self, hall: Hall, run: RunId, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(database, "BUSY_S", 0.05)
-        monkeypatch.setattr(trouble, "AGAIN_S", 0.05)
+        monkeypatch.setattr(store_retry, "AGAIN_S", 0.05)
         self.said: list[str] = []
         self.store = Store(hall.home)
         self._stop = threading.Event()

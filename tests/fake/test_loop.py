@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.condition import Condition
-from launcher.core.fleet import Fault, FaultKind, NodeName, SimSettings
-from launcher.core.run import Cause, Run, RunId, RunName, RunState
+from launcher.admission.store_retry import Log, Trouble
+from launcher.core.control.conditions import Condition
+from launcher.core.model.inventory import Fault, FaultKind, NodeName, SimSettings
+from launcher.core.model.run import Cause, Run, RunId, RunName, RunState
 from launcher.drive.control import control, spawn
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
-from launcher.drive.trouble import Log, Trouble
 from launcher.errors import LeaseHeldError
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes

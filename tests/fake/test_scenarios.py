@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.core.fleet import (
+from launcher.core.control.reconcile import Decision
+from launcher.core.model.inventory import (
     Access,
     Fault,
     FaultKind,
@@ -21,13 +22,12 @@ from launcher.core.fleet import (
     SimSettings,
     Transport,
 )
-from launcher.core.nodeset import expand
-from launcher.core.orders import Order, OrderKind
-from launcher.core.place import place
-from launcher.core.placement import Placement
-from launcher.core.reconcile import Decision
-from launcher.core.run import Run, RunId, RunName, RunState
-from launcher.core.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.core.model.nodeset import expand
+from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.placement import Placement
+from launcher.core.model.run import Run, RunId, RunName, RunState
+from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.core.placement.place import place
 from tests.property.worlds import Play
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from launcher.core.actions import Sweep
-from launcher.core.run import RunState
-from launcher.core.seat import MemberName
+from launcher.core.model.actions import Sweep
+from launcher.core.model.run import RunState
+from launcher.core.model.slots import MemberName
 from tests.fake.test_scenarios import Scenario, check
 
 TASK = {"nodes": 2, "spares": 1, "guest": 2}

@@ -7,14 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Claim, Level, PowerOff, Result, Signal, StartHead
-from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
-from launcher.core.health import Health, Symptom
-from launcher.core.observation import GroupState, HeadSeen, Keeper, Phase, Seen, Sighting, Unseen
-from launcher.core.placement import Placement, Slice
-from launcher.core.run import Run, RunId, RunName
-from launcher.core.seat import MemberName
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.actions import Claim, Level, PowerOff, Result, Signal, StartHead
+from launcher.core.model.health import Health, Symptom
+from launcher.core.model.inventory import (
+    Access,
+    Fault,
+    FaultKind,
+    Inventory,
+    Node,
+    NodeName,
+    RackName,
+    SimSettings,
+    Transport,
+)
+from launcher.core.model.observation import GroupState, HeadSeen, Keeper, Phase, Seen, Sighting, Unseen
+from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.run import Run, RunId, RunName
+from launcher.core.model.slots import MemberName
+from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.ports import LogName
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes

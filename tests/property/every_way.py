@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from launcher.core.fleet import Inventory, Node, NodeName
-from launcher.core.placement import Placement, Taken
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Inventory, Node, NodeName
+from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.task import Group, Task, TopologyRule
 
 Chosen = Mapping[str, Sequence[frozenset[NodeName]]]
 """For each group, the nodes of each of its slices."""

@@ -6,10 +6,10 @@ times the first, second and third; 7 of 20 times a small slice took the only rac
 
 from random import Random
 
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.place import place
-from launcher.core.placement import Placement, Taken
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
 
 
 def racks_of(sizes: list[int]) -> Inventory:

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.actions import Claim, Join, Level, PowerOff, Prepare, Relocate, Signal, Start, Sweep, Unclaim
-from launcher.core.condition import Condition
-from launcher.core.fleet import Access, Fault, FaultKind, NodeName, SimSettings
-from launcher.core.observation import Observation, Seen, Unseen
-from launcher.core.orders import OrderKind
-from launcher.core.reconcile import PATIENT, STEADY, Decision, reconcile
-from launcher.core.run import Cause, Record, Run, RunState, Wanted
-from launcher.core.seat import GangName
-from launcher.core.task import Group, OnNoSpare
+from launcher.core.control.conditions import Condition
+from launcher.core.control.reconcile import PATIENT, STEADY, Decision, reconcile
+from launcher.core.model.actions import Claim, Join, Level, PowerOff, Prepare, Relocate, Signal, Start, Sweep, Unclaim
+from launcher.core.model.inventory import Access, Fault, FaultKind, NodeName, SimSettings
+from launcher.core.model.observation import Observation, Seen, Unseen
+from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.run import Cause, Record, Run, RunState, Wanted
+from launcher.core.model.slots import GangName
+from launcher.core.model.task import Group, OnNoSpare
 from tests.effort import drawn
 from tests.property.worlds import AT_ONCE, Pace, Play, Wish, hall, runs, wishes
 from tests.situations import make_run

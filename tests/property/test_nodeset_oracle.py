@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.nodeset import expand, fold
+from launcher.core.model.nodeset import expand, fold
 from tests.effort import drawn
 
 NodeSet = pytest.importorskip("ClusterShell.NodeSet")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.place import place
-from launcher.core.placement import Placement, Shortfall, Taken
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
 from tests.effort import drawn
 from tests.property.ray_rule import one_slice, racks_of, stranded
 

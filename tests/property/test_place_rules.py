@@ -7,12 +7,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from launcher.core.fleet import Inventory, NodeName
-from launcher.core.place import place
-from launcher.core.placement import Placement, Shortfall, Slice, Taken
-from launcher.core.replace import replace_nodes, replace_slice
-from launcher.core.resize import resize
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
+from launcher.core.placement.replacement import replace_nodes, replace_slice
+from launcher.core.placement.resize import resize
 from tests.effort import drawn
 from tests.property.every_way import EveryWay
 from tests.property.test_place import fleets, takens

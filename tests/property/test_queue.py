@@ -9,13 +9,13 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.calendar import fit
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.placement import Placement, Taken
-from launcher.core.preempt import Going, victims
-from launcher.core.queue import Turn, Waiting, turns
-from launcher.core.run import RunId, RunName
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.run import RunId, RunName
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.queue.backfill import Turn, Waiting, turns
+from launcher.core.queue.preemption import Going, victims
+from launcher.core.queue.timeline import fit
 from tests.effort import drawn
 
 FLEET = Inventory(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.run import Run, RunState
+from launcher.core.model.run import Run, RunState
 from tests.effort import drawn
 from tests.property.test_kernel import PASSING, Crash, crashes, paces, play, ranks_alive
 from tests.property.worlds import Pace, Play, Wish, hall, runs

@@ -6,13 +6,13 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from launcher.core.fleet import Inventory, NodeName
-from launcher.core.place import place
-from launcher.core.placement import Placement, Shortfall, Slice, Taken
-from launcher.core.replace import replace_slice
-from launcher.core.run import Run, RunId, RunName
-from launcher.core.share import first_gpu, most_slices, seat, seated
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.run import Run, RunId, RunName
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.colocation import first_gpu, most_slices, seat, seated
+from launcher.core.placement.place import place
+from launcher.core.placement.replacement import replace_slice
 from tests.effort import drawn
 from tests.property.every_way import EveryWay
 from tests.property.test_place_rules import groups, marked, tasks

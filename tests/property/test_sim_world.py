@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.run import Run
+from launcher.core.model.run import Run
 from launcher.drive.execute import execute
 from launcher.sim.nodes import SimNodes
 from launcher.sim.world import Host, Rank, Ray, Raylet, Setup, Watch, World, dump, load_host, load_world

@@ -6,20 +6,30 @@ from itertools import cycle
 
 from hypothesis import strategies as st
 
-from launcher.core.actions import Action, Answer, Claim, Enlist, Join, Prepare, Receipt, Relocate, Resize, Result
-from launcher.core.enlist import spare_for
-from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
-from launcher.core.health import Health
-from launcher.core.observation import Observation
-from launcher.core.orders import Order, OrderKind
-from launcher.core.placement import Placement, Shortfall, Slice, Taken
-from launcher.core.reconcile import Decision, reconcile
-from launcher.core.refit import hindrance
-from launcher.core.replace import replace_slice
-from launcher.core.resize import resize
-from launcher.core.run import Record, Run, RunId, RunName, Target, Wanted
-from launcher.core.share import most_slices, seated
-from launcher.core.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.core.control.reconcile import Decision, reconcile
+from launcher.core.control.resized_record import hindrance
+from launcher.core.model.actions import Action, Answer, Claim, Enlist, Join, Prepare, Receipt, Relocate, Resize, Result
+from launcher.core.model.health import Health
+from launcher.core.model.inventory import (
+    Access,
+    Fault,
+    FaultKind,
+    Inventory,
+    Node,
+    NodeName,
+    RackName,
+    SimSettings,
+    Transport,
+)
+from launcher.core.model.observation import Observation
+from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.run import Record, Run, RunId, RunName, Target, Wanted
+from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.core.placement.colocation import most_slices, seated
+from launcher.core.placement.enlist import spare_for
+from launcher.core.placement.replacement import replace_slice
+from launcher.core.placement.resize import resize
 from launcher.drive.execute import execute
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes

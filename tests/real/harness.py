@@ -6,11 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from launcher.core.actions import Answer, Unclaim, Unit
-from launcher.core.fleet import Inventory, NodeName
-from launcher.core.observation import Sighting
-from launcher.core.run import Run
-from launcher.core.task import Group, TopologyRule
+from launcher.core.model.actions import Answer, Unclaim, Unit
+from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.observation import Sighting
+from launcher.core.model.run import Run
+from launcher.core.model.task import Group, TopologyRule
 from launcher.transport.open import open_nodes
 from tests.contracts.ports_suite import REASON, Program
 from tests.real import local

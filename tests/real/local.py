@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.core.actions import Answer, Claim, Join, Prepare, Reason, Result, StartHead, Unclaim, Unit, Why
-from launcher.core.fleet import Access, GpuDriver, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.observation import Head, HeadSeen, Keeper, RankReport, Seen, Sighting
-from launcher.core.placement import Placement, Slice
-from launcher.core.run import Run, RunId, RunName
-from launcher.core.seat import Seat
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.actions import Answer, Claim, Join, Prepare, Reason, Result, StartHead, Unclaim, Unit, Why
+from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.observation import Head, HeadSeen, Keeper, RankReport, Seen, Sighting
+from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.run import Run, RunId, RunName
+from launcher.core.model.slots import Seat
+from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.ports import Nodes
 from launcher.transport.open import open_nodes
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Claim, Level, Prepare, Sweep, Unclaim
-from launcher.core.observation import Phase
-from launcher.core.run import Run
-from launcher.core.seat import GangName, MemberName
-from launcher.core.task import Group, TopologyRule
+from launcher.core.model.actions import Claim, Level, Prepare, Sweep, Unclaim
+from launcher.core.model.observation import Phase
+from launcher.core.model.run import Run
+from launcher.core.model.slots import GangName, MemberName
+from launcher.core.model.task import Group, TopologyRule
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Command, Nodes, Stream
 from tests.real import local

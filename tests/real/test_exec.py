@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Claim, Prepare
-from launcher.core.run import RunName
-from launcher.core.task import Group, TopologyRule
+from launcher.core.model.actions import Claim, Prepare
+from launcher.core.model.run import RunName
+from launcher.core.model.task import Group, TopologyRule
 from launcher.store.store import Store
 from tests.real import local
 from tests.real.local import REASON, Stand

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Claim, PowerOff, Result, Unclaim, Unit
-from launcher.core.fleet import NodeName
-from launcher.core.observation import Seen, Sighting, Unseen
-from launcher.core.run import Run
-from launcher.core.task import Group, TopologyRule
+from launcher.core.model.actions import Claim, PowerOff, Result, Unclaim, Unit
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.observation import Seen, Sighting, Unseen
+from launcher.core.model.run import Run
+from launcher.core.model.task import Group, TopologyRule
 from launcher.ports import Nodes
-from launcher.runtime import look
-from launcher.transport import eye
+from launcher.runtime import relay
+from launcher.transport.agent import connection
 from launcher.transport.nodes import ShellNodes
 from launcher.transport.open import open_nodes
 from tests.real import local
@@ -197,13 +197,13 @@ def test_a_node_whose_keeper_is_just_starting_is_not_taken_for_a_free_one(home: 
 def test_a_machine_that_is_slow_to_look_for_leftovers_is_waited_for_and_asked_once(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
-    (tmp_path / look.BEGUN).touch()
+    (tmp_path / relay.BEGUN).touch()
     slow = 'import time; time.sleep(4); print(\'{"ok": true, "keeper": null, "leftovers": 0}\')'
     (package / "__main__.py").write_text(slow)
     where = {"socket": str(tmp_path / "none"), "package": str(package), "root": str(tmp_path)}
-    asked = {"key": ["r", "n"], "question": {"op": "status"}, "limit": eye.KEEPER_S, **where}
+    asked = {"key": ["r", "n"], "question": {"op": "status"}, "limit": connection.KEEPER_S, **where}
     line = json.dumps(asked).encode() + b"\n"
-    argv = [sys.executable, "-EsS", "-c", Path(look.__file__).read_text()]
+    argv = [sys.executable, "-EsS", "-c", Path(relay.__file__).read_text()]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdin
         assert program.stdout

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import (
+from launcher.core.control.startup import PLACE_GRACE
+from launcher.core.model.actions import (
     Claim,
     Level,
     Reserve,
@@ -30,11 +31,10 @@ from launcher.core.actions import (
     Unreserve,
     Verify,
 )
-from launcher.core.advance import PLACE_GRACE
-from launcher.core.observation import GroupState, HeadSeen, Phase, Seen, Sighting, Unseen
-from launcher.core.run import RunId
-from launcher.core.seat import GangName, Seat
-from launcher.core.task import Group, TopologyRule
+from launcher.core.model.observation import GroupState, HeadSeen, Phase, Seen, Sighting, Unseen
+from launcher.core.model.run import RunId
+from launcher.core.model.slots import GangName, Seat
+from launcher.core.model.task import Group, TopologyRule
 from launcher.ports import LogName
 from tests.real import local
 from tests.real.local import REASON, Stand, head, keeper, ok, rank, runs

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from launcher.cli import parcel
-from launcher.core.actions import Claim, Prepare, Result, Unclaim
-from launcher.core.fleet import Transport
-from launcher.core.observation import Phase
-from launcher.core.run import Run
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.actions import Claim, Prepare, Result, Unclaim
+from launcher.core.model.inventory import Transport
+from launcher.core.model.observation import Phase
+from launcher.core.model.run import Run
+from launcher.core.model.task import Group, Task, TopologyRule
 from tests.real import local
 from tests.real.local import REASON, Stand, keeper, ok
 

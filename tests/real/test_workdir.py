@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.transport import parcel, snapshot, workdir
-from launcher.transport.snapshot import Snapshot, Tree
+from launcher.transport.upload import bundle, ignore, snapshot
+from launcher.transport.upload.snapshot import Snapshot, Tree
 
 
 def write(root: Path, *names: str) -> None:
@@ -31,7 +31,7 @@ def git(folder: Path, *argv: str) -> str:
 
 
 def files(folder: Path) -> set[str]:
-    return {os.fsdecode(name) for name in workdir.listing(folder).files}
+    return {os.fsdecode(name) for name in ignore.listing(folder).files}
 
 
 def nested_rules(root: Path) -> None:
@@ -150,7 +150,7 @@ def test_empty_folders_go_unless_ignored_and_special_files_are_named(tmp_path: P
     with socket.socket(socket.AF_UNIX) as sock:
         os.chdir(tmp_path)
         sock.bind("sock")
-    found = workdir.listing(tmp_path)
+    found = ignore.listing(tmp_path)
     assert set(found.empty) == {b"src/empty", b"new/deep/empty"}
     assert found.special == (b"sock", b"src/pipe")
     assert set(found.files) == {b".gitignore", b"src/a"}
@@ -160,7 +160,7 @@ def test_what_is_ignored_is_counted_by_file_and_by_whole_folder(tmp_path: Path) 
     git(tmp_path, "init", "-q")
     write(tmp_path, "a.o", "b.o", "cache/1", "cache/2", "src/only/c.o", "src/x")
     (tmp_path / ".gitignore").write_text("*.o\ncache/\n")
-    assert workdir.listing(tmp_path).ignored == 4
+    assert ignore.listing(tmp_path).ignored == 4
 
 
 def test_rules_that_cannot_be_read_are_an_error_and_never_all_or_nothing(
@@ -170,10 +170,10 @@ def test_rules_that_cannot_be_read_are_an_error_and_never_all_or_nothing(
     write(tmp_path, "a")
     (tmp_path / ".git" / "config").write_text("[broken\n")
     with pytest.raises(LaunchError, match="git cannot tell what to leave out"):
-        workdir.listing(tmp_path)
+        ignore.listing(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LaunchError, match="no `git` is here"):
-        workdir.listing(tmp_path)
+        ignore.listing(tmp_path)
 
 
 def test_another_repository_handed_down_by_a_hook_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ class Node:
 
     def folder(self, run: str) -> Path:
         root = self.base / run
-        for name, (content, _) in parcel.programs().items():
+        for name, (content, _) in bundle.programs().items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(content)
         return root
@@ -229,7 +229,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def take(folder: Path, to: Path, *mounts: Tree) -> Snapshot:
-    return snapshot.take([Tree(source=folder, to="", listing=workdir.listing(folder)), *mounts], to)
+    return snapshot.take([Tree(source=folder, to="", listing=ignore.listing(folder)), *mounts], to)
 
 
 @pytest.fixture
@@ -307,7 +307,7 @@ def test_mounts_go_where_they_are_told_by_rename_and_leave_what_is_there(
     monkeypatch.setenv("HOME", str(home))
     write(mount, "a", "deep/b")
     write(home, "data/theirs", "data/a")
-    listing = workdir.everything(mount)
+    listing = ignore.everything(mount)
     taken = take(
         folder,
         tmp_path / "kept",

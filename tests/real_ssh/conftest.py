@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Access
-from launcher.transport.ssh import SshShell
+from launcher.core.model.inventory import Access
+from launcher.transport.ssh.shell import SshShell
 from tests.rig import Host, Rig
 
 ROOT = Path(__file__).parents[2]

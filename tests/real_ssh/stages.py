@@ -3,7 +3,7 @@
 import re
 import time
 
-from launcher.store.shown import Shelf
+from launcher.store.status_reads import Shelf
 from launcher.store.store import Store
 from tests.desk import AMPLE_S, Desk
 from tests.rig import Host

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Claim, Prepare, Reason, Result, Unclaim, Why
-from launcher.core.placement import Placement, Slice
-from launcher.core.run import Run, RunId, RunName
-from launcher.core.seat import MemberName
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.config.inventory.read import read_inventory
+from launcher.core.model.actions import Claim, Prepare, Reason, Result, Unclaim, Why
+from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.run import Run, RunId, RunName
+from launcher.core.model.slots import MemberName
+from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import RemoteError
 from launcher.ports import Command, Nodes, Stream
-from launcher.spec.inventory import read_inventory
 from launcher.transport.open import open_nodes
 from tests.rig import Host, Rig
 from tests.rig.witness import until

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Access
+from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
-from launcher.transport.ssh import SshShell
+from launcher.transport.ssh.shell import SshShell
 from tests.real_ssh.conftest import AMPLE_S, access
 from tests.rig import Host, Rig
 from tests.rig.layer import make_key

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Answer, Claim, Prepare, Reason, Result, Unclaim, Why
-from launcher.core.fleet import ImexMode, NodeName
-from launcher.core.placement import Placement, Slice
-from launcher.core.run import Member, Run, RunId, RunName
-from launcher.core.seat import MemberName
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.config.inventory.read import read_inventory
+from launcher.core.model.actions import Answer, Claim, Prepare, Reason, Result, Unclaim, Why
+from launcher.core.model.inventory import ImexMode, NodeName
+from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.run import Member, Run, RunId, RunName
+from launcher.core.model.slots import MemberName
+from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.ports import Nodes
-from launcher.spec.inventory import read_inventory
 from launcher.transport.open import open_nodes
 from tests.desk import Desk
 from tests.rig import Host, Rig

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.spec.inventory import read_inventory
+from launcher.config.inventory.read import read_inventory
 from tests.rig import Rig
 
 ROOT = Path(__file__).resolve().parents[2]

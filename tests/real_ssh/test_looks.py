@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Claim
-from launcher.core.fleet import NodeName
-from launcher.core.health import Health, Symptom
-from launcher.core.observation import Seen, Sighting, Unseen
-from launcher.core.run import Run
-from launcher.spec.inventory import read_inventory
+from launcher.config.inventory.read import read_inventory
+from launcher.core.model.actions import Claim
+from launcher.core.model.health import Health, Symptom
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.observation import Seen, Sighting, Unseen
+from launcher.core.model.run import Run
 from tests.contracts.ports_suite import REASON, Program
 from tests.real import local
 from tests.real.harness import RealHarness

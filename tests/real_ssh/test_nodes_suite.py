@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import NodeName
-from launcher.spec.inventory import read_inventory
+from launcher.config.inventory.read import read_inventory
+from launcher.core.model.inventory import NodeName
 from tests.contracts.ports_suite import NodesSuite
 from tests.real.harness import RealHarness
 from tests.rig import Rig

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Answer, Claim, Join, Prepare, Result, StartHead, Unclaim, Unit
-from launcher.core.fleet import Access, Inventory
-from launcher.core.observation import Phase, Sighting, Step
-from launcher.core.run import Run
-from launcher.core.task import Group, TopologyRule
+from launcher.config.inventory.read import read_inventory
+from launcher.core.model.actions import Answer, Claim, Join, Prepare, Result, StartHead, Unclaim, Unit
+from launcher.core.model.inventory import Access, Inventory
+from launcher.core.model.observation import Phase, Sighting, Step
+from launcher.core.model.run import Run
+from launcher.core.model.task import Group, TopologyRule
 from launcher.ports import Completed, Stdin, Take
-from launcher.spec.inventory import read_inventory
+from launcher.transport.agent.addresses import Sites
 from launcher.transport.nodes import ShellNodes
-from launcher.transport.sites import Sites
-from launcher.transport.ssh import SshShell
+from launcher.transport.ssh.shell import SshShell
 from tests.real import local
 from tests.real.local import REASON, keeper, ok
 from tests.real_ssh.wheels import wheel

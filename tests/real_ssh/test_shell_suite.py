@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Access
+from launcher.core.model.inventory import Access
 from launcher.transport.local import LocalShell
-from launcher.transport.ssh import SshShell
+from launcher.transport.ssh.shell import SshShell
 from tests.contracts.shell_suite import Machine, ShellSuite
 from tests.real_ssh.conftest import access
 from tests.rig import Rig

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.nodeset import expand
+from launcher.core.model.nodeset import expand
 from launcher.setup.ports import FIRST
 from tests.desk import AMPLE_S, Desk
 from tests.real_ssh.stages import left_on

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Access
+from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
-from launcher.transport.ssh import SshShell
+from launcher.transport.ssh.shell import SshShell
 from tests.real_ssh.conftest import AMPLE_S, access, nvlaunch
 from tests.rig import Rig
 from tests.rig.layer import make_key
@@ -321,8 +321,8 @@ def test_without_openssh_the_configuration_is_read_as_far_as_paramiko_can(
 def test_openssh_is_asked_once_a_host_and_fast(
     user: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from launcher.transport.ssh_config import Resolver
-    from launcher.transport.ssh_errand import Errand
+    from launcher.transport.ssh.config import Resolver
+    from launcher.transport.ssh.errand import Errand
 
     (tmp_path / "bin").mkdir()
     counted = tmp_path / "bin" / "ssh"

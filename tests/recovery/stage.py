@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.core.nodeset import expand
+from launcher.core.model.nodeset import expand
 from tests.desk import AMPLE_S, Desk
 from tests.rig import Host, Rig
 from tests.rig.rig import LAUNCHER

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from launcher.core.nodeset import expand
+from launcher.core.model.nodeset import expand
 from tests.effort import SOAK
 from tests.fake.test_scenarios import SCENARIOS, read
 from tests.recovery.stage import Stage

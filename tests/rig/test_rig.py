@@ -60,7 +60,7 @@ def test_a_host_reaches_another_by_name(rig: Rig) -> None:
 
 
 def test_the_inventory_is_one_that_the_launcher_reads(rig: Rig, tmp_path: Path) -> None:
-    spec = pytest.importorskip("launcher.spec.inventory")
+    spec = pytest.importorskip("launcher.config.inventory.read")
     path = tmp_path / "inventory.yaml"
     path.write_text(rig.inventory())
     read = spec.read_inventory(path)

@@ -8,13 +8,23 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from launcher.core.fleet import Access, Fault, FaultKind, Inventory, Node, NodeName, RackName, SimSettings, Transport
-from launcher.core.orders import Order, OrderKind
-from launcher.core.place import place
-from launcher.core.placement import Placement
-from launcher.core.reconcile import Decision
-from launcher.core.run import Run, RunId, RunName, RunState
-from launcher.core.task import Group, OnNoSpare, RecoveryPolicy, Task, TopologyRule
+from launcher.core.control.reconcile import Decision
+from launcher.core.model.inventory import (
+    Access,
+    Fault,
+    FaultKind,
+    Inventory,
+    Node,
+    NodeName,
+    RackName,
+    SimSettings,
+    Transport,
+)
+from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.placement import Placement
+from launcher.core.model.run import Run, RunId, RunName, RunState
+from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, Task, TopologyRule
+from launcher.core.placement.place import place
 from launcher.sim.faults import window
 from tests.property.test_kernel import hold_to_rules
 from tests.property.worlds import Play

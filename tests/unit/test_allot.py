@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Enlist, Reason, Relocate, Result, Why
-from launcher.core.fleet import NodeName
-from launcher.core.place import place
-from launcher.core.run import Cause, Evidence, Record, Run, RunName, RunState
-from launcher.core.seat import MemberName, Seat
-from launcher.core.task import Group, Task, TopologyRule
-from launcher.drive.allot import StoreAllotter
+from launcher.admission.reallocate import StoreAllotter
+from launcher.config.inventory.read import read_inventory
+from launcher.core.model.actions import Enlist, Reason, Relocate, Result, Why
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.run import Cause, Evidence, Record, Run, RunName, RunState
+from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
 from launcher.drive.control import open_prober
 from launcher.sim.prober import SimProber
-from launcher.spec.inventory import read_inventory
 from launcher.store.ledger import Drain
 from launcher.store.store import Store
 

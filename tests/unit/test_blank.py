@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from launcher.cli.blank import Blank, distinct, of_command, telling
+from launcher.cli.redact import Blank, distinct, of_command, telling
 
 TELLING = """OPENAI_APIKEY APIKEY API_KEYS ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AUTH BASIC_AUTH PASSPHRASE PASSWD DB_PWD
 PGPASSWORD HF_TOKEN HF_TOKENS HF_TOKEN2 wandbApiKey GOOGLE_APPLICATION_CREDENTIALS api-key"""

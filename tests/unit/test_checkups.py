@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from launcher.core.fleet import NodeName
-from launcher.core.health import Health, Sign, Symptom
-from launcher.core.observation import Unseen
-from launcher.core.run import Run
-from launcher.drive.checkups import AGAIN_S, EVERY_S, Checkups
+from launcher.core.model.health import Health, Sign, Symptom
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.observation import Unseen
+from launcher.core.model.run import Run
+from launcher.drive.health_polling import AGAIN_S, EVERY_S, Checkups
 from tests.situations import make_run, name
 
 RUN = make_run(slices=1, nodes=3, spares=0)

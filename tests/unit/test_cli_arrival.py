@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli.arrival import Arrival, Tally
+from launcher.cli.untar import Arrival, Tally
 from launcher.errors import LaunchError
 
 Add = Callable[[tarfile.TarFile], None]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli.changing import a_file, give
+from launcher.cli.file_diff import a_file, give
 from launcher.errors import SpecError
 
 

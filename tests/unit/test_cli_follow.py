@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from launcher.cli.follow import Follower, Progress
-from launcher.core.actions import Answer, Claim, Result
-from launcher.core.fleet import NodeName
+from launcher.core.model.actions import Answer, Claim, Result
+from launcher.core.model.inventory import NodeName
 from launcher.store.store import Store
 from tests.unit.test_store import REASON, launch
 

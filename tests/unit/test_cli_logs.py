@@ -2,11 +2,11 @@
 
 import pytest
 
-from launcher.cli.logsource import Reader, Source, sources
-from launcher.core.fleet import NodeName
-from launcher.core.placement import Placement, Slice
-from launcher.core.run import Record, Run, RunId, RunName
-from launcher.core.seat import MemberName, Seat
+from launcher.cli.log_reader import Reader, Source, sources
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.run import Record, Run, RunId, RunName
+from launcher.core.model.slots import MemberName, Seat
 from launcher.errors import LaunchError, ProvisionError, SpecError
 from launcher.ports import LogName, LogPart
 from tests.unit.test_store import a_fleet, a_task

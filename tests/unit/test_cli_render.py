@@ -2,13 +2,13 @@
 
 import pytest
 
-from launcher.cli.conclude import conclude
-from launcher.cli.console import clean
-from launcher.cli.render import error_text, mistake_text
-from launcher.cli.render_status import age, run_text, runs_text
-from launcher.cli.table import table
-from launcher.core.run import Cause, Outcome, RunId, RunName, RunState, Wanted
-from launcher.core.seat import MemberName
+from launcher.cli.output.conclude import conclude
+from launcher.cli.output.console import clean
+from launcher.cli.output.errors import error_text, mistake_text
+from launcher.cli.output.status import age, run_text, runs_text
+from launcher.cli.output.table import table
+from launcher.core.model.run import Cause, Outcome, RunId, RunName, RunState, Wanted
+from launcher.core.model.slots import MemberName
 from launcher.errors import ExitCode, LaunchError, Mistake, ProvisionError, RemoteError
 from launcher.store.rows import RunRow
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from launcher.cli.seats import members, places, slice_named
-from launcher.core.run import Record
+from launcher.cli.targets import members, places, slice_named
+from launcher.core.model.run import Record
 from launcher.errors import SpecError
 from tests.unit.test_cli_logs import a_run
 

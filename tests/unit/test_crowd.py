@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import PowerOff, Result, Sweep
-from launcher.core.health import Symptom
-from launcher.core.observation import Phase, Step
-from launcher.core.reconcile import Decision
-from launcher.core.run import RunState
-from launcher.core.seat import MemberName
-from launcher.core.task import OnNoSpare, RecoveryPolicy
+from launcher.core.control.reconcile import Decision
+from launcher.core.model.actions import PowerOff, Result, Sweep
+from launcher.core.model.health import Symptom
+from launcher.core.model.observation import Phase, Step
+from launcher.core.model.run import RunState
+from launcher.core.model.slots import MemberName
+from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import PATIENT, Situation, kinds, make_run, name
 
 gpus = importlib.import_module("launcher.runtime.gpus")

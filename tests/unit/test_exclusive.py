@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Inventory
-from launcher.core.place import place
-from launcher.core.placement import Placement
-from launcher.core.run import Run, RunName, RunState
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.placement import Placement
+from launcher.core.model.run import Run, RunName, RunState
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
 from launcher.errors import NoCapacityError
 from launcher.store.store import Store
 from tests.property.ray_rule import racks_of

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.nouns import span
-from launcher.core.reconcile import reconcile
-from launcher.core.run import Cause, RunState, rebased
-from launcher.core.status import summarise
+from launcher.core.control.reconcile import reconcile
+from launcher.core.control.status import summarise
+from launcher.core.model.run import Cause, RunState, rebased
+from launcher.core.model.text import span
 from tests.situations import Situation, kinds, make_run
 
 LIMIT = 600.0

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.config.importers.read import read_foreign
+from launcher.config.importers.write import inventory_text
+from launcher.config.inventory.read import parse_inventory
 from launcher.errors import SpecError
-from launcher.spec.foreign.read import read_foreign
-from launcher.spec.foreign.write import inventory_text
-from launcher.spec.inventory import parse_inventory
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "inventories"
 FILES = sorted(path for path in CORPUS.iterdir() if path.suffix != ".said")

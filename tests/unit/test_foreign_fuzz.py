@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher.config.importers.found import Foreign
+from launcher.config.importers.read import read_foreign
+from launcher.config.importers.write import inventory_text
+from launcher.config.inventory.read import parse_inventory
 from launcher.errors import SpecError
-from launcher.spec.foreign.found import Foreign
-from launcher.spec.foreign.read import read_foreign
-from launcher.spec.foreign.write import inventory_text
-from launcher.spec.inventory import parse_inventory
 from tests.effort import drawn
 
 FUZZ = drawn(100)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.fragments import fragmentation
+from launcher.core.placement.fragmentation import fragmentation
 from tests.property.ray_rule import racks_of
 
 EIGHT = racks_of([4] * 8)

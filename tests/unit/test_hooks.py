@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.run import Record, RunState
+from launcher.core.model.run import Record, RunState
 from launcher.drive import hooks
 from launcher.drive.hooks import Hook
 from launcher.store.store import Store

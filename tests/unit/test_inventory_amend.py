@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.compare import Verdict, compare
-from launcher.core.fleet import NodeName
-from launcher.core.whereabouts import Whereabouts, amend
+from launcher.config.inventory.amend import amended
+from launcher.config.inventory.read import parse_inventory
+from launcher.core.discovery.diff import Verdict, compare
+from launcher.core.discovery.location import Whereabouts, amend
+from launcher.core.model.inventory import NodeName
 from launcher.errors import SpecError
-from launcher.spec.amend import amended
-from launcher.spec.inventory import parse_inventory
 from tests.effort import drawn
 
 PATH = Path("inventory.yaml")

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Inventory
+from launcher.config.importers.found import Foreign
+from launcher.config.importers.read import parse_foreign
+from launcher.config.importers.to_slurm import slurm_list, topology_conf, topology_yaml
+from launcher.config.inventory.read import parse_inventory
+from launcher.core.model.inventory import Inventory
 from launcher.errors import SpecError
-from launcher.spec.foreign.found import Foreign
-from launcher.spec.foreign.read import parse_foreign
-from launcher.spec.foreign.to_slurm import slurm_list, topology_conf, topology_yaml
-from launcher.spec.inventory import parse_inventory
 
 A = "1f0c5d3a-7a34-4a0e-9b57-0d7c1b2a3e41.32766"
 B = "1f0c5d3a-7a34-4a0e-9b57-0d7c1b2a3e41.4"

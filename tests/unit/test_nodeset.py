@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.nodeset import MAX_NAMES, alike, expand, fold, natural
+from launcher.core.model.nodeset import MAX_NAMES, alike, expand, fold, natural
 from tests.effort import drawn
 
 

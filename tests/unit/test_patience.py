@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.actions import PowerOff, Result
-from launcher.core.fleet import Access, NodeName
-from launcher.core.observation import Head, HeadSeen, Phase, Reached, Seen, Step, Unseen
-from launcher.core.orders import OrderKind
-from launcher.core.reconcile import Decision
-from launcher.core.run import Cause, RunState
-from launcher.core.seat import MemberName
-from launcher.core.task import OnNoSpare, RecoveryPolicy
+from launcher.core.control.reconcile import Decision
+from launcher.core.model.actions import PowerOff, Result
+from launcher.core.model.inventory import Access, NodeName
+from launcher.core.model.observation import Head, HeadSeen, Phase, Reached, Seen, Step, Unseen
+from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.run import Cause, RunState
+from launcher.core.model.slots import MemberName
+from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import UP, Situation, kinds, make_run, name
 
 LOST = name(1, 2)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.nodeset import expand
-from launcher.core.place import place
-from launcher.core.placement import Exclusion, Placement, Shortfall, Taken
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.nodeset import expand
+from launcher.core.model.placement import Exclusion, Placement, Shortfall, Taken
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
 
 row = pytest.param
 

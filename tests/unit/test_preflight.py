@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.nodeset import expand, fold
-from launcher.core.placement import Exclusion, Placement, Shortfall, Taken
-from launcher.core.task import Group, Task, TopologyRule
-from launcher.drive.examine import HEAD
-from launcher.drive.preflight import Preflight
+from launcher.admission.node_checks import HEAD
+from launcher.admission.preflight import Preflight
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.nodeset import expand, fold
+from launcher.core.model.placement import Exclusion, Placement, Shortfall, Taken
+from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import ProvisionError, SpecError
 from launcher.ports import Listener
 from launcher.probe.answer import Unknown

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import launcher
-from launcher.core.fleet import Access, GpuDriver, Node, NodeName, RackName
+from launcher.core.model.inventory import Access, GpuDriver, Node, NodeName, RackName
 from launcher.probe import imex, system, xid
 from launcher.probe.answer import MARK, Ran, Unknown, read_answers
 from launcher.probe.collect import NO_PYTHON, Facts, call, facts, read

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, composite
 
-from launcher.core.fleet import Access, Node, NodeName, RackName
+from launcher.core.model.inventory import Access, Node, NodeName, RackName
 from launcher.probe import pci, tree
 from launcher.probe.answer import MARK, Ran, Unknown, read_answers
 from launcher.probe.collect import Facts, facts, probes, read

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import GpuDriver
-from launcher.core.health import Health, Symptom
+from launcher.core.model.health import Health, Symptom
+from launcher.core.model.inventory import GpuDriver
 from launcher.probe import health
 from launcher.probe.answer import Ran
 from tests.facts import NODE

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.fleet import Access, GpuDriver, Node, NodeName
+from launcher.core.model.inventory import Access, GpuDriver, Node, NodeName
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.fabric import Fabric, FabricState

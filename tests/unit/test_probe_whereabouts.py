@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.whereabouts import Whereabouts
+from launcher.core.discovery.location import Whereabouts
 from launcher.probe.answer import Unknown
 from launcher.probe.nvidia_smi import Driver, Gpu
 from launcher.probe.whereabouts import whereabouts

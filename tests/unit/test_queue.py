@@ -3,14 +3,14 @@
 import math
 from dataclasses import replace
 
-from launcher.core.actions import Why
-from launcher.core.fleet import NodeName
-from launcher.core.orders import OrderKind
-from launcher.core.placement import Taken
-from launcher.core.preempt import Going, victims
-from launcher.core.queue import ALLOWANCE_S, RELEASE_S, left, turns
-from launcher.core.run import Cause, RunName, RunState
-from launcher.core.task import Task
+from launcher.core.model.actions import Why
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.placement import Taken
+from launcher.core.model.run import Cause, RunName, RunState
+from launcher.core.model.task import Task
+from launcher.core.queue.backfill import ALLOWANCE_S, RELEASE_S, left, turns
+from launcher.core.queue.preemption import Going, victims
 from tests.property.test_queue import FLEET, going_of, task, waits
 from tests.situations import Situation, make_run
 

@@ -8,11 +8,11 @@ import pytest
 from launcher.cli.intake import Request
 from launcher.cli.launching import claim
 from launcher.cli.ready import preflight
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.place import place
-from launcher.core.placement import Placement, Shortfall, Taken
-from launcher.core.run import RunName
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.run import RunName
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
 from launcher.errors import NoCapacityError
 from launcher.store.store import Store
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.actions import Claim, Join, Prepare, Reason, Result, Start, Sweep, Unclaim, Why
-from launcher.core.fleet import Access
-from launcher.core.observation import GroupState, Head, HeadSeen, Phase, RankReport, Seen, Step, Unseen
-from launcher.core.reconcile import Decision
-from launcher.core.run import Cause, RunState, Wanted, rebased
-from launcher.core.seat import MemberName
-from launcher.core.task import OnNoSpare, RecoveryPolicy, RestartWith
+from launcher.core.control.reconcile import Decision
+from launcher.core.model.actions import Claim, Join, Prepare, Reason, Result, Start, Sweep, Unclaim, Why
+from launcher.core.model.inventory import Access
+from launcher.core.model.observation import GroupState, Head, HeadSeen, Phase, RankReport, Seen, Step, Unseen
+from launcher.core.model.run import Cause, RunState, Wanted, rebased
+from launcher.core.model.slots import MemberName
+from launcher.core.model.task import OnNoSpare, RecoveryPolicy, RestartWith
 from tests.situations import DONE, UP, Situation, kinds, make_run, name
 
 NO_RESTART = RecoveryPolicy(max_restarts=0)

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from launcher.core.actions import Result
-from launcher.core.fleet import Access, Node, RackName
-from launcher.core.observation import Seen, Unseen
-from launcher.core.placement import Placement
-from launcher.core.run import Wanted
-from launcher.core.seat import MemberName
+from launcher.core.model.actions import Result
+from launcher.core.model.inventory import Access, Node, RackName
+from launcher.core.model.observation import Seen, Unseen
+from launcher.core.model.placement import Placement
+from launcher.core.model.run import Wanted
+from launcher.core.model.slots import MemberName
 from tests.situations import RUN, Situation, kinds, make_run, name
 
 

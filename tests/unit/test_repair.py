@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.drive.examine import examine
-from launcher.drive.repair import Cure, Remedy, apply, look, may_be_root, remedy
+from launcher.admission.node_checks import examine
+from launcher.admission.repair import Cure, Remedy, apply, look, may_be_root, remedy
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
 from launcher.errors import LeaseHeldError, RemoteError
 from launcher.ports import Completed, Listener
 from launcher.probe.answer import Unknown

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from launcher.core.fleet import NodeName, RackName
-from launcher.core.placement import Exclusion, Placement, Shortfall, Slice, Taken
-from launcher.core.replace import replace_slice
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import NodeName, RackName
+from launcher.core.model.placement import Exclusion, Placement, Shortfall, Slice, Taken
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.replacement import replace_slice
 from tests.property.ray_rule import racks_of
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-begin = importlib.import_module("launcher.runtime.begin")
+begin = importlib.import_module("launcher.runtime.agent_start")
 
 PACKAGES = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 

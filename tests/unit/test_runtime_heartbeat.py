@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 heartbeat = importlib.import_module("launcher.runtime.heartbeat")
-listener = importlib.import_module("launcher.runtime.listener")
-reach = importlib.import_module("launcher.runtime.reach")
+listener = importlib.import_module("launcher.runtime.heartbeat_server")
+reach = importlib.import_module("launcher.runtime.connectivity")
 
 HERE = "127.0.0.1"
 LIMIT = 15.0

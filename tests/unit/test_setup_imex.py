@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Access, GpuDriver, ImexMode, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, GpuDriver, ImexMode, Inventory, Node, NodeName, RackName, Transport
 from launcher.setup import imex
 from launcher.setup.imex import Daemon, Kind, Place, decide
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.fleet import Access, GpuDriver, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.placement import Placement, Slice
-from launcher.core.run import Run, RunId, RunName
-from launcher.core.seat import MemberName, Seat
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.run import Run, RunId, RunName
+from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.setup import environ, layout, ports, ray
 
 NODES = tuple(

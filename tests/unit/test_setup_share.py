@@ -4,12 +4,12 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.place import place
-from launcher.core.placement import Placement
-from launcher.core.run import Member, Run, RunId, RunName
-from launcher.core.seat import MemberName, Seat
-from launcher.core.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.placement import Placement
+from launcher.core.model.run import Member, Run, RunId, RunName
+from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.core.placement.place import place
 from launcher.runtime import gpus
 from launcher.setup import environ, joint, ports, ray
 

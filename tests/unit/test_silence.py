@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.actions import PowerOff, Reason, Result, Unclaim, Unit, Why
-from launcher.core.fleet import Access, NodeName
-from launcher.core.health import Symptom
-from launcher.core.observation import GroupState, HeadSeen, Phase, Reached, Seen, Step, Unseen
-from launcher.core.orders import OrderKind
-from launcher.core.reconcile import Decision
-from launcher.core.run import Run, RunState
-from launcher.core.seat import MemberName
-from launcher.core.silence import head_expired
-from launcher.core.task import OnNoSpare, RecoveryPolicy
+from launcher.core.control.liveness import head_expired
+from launcher.core.control.reconcile import Decision
+from launcher.core.model.actions import PowerOff, Reason, Result, Unclaim, Unit, Why
+from launcher.core.model.health import Symptom
+from launcher.core.model.inventory import Access, NodeName
+from launcher.core.model.observation import GroupState, HeadSeen, Phase, Reached, Seen, Step, Unseen
+from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.run import Run, RunState
+from launcher.core.model.slots import MemberName
+from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import Situation, kinds, make_run, name
 
 LOST = name(1, 2)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Inventory
-from launcher.core.nodeset import fold
-from launcher.core.task import Group, Task
+from launcher.config.inventory.read import read_inventory
+from launcher.config.task.read import read_task
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import fold
+from launcher.core.model.task import Group, Task
 from launcher.errors import SpecError
-from launcher.spec.inventory import read_inventory
-from launcher.spec.task import read_task
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "spec"
 

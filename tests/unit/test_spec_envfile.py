@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from launcher.config.task.envfile import read_env_file
 from launcher.errors import SpecError
-from launcher.spec.envfile import read_env_file
 
 
 def read(folder: Path, text: str) -> dict[str, str]:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.place import place
-from launcher.core.placement import Placement
-from launcher.spec.inventory import built_in, read_inventory
-from launcher.spec.levels import check_levels
-from launcher.spec.task import read_task
-from launcher.spec.templates import EXAMPLES as OFFERED
+from launcher.config.inventory.read import built_in, read_inventory
+from launcher.config.task.levels import check_levels
+from launcher.config.task.read import read_task
+from launcher.config.templates import EXAMPLES as OFFERED
+from launcher.core.model.placement import Placement
+from launcher.core.placement.place import place
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FLEET = "fleet-9xnvl72.yaml"

@@ -9,14 +9,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher.config.inventory.fields import INVENTORY
+from launcher.config.inventory.read import read_inventory
+from launcher.config.schema.fields import Section
+from launcher.config.task.envfile import read_env_file
+from launcher.config.task.fields import TASK
+from launcher.config.task.read import read_task
+from launcher.config.yaml import document
 from launcher.errors import Mistake, SpecError
-from launcher.spec import document
-from launcher.spec.envfile import read_env_file
-from launcher.spec.fields import Section
-from launcher.spec.inventory import read_inventory
-from launcher.spec.inventory_fields import INVENTORY
-from launcher.spec.task import read_task
-from launcher.spec.task_fields import TASK
 from tests.effort import drawn
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Inventory, SimSettings, Transport
+from launcher.config.inventory.fields import INVENTORY
+from launcher.config.inventory.read import built_in, find_inventory, read_inventory
+from launcher.core.model.inventory import Inventory, SimSettings, Transport
 from launcher.errors import SpecError
-from launcher.spec.inventory import built_in, find_inventory, read_inventory
-from launcher.spec.inventory_fields import INVENTORY
 
 ROOT = Path(__file__).parents[2]
 

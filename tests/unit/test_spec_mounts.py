@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Transport
+from launcher.config.inventory.read import built_in
+from launcher.config.task.envs import Given
+from launcher.config.task.mounts import check_mounts
+from launcher.config.task.read import read_task
+from launcher.core.model.inventory import Transport
 from launcher.errors import SpecError
-from launcher.spec.envs import Given
-from launcher.spec.inventory import built_in
-from launcher.spec.mounts import check_mounts
-from launcher.spec.task import read_task
 
 TEXT = (
     "run: x\nenvs: {PART: null}\nfile_mounts:\n  ~/${PART}/a: task.yaml\n  /abs: task.yaml\n  in/workdir: task.yaml\n"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.task import Task
+from launcher.config.schema.fields import Section
+from launcher.config.task.fields import HEADER, MEMBER, TASK
+from launcher.config.task.read import ParsedTask, read_task
+from launcher.core.model.task import Task
 from launcher.errors import Mistake, SpecError
-from launcher.spec.fields import Section
-from launcher.spec.task import ParsedTask, read_task
-from launcher.spec.task_fields import HEADER, MEMBER, TASK
 from launcher.store.codec import dump, load
 from tests.effort import drawn
 

@@ -6,11 +6,11 @@ import jsonschema
 import pytest
 import yaml
 
+from launcher.config.inventory.read import read_inventory
+from launcher.config.schema.json_schema import SpecKind, json_schema, schema_file
+from launcher.config.task.read import read_task
+from launcher.config.templates import read_template
 from launcher.errors import SpecError
-from launcher.spec.inventory import read_inventory
-from launcher.spec.schema import SpecKind, json_schema, schema_file
-from launcher.spec.task import read_task
-from launcher.spec.templates import read_template
 
 ROOT = Path(__file__).parents[2]
 GOOD = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "templates").glob("*.yaml")])

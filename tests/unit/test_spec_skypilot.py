@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.config.schema.unsupported import UNSUPPORTED
+from launcher.config.task.read import ParsedTask, read_task
 from launcher.errors import SpecError
-from launcher.spec.task import ParsedTask, read_task
-from launcher.spec.unsupported import UNSUPPORTED
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.config.task.read import read_task
+from launcher.config.yaml import document, source
+from launcher.config.yaml.document import parse_documents
 from launcher.errors import SpecError
-from launcher.spec import document, source
-from launcher.spec.document import parse_documents
-from launcher.spec.task import read_task
 
 
 def complaint(path: Path) -> str:

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.task import OnNoSpare, RecoveryPolicy, RestartWith, Task
+from launcher.config.inventory.read import built_in
+from launcher.config.schema.fields import Section
+from launcher.config.task.counts import LEAST_NODES, MOST_NODES, default_split
+from launcher.config.task.envs import Given
+from launcher.config.task.fields import RECOVERY, TASK
+from launcher.config.task.levels import check_levels
+from launcher.config.task.named import unknown_names
+from launcher.config.task.read import ParsedTask, read_task
+from launcher.core.model.task import OnNoSpare, RecoveryPolicy, RestartWith, Task
 from launcher.errors import SpecError
-from launcher.spec.counts import LEAST_NODES, MOST_NODES, default_split
-from launcher.spec.envs import Given
-from launcher.spec.fields import Section
-from launcher.spec.inventory import built_in
-from launcher.spec.levels import check_levels
-from launcher.spec.named import unknown_names
-from launcher.spec.task import ParsedTask, read_task
-from launcher.spec.task_fields import RECOVERY, TASK
 
 
 def parse(folder: Path, text: str, given: Given | None = None) -> ParsedTask:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.task import OnNoSpare, RestartWith, Task
+from launcher.config.schema.unsupported import UNSUPPORTED
+from launcher.config.task.read import read_task
+from launcher.core.model.task import OnNoSpare, RestartWith, Task
 from launcher.errors import SpecError
-from launcher.spec.task import read_task
-from launcher.spec.unsupported import UNSUPPORTED
 
 RUN = "run: echo\n"
 DRIVER = "driver: python a.py\n"

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from launcher.transport import ssh_command
+from launcher.transport.ssh import command
 
 
 def script(line: str) -> str:
@@ -25,15 +25,15 @@ def script(line: str) -> str:
     ],
 )
 def test_a_login_shell_sees_no_character_that_shells_read_differently(argv: tuple[str, ...]) -> None:
-    words = shlex.split(script(ssh_command.line(argv, 2.5)).split("(exec ", 1)[1].rsplit(" 2>&3", 1)[0])
+    words = shlex.split(script(command.line(argv, 2.5)).split("(exec ", 1)[1].rsplit(" 2>&3", 1)[0])
     assert words == ["timeout", "-s", "KILL", "2.500", *argv]
 
 
 def test_no_time_left_is_no_endless_time() -> None:
-    assert "timeout -s KILL 0.001 true" in script(ssh_command.line(["true"], 0.0))
+    assert "timeout -s KILL 0.001 true" in script(command.line(["true"], 0.0))
 
 
 def test_what_came_before_the_mark_is_not_the_commands() -> None:
-    assert ssh_command.output(b"welcome\n" + ssh_command.MARK + b"own" + ssh_command.MARK) == b"own" + ssh_command.MARK
-    assert ssh_command.output(ssh_command.MARK) == b""
-    assert ssh_command.output(b"This account is not available.\n") is None
+    assert command.output(b"welcome\n" + command.MARK + b"own" + command.MARK) == b"own" + command.MARK
+    assert command.output(command.MARK) == b""
+    assert command.output(b"This account is not available.\n") is None

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.fleet import Access
+from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
-from launcher.transport.ssh_config import CONNECT_S, Resolver, Settings, expand
-from launcher.transport.ssh_errand import Errand
+from launcher.transport.ssh.config import CONNECT_S, Resolver, Settings, expand
+from launcher.transport.ssh.errand import Errand
 
 
 @pytest.fixture

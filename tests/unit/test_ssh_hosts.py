@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.transport.ssh_config import Settings
-from launcher.transport.ssh_errand import Errand, HostKeyError
-from launcher.transport.ssh_hosts import HostKeys, Key
+from launcher.transport.ssh.config import Settings
+from launcher.transport.ssh.errand import Errand, HostKeyError
+from launcher.transport.ssh.host_keys import HostKeys, Key
 
 OLD, NEW = Key("ssh-ed25519", b"old"), Key("ssh-ed25519", b"new")
 RSA = Key("ssh-rsa", b"rsa")

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from launcher.core.fleet import NodeName
-from launcher.core.placement import Placement
-from launcher.core.seat import MemberName
-from launcher.core.share import seated
-from launcher.core.status import summarise
-from launcher.core.task import Group, TopologyRule
+from launcher.core.control.status import summarise
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.placement import Placement
+from launcher.core.model.slots import MemberName
+from launcher.core.model.task import Group, TopologyRule
+from launcher.core.placement.colocation import seated
 from tests.situations import Situation, make_run, name
 
 

@@ -12,23 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.actions import Answer, Claim, Level, Reason, Relocate, Result, Start, Sweep, Unclaim, Why
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, SimSettings, Transport
-from launcher.core.observation import Head, HeadSeen, Keeper, Observation, Seen, Unseen
-from launcher.core.orders import Order, OrderKind
-from launcher.core.placement import Placement, Shortfall, Slice
-from launcher.core.run import Cause, Evidence, Exit, Gang, Outcome, Record, Run, RunId, RunName, RunState, Wanted
-from launcher.core.seat import GangName, MemberName, Seat
-from launcher.core.status import RankState, RankStatus, RunStatus
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.control.status import RankState, RankStatus, RunStatus
+from launcher.core.model.actions import Answer, Claim, Level, Reason, Relocate, Result, Start, Sweep, Unclaim, Why
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, SimSettings, Transport
+from launcher.core.model.observation import Head, HeadSeen, Keeper, Observation, Seen, Unseen
+from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.placement import Placement, Shortfall, Slice
+from launcher.core.model.run import Cause, Evidence, Exit, Gang, Outcome, Record, Run, RunId, RunName, RunState, Wanted
+from launcher.core.model.slots import GangName, MemberName, Seat
+from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError, OtherVersionError, SpecError, StoreError
-from launcher.store import database
-from launcher.store import looks as looks_module
+from launcher.store import database, decision_log
+from launcher.store.decision_log import Look, Made
 from launcher.store.domains import Domains
 from launcher.store.journal import EventKind
-from launcher.store.looks import Look, Made
 from launcher.store.owner import Owner
-from launcher.store.shown import Shelf
+from launcher.store.status_reads import Shelf
 from launcher.store.store import Store
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "store"
@@ -502,9 +501,9 @@ except LaunchError as error:
 _WRITE = """
 import sys
 from pathlib import Path
-from launcher.core.actions import Answer, Result, Unclaim
+from launcher.core.model.actions import Answer, Result, Unclaim
 from launcher.store.store import Store
-from launcher.core.run import RunState
+from launcher.core.model.run import RunState
 from tests.unit.test_store import FULL, REASON, launch
 store = Store(Path(sys.argv[1]))
 run = launch(store)
@@ -627,8 +626,8 @@ class TestLooks:
         assert list(store.looks.of(run.id)) == looks
 
     def test_a_long_run_keeps_its_beginning_and_the_newest(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(looks_module, "FIRST", 3)
-        monkeypatch.setattr(looks_module, "NEWEST", 4)
+        monkeypatch.setattr(decision_log, "FIRST", 3)
+        monkeypatch.setattr(decision_log, "NEWEST", 4)
         run = launch(store)
         for at in range(20):
             look = self.look(run, float(at), Record())

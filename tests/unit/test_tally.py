@@ -2,8 +2,8 @@
 
 import pytest
 
-from launcher.core.actions import Why
-from launcher.drive.tally import Tally
+from launcher.core.model.actions import Why
+from launcher.drive.run_stats import Tally
 from launcher.store.journal import Event, EventKind
 
 

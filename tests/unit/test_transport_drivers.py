@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from launcher.core.fleet import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.place import place
-from launcher.core.placement import Placement
-from launcher.core.run import Run, RunId, RunName
-from launcher.core.seat import Seat
-from launcher.core.task import Group, Task, TopologyRule
+from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.placement import Placement
+from launcher.core.model.run import Run, RunId, RunName
+from launcher.core.model.slots import Seat
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
 from launcher.setup import environ
-from launcher.transport import drivers
+from launcher.transport.agent import drivers
 
 RULE = TopologyRule(slices=2, nodes_per_slice=2)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.fleet import Access, NodeName
+from launcher.core.model.inventory import Access, NodeName
 from launcher.transport.fence import words
 from tests.facts import NODE
 

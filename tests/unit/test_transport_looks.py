@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from launcher.core.actions import Unit
-from launcher.core.fleet import Access
-from launcher.core.run import RunId
+from launcher.core.model.actions import Unit
+from launcher.core.model.inventory import Access
+from launcher.core.model.run import RunId
 from launcher.errors import RemoteError
 from launcher.ports import Completed
 from launcher.setup import layout, ports
-from launcher.transport import eye, looks
-from launcher.transport.looks import Looks
-from launcher.transport.site import Site
+from launcher.transport.agent import connection, poller
+from launcher.transport.agent.client import Site
+from launcher.transport.agent.poller import Looks
 
 Answerer = Callable[[dict[str, Any]], "dict[str, Any] | None"]
 
@@ -98,11 +98,11 @@ def machines() -> Machines:
 def sight(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks]:
     """Looks whose times are a tenth of the real ones."""
     for module, name in (
-        (looks, "PATIENCE_S"),
-        (looks, "FIRST_S"),
-        (eye, "MUTE_S"),
-        (eye, "PAUSE_S"),
-        (looks, "KEPT_S"),
+        (poller, "PATIENCE_S"),
+        (poller, "FIRST_S"),
+        (connection, "MUTE_S"),
+        (connection, "PAUSE_S"),
+        (poller, "KEPT_S"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name) / 10)
     made = Looks(machines)  # type: ignore[arg-type]  # the one method that a look needs
@@ -153,7 +153,7 @@ def test_a_silent_machine_keeps_its_last_view_for_a_while_and_is_then_unseen(sig
     machines.by["n1"].silent = True
     begun = time.monotonic()
     first, other = look(sight, "n1", "n2")
-    assert time.monotonic() - begun < looks.PATIENCE_S + 0.3
+    assert time.monotonic() - begun < poller.PATIENCE_S + 0.3
     assert (first["number"], other["number"]) == (1, 2)
     until(lambda: ", since " in look(sight, "n1")[0].get("words", ""))
     assert machines.by["n1"].given_up > 0
@@ -168,7 +168,7 @@ def test_a_machine_that_is_silent_for_long_costs_a_look_no_time(sight: Looks, ma
     begun = time.monotonic()
     for _ in range(20):
         assert look(sight, "n1", "n2")[1]["ok"]
-    assert time.monotonic() - begun < 20 * looks.PATIENCE_S / 2
+    assert time.monotonic() - begun < 20 * poller.PATIENCE_S / 2
 
 
 def test_since_when_a_machine_is_silent_does_not_change_with_each_look(sight: Looks, machines: Machines) -> None:
@@ -197,7 +197,7 @@ def test_one_question_at_a_time_is_under_way(sight: Looks, machines: Machines) -
     look(sight, "n1")
     asked = len(machines.by["n1"].asked)
     begun = time.monotonic()
-    while time.monotonic() - begun < eye.MUTE_S / 2:
+    while time.monotonic() - begun < connection.MUTE_S / 2:
         look(sight, "n1")
     assert len(machines.by["n1"].asked) == asked
 

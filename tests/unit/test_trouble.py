@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.drive.trouble import Log, Trouble
+from launcher.admission.store_retry import Log, Trouble
 from launcher.errors import StoreError
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from launcher.core.fleet import GpuDriver, NodeName
-from launcher.core.health import Health, Symptom
-from launcher.core.orders import OrderKind
-from launcher.core.run import Cause, RunState
-from launcher.core.seat import MemberName
-from launcher.core.task import OnNoSpare, RecoveryPolicy
+from launcher.core.model.health import Health, Symptom
+from launcher.core.model.inventory import GpuDriver, NodeName
+from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.run import Cause, RunState
+from launcher.core.model.slots import MemberName
+from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import Situation, kinds, make_run, name
 from tests.unit.test_silence import outside
 

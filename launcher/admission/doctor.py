@@ -1,0 +1,67 @@
+"""Nodes checked without a task in mind: each by itself, and against those that it would work with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launcher.admission.node_checks import Examined, compare, compare_all, examine
+from launcher.admission.preflight import unknown_domains
+from launcher.core.model.inventory import Inventory, Node, NodeName
+from launcher.core.model.nodeset import natural
+from launcher.ports import Listener, Prober
+from launcher.probe.answer import Unknown
+from launcher.probe.judge_gpu import domain_of
+from launcher.probe.report import Answer, Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """A finding about nodes that have to be alike: those of one rack and domain, or all that were asked."""
+
+    whose: str
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkup:
+    """What came of it. `reported` are the NVLink domains of nodes whose inventory leaves them out."""
+
+    examined: tuple[Examined, ...]
+    shared: tuple[Shared, ...]
+    reported: dict[NodeName, str]
+
+    def answer(self, one: Examined) -> Answer:
+        """Answer how a node is as a whole: bad, else cannot tell, else good."""
+        named = {shared.finding.answer for shared in self.shared if one.node.name in shared.finding.nodes}
+        said = {finding.answer for finding in one.findings} | named
+        return next((worst for worst in (Answer.BAD, Answer.CANNOT_TELL) if worst in said), Answer.GOOD)
+
+    @property
+    def bad(self) -> bool:
+        """Answer whether anything at all is bad."""
+        return any(shared.finding.answer is Answer.BAD for shared in self.shared) or any(
+            one.says(Answer.BAD) for one in self.examined
+        )
+
+
+def check_up(fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener) -> Checkup:
+    """Answer what is to be said of these nodes, all asked at once."""
+    found = examine(fleet, nodes, prober, listener)
+    left_out = frozenset(unknown_domains(fleet))
+    reported = {one.node.name: domain for one in found if one.node.name in left_out and (domain := _domain(one))}
+    return Checkup(examined=found, shared=tuple(_shared(found)), reported=reported)
+
+
+def _shared(found: Sequence[Examined]) -> list[Shared]:
+    parts: dict[tuple[str, str], list[Examined]] = {}
+    for one in found:
+        parts.setdefault((one.node.rack, one.node.domain or _domain(one) or ""), []).append(one)
+    shared = [
+        Shared(whose=rack, finding=finding)
+        for (rack, domain), part in sorted(parts.items(), key=lambda item: natural(item[0][0]))
+        for finding in compare(part, one_domain=bool(domain))
+    ]
+    return [*shared, *(Shared(whose="all", finding=finding) for finding in compare_all(found))]
+
+
+def _domain(one: Examined) -> str | None:
+    return None if isinstance(one.facts, Unknown) else domain_of(one.facts)

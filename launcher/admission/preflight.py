@@ -1,0 +1,247 @@
+"""The first stage of a start: a task is placed on nodes that were asked, and that nothing speaks against."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from launcher.admission.node_checks import HEAD, Examined, compare, compare_all, examine, head_of, words_of
+from launcher.core.model.inventory import GpuDriver, Inventory, Node, NodeName
+from launcher.core.model.nodeset import fold
+from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.task import Task
+from launcher.core.placement.place import place
+from launcher.errors import Mistake, ProvisionError, SpecError
+from launcher.ports import Listener, Prober
+from launcher.probe.answer import Unknown
+from launcher.probe.judge_gpu import domain_of
+from launcher.probe.report import Answer, Finding
+from launcher.setup.lease import Holder, read_holder
+
+BLIND_ROUNDS = 2
+"""How often nobody may answer before the way there is suspected, and not the nodes."""
+
+
+class Preflight:
+    """Places a task, asks the nodes that it got, and places it again without those that are sick.
+
+    `fleet` has the NVLink domains that drivers reported where the inventory leaves them out; `remembered` are those of
+    an earlier time, which are believed until the node is asked. `held` are nodes that others have, by their leases; who
+    has one of those that are given is asked again, and may have let go.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        fleet: Inventory,
+        prober: Prober,
+        listener: Listener,
+        remembered: Mapping[NodeName, str],
+        held: Mapping[NodeName, Holder] | None = None,
+    ) -> None:
+        self.examined: dict[NodeName, Examined] = {}
+        self.sick: dict[NodeName, str] = {}
+        self.held: dict[NodeName, Holder] = dict(held or {})
+        self.reported: dict[NodeName, str] = {}
+        self._task = task
+        self._written = fleet
+        self._prober = prober
+        self._listener = listener
+        self._left_out = frozenset(unknown_domains(fleet))
+        self._remembered = dict(remembered)
+        self._blind = 0
+
+    @property
+    def fleet(self) -> Inventory:
+        """Answer the inventory with the domains that are known by now, and with guesses for nodes not yet asked."""
+        return with_domains(self._written, self._domains())
+
+    def place(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+        """Answer a placement all of whose nodes were asked and are well, or why there is none.
+
+        SpecError where drivers contradict the inventory; ProvisionError where nobody can be reached, the head's machine
+        is sick, or the nodes of a slice differ and none of them can be called the odd one.
+        """
+        if doubtful := [node for node in self._written.nodes if node.name in self.held and not self._known(node)]:
+            self._ask(doubtful)
+        while True:
+            answer = self.again(taken)
+            if isinstance(answer, Shortfall):
+                self._check_way(BLIND_ROUNDS)
+                return answer
+            if due := self._due(answer, taken):
+                self._ask(due)
+            elif not self._differ(answer):
+                return answer
+
+    def again(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+        """Answer where the task would go by what is known by now; asks nobody."""
+        held = {name: replace(taken.get(name, Taken()), by_run=other.who) for name, other in self.held.items()}
+        return self._without_sick({**taken, **held})
+
+    def unheld(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+        """Answer where the task would go if nobody from elsewhere had a node; asks nobody."""
+        return self._without_sick(taken)
+
+    def _without_sick(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+        sick = {name: replace(taken.get(name, Taken()), sick=words) for name, words in self.sick.items()}
+        return place(self._task, self.fleet, {**taken, **sick})
+
+    def _known(self, node: Node) -> bool:
+        """Answer whether it was asked who has a node; one that no run has is held by somebody who cannot be asked."""
+        return node.name in self.examined or not self.held[node.name].run
+
+    def asked(self, placement: Placement) -> bool:
+        """Answer whether all nodes of a placement were asked."""
+        return all(name in self.examined for name in placement.nodes)
+
+    def of(self, placement: Placement) -> tuple[Examined, ...]:
+        """Answer what is known of the nodes of a placement, and of the head's machine."""
+        return tuple(self.examined[name] for name in (*placement.nodes, HEAD) if name in self.examined)
+
+    def _domains(self) -> Mapping[NodeName, str]:
+        """Answer a domain for each node that has none in the inventory; no guess for one that was asked in vain.
+
+        Who was never asked is guessed to be in the domain of its rack, as racks mostly are wired: that hides no place
+        where the task would fit, and whoever is placed by a guess is asked.
+        """
+        known = {**self._remembered, **self.reported}
+        unasked = (node.name for node in self._written.nodes if node.name in self._left_out - self.examined.keys())
+        guesses = _guesses(self._written, known, unasked)
+        return {**guesses, **self.reported}
+
+    def _due(self, placement: Placement, taken: Mapping[NodeName, Taken]) -> list[Node]:
+        """Answer who has to be asked now: the nodes placed, and all of their racks whose domain nobody knows."""
+        placed = set(placement.nodes)
+        racks = {part.rack for part in placement.slices if part.domain is not None}
+        due = [
+            node
+            for node in self._written.nodes
+            if node.name not in self.examined
+            and (node.name in placed or (node.rack in racks and self._wanted(node, taken)))
+        ]
+        head = head_of(self._written)
+        return [*due, *([head] if due and head and HEAD not in self.examined else ())]
+
+    def _wanted(self, node: Node, taken: Mapping[NodeName, Taken]) -> bool:
+        use = taken.get(node.name, Taken())
+        free = node.drained is None and use.drained is None and use.by_run is None
+        return free and node.name in self._left_out and node.name not in self._remembered
+
+    def _ask(self, nodes: Sequence[Node]) -> None:
+        found = examine(self._written, nodes, self._prober, self._listener)
+        for one in found:
+            self.examined[one.node.name] = one
+            self._learn(one)
+            self._look_at_lease(one)
+            if one.sick is not None and one.node.name not in self.held:
+                self.sick[one.node.name] = one.sick
+        self._blind = 0 if any(one.reached for one in self.examined.values()) else self._blind + 1
+        self._check_way(self._blind)
+        self._check_head()
+        _check_domains(self._written, found)
+
+    def _look_at_lease(self, one: Examined) -> None:
+        """Take in who has a node; what else is wrong with one that is in use, its user may have made."""
+        lease = None if isinstance(one.facts, Unknown) else one.facts.lease
+        if isinstance(lease, str):
+            self.held[one.node.name] = read_holder(lease)
+        elif one.reached and not isinstance(lease, Unknown):
+            self.held.pop(one.node.name, None)
+
+    def _learn(self, one: Examined) -> None:
+        """Take in a domain; a memory that proves wrong is forgotten for all of its rack, which was wired anew."""
+        domain = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
+        if domain is None or one.node.name not in self._left_out:
+            return
+        self.reported[one.node.name] = domain
+        if self._remembered.get(one.node.name, domain) != domain:
+            for node in self._written.nodes:
+                if node.rack == one.node.rack:
+                    self._remembered.pop(node.name, None)
+
+    def _check_way(self, blind: int) -> None:
+        """Where nobody at all has answered, no rack is to blame."""
+        if self.examined and blind >= BLIND_ROUNDS and not any(one.reached for one in self.examined.values()):
+            raise ProvisionError(
+                f"no node can be reached, of {len(self.examined)} asked",
+                outcomes=tuple((name, one.sick or "") for name, one in self.examined.items()),
+                hints=("is this machine's own network up, and the user and key of the inventory right?",),
+            )
+
+    def _check_head(self) -> None:
+        if HEAD in self.sick:
+            words = f"the head's machine `{self.examined[HEAD].node.access.address}` cannot be used: {self.sick[HEAD]}"
+            hint = "mend it, or leave `head:` out of the inventory: the head is then on the first node of the run"
+            raise ProvisionError(words, outcomes=(), hints=(hint,))
+
+    def _differ(self, placement: Placement) -> bool:
+        """Answer whether somebody is sick for not being like the others."""
+        before = len(self.sick)
+        for part in placement.slices:
+            members = [self.examined[name] for name in (*part.nodes, *part.spares)]
+            self._single_out(compare(members, one_domain=part.domain is not None), f"slice `{part.key}`")
+        if len(self.sick) == before:
+            self._single_out(compare_all(self.of(placement)), "the run")
+            self._check_head()
+        return len(self.sick) > before
+
+    def _single_out(self, findings: Iterable[Finding], whose: str) -> None:
+        for finding in findings:
+            if finding.answer is not Answer.BAD or not finding.stops:
+                continue
+            if not finding.nodes:
+                hint = "make them alike, or exclude one side with `exclude_nodes`"
+                raise ProvisionError(f"{whose} cannot start: {words_of([finding])}", outcomes=(), hints=(hint,))
+            for name in finding.nodes:
+                self.sick.setdefault(name, words_of([finding]) or "")
+
+
+def guessed(fleet: Inventory, remembered: Mapping[NodeName, str]) -> Inventory:
+    """Answer the inventory with the domains that nodes once reported, and for all others the guess that a rack is wired
+    as racks mostly are: whoever is placed by a guess is asked before anything is given to it."""
+    return with_domains(fleet, _guesses(fleet, remembered, unknown_domains(fleet)))
+
+
+def _guesses(fleet: Inventory, known: Mapping[NodeName, str], missing: Iterable[NodeName]) -> Mapping[NodeName, str]:
+    of_rack = {node.rack: domain for node in fleet.nodes if (domain := known.get(node.name, node.domain))}
+    racks = {node.name: node.rack for node in fleet.nodes}
+    return {name: known.get(name) or of_rack.get(racks[name]) or racks[name] for name in missing}
+
+
+def with_domains(fleet: Inventory, domains: Mapping[NodeName, str]) -> Inventory:
+    """Answer the inventory with these domains for the nodes that have none in it."""
+    nodes = tuple(
+        replace(node, domain=domains[node.name]) if _left_out(node) and node.name in domains else node
+        for node in fleet.nodes
+    )
+    return replace(fleet, nodes=nodes)
+
+
+def unknown_domains(fleet: Inventory) -> tuple[NodeName, ...]:
+    """Answer the nodes whose NVLink domain only their drivers know."""
+    return tuple(node.name for node in fleet.nodes if _left_out(node))
+
+
+def _left_out(node: Node) -> bool:
+    return node.domain is None and node.gpu_driver is GpuDriver.NVIDIA
+
+
+def _check_domains(fleet: Inventory, found: Iterable[Examined]) -> None:
+    """A file that names another domain than the drivers would have slices torn apart: it is to be mended first."""
+    sides: dict[tuple[str, str], list[NodeName]] = {}
+    for one in found:
+        reported = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
+        written = one.node.domain
+        if reported is not None and written is not None and reported.casefold() != written.casefold():
+            sides.setdefault((written, reported), []).append(one.node.name)
+    if sides:
+        hint = "correct `domain:`, or leave it out to have the drivers asked"
+        raise SpecError(
+            tuple(
+                Mistake(
+                    what=f"{fold(names)}: the inventory says domain `{written}`, the drivers say `{reported}`",
+                    where=fleet.source,
+                    hint=hint,
+                )
+                for (written, reported), names in sides.items()
+            )
+        )

@@ -1,0 +1,249 @@
+"""More nodes for a run that goes on, or others: chosen on the whole inventory, asked, claimed in one transaction."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from launcher.admission.current_inventory import whole
+from launcher.admission.node_checks import Examined, examine
+from launcher.admission.queue_wait import Unheard
+from launcher.core.control.resized_record import hindrance
+from launcher.core.model.actions import Answer, Enlist, Relocate, Resize, Result
+from launcher.core.model.inventory import Inventory, Node, NodeName
+from launcher.core.model.nodeset import fold
+from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.run import Record, Run, Target
+from launcher.core.model.task import Task
+from launcher.core.placement.colocation import seated
+from launcher.core.placement.enlist import spare_for
+from launcher.core.placement.exclusive import enclosed
+from launcher.core.placement.replacement import replace_slice
+from launcher.core.placement.resize import resize
+from launcher.ports import Prober
+from launcher.probe.answer import Unknown
+from launcher.probe.judge_gpu import domain_of
+from launcher.setup.lease import read_holder
+from launcher.store.store import Store
+
+Users = Mapping[NodeName, Taken]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """Nodes for a slice, as they stand in the whole inventory, and the run once it has them."""
+
+    nodes: tuple[Node, ...]
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refusal:
+    """Why there are none."""
+
+    words: str
+
+
+_Choose = Callable[[Run, Record, Users, Inventory], _Choice | _Refusal]
+
+
+class StoreAllotter:
+    """Gives nodes of the inventories that the store knows; each is asked before a run gets it.
+
+    An act that was done and whose receipt was lost is not done twice: what the run already has, and has not begun to
+    use, is the answer.
+    """
+
+    def __init__(self, store: Store, open_prober: Callable[[Inventory], Prober]) -> None:
+        self._store = store
+        self._open_prober = open_prober
+
+    def enlist(self, run: Run, action: Enlist) -> Answer:
+        """Give a slice one more spare of its own rack and domain; FAILED with words where none is free."""
+        return self._allot(run, lambda *world: _enlisted(action, *world))
+
+    def relocate(self, run: Run, action: Relocate) -> Answer:
+        """Place a slice again; FAILED with the shortfall's words where it fits nowhere."""
+        return self._allot(run, lambda *world: _relocated(action, *world))
+
+    def retarget(self, run: Run, task: Task) -> Answer:
+        """Claim what a run needs to go on as a task with more or fewer slices; FAILED with words where it cannot."""
+        return self._allot(run, lambda *world: _targeted(task, *world))
+
+    def resize(self, run: Run, action: Resize) -> Answer:
+        """Make a run what it is to become; DONE also where it is that already, FAILED where it cannot be any more."""
+        del action
+        refused: list[str] = []
+
+        def become(now: Run, record: Record, taken: Users) -> Run:
+            del taken
+            if (words := hindrance(now, record)) is not None:
+                refused.append(words)
+                return replace(now, target=None)
+            return _resized(now, whole(self._store, now.fleet))
+
+        if self._store.allot(run.id, become) is None or refused:
+            return Answer(result=Result.FAILED, stage="allot", words="; ".join(refused) or "the run is over")
+        return Answer(result=Result.DONE)
+
+    def _allot(self, run: Run, choose: _Choose) -> Answer:
+        """Choose, ask who was chosen, choose again without the sick, and keep what holds; nobody is asked twice."""
+        begun = time.monotonic()
+        fleet = whole(self._store, run.fleet)
+        asked: dict[NodeName, str | None] = {}
+        while True:
+            choice = self._try(run, fleet, choose, asked)
+            if isinstance(choice, _Refusal):
+                words = "; ".join((choice.words, *(f"`{name}`: {why}" for name, why in asked.items() if why)))
+                return Answer(result=Result.FAILED, stage="allot", words=words, elapsed=time.monotonic() - begun)
+            new = [node for node in choice.nodes if node.name not in asked]
+            if not new:
+                names = tuple(node.name for node in choice.nodes)
+                return Answer(result=Result.DONE, words=fold(names), nodes=names, elapsed=time.monotonic() - begun)
+            asked |= self._ask(run, fleet, new)
+
+    def _try(
+        self, run: Run, fleet: Inventory, choose: _Choose, asked: Mapping[NodeName, str | None]
+    ) -> _Choice | _Refusal:
+        """Answer the choice of this moment; it is kept where all of its nodes were asked."""
+        made: list[_Choice | _Refusal] = []
+
+        def decide(now: Run, record: Record, taken: Users) -> Run | None:
+            sick = {name: replace(taken.get(name, Taken()), sick=why) for name, why in asked.items() if why}
+            choice = choose(now, record, {**taken, **sick}, fleet)
+            made.append(choice)
+            if isinstance(choice, _Refusal) or not {node.name for node in choice.nodes} <= asked.keys():
+                return None
+            return choice.run
+
+        self._store.allot(run.id, decide)
+        return made[0] if made else _Refusal(words="the run is over")
+
+    def _ask(self, run: Run, fleet: Inventory, nodes: Sequence[Node]) -> dict[NodeName, str | None]:
+        """Answer for each node what speaks against it; None for nothing."""
+        prober = self._open_prober(fleet)
+        try:
+            return {one.node.name: _against(run, one) for one in examine(fleet, nodes, prober, Unheard())}
+        finally:
+            prober.close()
+
+
+def _enlisted(action: Enlist, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
+    part = _slice(now, action.slice)
+    if part is None:
+        return _Refusal(words=f"slice `{action.slice}` is not of the run any more")
+    unfit = {name for name, use in taken.items() if use.sick or use.drained} | record.condemned.keys()
+    holders = {seat.node for seat in record.seats.values()}
+    for name in part.spares:
+        if name not in holders and name not in unfit:
+            return _Choice(nodes=_nodes(now.fleet, (name,)), run=now)
+    found = spare_for(now.task, fleet, _barred(taken, record.condemned), now.placement, part)
+    if found is None:
+        return _Refusal(words=f"no node that slice `{part.key}` could have is free in `{part.place}`")
+    nodes = _nodes(fleet, (found,))
+    return _Choice(nodes=nodes, run=_with(now, replace(part, spares=(*part.spares, found)), nodes, fleet))
+
+
+def _relocated(action: Relocate, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
+    part = _slice(now, action.slice)
+    if part is None:
+        return _Refusal(words=f"slice `{action.slice}` is not of the run any more")
+    if not set(part.nodes) & (record.asked | record.condemned.keys() | set(action.without)):
+        return _Choice(nodes=_nodes(now.fleet, (*part.nodes, *part.spares)), run=now)
+    ranks = {member.name for member in now.members() if member.slice_key == part.key}
+    own = {*part.nodes, *part.spares, *(seat.node for seat in record.seats.values() if seat.member in ranks)}
+    free = {name: use for name, use in taken.items() if name not in own or use.sick or use.drained}
+    left = [node.name for node in fleet.nodes if node.rack in action.without_racks]
+    barred = _barred(free, (*record.condemned, *action.without, *left))
+    found = replace_slice(now.task, fleet, barred, now.placement, part)
+    if isinstance(found, Shortfall):
+        return _Refusal(words=f"slice `{part.key}` fits nowhere else: {_offer(found)}")
+    nodes = _nodes(fleet, (*found.nodes, *found.spares))
+    return _Choice(nodes=nodes, run=_with(now, found, nodes, fleet))
+
+
+def _against(run: Run, one: Examined) -> str | None:
+    """A driver that contradicts the inventory would tear the slice apart. What is wrong with a node that the run itself
+    is on, the run may have made."""
+    lease = None if isinstance(one.facts, Unknown) else one.facts.lease
+    holder = read_holder(lease) if isinstance(lease, str) else None
+    if holder is not None:
+        return None if holder.run == run.id else f"{holder} has it"
+    domain = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
+    written = one.node.domain
+    if one.sick is None and domain is not None and written is not None and domain.casefold() != written.casefold():
+        return f"the inventory says domain `{written}`, the drivers say `{domain}`"
+    return one.sick
+
+
+def _targeted(task: Task, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
+    ours = set(now.placement.nodes)
+    free = _barred({name: use for name, use in taken.items() if name not in ours}, record.condemned.keys() - ours)
+    found = resize(task, fleet, free, now.placement)
+    if isinstance(found, Shortfall):
+        return _Refusal(words=f"the slices of `{found.group}` that come do not fit: {_offer(found)}")
+    if torn := [old.key for old, new in found.moves if old.nodes != new.nodes]:
+        return _Refusal(words=f"{fold(torn)} could not stay where it is")
+    nodes = _nodes(fleet, (name for part in found.comes for name in (*part.nodes, *part.spares)))
+    target = Target(
+        task=task,
+        comes=found.comes,
+        goes=tuple(part.key for part in found.goes),
+        fleet=fleet.cut_down(node.name for node in nodes),
+    )
+    aimed = replace(now, target=target)
+    words = hindrance(aimed, record)
+    return _Refusal(words=words) if words else _Choice(nodes=nodes, run=aimed)
+
+
+def _resized(now: Run, fleet: Inventory) -> Run:
+    """Answer the run as it was to become, with the slices that stay as they are by now."""
+    target = now.target
+    if target is None:
+        return now
+    order = {group.name: at for at, group in enumerate(target.task.groups)}
+    stay = [part for part in now.placement.slices if part.key not in target.goes]
+    slices = tuple(sorted((*stay, *target.comes), key=lambda part: (order[part.group], part.index)))
+    aimed = replace(now, task=target.task, target=None)
+    return _placed(aimed, slices, _new(now, target.fleet.nodes), target.fleet.domains, fleet)
+
+
+def _slice(run: Run, key: str) -> Slice | None:
+    return next((part for part in run.placement.slices if part.key == key), None)
+
+
+def _with(run: Run, part: Slice, nodes: Sequence[Node], fleet: Inventory) -> Run:
+    """Answer the run with another slice under the same key."""
+    slices = tuple(part if part.key == other.key else other for other in run.placement.slices)
+    more = _new(run, nodes)
+    return _placed(run, slices, more, fleet.cut_down(node.name for node in more).domains, fleet)
+
+
+def _new(run: Run, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    known = {node.name for node in run.fleet.nodes}
+    return tuple(node for node in nodes if node.name not in known)
+
+
+def _placed(
+    run: Run, slices: tuple[Slice, ...], more: Sequence[Node], domains: Mapping[str, tuple[str, ...]], fleet: Inventory
+) -> Run:
+    """Answer the run on these slices, with `more` nodes and their domains; its fleet keeps every node that it ever had,
+    and says of NVLink domains that it has already what it has always said."""
+    slices = seated(run.task, slices)
+    grown = replace(run.fleet, nodes=(*run.fleet.nodes, *more), domains={**domains, **run.fleet.domains})
+    placement = Placement(slices=slices, why=run.placement.why, enclosed=enclosed(run.task, fleet, slices))
+    return replace(run, placement=placement, fleet=grown)
+
+
+def _nodes(fleet: Inventory, names: Iterable[NodeName]) -> tuple[Node, ...]:
+    known = {node.name: node for node in fleet.nodes}
+    return tuple(known[name] for name in names)
+
+
+def _barred(taken: Users, names: Iterable[NodeName]) -> Users:
+    """Answer who is not free, with nodes that the run itself cannot use."""
+    return {**taken, **{name: replace(taken.get(name, Taken()), sick="given up by the run") for name in names}}
+
+
+def _offer(lack: Shortfall) -> str:
+    need = lack.nodes_per_slice + lack.spares
+    return f"it needs {need} nodes in one place, and the most that one has free is {lack.largest}"

@@ -1,0 +1,101 @@
+"""What a node's own driver asks for to be well again, done on a node that nobody uses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from launcher.admission.node_checks import Examined, examine
+from launcher.core.model.inventory import Inventory, Node
+from launcher.errors import LeaseHeldError, RemoteError
+from launcher.ports import Listener, Prober, Shell
+from launcher.probe.answer import Unknown
+from launcher.probe.nvidia_smi import Gpu, Recovery
+from launcher.setup.lease import read_holder
+
+RESET_S = 180.0
+"""How long the reset of all GPUs of a node may take (s)."""
+REBOOT_S = 30.0
+
+
+class Cure(Enum):
+    """What can be done from here."""
+
+    RESET = "reset"
+    REBOOT = "reboot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """What is asked for: the driver's words, the cure in them if there is one, and the commands, to be run as root."""
+
+    words: str
+    cure: Cure | None
+    commands: tuple[tuple[str, ...], ...]
+
+
+def remedy(one: Examined) -> Remedy | None:
+    """Answer what the driver of a node asks for; None where it asks for nothing.
+
+    Its words are those of `nvidia-smi -q`: Reset, Reboot, Drain P2P, Drain and Reset. On a node without work the
+    draining is done. The heaviest of several counts.
+    """
+    if isinstance(one.facts, Unknown) or isinstance(one.facts.driver, Unknown):
+        return None
+    due = [gpu for gpu in one.facts.driver.gpus if gpu.recovery is Recovery.DUE]
+    if not due:
+        return None
+    words = "; ".join(f"{gpu.bus or 'a GPU'}: {gpu.action}" for gpu in due)
+    if any("reboot" in _action(gpu) for gpu in due):
+        return Remedy(words=words, cure=Cure.REBOOT, commands=(("systemctl", "reboot"),))
+    buses = [gpu.bus for gpu in due if "reset" in _action(gpu) and gpu.bus]
+    if buses:
+        command = ("nvidia-smi", "--gpu-reset", "-i", ",".join(buses))
+        return Remedy(words=words, cure=Cure.RESET, commands=(command,))
+    return Remedy(words=words, cure=None, commands=())
+
+
+def look(fleet: Inventory, node: Node, prober: Prober, listener: Listener) -> Examined:
+    """Answer how a node is; RemoteError where it cannot be asked, LeaseHeldError where somebody has it, or
+    computes on it."""
+    (one,) = examine(fleet, [node], prober, listener)
+    if isinstance(one.facts, Unknown):
+        raise RemoteError(one.facts.why, node=node.name, stage="probe")
+    if isinstance(one.facts.lease, str):
+        holder = str(read_holder(one.facts.lease))
+        hint = "`nvlaunch drain` has a run leave it, where there is a spare"
+        raise LeaseHeldError(f"`{node.name}` is in use: {holder}", holder=holder, hints=(hint,))
+    driver = one.facts.driver
+    busy = () if isinstance(driver, Unknown) else _busy(driver.gpus)
+    if busy:
+        hint = "end them, or wait until they are done: a reset would kill them"
+        raise LeaseHeldError(f"processes compute on `{node.name}`: {', '.join(busy)}", holder=busy[0], hints=(hint,))
+    return one
+
+
+def may_be_root(one: Examined) -> bool:
+    """Answer whether `sudo -n` is allowed there."""
+    return not isinstance(one.facts, Unknown) and one.facts.sudo is True
+
+
+def apply(shell: Shell, node: Node, found: Remedy) -> None:
+    """Do it; RemoteError, with what it said, where it fails. A machine that goes down at once is no failure."""
+    for command in found.commands:
+        timeout = REBOOT_S if found.cure is Cure.REBOOT else RESET_S
+        try:
+            ended = shell.run(node.access, ("sudo", "-n", *command), timeout=timeout)
+        except RemoteError:
+            if found.cure is Cure.REBOOT:
+                return
+            raise
+        if ended.status:
+            tail = tuple((ended.stdout + ended.stderr).decode("utf-8", "replace").splitlines()[-10:])
+            words = f"`{' '.join(command)}` ended with {ended.status}"
+            raise RemoteError(words, node=node.name, stage="repair", tail=tail)
+
+
+def _action(gpu: Gpu) -> str:
+    return (gpu.action or "").casefold()
+
+
+def _busy(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    return tuple(f"{process.name} ({process.pid})" for gpu in gpus for process in gpu.processes)

@@ -1,0 +1,1 @@
+"""All rendering: errors, tables, maps, progress."""

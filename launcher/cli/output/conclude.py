@@ -1,0 +1,68 @@
+"""How a run that was followed ended: words, the lines that show why, and the exit code."""
+
+import sys
+
+from launcher.cli.output.console import Colour, clean, paint, say
+from launcher.core.model.run import Cause, Outcome, RunState
+from launcher.errors import (
+    JobFailedError,
+    LaunchError,
+    LeaseHeldError,
+    ProvisionError,
+    RecoveryExhaustedError,
+)
+from launcher.store.rows import RunRow
+
+_HOW = {Cause.STOPPED: "was taken down", Cause.TIME_LIMIT: "was stopped", Cause.PREEMPTED: "was preempted"}
+
+
+def conclude(row: RunRow) -> None:
+    """Return where a run succeeded; else show the last lines of what failed first, and raise the error of its cause."""
+    outcome = row.outcome
+    if outcome is None:
+        raise JobFailedError(f"`{row.name}` is {row.state.value}: {row.headline}")
+    if outcome.cause is Cause.SUCCESS:
+        say(f"{paint('done', Colour.GOOD, sys.stderr)}: `{row.name}` succeeded: {clean(outcome.words)}")
+        _warn_pending(row)
+        return
+    if outcome.tail:
+        what = " on ".join(part for part in (outcome.member, outcome.node) if part) or row.name
+        say(f"the last lines of {clean(what)}:")
+        for line in outcome.tail:
+            say(clean(f"  | {line}"))
+    _warn_pending(row)
+    raise _error(row, outcome)
+
+
+def _warn_pending(row: RunRow) -> None:
+    if row.state is RunState.RELEASE_PENDING:
+        say(f"not all nodes are released: {clean(row.headline)}; its controller goes on trying")
+
+
+def _error(row: RunRow, outcome: Outcome) -> LaunchError:
+    words = f"`{row.name}` {_HOW.get(outcome.cause, 'failed')}: {outcome.words}"
+    hints = (_look_at(row, outcome),)
+    match outcome.cause:
+        case Cause.PROVISION:
+            return ProvisionError(words, outcomes=(), hints=hints)
+        case Cause.EXHAUSTED | Cause.NODE:
+            return RecoveryExhaustedError(words, hints=hints)
+        case Cause.LEASE_HELD:
+            return LeaseHeldError(words, holder=outcome.words, hints=hints)
+        case Cause.PROGRAM:
+            return JobFailedError(words, hints=hints)
+        # What its follower waited for did not come; `down` itself ends with 0.
+        case Cause.STOPPED | Cause.SUCCESS | Cause.PREEMPTED:
+            return JobFailedError(words)
+        case Cause.TIME_LIMIT:
+            return JobFailedError(
+                words, hints=("give it a longer `time_limit`, or start it again from its checkpoint",)
+            )
+
+
+def _look_at(row: RunRow, outcome: Outcome) -> str:
+    if outcome.cause is Cause.PROGRAM and outcome.member:
+        return f"`nvlaunch logs {row.name} --rank {outcome.member}` shows its whole log"
+    if outcome.cause is Cause.PROVISION:
+        return f"`nvlaunch logs {row.name} --provision` shows how far each node came"
+    return f"`nvlaunch events {row.name}` shows what was tried"

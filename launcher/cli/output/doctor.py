@@ -1,0 +1,134 @@
+"""What was found out about nodes, to prose and to JSON: the good in one line, the rest with what shows it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from launcher.admission.doctor import Checkup
+from launcher.admission.node_checks import Examined
+from launcher.cli.output.console import clean
+from launcher.cli.output.table import table
+from launcher.core.model.nodeset import anonymous, fold
+from launcher.core.model.text import count
+from launcher.probe.report import Answer, Finding
+
+_TOLD = (Answer.BAD, Answer.CANNOT_TELL)
+_EVIDENCE = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One thing that is said, of which nodes (or of what they have in common), and of which facts."""
+
+    whose: str
+    facts: str
+    finding: Finding
+
+
+def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
+    """Answer what is bad or cannot be told of nodes: a thing said of several facts or nodes once, the worst first."""
+    same: dict[tuple[str, Answer, bool, str, tuple[str, ...]], tuple[list[str], Finding]] = {}
+    for one in found:
+        for facts, finding in _of_one(one):
+            words = anonymous(one.node.name, finding.words)
+            key = (facts, finding.answer, finding.stops, words, finding.evidence)
+            same.setdefault(key, ([], finding))[0].append(one.node.name)
+    unsorted = [
+        Row(whose=fold(names), facts=key[0], finding=replace(finding, words=key[3]) if len(names) > 1 else finding)
+        for key, (names, finding) in same.items()
+    ]
+    return tuple(sorted(unsorted, key=_worst_first))
+
+
+def _of_one(one: Examined) -> Iterator[tuple[str, Finding]]:
+    """A driver that hangs hides many facts: it is said once, for all of them."""
+    same: dict[tuple[Answer, bool, str], list[Finding]] = {}
+    for finding in one.findings:
+        if finding.answer in _TOLD:
+            same.setdefault((finding.answer, finding.stops, finding.words), []).append(finding)
+    for alike in same.values():
+        yield ", ".join(finding.fact.value for finding in alike), alike[0]
+
+
+def _worst_first(row: Row) -> tuple[int, bool]:
+    return _TOLD.index(row.finding.answer), not row.finding.stops
+
+
+def doctor_text(found: Checkup) -> str:
+    """Answer the table of what is not good, and the sum."""
+    told = [*rows(found.examined), *_shared(found)]
+    told.sort(key=_worst_first)
+    lines = list(_table(told)) if told else []
+    return "\n".join((*lines, *(("",) if lines else ()), _sum(found)))
+
+
+def _shared(found: Checkup) -> Iterator[Row]:
+    """Where a fact of a node is unknown or bad, it goes without saying that it cannot be compared."""
+    unseen = {(one.node.name, own.fact) for one in found.examined for own in one.findings if own.answer in _TOLD}
+    for shared in found.shared:
+        finding = shared.finding
+        new = finding.answer is Answer.BAD or not all((name, finding.fact) in unseen for name in finding.nodes)
+        if finding.answer in _TOLD and new:
+            whose = fold(finding.nodes) if finding.nodes else shared.whose
+            yield Row(whose=whose, facts=finding.fact.value, finding=finding)
+
+
+def _table(told: Sequence[Row]) -> Iterator[str]:
+    cells = [
+        (row.whose, row.facts, row.finding.answer.value, "no" if row.finding.stops else "yes", row.finding.words)
+        for row in told
+    ]
+    header, *lines = table(("NODES", "FACT", "ANSWER", "START", "WHAT"), cells).split("\n")
+    yield header
+    for line, row in zip(lines, told, strict=True):
+        yield line
+        shown = [text for text in row.finding.evidence if text not in row.finding.words]
+        yield from (clean(f"    | {text}") for text in shown[:_EVIDENCE])
+        if len(shown) > _EVIDENCE:
+            yield f"    | and {len(shown) - _EVIDENCE} more"
+
+
+def _sum(found: Checkup) -> str:
+    by_answer: dict[Answer, list[str]] = {}
+    for one in found.examined:
+        by_answer.setdefault(found.answer(one), []).append(one.node.name)
+    parts = [
+        f"{len(names)} {answer.value} ({fold(names)})"
+        for answer in (Answer.GOOD, *_TOLD)
+        if (names := by_answer.get(answer))
+    ]
+    return f"{count(len(found.examined), 'node')}: {', '.join(parts)}"
+
+
+def doctor_json(fleet: str, found: Checkup) -> dict[str, object]:
+    """Answer everything as `doctor -o json` writes it, the good too."""
+    return {
+        "inventory": fleet,
+        "nodes": [
+            {
+                "node": one.node.name,
+                "rack": one.node.rack,
+                "answer": found.answer(one).name.lower(),
+                "findings": [_plain(finding) for finding in one.findings],
+            }
+            for one in found.examined
+        ],
+        "shared": [
+            {"of": shared.whose, "nodes": shared.finding.nodes, **_plain(shared.finding)} for shared in found.shared
+        ],
+        "counts": _counts(found),
+    }
+
+
+def _counts(found: Checkup) -> dict[str, int]:
+    answers = [found.answer(one) for one in found.examined]
+    return {answer.name.lower(): answers.count(answer) for answer in (Answer.GOOD, *_TOLD)}
+
+
+def _plain(finding: Finding) -> dict[str, object]:
+    return {
+        "fact": finding.fact.name.lower(),
+        "answer": finding.answer.name.lower(),
+        "stops": finding.stops,
+        "words": finding.words,
+        "evidence": finding.evidence,
+    }

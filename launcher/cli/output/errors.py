@@ -1,0 +1,99 @@
+"""Errors to prose: `error: what`, `file:line:col`, the lines that show it, then each `hint:`."""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+
+from launcher.cli.output.console import Colour, clean, paint
+from launcher.errors import LaunchError, Mistake, NoCapacityError, ProvisionError, RemoteError, SpecError
+
+MOST = 40
+"""So many mistakes of a file are shown."""
+
+
+def error_text(error: LaunchError) -> str:
+    """Answer what to tell of an error; the same hint is given once."""
+    return "\n".join(_lines(error))
+
+
+def usage_text(error: Exception) -> str:
+    """Answer what to tell of a command line that typer does not understand."""
+    message = " ".join(getattr(error, "format_message", lambda: str(error))().split()).replace("'", "`")
+    context = getattr(error, "ctx", None)
+    hint = f"`{context.command_path if context else 'nvlaunch'} --help` shows what it takes"
+    if close := re.search(r" Did you mean (.+)\?$| \(Possible options: (.+)\)$", message):
+        message = message[: close.start()]
+        hint = f"did you mean {close[1] or f'`{close[2]}`'}?"
+    return "\n".join((_error(_our_words(message)), _hint(hint)))
+
+
+def mistake_text(mistake: Mistake) -> str:
+    """Answer one mistake as `file:line:col: what`, the form that editors jump to."""
+    place = ":".join(str(part) for part in (mistake.where, mistake.line, mistake.column) if part)
+    return clean(f"{place}: {mistake.what}" if place else mistake.what)
+
+
+def _lines(error: LaunchError) -> Iterator[str]:
+    match error:
+        case SpecError():
+            yield from _mistakes(error.mistakes)
+            return
+        case NoCapacityError():
+            from launcher.cli.output.shortfall import shortfall_lines
+
+            yield _error(error.message)
+            yield from shortfall_lines(error.shortfall)
+        case RemoteError():
+            yield _error(f"{error.node}: {error.message} ({error.stage}, after {error.elapsed:.0f} s)")
+            yield from _quoted(error.tail)
+        case ProvisionError():
+            yield _error(error.message)
+            yield from _outcomes(error.outcomes)
+        case _:
+            yield _error(error.message)
+    yield from _hints(error.hints)
+
+
+def _mistakes(mistakes: tuple[Mistake, ...]) -> Iterator[str]:
+    """Each hint stands under the mistake that it mends. A file that is none of ours has as many as lines."""
+    for mistake in mistakes[:MOST]:
+        yield _error(mistake_text(mistake))
+        if mistake.hint:
+            yield _hint(mistake.hint)
+    if len(mistakes) > MOST:
+        yield f"and {len(mistakes) - MOST} more"
+    if len(mistakes) > 1:
+        yield f"{len(mistakes)} mistakes; nothing was started"
+
+
+def _outcomes(outcomes: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    """Nodes that said the same are named together: `r07-n[01-15]: ok`."""
+    from launcher.core.model.nodeset import alike
+
+    for nodes, words in alike(outcomes):
+        yield clean(f"  {nodes}: {words}")
+
+
+def _hints(hints: Iterable[str]) -> Iterator[str]:
+    for hint in dict.fromkeys(hints):
+        yield _hint(hint)
+
+
+def _quoted(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield clean(f"  | {line}")
+
+
+def _error(what: str) -> str:
+    return f"{paint('error', Colour.BAD, sys.stderr)}: {clean(what)}"
+
+
+def _hint(what: str) -> str:
+    return f"{paint('hint', Colour.POINTER, sys.stderr)}: {clean(what)}"
+
+
+def _our_words(message: str) -> str:
+    """Answer a message of typer in our own form: lower case, backticks, one sentence without a full stop."""
+    message = re.sub(r"option: (\S+)", r"option `\1`", message)
+    message = message.removeprefix("Got ")
+    return (message[:1].lower() + message[1:]).rstrip(".")

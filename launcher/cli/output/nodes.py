@@ -1,0 +1,126 @@
+"""The ledger of nodes as a table, in full, and as JSON."""
+
+import time
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from launcher.cli.output.console import clean
+from launcher.cli.output.status import age
+from launcher.cli.output.table import table
+from launcher.core.model.nodeset import natural
+from launcher.store.ledger import Drain, Incident, Quarantine
+
+if TYPE_CHECKING:
+    from launcher.store.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """All that the ledger has of one node, and the run that has the node now."""
+
+    fleet: str
+    node: str
+    run: str | None
+    drain: Drain | None
+    quarantine: Quarantine | None
+    incidents: tuple[Incident, ...]
+
+    @property
+    def state(self) -> str:
+        """Answer what keeps it out of service, if anything does."""
+        if self.quarantine:
+            return "quarantined"
+        if self.drain:
+            return "drained"
+        return "in use" if self.run else "in service"
+
+    @property
+    def why(self) -> str:
+        """Answer the newest words about it."""
+        if self.quarantine:
+            return self.quarantine.words
+        if self.drain:
+            return self.drain.reason
+        return self.incidents[-1].words if self.incidents else ""
+
+
+def known(store: "Store", names: AbstractSet[str]) -> tuple[Known, ...]:
+    """Answer what is known of nodes, of all without names, inventory by inventory in natural order."""
+    found: list[Known] = []
+    for fleet in store.ledger.fleets():
+        drains = {one.node: one for one in store.ledger.drains(fleet)}
+        quarantines = {one.node: one for one in store.ledger.quarantines(fleet)}
+        incidents = store.ledger.incidents(fleet)
+        holders = store.holders(fleet)
+        listed = {*drains, *quarantines, *(one.node for one in incidents)}
+        found += [
+            Known(
+                fleet=fleet,
+                node=name,
+                run=holders.get(name),
+                drain=drains.get(name),
+                quarantine=quarantines.get(name),
+                incidents=tuple(one for one in incidents if one.node == name),
+            )
+            for name in sorted(listed, key=natural)
+            if not names or name in names
+        ]
+    return tuple(found)
+
+
+def nodes_text(found: Sequence[Known], now: float, *, full: bool) -> str:
+    """Answer a table; in full, each node with all that happened on it and the lines that show it."""
+    if full:
+        return "\n\n".join("\n".join(_whole(one, now)) for one in found)
+    rows = [
+        (one.node, one.fleet, one.state, one.run or "", str(len(one.incidents) or ""), _last(one, now), one.why)
+        for one in found
+    ]
+    return table(("NODE", "INVENTORY", "STATE", "RUN", "INCIDENTS", "LAST", "WHY"), rows)
+
+
+def nodes_json(found: Sequence[Known]) -> list[dict[str, object]]:
+    """Answer the same as `nodes -o json` writes it."""
+    return [
+        {
+            "node": one.node,
+            "inventory": one.fleet,
+            "state": one.state.replace(" ", "_"),
+            "run": one.run,
+            "drained": one.drain and {"reason": one.drain.reason, "at": one.drain.at, "by": one.drain.by},
+            "quarantine": one.quarantine
+            and {"words": one.quarantine.words, "since": one.quarantine.since, "run": one.quarantine.run},
+            "incidents": [
+                {
+                    "at": event.at,
+                    "run": event.run,
+                    "kind": event.kind.value,
+                    "words": event.words,
+                    "evidence": list(event.evidence),
+                }
+                for event in one.incidents
+            ],
+        }
+        for one in found
+    ]
+
+
+def _whole(one: Known, now: float) -> Iterator[str]:
+    yield clean(f"{one.node} of `{one.fleet}`: {one.state}" + (f", `{one.run}` has it" if one.run else ""))
+    if one.drain:
+        yield clean(f"  drained {age(now - one.drain.at)} ago by {one.drain.by}: {one.drain.reason}")
+    if one.quarantine:
+        since = age(now - one.quarantine.since)
+        yield clean(f"  quarantined {since} ago by run `{one.quarantine.run}`: {one.quarantine.words}")
+    for event in one.incidents:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
+        yield clean(f"  {when}  {event.kind.value:9}  {event.run}: {event.words}").replace("\n", " ")
+        yield from (clean(f"    | {line}") for line in event.evidence)
+
+
+def _last(one: Known, now: float) -> str:
+    times = [event.at for event in one.incidents]
+    times += [one.drain.at] if one.drain else []
+    return f"{age(now - max(times))} ago" if times else ""

@@ -1,0 +1,123 @@
+"""Snapshots of runs to tables."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from launcher.cli.output.console import clean
+from launcher.cli.output.table import table
+
+Snapshot = Mapping[str, Any]
+
+_Shape = Mapping[str, type | tuple[type, ...]]
+
+_NUMBER = (int, float)
+# What the text shows of a snapshot, of each of its ranks, and of each spare.
+_RUN: _Shape = {
+    "name": str,
+    "id": str,
+    "inventory": str,
+    "state": str,
+    "headline": str,
+    "epoch": _NUMBER,
+    "restarts": _NUMBER,
+    "since": _NUMBER,
+    "observed_at": _NUMBER,
+    "ranks": list,
+    "spares": list,
+}
+_RANK: _Shape = {
+    "group": str,
+    "slice": _NUMBER,
+    "rank": _NUMBER,
+    "node": str,
+    "rack": str,
+    "state": str,
+    "exit_code": (int, type(None)),
+}
+_SPARE: _Shape = {"slice": str, "node": str, "rack": str}
+
+
+def read_snapshot(text: str) -> Snapshot:
+    """Answer the snapshot that a text holds; ValueError where it has not all that the text of a run shows."""
+    plain = json.loads(text)
+    parts: list[tuple[Any, _Shape]] = [(plain, _RUN)]
+    if isinstance(plain, dict):
+        parts += [(rank, _RANK) for rank in plain.get("ranks") or ()]
+        parts += [(spare, _SPARE) for spare in plain.get("spares") or ()]
+    for part, shape in parts:
+        for name, kind in shape.items():
+            if not isinstance(part, dict) or not isinstance(part.get(name, ...), kind):
+                raise ValueError(f"no snapshot of a run: `{name}`")
+    return dict(plain)
+
+
+def runs_text(snapshots: Sequence[Snapshot], now: float) -> str:
+    """Answer one row a run, with its id where a name alone means another; `now` in seconds since the epoch."""
+    header = ("NAME", "ID", "STATE", "RANKS", "RACKS", "RESTARTS", "FOR", "HEADLINE")
+    newest = {snapshot["name"]: snapshot["id"] for snapshot in snapshots}
+    return table(header, [_run(snapshot, now, newest[snapshot["name"]]) for snapshot in snapshots])
+
+
+def run_text(snapshot: Snapshot, now: float) -> str:
+    """Answer one run: a head, then its ranks, those of a slice that stand alike in one row, then its spares."""
+    return "\n".join(_details(snapshot, now))
+
+
+def age(seconds: float) -> str:
+    """Answer a span of time in its two largest units: `3m12s`."""
+    left = max(0, int(seconds))
+    for size, unit, small, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if left >= size:
+            return f"{left // size}{unit}{left % size // small:02}{smaller}"
+    return f"{left}s"
+
+
+def _run(snapshot: Snapshot, now: float, newest: str) -> tuple[str, ...]:
+    from launcher.core.model.nodeset import fold
+
+    ranks = snapshot["ranks"]
+    up = sum(rank["state"] in ("running", "finished") for rank in ranks)
+    return (
+        snapshot["name"],
+        "" if snapshot["id"] == newest else snapshot["id"],
+        snapshot["state"],
+        f"{up}/{len(ranks)}",
+        fold({rank["rack"] for rank in ranks}),
+        str(snapshot["restarts"] or ""),
+        age(now - snapshot["since"]),
+        snapshot["headline"],
+    )
+
+
+def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
+    ago = age(now - snapshot["observed_at"])
+    yield clean(f"{snapshot['name']} ({snapshot['id']}) on `{snapshot['inventory']}`")
+    yield clean(f"{snapshot['state']} for {age(now - snapshot['since'])}: {snapshot['headline']}")
+    yield f"epoch {snapshot['epoch']}, restarts {snapshot['restarts']}, seen {ago} ago"
+    yield ""
+    yield table(("SLICE", "RACK", "STATE", "RANKS", "NODES", "EXIT"), list(_slices(snapshot)))
+
+
+def _slices(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
+    from launcher.core.model.nodeset import fold
+    from launcher.core.model.placement import slice_key
+
+    alike: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
+    for rank in snapshot["ranks"]:
+        code = "" if rank["exit_code"] is None else str(rank["exit_code"])
+        alike.setdefault((slice_key(rank["group"], rank["slice"]), rank["rack"], rank["state"], code), []).append(rank)
+    for (part, rack, state, code), ranks in alike.items():
+        numbers = fold(f"#{rank['rank']}" for rank in ranks).replace("#", "").strip("[]")
+        yield part, rack, state, numbers, fold(rank["node"] for rank in ranks), code
+    spares = Counter((spare["slice"], spare["rack"]) for spare in snapshot["spares"])
+    for part, rack in spares:
+        names = [spare["node"] for spare in snapshot["spares"] if (spare["slice"], spare["rack"]) == (part, rack)]
+        yield part, rack, "spare", "", fold(names), ""
+
+
+def clock(at: float) -> str:
+    """Answer the local time of the day of an instant (s since the epoch)."""
+    return time.strftime("%H:%M:%S", time.localtime(at))

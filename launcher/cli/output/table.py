@@ -1,0 +1,18 @@
+"""Rows to columns: text that reads the same on a terminal, in a pipe and in a log."""
+
+from collections.abc import Sequence
+
+from launcher.cli.output.console import clean
+
+GAP = "  "
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
+    """Answer the rows under their header, columns as wide as their widest cell; a column without any text is left out.
+
+    The last column is never padded, so that a line has no trailing blanks.
+    """
+    cells = [list(header), *([clean(cell).replace("\n", " ") for cell in row] for row in rows)]
+    kept = [at for at in range(len(header)) if any(row[at] for row in cells[1:])]
+    widths = {at: max(len(row[at]) for row in cells) for at in kept}
+    return "\n".join(indent + GAP.join(row[at].ljust(widths[at]) for at in kept).rstrip() for row in cells)

@@ -1,0 +1,144 @@
+"""What in a report is nobody's business: by names of variables, by values that were told, by how it is written."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from typing import Any
+from urllib.parse import quote
+
+from launcher.store.decision_log import HIDDEN
+
+_SHORTEST = 4
+"""A value of fewer characters is found everywhere; to blank it out would tell more than it hides."""
+_LONG = 8
+"""From how many characters on a value can be told from the words around it."""
+
+_WORDS = re.compile(
+    "AUTH(ORIZATION)?|BEARER|COOKIE|CRED|JWT|KEY|OAUTH|PASS(CODE)?|PAT|PRIVATE|PSK|WEBHOOK"
+    "|[A-Z]*(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|SSHPASS|(API|AUTH|ACCESS|SECRET|PRIVATE)KEY)"
+)
+"""The words of telling names. Before the longer ones may stand what they are of, as in `PGPASSWORD`."""
+_BORDER = re.compile(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")
+
+_NUMBER = re.compile(r"[-+]?[\d.,_]*(?:[eE][-+]?\d+)?")
+# The password may have any character, `/` and `@` too; what follows a host's colon is a port, and no password. Bounded,
+# so that a log full of `://` takes no longer than another.
+_USER_INFO = re.compile(
+    rf"(?<=://)(?:(?:{HIDDEN}|[^\s/?#@:\"'<>]){{0,256}}:(?!\d+[/?#])(?:{HIDDEN}|[^\s\"'<>]){{0,2048}}"
+    rf"|(?:{HIDDEN}|[^\s/?#\"'<>]){{0,2048}})@"
+)
+_VALUE = r"""["']?(?P<value>(?<=")[^"\n$]+|(?<=')[^'\n$]+|[^\s"'&;|<>$-][^\s"'&;|<>$]*)"""
+_ASSIGNED = re.compile(rf"(?<![\w.-])(?P<name>-{{0,2}}[A-Za-z_][\w.-]{{0,128}})={_VALUE}")
+_OPTION = re.compile(rf"(?P<name>--[A-Za-z][\w-]*) +{_VALUE}")
+_HEADER = re.compile(r"\b(?P<name>Bearer|Basic) +(?P<value>[\w.~+/=-]+)", re.IGNORECASE)
+
+VARIABLES = ("envs", "env")
+FENCE = "fence_command"
+
+
+def telling(name: str) -> bool:
+    """Answer whether what is called so is a secret, although it was not given as one: by whole words, also of many."""
+    words = [word.upper() for word in _BORDER.split(name) if word]
+    if len(words) > 1 and words[-1] == "PWD":  # alone it is the working directory
+        return True
+    return any(_WORDS.fullmatch(word.removesuffix("S")) or _WORDS.fullmatch(word) for word in words)
+
+
+def distinct(value: str) -> bool:
+    """Answer whether a value can be taken out of other texts: it is long, and neither a word nor a number."""
+    return len(value) >= _LONG and not value.isalpha() and not _NUMBER.fullmatch(value)
+
+
+def of_command(command: str) -> Iterator[str]:
+    """Answer the passwords that a command line is given, as `ipmitool -P` is."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # an open quote: it never ran either
+        words = command.split()
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        name, _, value = word.partition("=")
+        if value and telling(name):
+            yield value
+        elif word == "-P" or (word.startswith("-") and telling(word)):
+            yield after
+
+
+class Blank:
+    """Takes out of texts the values that it is told, user and password of URLs, and what is assigned to a telling name.
+
+    `names` are what the run and our own words call things: where such a name stands alone it stays, whatever a secret
+    happens to be, for a decision hangs on it.
+    """
+
+    def __init__(self, values: Iterable[str], names: AbstractSet[str] = frozenset()) -> None:
+        spelled = {spell for value in values for spell in _spelled(value) if len(spell) >= _SHORTEST}
+        longest_first = sorted(spelled, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._names = names
+        self._known: dict[str, str] = {}
+
+    def data(self, data: bytes) -> bytes:
+        """Answer the bytes of a log without them; those that are no text stay as they are."""
+        return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def text(self, text: str) -> str:
+        """Answer the text without them."""
+        if self._pattern is not None:
+            text = self._pattern.sub(HIDDEN, text)
+        if "://" in text:
+            text = _USER_INFO.sub(f"{HIDDEN}@", text)
+        if "=" in text:
+            text = _ASSIGNED.sub(_unassigned, text)
+        if "--" in text:
+            text = _OPTION.sub(_unassigned, text)
+        return _HEADER.sub(_unassigned, text)
+
+    def shape(self, value: Any) -> Any:
+        """Answer parsed JSON without them: only strings change, never keys, so that it can be read as before."""
+        if isinstance(value, dict):
+            return {name: self._item(name, one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self.shape(one) for one in value]
+        return self._string(value) if isinstance(value, str) else value
+
+    def _item(self, name: str, value: Any) -> Any:
+        if name == FENCE and value is not None:  # to a decision it matters only whether there is one
+            return HIDDEN
+        if name in VARIABLES and isinstance(value, dict):
+            return {one: HIDDEN if telling(one) else self.shape(said) for one, said in value.items()}
+        return self.shape(value)
+
+    def _string(self, text: str) -> str:
+        """Most strings of a journal are names and the same few words again."""
+        if text not in self._known:
+            self._known[text] = text if self._is_name(text) else self.text(text)
+        return self._known[text]
+
+    def _is_name(self, text: str) -> bool:
+        """Answer whether it is a name, or the key of an action: names and numbers in a row."""
+        first, *rest = re.split("[:@#]", text)
+        return text in self._names or (
+            first in self._names and all(one in self._names or one.isdigit() for one in rest)
+        )
+
+
+def _spelled(value: str) -> tuple[str, ...]:
+    """Answer a value as it is, as JSON and URLs write it, and line by line, as a log has it."""
+    return (
+        value,
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        quote(value, safe=""),
+        *(line for line in value.splitlines()),
+    )
+
+
+def _unassigned(found: re.Match[str]) -> str:
+    name, value = found["name"], found["value"]
+    whole: str = found[0]
+    loud = name.isupper() or name.startswith("--")  # a variable or an option: what else is counts or describes
+    if _NUMBER.fullmatch(value) or not (telling(name) or name.lower() == "basic"):
+        return whole
+    return whole[: -len(value)] + HIDDEN if loud or distinct(value) else whole

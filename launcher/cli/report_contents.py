@@ -1,0 +1,212 @@
+"""What a report of a run holds, without the value of any secret."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args
+
+from launcher import __version__
+from launcher.cli.output.console import warn
+from launcher.cli.redact import Blank, distinct, of_command, telling
+from launcher.cli.targets import holder
+from launcher.core.model.actions import Action
+from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, NodeName
+from launcher.core.model.run import Record, Run
+from launcher.core.model.task import Task
+from launcher.drive.control import open_nodes
+from launcher.errors import LaunchError
+from launcher.ports import LogName, Nodes
+from launcher.store.codec import dump
+from launcher.store.decision_log import Torn
+from launcher.store.rows import RunRow
+from launcher.store.store import Store, secrets_file
+
+LOG_END = 64 * 1024
+"""Bytes of each log, from its end."""
+CONTROLLER_END = 1 << 20
+LOGS_S = 60.0
+"""How long logs are waited for (s): those of nodes that are out of reach are left out, and named."""
+FAN_OUT = 64
+
+UNREAD = "logs/unread.txt"
+"""Which logs are not there, and why."""
+DAMAGED = "unread.txt"
+"""What else is not there, and why."""
+JOURNAL = "journal.jsonl"
+_BORDER = re.compile(rb"[\r\n]")
+
+
+def dossier(store: Store, row: RunRow) -> Iterator[tuple[str, bytes]]:
+    """Answer the files of a report, each with its name. What cannot be read is left out, named and warned of."""
+    run, record = store.load(row.id)
+    values, unknown = _secret_values(store, run)
+    blank = Blank(values, _names(run))
+    damaged: list[str] = []
+    for name, read in _parts(store, row, run, record).items():
+        try:
+            data = read(blank)
+        except (LaunchError, OSError, ValueError) as error:  # ValueError: JSON, text or a word that is none
+            damaged.append(f"{name}: {_words(error)}")
+        else:
+            yield name, data
+    yield JOURNAL, _journal(store, run, blank, damaged)
+    if damaged:
+        warn(f"not in the report is what cannot be read: {damaged[0]}{_more(damaged)}; `{DAMAGED}` in it has them all")
+        yield DAMAGED, blank.data("".join(f"{line}\n" for line in damaged).encode("utf-8", "replace"))
+    if unknown:  # a program may have printed them
+        words = f"left out: the values of {', '.join(unknown)} are not known any more, and so could not be taken out"
+        warn(f"logs are {words}; with {', '.join(unknown)} in the environment they are cleaned and added")
+        yield UNREAD, f"{words}\n".encode()
+        return
+    for name, data in _logs(store.home, run, record):
+        yield name, blank.data(data)
+
+
+def _parts(store: Store, row: RunRow, run: Run, record: Record) -> Mapping[str, Callable[[Blank], bytes]]:
+    """Answer what reads each file."""
+    about = {"nvlaunch": __version__, "python": sys.version.split()[0], "run": run.id, "task": row.source}
+    log = store.home / "runs" / run.id / "controller.log"
+    parts: dict[str, Callable[[Blank], bytes]] = {
+        "about.json": lambda blank: _json(blank.shape(about)),
+        "status.json": lambda blank: _json(blank.shape(json.loads(row.snapshot))),
+        "task.json": lambda blank: _json(blank.shape(json.loads(dump(Task, run.task)))),
+        "run.json": lambda blank: _json(blank.shape(json.loads(dump(Run, run)))),
+        "record.json": lambda blank: _json(blank.shape(json.loads(dump(Record, record)))),
+        "events.jsonl": lambda blank: b"".join(_line(blank.shape(event)) for event in _events(store, run)),
+        "nodes.json": lambda blank: _json(blank.shape(_known(store, run))),
+    }
+    if log.is_file():
+        parts["controller.log"] = lambda blank: blank.data(_from_line(log.read_bytes(), CONTROLLER_END))
+    return parts
+
+
+def _events(store: Store, run: Run) -> Iterator[object]:
+    for event in store.events(run.id):
+        yield {**asdict(event), "kind": event.kind.value, "evidence": list(event.evidence)}
+
+
+def _known(store: Store, run: Run) -> object:
+    from launcher.cli.output.nodes import known, nodes_json
+
+    return nodes_json(known(store, {node.name for node in run.fleet.nodes}))
+
+
+def _journal(store: Store, run: Run, blank: Blank, damaged: list[str]) -> bytes:
+    """Variables and commands mean nothing to the kernel: without them its decisions are the same."""
+    lines: list[bytes] = []
+    try:
+        for number, line in enumerate(store.looks.lines(run.id), start=1):
+            if isinstance(line, Torn):
+                damaged.append(f"{JOURNAL}: decision {line.seq}: {line.words}")
+                continue
+            try:
+                lines.append(_line(blank.shape(json.loads(line))))
+            except ValueError as error:
+                damaged.append(f"{JOURNAL}: decision {number}: {_words(error)}")
+    except LaunchError as error:
+        damaged.append(f"{JOURNAL}: {error.message}")
+    return b"".join(lines)
+
+
+def _json(shape: object) -> bytes:
+    return f"{json.dumps(shape, ensure_ascii=False, indent=2)}\n".encode("utf-8", "replace")
+
+
+def _line(shape: object) -> bytes:
+    return f"{json.dumps(shape, ensure_ascii=False, separators=(',', ':'))}\n".encode("utf-8", "replace")
+
+
+def _words(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
+def _more(damaged: Sequence[str]) -> str:
+    return f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+
+
+def _secret_values(store: Store, run: Run) -> tuple[set[str], list[str]]:
+    """Answer the values to blank out wherever they stand: the run's secrets, and of what merely looks like one those
+    that are not found everywhere; and the names of secrets whose values are unknown. Of a run that is over none is
+    kept: they may be in our environment."""
+    tasks = [run.task, *([run.target.task] if run.target else [])]
+    fleets = [run.fleet, *([run.target.fleet] if run.target else [])]
+    variables: list[Mapping[str, str]] = [group.envs for task in tasks for group in task.groups]
+    variables += [node.env for fleet in fleets for node in fleet.nodes]
+    alike = {value for some in variables for name, value in some.items() if telling(name) and distinct(value)}
+    alike |= {value for fleet in fleets for value in of_command(fleet.fence_command or "") if not value.isdigit()}
+    names = {name for task in tasks for name in task.secrets}
+    try:
+        kept = json.loads(secrets_file(store.home, run.id).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # it has none, or is over, or they are as good as forgotten
+        kept = {name: os.environ[name] for name in names if name in os.environ}
+    return alike | set(kept.values()), sorted(names - kept.keys())
+
+
+def _names(run: Run) -> frozenset[str]:
+    """Answer what the run and the kernel call things by: decisions are made on these words."""
+    found: set[str] = {run.id, run.name, run.fleet.name, *run.fleet.levels, RACK_LEVEL, NODE_LEVEL, ANY_LEVEL, "None"}
+    for node in (*run.fleet.nodes, *(run.target.fleet.nodes if run.target else ())):
+        found |= {node.name, node.rack, node.domain or "", *node.places.values()}
+    for part in (*run.placement.slices, *(run.target.comes if run.target else ())):
+        found |= {part.group, part.key, part.place}
+    for member in run.members():
+        found |= {member.name, member.label, member.seat, run.gang(member)}
+    for action in get_args(Action):
+        found |= {str(field.default) for field in fields(action) if field.name == "kind"}
+    for kind in _subclasses(Enum):
+        if kind.__module__.startswith("launcher."):
+            found |= {str(one.value) for one in kind}
+    return frozenset(found - {""})
+
+
+def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _subclasses(one)
+
+
+def _from_line(data: bytes, limit: int) -> bytes:
+    """Answer the end of a log from the beginning of a line on: half a secret would not be known for one."""
+    if len(data) <= limit:
+        return data
+    end = data[-limit:]
+    border = _BORDER.search(end)
+    return end[border.end() :] if border else f"(one line of more than {limit} bytes is left out)\n".encode()
+
+
+def _logs(home: Path, run: Run, record: Record) -> Iterator[tuple[str, bytes]]:
+    """Answer the ends of the logs of all ranks and of the provisioning of all nodes, and which could not be had."""
+    wanted = [
+        (f"logs/{member.name}.log", holder(run, record, member), LogName(member=member.name))
+        for member in run.members()
+    ]
+    wanted += [(f"logs/provision/{node.name}.log", node.name, LogName()) for node in run.fleet.nodes]
+    nodes = open_nodes(home, run.fleet)
+    pool = ThreadPoolExecutor(FAN_OUT, thread_name_prefix="report")
+    try:
+        asked = {name: pool.submit(_end, nodes, run, node, log) for name, node, log in wanted}
+        wait(asked.values(), timeout=LOGS_S)
+        ends = {name: ask.result() if ask.done() else "no answer in time" for name, ask in asked.items()}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        nodes.close()
+    yield from ((name, end) for name, end in ends.items() if isinstance(end, bytes) and end)
+    if unread := _unread(ends):
+        yield UNREAD, "".join(f"{line}\n" for line in unread).encode("utf-8", "replace")
+
+
+def _unread(ends: Mapping[str, bytes | str]) -> Sequence[str]:
+    return [f"{name}: {words}" for name, words in ends.items() if isinstance(words, str)]
+
+
+def _end(nodes: Nodes, run: Run, node: NodeName, log: LogName) -> bytes | str:
+    try:
+        return _from_line(nodes.read_log(run, node, log, -LOG_END - 1).data, LOG_END)
+    except LaunchError as error:
+        return error.advice

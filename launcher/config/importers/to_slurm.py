@@ -1,0 +1,133 @@
+"""An inventory as Slurm's topology: racks as blocks (one for each NVLink domain), levels as a tree of switches."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from launcher.config.importers.write import quoted
+from launcher.core.discovery.location import is_unsorted
+from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.nodeset import fold, natural
+from launcher.errors import Mistake, SpecError
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The text of a file, and what of the inventory is not in it."""
+
+    text: str
+    remarks: tuple[str, ...]
+
+
+def topology_conf(fleet: Inventory) -> Exported:
+    """Answer a topology.conf for `TopologyPlugin=topology/block`; SpecError where no rack is known."""
+    blocks, remarks = _blocks(fleet)
+    if len(fleet.levels) > 1:
+        remarks.append("a topology.conf is of one plugin: the levels above the rack are only in a topology.yaml")
+    lines = [f"# Made by `nvlaunch inventory export` from {_plain(fleet.name)}, for TopologyPlugin=topology/block."]
+    lines += [f"BlockName={name} Nodes={slurm_list(nodes)}" for name, nodes in blocks.items()]
+    lines.append(f"BlockSizes={_base(blocks.values())}")
+    return Exported("\n".join(lines) + "\n", tuple(remarks))
+
+
+def topology_yaml(fleet: Inventory) -> Exported:
+    """Answer a topology.yaml with a block topology, and a tree where there are levels; SpecError for no rack."""
+    blocks, remarks = _blocks(fleet)
+    lines = [
+        f"# Made by `nvlaunch inventory export` from {_plain(fleet.name)}.",
+        "- topology: nvlink",
+        "  cluster_default: true",
+        "  block:",
+        f"    block_sizes: [{_base(blocks.values())}]",
+        "    blocks:",
+    ]
+    for name, nodes in blocks.items():
+        lines += [f"      - block: {quoted(name)}", f"        nodes: {quoted(slurm_list(nodes))}"]
+    if len(fleet.levels) > 1:
+        lines += _tree(fleet, remarks)
+    return Exported("\n".join(lines) + "\n", tuple(remarks))
+
+
+def slurm_list(names: Iterable[str]) -> str:
+    """Answer names as Slurm's host lists: only the last number of a name in brackets, and nothing behind it."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(set(names), key=natural):
+        found = re.fullmatch(r"(.*[^0-9])[0-9]+", name)
+        groups.setdefault(found[1] if found else name, []).append(name)
+    return ",".join(map(fold, groups.values()))
+
+
+def _blocks(fleet: Inventory) -> tuple[dict[str, list[str]], list[str]]:
+    """Answer the nodes of each block. A rack of several domains is as many blocks: Slurm takes a block for one."""
+    racks: dict[str, list[Node]] = {}
+    for node in fleet.nodes:
+        racks.setdefault(node.rack, []).append(node)
+    lost = [node.name for rack, nodes in racks.items() if is_unsorted(rack) for node in nodes]
+    remarks = [f"left out, since their rack is not known: {fold(lost)}"] if lost else []
+    blocks: dict[str, list[str]] = {}
+    for rack in sorted((rack for rack in racks if not is_unsorted(rack)), key=natural):
+        domains = sorted({node.domain for node in racks[rack] if node.domain})
+        if len(domains) < 2:
+            blocks[rack] = [node.name for node in racks[rack]]
+            continue
+        for number, domain in enumerate(domains, start=1):
+            blocks[f"{rack}-{number}"] = [node.name for node in racks[rack] if node.domain == domain]
+        if unknown := [node.name for node in racks[rack] if not node.domain]:
+            remarks.append(f"left out, since their domain in rack `{rack}` is not known: {fold(unknown)}")
+    if not blocks:
+        hint = "`nvlaunch inventory discover` asks the nodes for it"
+        raise SpecError((Mistake(what="the rack of no node is known", where=fleet.source, hint=hint),))
+    return blocks, remarks
+
+
+def _base(blocks: Iterable[Sequence[str]]) -> int:
+    """Answer the base block size: no block may have fewer nodes (topology.conf(5))."""
+    return min(map(len, blocks))
+
+
+def _tree(fleet: Inventory, remarks: list[str]) -> list[str]:
+    levels, shared = fleet.levels[:-1], _shared(fleet)
+    below: dict[tuple[str, str], set[str]] = {}
+    leaves: dict[tuple[str, str], list[str]] = {}
+    lost: list[str] = []
+    for node in fleet.nodes:
+        chain = [(level, place) for level in levels if (place := node.at(level))]
+        if not chain or chain[-1][0] != levels[-1]:
+            lost.append(node.name)
+            continue
+        leaves.setdefault(chain[-1], []).append(node.name)
+        for outer, inner in pairwise(chain):
+            below.setdefault(outer, set()).add(_name(inner, shared))
+    if lost:
+        remarks.append(f"left out of the tree, since their place is not known: {fold(lost)}")
+    if not leaves:
+        return []
+    lines = ["- topology: fabric", "  cluster_default: false", "  tree:", "    switches:"]
+    for switch, children in sorted(below.items()):
+        lines += [f"      - switch: {quoted(_name(switch, shared))}"]
+        lines += [f"        children: {quoted(slurm_list(children))}"]
+    for switch, nodes in sorted(leaves.items(), key=lambda item: natural(item[0][1])):
+        lines += [f"      - switch: {quoted(_name(switch, shared))}"]
+        lines += [f"        nodes: {quoted(slurm_list(nodes))}"]
+    return lines
+
+
+def _shared(fleet: Inventory) -> frozenset[str]:
+    """Answer the names that places of several levels have."""
+    levels: dict[str, set[str]] = {}
+    for node in fleet.nodes:
+        for level in fleet.levels[:-1]:
+            if place := node.at(level):
+                levels.setdefault(place, set()).add(level)
+    return frozenset(place for place, several in levels.items() if len(several) > 1)
+
+
+def _name(switch: tuple[str, str], shared: frozenset[str]) -> str:
+    """Answer the name of a place among all levels: with that of its level where another level has it too."""
+    level, place = switch
+    return f"{level}-{place}" if place in shared else place
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "?", text)

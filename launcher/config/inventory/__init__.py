@@ -1,0 +1,1 @@
+"""Inventory files: racks, nodes, access, and the built-in local racks."""

@@ -1,0 +1,143 @@
+"""What nodes told, written into the file of an inventory: its comments stay, and every line that need not change.
+
+ruamel.yaml keeps comments, but not spaces within lines: so the file is written twice, as it is and as it should be, and
+only what differs between the two is taken over into the text.
+"""
+
+from collections import Counter
+from difflib import SequenceMatcher
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
+
+from launcher.config.importers.write import UNSORTED_COMMENT
+from launcher.config.inventory.rack_editor import Editor
+from launcher.config.inventory.read import parse_inventory
+from launcher.core.discovery.location import Amendment, is_unsorted
+from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.nodeset import fold
+from launcher.errors import Mistake, SpecError
+
+_WIDE = 1_000_000
+
+MANY = 16_000_000
+"""Pairs of lines up to which two texts are compared line by line; beyond it, spaces within lines are not kept."""
+
+
+def amended(text: str, path: Path, wanted: Amendment) -> str:
+    """Answer the text of an inventory with an amendment; SpecError where it cannot be written without harm.
+
+    The answer has been read again: it says of each node what was wanted, and of all else what it said before.
+    """
+    before = parse_inventory(text, path)
+    writer = _yaml(text)
+    try:
+        as_is, document = _dump(writer, writer.load(text)), writer.load(text)
+    except (YAMLError, ValueError) as error:
+        raise _refusal(path, "the file is YAML of a kind that cannot be amended") from error
+    _check_keys(document, path)
+    Editor(document, before, wanted).edit()
+    should_be = _dump(writer, document)
+    odd: tuple[str, ...] = ()
+    for attempt in (_merged(text, as_is, should_be), should_be):
+        candidate = _without_stale_comment(_with_lost_comments(text, attempt))
+        odd = _odd(candidate, path, before, wanted)
+        if not odd:
+            return candidate
+    raise _refusal(path, f"what {fold(odd)} told cannot be written without changing more of what the file says")
+
+
+def _refusal(path: Path, what: str) -> SpecError:
+    hint = "write it by hand: `nvlaunch inventory check` shows what they told"
+    return SpecError((Mistake(what=what, where=str(path), hint=hint),))
+
+
+def _yaml(text: str) -> YAML:
+    writer = YAML()
+    writer.preserve_quotes = True
+    writer.width = _WIDE
+    indents = [len(line) - len(line.lstrip(" ")) for line in text.splitlines() if line.startswith(" ")]
+    writer.indent(mapping=min(indents, default=2) or 2)
+    return writer
+
+
+def _dump(writer: YAML, document: Any) -> str:
+    out = StringIO()
+    writer.dump(document, out)
+    return out.getvalue()
+
+
+def _check_keys(document: Any, path: Path) -> None:
+    """Refuse names that this library reads as numbers: `07` would come back as 7."""
+    racks = document["racks"]
+    nodes = [rack["nodes"] for rack in racks.values()]
+    keys = [*racks, *(key for one in nodes if isinstance(one, CommentedMap | CommentedSeq) for key in one)]
+    odd = [key for key in keys if not isinstance(key, str)]
+    if odd:
+        what = f"the name `{odd[0]}` is a number to other programs"
+        raise SpecError((Mistake(what=what, where=str(path), hint=f'quote it: "{odd[0]}"'),))
+
+
+def _merged(text: str, as_is: str, should_be: str) -> str:
+    """Answer the text with the lines that differ between two others, of which the first says the same as it."""
+    own, before, after = (one.splitlines(keepends=True) for one in (text, as_is, should_be))
+    if len(own) != len(before) or len(before) * len(after) > MANY:
+        return should_be
+    lines: list[str] = []
+    for tag, low, high, begin, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        lines += own[low:high] if tag == "equal" else after[begin:end]
+    return "".join(lines)
+
+
+def _with_lost_comments(before: str, after: str) -> str:
+    """Answer the text with the lines of comment that went with a rack: each before the next line that is still there.
+
+    A comment belongs to what stands before it, to this library, and to what follows, to whoever wrote it.
+    """
+    lines = after.splitlines(keepends=True)
+    kept = Counter(line.strip() for line in lines)
+    old = before.splitlines(keepends=True)
+    if not Counter(line.strip() for line in old if line.lstrip().startswith("#")) - kept:
+        return after
+    at = len(lines)
+    for place in range(len(old) - 1, -1, -1):
+        line = old[place]
+        if kept[line.strip()] > 0:
+            kept[line.strip()] -= 1
+            at = next((index for index in range(at - 1, -1, -1) if lines[index].strip() == line.strip()), at)
+        elif line.lstrip().startswith("#"):
+            lines.insert(at, line)
+    return "".join(lines)
+
+
+def _without_stale_comment(text: str) -> str:
+    stale = f"{UNSORTED_COMMENT}\n"
+    rest = text.partition(stale)[2]
+    names = (line.strip().strip('"').partition(":")[0] for line in rest.splitlines())
+    return text if any(is_unsorted(name) for name in names) else text.replace(stale, "")
+
+
+def _odd(text: str, path: Path, before: Inventory, wanted: Amendment) -> tuple[str, ...]:
+    """Answer the nodes of which a text says not what is wanted, or in all else not what was said before."""
+    try:
+        after = {node.name: node for node in parse_inventory(text, path).nodes}
+    except SpecError:
+        after = {}
+    return tuple(
+        node.name for node in before.nodes if node.name not in after or not _as_wanted(node, after[node.name], wanted)
+    )
+
+
+def _as_wanted(before: Node, after: Node, wanted: Amendment) -> bool:
+    name = before.name
+    return (
+        after.rack == wanted.racks.get(name, before.rack)
+        and after.domain == wanted.domains.get(name, before.domain)
+        and after.tray == wanted.trays.get(name, after.tray)
+        and (name in wanted.racks or after.places == before.places)
+        and (after.access, after.drained, after.gpus) == (before.access, before.drained, before.gpus)
+    )

@@ -1,0 +1,23 @@
+"""The built-in inventory: two racks of pretended nodes on this machine, so that everything can be tried at once."""
+
+from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, NodeName, RackName, Transport
+
+_RACKS = ("r1", "r2")
+_NODES = 3
+
+
+def built_in() -> Inventory:
+    """Answer 2 racks x 3 nodes x 4 pretended GPUs of any kind; `examples/local-racks.yaml` writes it out."""
+    nodes = tuple(
+        Node(
+            name=NodeName(f"{rack}-n{number}"),
+            rack=RackName(rack),
+            access=Access(address=f"127.0.{10 + place}.{number}"),
+            domain=rack,
+            tray=number - 1,
+            gpu_driver=GpuDriver.NONE,
+        )
+        for place, rack in enumerate(_RACKS, start=1)
+        for number in range(1, _NODES + 1)
+    )
+    return Inventory(name="local", transport=Transport.LOCAL, nodes=nodes)

@@ -1,0 +1,162 @@
+"""The racks of an inventory's YAML edited in place: nodes moved, domains and trays written, comments carried along."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+from launcher.core.discovery.location import Amendment
+from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.nodeset import expand, fold, natural
+
+
+class Editor:
+    """Edits a document in place. A rack's nodes become a mapping only where some of them need words of their own."""
+
+    def __init__(self, document: Any, fleet: Inventory, wanted: Amendment) -> None:
+        self._document = document
+        self._racks: Any = document["racks"]
+        self._wanted = wanted
+        self._levels = fleet.levels[:-1]
+        self._made: set[str] = set()
+        self._domain = {node.name: wanted.domains.get(node.name, node.domain) for node in fleet.nodes}
+
+    def edit(self) -> None:
+        """Make the document say what is wanted."""
+        for rack in list(self._racks):
+            self._move_out(rack)
+        for rack in self._racks:
+            self._tell(self._racks[rack])
+        if self._wanted.accelerator:
+            defaults = self._document.get("defaults")
+            if defaults is None:
+                self._document.insert(list(self._document).index("racks"), "defaults", _flow({}))
+                defaults = self._document["defaults"]
+            defaults["accelerator"] = self._wanted.accelerator
+
+    def _move_out(self, rack: str) -> None:
+        values = self._racks[rack]
+        leaving = [name for name in _names(values["nodes"]) if name in self._wanted.racks]
+        if not leaving:
+            return
+        nodes = _as_mapping(values, leaving)
+        for name in leaving:
+            new = self._wanted.racks[NodeName(name)]
+            kept = {key: value for key, value in values.items() if key not in ("nodes", "domain")}
+            if new not in self._racks:
+                place = list(self._racks).index(rack)
+                self._racks.insert(place, new, CommentedMap({**kept, "nodes": CommentedMap()}))
+                self._made.add(new)
+            elif new in self._made:
+                for level in self._levels:
+                    if self._racks[new].get(level) != kept.get(level):
+                        self._racks[new].pop(level, None)
+            there = _as_mapping(self._racks[new], ())
+            comment = nodes.ca.items.pop(name, None)
+            there[name] = nodes.pop(name)
+            if comment is not None:
+                there.ca.items[name] = comment
+        if not nodes:
+            del self._racks[rack]
+
+    def _tell(self, values: Any) -> None:
+        """Write domains and trays of the nodes of a rack, and fold its nodes again where they need no words."""
+        names = _names(values["nodes"])
+        domains = {self._domain[NodeName(name)] for name in names}
+        told = [name for name in names if name in self._wanted.domains]
+        moved = [name for name in names if name in self._wanted.racks]
+        if len(domains) == 1 and None not in domains:
+            if told or moved:
+                if "domain" not in values:
+                    values.insert(list(values).index("nodes"), "domain", "")
+                values["domain"] = next(iter(domains))
+                _strip(values["nodes"], "domain")
+            told = []
+        trays = [name for name in names if name in self._wanted.trays]
+        if own := [name for name in names if name in told or name in trays]:
+            nodes = _as_mapping(values, own)
+            for name in own:
+                _set(nodes, name, "domain", self._wanted.domains.get(NodeName(name)) if name in told else None)
+                _set(nodes, name, "tray", self._wanted.trays.get(NodeName(name)))
+        if moved:
+            _refold(values)
+
+
+def _names(nodes: Any) -> list[str]:
+    """Answer the names of a rack's nodes, whichever way they are written."""
+    texts: Iterable[str] = [nodes] if isinstance(nodes, str) else nodes
+    return [name for text in texts for name in expand(text)]
+
+
+def _flow(values: dict[str, object]) -> CommentedMap:
+    made = CommentedMap(values)
+    made.fa.set_flow_style()
+    return made
+
+
+def _as_mapping(values: Any, single: Sequence[str]) -> Any:
+    """Answer a rack's nodes as a mapping in which each of some names has an entry of its own."""
+    nodes = values["nodes"]
+    if not isinstance(nodes, CommentedMap):
+        made = CommentedMap()
+        for at, text in enumerate([nodes] if isinstance(nodes, str) else nodes):
+            made[text] = None
+            if isinstance(nodes, CommentedSeq) and at in nodes.ca.items:
+                made.ca.items[text] = [None, None, nodes.ca.items[at][0], None]
+        values["nodes"] = nodes = made
+    if values.fa.flow_style():
+        values.fa.set_block_style()
+    if nodes.fa.flow_style():
+        nodes.fa.set_block_style()
+    wanted = set(single)
+    for text in list(nodes):
+        names = expand(text)
+        if len(names) > 1 and wanted & set(names):
+            _split(nodes, text, names, wanted)
+    return nodes
+
+
+def _split(nodes: Any, text: str, names: Sequence[str], wanted: "set[str]") -> None:
+    """Put in place of a range its names that are wanted alone, and ranges for the runs between them."""
+    at = list(nodes).index(text)
+    comment, value = nodes.ca.items.pop(text, None), nodes.pop(text)
+    parts: list[list[str]] = []
+    for name in names:
+        if parts and name not in wanted and parts[-1][-1] not in wanted:
+            parts[-1].append(name)
+        else:
+            parts.append([name])
+    for place, part in enumerate(parts):
+        key = part[0] if len(part) == 1 else fold(part)
+        nodes.insert(at + place, key, value if value is None else _flow(dict(value)))
+    if comment is not None:
+        nodes.ca.items[parts[0][0] if len(parts[0]) == 1 else fold(parts[0])] = comment
+
+
+def _set(nodes: Any, name: str, key: str, value: object) -> None:
+    if value is None:
+        return
+    if nodes[name] is None:
+        nodes[name] = _flow({})
+    nodes[name][key] = value
+
+
+def _strip(nodes: Any, key: str) -> None:
+    """Take a key away from the entries of nodes: the rack says it now."""
+    for text in nodes if isinstance(nodes, CommentedMap) else ():
+        if nodes[text] is not None and key in nodes[text]:
+            del nodes[text][key]
+            if not nodes[text]:
+                nodes[text] = None
+
+
+def _refold(values: Any) -> None:
+    """Write a rack's nodes as one range where none of them has settings or a comment."""
+    nodes = values["nodes"]
+    if isinstance(nodes, CommentedMap) and not nodes.ca.items:
+        if all(value is None for value in nodes.values()):
+            values["nodes"] = DoubleQuotedScalarString(fold(_names(nodes)))
+            return
+        ordered = sorted(nodes, key=natural)
+        values["nodes"] = CommentedMap((name, nodes[name]) for name in ordered)

@@ -1,0 +1,1 @@
+"""Task files: SkyPilot's keys and `topology:`."""

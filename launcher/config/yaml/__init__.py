@@ -1,0 +1,1 @@
+"""YAML text to nodes that know where they stand: bounded, without duplicate keys, without surprises."""

@@ -1,0 +1,136 @@
+"""What people and scripts read of a run: one snapshot, made each tick from what was seen."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+
+from launcher.core.control.conditions import Condition
+from launcher.core.control.reconcile import Decision
+from launcher.core.model.inventory import Node, NodeName, RackName
+from launcher.core.model.run import Member, Outcome, Record, Run, RunId, RunName, RunState
+
+
+class RankState(Enum):
+    """Where one rank stands."""
+
+    WAITING = "waiting"
+    PREPARING = "preparing"
+    JOINING = "joining"
+    RUNNING = "running"
+    SUSPECT = "suspect"
+    LOST = "lost"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+_RANK_STATES = {
+    Condition.FINISHED: RankState.FINISHED,
+    Condition.FAILED: RankState.FAILED,
+    Condition.CONDEMNED: RankState.LOST,
+    Condition.FENCED: RankState.LOST,
+    Condition.DOWN: RankState.LOST,
+    Condition.SUSPECT: RankState.SUSPECT,
+    Condition.UNSEEN: RankState.SUSPECT,
+    Condition.LOST: RankState.LOST,
+    Condition.ABSENT: RankState.WAITING,
+    Condition.CLAIMED: RankState.WAITING,
+    Condition.PREPARING: RankState.PREPARING,
+    Condition.PREPARED: RankState.PREPARING,
+    Condition.JOINING: RankState.JOINING,
+    Condition.READY: RankState.JOINING,
+    Condition.SERVING: RankState.RUNNING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStatus:
+    """One rank: where it is and how it stands."""
+
+    group: str
+    slice: int
+    rank: int
+    node: NodeName
+    rack: RackName
+    domain: str | None
+    state: RankState
+    exit_code: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpareStatus:
+    """One node kept for a slice."""
+
+    slice: str
+    node: NodeName
+    rack: RackName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """A run as of `observed_at`; `since` is when it came into this state, `ends_at` when its `time_limit` is over, once
+    that counts (all in s since the epoch of the wall clock)."""
+
+    name: RunName
+    id: RunId
+    state: RunState
+    headline: str
+    epoch: int
+    restarts: int
+    since: float
+    observed_at: float
+    inventory: str
+    ranks: tuple[RankStatus, ...]
+    spares: tuple[SpareStatus, ...]
+    outcome: Outcome | None = None
+    ends_at: float | None = None
+
+
+def summarise(
+    run: Run, decision: Decision, *, since: float, observed_at: float, drained: Collection[NodeName] = ()
+) -> RunStatus:
+    """Answer what to tell people about a run after a tick; `drained` are nodes that must not be used now.
+
+    A spare is whatever could take a seat: also a node that gave one up and is well again.
+    """
+    nodes = {node.name: node for node in run.fleet.nodes}
+    record = decision.record
+    holders = {seat.node for seat in record.seats.values()}
+    spares = tuple(
+        SpareStatus(slice=part.key, node=name, rack=nodes[name].rack)
+        for part in run.placement.slices
+        if run.group(part.group).topology.nodes_of is None
+        for name in (*part.nodes, *part.spares)
+        if name not in holders and name not in record.condemned and name not in drained
+    )
+    return RunStatus(
+        name=run.name,
+        id=run.id,
+        state=decision.state,
+        headline=decision.headline,
+        epoch=max((gang.epoch for gang in record.gangs.values()), default=0),
+        restarts=sum(gang.restarts for gang in record.gangs.values()),
+        since=since,
+        observed_at=observed_at,
+        inventory=run.fleet.name,
+        ranks=tuple(
+            _rank(member, nodes[record.seats[member.name].node], decision.conditions[member.name], record)
+            for member in run.members()
+        ),
+        spares=spares,
+        outcome=record.outcome,
+        ends_at=None if run.task.time_limit is None or record.began is None else record.began + run.task.time_limit,
+    )
+
+
+def _rank(member: Member, node: Node, condition: Condition, record: Record) -> RankStatus:
+    ended = record.exits.get(member.name)
+    return RankStatus(
+        group=member.group,
+        slice=member.slice,
+        rank=member.rank,
+        node=node.name,
+        rack=node.rack,
+        domain=node.domain,
+        state=_RANK_STATES[condition],
+        exit_code=ended.code if ended else None,
+    )

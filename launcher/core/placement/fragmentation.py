@@ -1,0 +1,46 @@
+"""How much of a fleet is of no use to large work, as one number: Slurm's fragmentation score."""
+
+from collections import Counter
+from collections.abc import Container
+
+from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.nodeset import NaturalKey, natural
+
+MOST_BASE = 16
+"""The largest base block, in nodes: a rack of 18 trays guarantees 16, for one or two are always in repair."""
+
+
+def fragmentation(inventory: Inventory, busy: Container[NodeName]) -> int:
+    """Answer the score: 0 with all nodes free, and the higher the fewer whole racks, pairs of racks and so on are left.
+
+    Slurm's rule (topology/block): a rack is lost with fewer free nodes than the base, and so is each aligned group of
+    2, 4, 8... racks with a lost one in it; the score is the base times the sizes of all lost groups, and a node each
+    for those that are not free. The base is the commonest size of a rack, and 16 at most.
+    """
+    racks = _racks(inventory, busy)
+    if not racks:
+        return 0
+    sizes = Counter(total for total, _ in racks)
+    base = min(MOST_BASE, max(sizes, key=lambda size: (sizes[size], size)))
+    lost = [free < base for _, free in racks]
+    score = sum(total - free for total, free in racks)
+    size = 1
+    while size <= len(lost):
+        groups = [any(lost[at : at + size]) for at in range(0, len(lost) - size + 1, size)]
+        score += base * size * sum(groups)
+        size *= 2
+    return score
+
+
+def _racks(inventory: Inventory, busy: Container[NodeName]) -> list[tuple[int, int]]:
+    """Answer the nodes of each rack and those that are free, racks of one block beside each other."""
+    upper = inventory.levels[:-1]
+    totals: dict[str, int] = {}
+    free: Counter[str] = Counter()
+    order: dict[str, tuple[NaturalKey, ...]] = {}
+    for node in inventory.nodes:
+        if node.rack not in totals:
+            order[node.rack] = (*(natural(node.at(level) or "") for level in upper), natural(node.rack))
+        totals[node.rack] = totals.get(node.rack, 0) + 1
+        free[node.rack] += node.drained is None and node.name not in busy
+    return [(totals[rack], free[rack]) for rack in sorted(totals, key=lambda rack: order[rack])]

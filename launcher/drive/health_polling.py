@@ -1,0 +1,74 @@
+"""The health of a run's nodes, asked in the background: each node once a minute, and one that is doubted at once."""
+
+from collections.abc import Collection, Mapping
+from concurrent.futures import Executor as Pool
+from concurrent.futures import Future
+from dataclasses import replace
+from queue import SimpleQueue
+
+from launcher.core.model.health import Health
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.observation import Unseen
+from launcher.core.model.run import Run
+from launcher.ports import Clock, Nodes
+
+EVERY_S = 60.0
+"""How often each node is asked (s); they take turns, so that no minute has a peak."""
+
+AGAIN_S = 1.0
+"""The least time between two questions to one node (s)."""
+
+FAN_OUT = 32
+"""Nodes asked at once; a driver that hangs holds its place for half a minute."""
+
+
+class Checkups:
+    """The newest that each node said of itself. Nothing here waits for a node."""
+
+    def __init__(self, nodes: Nodes, clock: Clock, pool: Pool) -> None:
+        self._nodes = nodes
+        self._clock = clock
+        self._pool = pool
+        self._known: dict[NodeName, Health] = {}
+        self._begun: dict[NodeName, float] = {}
+        self._next: dict[NodeName, float] = {}
+        self._told: SimpleQueue[tuple[NodeName, Future[Health | Unseen]]] = SimpleQueue()
+
+    @property
+    def health(self) -> Mapping[NodeName, Health]:
+        """Answer what is known, after taking in what has come."""
+        while not self._told.empty():
+            node, told = self._told.get()
+            begun, found = self._begun.pop(node), told.result()
+            if isinstance(found, Health):
+                self._known[node] = replace(found, at=begun)
+        return dict(self._known)
+
+    def pending(self) -> bool:
+        """Answer whether something has come that was not taken in."""
+        return not self._told.empty()
+
+    def begin(self, run: Run, wanted: Collection[NodeName], doubted: Collection[NodeName]) -> None:
+        """Ask those of the run's nodes whose turn it is, and the doubted ones whose last question is some time ago."""
+        now = self._clock.now()
+        fleet = {node.name: at for at, node in enumerate(run.fleet.nodes)}
+        for name in doubted:
+            if name in fleet:
+                asked = self._known[name].at if name in self._known else now - AGAIN_S
+                self._next[name] = min(self._next.get(name, now), max(now, asked + AGAIN_S))
+        for name in (*wanted, *doubted):
+            if name not in fleet or name in self._begun:
+                continue
+            due = self._next.setdefault(name, now + EVERY_S * fleet[name] / len(fleet))
+            if due <= now:
+                self._begun[name] = now
+                self._next[name] = now + EVERY_S
+                self._ask(run, name)
+
+    def _ask(self, run: Run, name: NodeName) -> None:
+        asked = self._pool.submit(self._nodes.inspect, run, name)
+        asked.add_done_callback(lambda told: self._told.put((name, told)))
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

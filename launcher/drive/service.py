@@ -1,0 +1,93 @@
+"""All runs that are not over, driven by one process: each has a loop of its own, and new ones are taken in."""
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from launcher.admission.store_retry import Say, Trouble
+from launcher.core.model.run import RunId
+from launcher.drive.control import drive
+from launcher.errors import LaunchError, LeaseHeldError, StoreError
+from launcher.store.owner import Owner
+from launcher.store.store import Store
+
+LOOK_S = 1.0
+"""How often to look for runs that nobody drives (s)."""
+AGAIN_S = 30.0
+"""How long a run whose loop failed is left alone before it is tried again (s)."""
+STOP_S = 30.0
+"""How long the loops get to end their tick when the process is asked to stop (s)."""
+
+
+class Herd:
+    """Adopts each run that has no live controller; one whose loop fails harms no other.
+
+    `say` takes a line for people.
+    """
+
+    def __init__(self, home: Path, say: Say) -> None:
+        self._store = Store(home)
+        self._say = say
+        self._trouble = Trouble(say)
+        self._me = Owner.current()
+        self._threads: dict[RunId, threading.Thread] = {}
+        self._unreadable: set[str] = set()
+        self._not_before: dict[RunId, float] = {}
+        self._stop = threading.Event()
+
+    def drive(self, stopped: Callable[[], bool]) -> None:
+        """Go on until `stopped()`; then every run is let go of, and goes on undriven."""
+        try:
+            while not stopped():
+                try:
+                    self.adopt()
+                    self._trouble.over()
+                except StoreError as error:
+                    self._trouble.tell(error)
+                self._stop.wait(LOOK_S)
+        finally:
+            self._stop.set()
+            deadline = time.monotonic() + STOP_S
+            for thread in self._threads.values():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def adopt(self) -> None:
+        """Take over each run that is not over and that no live process drives."""
+        self._threads = {run: thread for run, thread in self._threads.items() if thread.is_alive()}
+        rows, unreadable = self._store.live()
+        for error in unreadable:
+            if error.run not in self._unreadable:
+                self._say(f"`{error.run}` is left alone: {error.advice}")
+        self._unreadable = {error.run for error in unreadable}
+        for row in rows:
+            if row.id in self._threads or self._not_before.get(row.id, 0.0) > time.monotonic():
+                continue
+            if row.owner is not None and row.owner != self._me and row.owner.alive():
+                continue
+            try:
+                self._store.own(row.id, self._me)
+            except LeaseHeldError:  # another was faster
+                continue
+            self._say(f"driving `{row.name}` ({row.id})")
+            thread = threading.Thread(target=self._one, args=(row.id,), name=row.id, daemon=True)
+            self._threads[row.id] = thread
+            thread.start()
+
+    def _one(self, run: RunId) -> None:
+        """Whatever goes wrong with one run is told, and tried again later: here, or by whoever takes the run over."""
+        try:
+            state = drive(self._store, run, self._stop.is_set, lambda line: self._say(f"`{run}`: {line}"))
+            if state.final:
+                self._say(f"`{run}` is over: {state.value}")
+        except LaunchError as error:
+            self._put_off(run, error.advice)
+        except Exception:  # noqa: BLE001  a bug in the loop of one run must not end the others
+            traceback.print_exc(file=sys.stderr)
+            self._put_off(run, "this is a bug in nvlaunch")
+
+    def _put_off(self, run: RunId, why: str) -> None:
+        self._not_before[run] = time.monotonic() + AGAIN_S
+        self._say(f"`{run}` is left alone for {AGAIN_S:.0f} s: {why}")

@@ -1,0 +1,22 @@
+"""Nodes that no other run may have while one lives, for they are in a place that it has for itself."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.run import RunId
+
+
+def keep(db: sqlite3.Connection, fleet: str, run: RunId, nodes: Iterable[NodeName]) -> None:
+    """Keep the nodes that a run encloses now, instead of those that it did."""
+    db.execute("DELETE FROM enclosures WHERE run = ?", (run,))
+    db.executemany("INSERT INTO enclosures VALUES (?, ?, ?)", [(fleet, node, run) for node in nodes])
+
+
+def of_others(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mapping[NodeName, str]:
+    """Answer the nodes of an inventory that runs enclose which are not over, each with the name of its run."""
+    query = """
+    SELECT node, name FROM enclosures JOIN runs ON runs.id = enclosures.run
+    WHERE enclosures.fleet = ? AND runs.ended IS NULL AND runs.id IS NOT ?
+    """
+    return {NodeName(row["node"]): row["name"] for row in db.execute(query, (fleet, run)).fetchall()}

@@ -1,0 +1,50 @@
+"""What operators asked of a run, numbered, for whoever drives it."""
+
+import sqlite3
+
+from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.run import RunId
+from launcher.store import journal
+from launcher.store.codec import storable
+from launcher.store.database import Database
+from launcher.store.journal import EventKind
+from launcher.store.rows import readable
+
+_NEXT = "SELECT coalesce(max(seq), 0) + 1 AS seq FROM orders WHERE run = ?"
+
+
+class Orders:
+    """The orders to the runs of one `$NVLAUNCH_HOME`."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def give(self, run: RunId, kind: OrderKind, *, subject: str = "", by: str, at: float) -> Order:
+        """Ask something of a run; answer the order with its number."""
+        with self._db.write() as db:
+            return give(db, run, kind, subject=subject, by=by, at=at)
+
+    def after(self, run: RunId, seq: int) -> tuple[Order, ...]:
+        """Answer the orders to a run with a number above `seq`, in order; OtherVersionError for one of another kind."""
+        rows = self._db.read("SELECT * FROM orders WHERE run = ? AND seq > ? ORDER BY seq", run, seq)
+        with readable(run):
+            return tuple(
+                Order(
+                    seq=row["seq"],
+                    at=row["at"],
+                    kind=OrderKind(row["kind"]),
+                    subject=row["subject"],
+                    by=row["author"],
+                )
+                for row in rows
+            )
+
+
+def give(db: sqlite3.Connection, run: RunId, kind: OrderKind, *, subject: str, by: str, at: float) -> Order:
+    """Ask something of a run, in the current transaction."""
+    seq = int(db.execute(_NEXT, (run,)).fetchone()["seq"])
+    order = Order(seq=seq, at=at, kind=kind, subject=storable(subject), by=storable(by))
+    db.execute("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?)", (run, seq, at, kind.value, order.subject, order.by))
+    named = f"{kind.value.replace('_', '-')}:{order.subject}" if subject else kind.value.replace("_", "-")
+    journal.add(db, run, EventKind.ORDERED, at, subject=named, words=f"asked by {order.by}")
+    return order

@@ -1,0 +1,96 @@
+"""A keeper's answers as the types of the observation."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from launcher.core.model.actions import Bundle
+from launcher.core.model.inventory import NodeName
+from launcher.core.model.observation import (
+    GroupReport,
+    GroupState,
+    Head,
+    HeadSeen,
+    HeadView,
+    Keeper,
+    NodeView,
+    Phase,
+    RankReport,
+    RayNode,
+    Seen,
+    Step,
+    Unseen,
+)
+from launcher.core.model.slots import MemberName
+
+Json = dict[str, Any]
+
+
+def node_view(answer: Json) -> NodeView:
+    """Answer what a node's keeper says, or that there is none."""
+    if not answer["ok"]:
+        return Unseen(words=answer["words"])
+    if not answer.get("keeper"):
+        return Seen(leftovers=answer.get("leftovers", 0))
+    ranks = tuple(_rank(rank) for rank in answer["ranks"])
+    keeper = Keeper(
+        setup=step(answer["setup"]), ray=step(answer["ray"]), ranks=ranks, head_silent=answer.get("head_silent")
+    )
+    return Seen(keeper=keeper)
+
+
+def head_view(answer: Json, nodes_of_run: Iterable[NodeName]) -> HeadView:
+    """Answer what the keeper of the head says, or that there is none. A node that it never heard has been silent for as
+    long as it has listened: nothing of a head is started on a node before the head's host was heard there."""
+    if not answer["ok"]:
+        return Unseen(words=answer["words"])
+    if not answer.get("keeper"):
+        return HeadSeen(leftovers=answer.get("leftovers", 0))
+    told = answer.get("supervisor", {})
+    known: Mapping[str, float] = answer.get("heard", {})
+    heard = {name: known.get(name, answer["listening"]) for name in nodes_of_run} if "listening" in answer else {}
+    if not told.get("ok"):
+        return HeadSeen(head=Head(ray=step(answer["ray"]), heard=heard))
+    nodes = tuple(_ray_node(row) for row in told.get("nodes", ()))
+    groups = tuple(_group(row) for row in told.get("groups", ()))
+    head = Head(ray=step(answer["ray"]), ready=told["ready"], nodes=nodes, groups=groups, heard=heard)
+    return HeadSeen(head=head)
+
+
+def step(row: Json) -> Step:
+    """Answer where a program stands that a keeper watches."""
+    return Step(
+        phase=Phase(row["phase"]),
+        exit_code=row.get("exit_code"),
+        tail=tuple(row.get("tail", ())),
+        generation=row.get("generation", 0),
+        words=row.get("words", ""),
+    )
+
+
+def _rank(row: Json) -> RankReport:
+    return RankReport(
+        member=MemberName(row["member"]),
+        epoch=row["epoch"],
+        running=row["running"],
+        exit_code=row.get("exit_code"),
+        at=row.get("at", 0.0),
+        tail=tuple(row.get("tail", ())),
+        quiet=row.get("quiet", 0.0),
+    )
+
+
+def _ray_node(row: Json) -> RayNode:
+    return RayNode(seat=row["seat"], generation=row["generation"], domain=row["domain"], alive=row["alive"])
+
+
+def _group(row: Json) -> GroupReport:
+    return GroupReport(
+        slice=row["slice"], state=GroupState(row["state"]), hint=row["hint"], bundles=bundles(row["bundles"])
+    )
+
+
+def bundles(rows: list[Json]) -> tuple[Bundle, ...]:
+    """Answer where Ray says the bundles of a group are."""
+    return tuple(
+        Bundle(index=row["index"], seat=row["seat"], domain=row["domain"], generation=row["generation"]) for row in rows
+    )

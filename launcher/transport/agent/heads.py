@@ -1,0 +1,116 @@
+"""What is asked of a run's Ray: its start, its nodes and its placement groups."""
+
+from launcher.core.model.actions import Answer, Result
+from launcher.core.model.run import Run
+from launcher.core.model.slots import Seat
+from launcher.errors import RemoteError
+from launcher.setup import ray
+from launcher.setup.ports import Ports
+from launcher.transport.agent import decode, drivers
+from launcher.transport.agent.addresses import Sites
+from launcher.transport.agent.answers import done
+from launcher.transport.agent.client import Json, Site
+
+ASK_S = 10.0
+RESERVE_S = 20.0
+
+
+class Heads:
+    """Speaks to the keepers of heads, and through them to their supervisors."""
+
+    def __init__(self, sites: Sites) -> None:
+        self._sites = sites
+
+    def ports(self, site: Site) -> Ports:
+        """Answer the ports that the keeper of a unit took; RemoteError where it has no keeper.
+
+        Who began the keeper knows them: a head is not asked again for each node that joins it.
+        """
+        block = self._sites.block(site)
+        if block is None:
+            told = site.ask({"op": "hello"}, timeout=ASK_S)
+            if "block" not in told:
+                words = f"the {site.unit.value} on `{site.name}` has no keeper"
+                raise RemoteError(words, node=site.name, stage="ports")
+            block = self._sites.note_block(site, told)
+        return site.blocks.ports(block)
+
+    def start(self, run: Run, cluster: int) -> Answer:
+        """Start the Ray head of a cluster under its keeper."""
+        site = self._sites.head(run)
+        at = self._at(site)
+        question = {
+            "op": "ray",
+            "generation": cluster,
+            "argv": ray.head_argv(at),
+            "client": at.ports.client,
+            "env": ray.environment(head=True),
+            "supervisor": f"{at.address}:{at.ports.gcs}",
+        }
+        return done(site.ask(question, timeout=ASK_S))
+
+    def join(self, run: Run, seat: Seat) -> Answer:
+        """Start the raylet of a seat under its node's keeper."""
+        site, head = self._sites.seat(run, seat.node), self._sites.head(run)
+        member = next(one for one in run.members() if one.name == seat.member)
+        ports = self.ports(head)
+        address = f"{head.access.address}:{ports.gcs}"
+        labels = ray.labels(run, seat, member)
+        question = {
+            "op": "ray",
+            "generation": seat.generation,
+            "member": seat.member,
+            "argv": ray.seat_argv(
+                self._at(site),
+                address,
+                run.node(seat.node),
+                labels,
+                driven=run.group(member.group).driver is not None,
+                groups=1 + len(run.task.guests(member.group)),
+            ),
+            "env": ray.environment(head=False),
+            "head": [head.access.address, ports.heartbeat],
+        }
+        return done(site.ask(question, timeout=ASK_S))
+
+    def _at(self, site: Site) -> ray.At:
+        return ray.At(address=site.access.address, ports=self.ports(site), temp_dir=site.layout.ray, shared=site.shared)
+
+    def reserve(self, run: Run, key: str) -> Answer:
+        """Ask for the placement group of a slice: one bundle a seat, pinned to it. A driver makes its own."""
+        if key in drivers.open_slices(run):
+            return Answer(result=Result.DONE)
+        part = next(part for part in run.placement.slices if part.key == key)
+        members = sorted((m for m in run.members() if m.slice_key == key), key=lambda m: m.slice_rank)
+        bundle = ray.bundle(run.group(part.group))
+        question = {
+            "op": "reserve",
+            "slice": key,
+            "bundles": [bundle for _ in members],
+            "seats": [member.seat for member in members],
+            "within": ray.within(run, part),
+        }
+        return done(self.ask(run, question, timeout=RESERVE_S))
+
+    def unreserve(self, run: Run, key: str) -> Answer:
+        """Remove the placement group of a slice, where we made one."""
+        if key in drivers.open_slices(run):
+            return Answer(result=Result.DONE)
+        return done(self.ask(run, {"op": "unreserve", "slice": key}, timeout=RESERVE_S))
+
+    def verify(self, run: Run, key: str) -> Answer:
+        """Answer where Ray, asked afresh, has the bundles of a slice."""
+        told = self.ask(run, {"op": "verify", "timeout": ASK_S}, timeout=ASK_S + 2)
+        if not told["ok"]:
+            return done(told)
+        drivers.add_groups(run, told)
+        row = next((row for row in told["groups"] if row["slice"] == key), None)
+        if row is None or row["state"] == "REMOVED":
+            return Answer(result=Result.FAILED, words=f"ray has no group for slice `{key}`")
+        return Answer(result=Result.DONE, bundles=decode.bundles(row["bundles"]))
+
+    def ask(self, run: Run, question: Json, timeout: float) -> Json:
+        """Answer what the supervisor of the run says."""
+        wrapped = {"op": "supervisor", "question": question, "timeout": timeout}
+        told = self._sites.head(run).ask(wrapped, timeout=timeout + 2)
+        return {"ok": False, "words": "the head has no keeper"} if told.get("absent") else told

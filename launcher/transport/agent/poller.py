@@ -1,0 +1,133 @@
+"""Looks at all units of a run: who has answered lately, who has not and since when. Never waits for one of them.
+
+Its connections are there for single questions too: they spare a machine an interpreter each.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from launcher.core.model.inventory import Access
+from launcher.errors import RemoteError
+from launcher.ports import Shell
+from launcher.transport.agent.client import Json, Site
+from launcher.transport.agent.connection import KEPT_S, Eye, Key, Spot
+
+PATIENCE_S = 1.0
+"""Seconds for which a look waits for those that have not answered yet."""
+
+FIRST_S = 5.0
+"""The same for the first look at a run: its connections have to be made, and nobody has been seen yet."""
+
+GRACE_S = 2.0
+"""Seconds for the way to a machine and back, besides those that its keeper has."""
+
+FAN_OUT = 256
+"""Connections that are made, or written to, at once: a silent machine holds its place for a few seconds."""
+
+
+class Looks:
+    """The machines that are looked at, by how they are reached."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._changed = threading.Condition()
+        self._pool = ThreadPoolExecutor(max_workers=FAN_OUT, thread_name_prefix="look")
+        self._eyes: dict[Access | None, Eye] = {}
+        self._known: set[str] = set()
+        self._closed = False
+
+    def look(self, sites: Sequence[Site], questions: Sequence[Json]) -> list[Json]:
+        """Answer the newest that each unit says, or that nobody does (`ok` false), within a second or so."""
+        begun = time.monotonic()
+        wanted: dict[Access | None, dict[Key, tuple[Site, Json]]] = {}
+        for site, question in zip(sites, questions, strict=True):
+            wanted.setdefault(site.machine, {})[_key(site)] = (site, question)
+        runs = {site.layout.run for site in sites}
+        patience = PATIENCE_S if runs <= self._known else FIRST_S
+        self._known |= runs
+        with self._changed:
+            spots = {key: spot for machine, part in wanted.items() for key, spot in self._ask(machine, part).items()}
+            deadline = begun + patience
+            # A question of before this look may say nothing of the actions that have ended since: it is asked again.
+            again = {key for key, spot in spots.items() if spot.asked is not None and spot.asked < begun}
+            while (left := deadline - time.monotonic()) > 0:
+                for machine, part in wanted.items():
+                    answered = {key for key in again & part.keys() if spots[key].asked is None}
+                    again -= answered
+                    self._ask(machine, {key: part[key] for key in answered})
+                if not any(_is_late(spot, begun) for spot in spots.values()):
+                    break
+                self._changed.wait(left)
+            now = time.monotonic()
+            return [_answer(spots[_key(site)], now) for site in sites]
+
+    def ask(self, site: Site, question: Json, timeout: float) -> Json | None:
+        """Answer what the keeper of a unit says to a question, over the connection of looks; None where there is none,
+        or where it is lost meanwhile. RemoteError where the keeper does not answer in time."""
+        with self._changed:
+            eye = self._eyes.get(site.machine)
+            asked = eye.begin(site, question, timeout) if eye is not None and not self._closed else None
+        return None if asked is None else _told(asked, site, question, timeout)
+
+    def _ask(self, machine: Access | None, part: Mapping[Key, tuple[Site, Json]]) -> dict[Key, Spot]:
+        if not part:
+            return {}
+        first = next(iter(part.values()))[0]
+        eye = self._eyes.get(machine)
+        if eye is None:
+            eye = Eye(self._shell, first.access, first.python, self._changed, self._pool)
+            self._eyes[machine] = eye
+        eye.ask(part)
+        return {key: eye.spots.setdefault(key, Spot()) for key in part}
+
+    def touch(self, site: Site) -> None:
+        """Take note that an action on a unit has ended: what was asked before that says nothing of it any more."""
+        with self._changed:
+            eye = self._eyes.get(site.machine)
+            if eye is not None:
+                eye.spots.setdefault(_key(site), Spot()).touched = time.monotonic()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        with self._changed:
+            self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for eye in self._eyes.values():
+            eye.close()
+
+
+def _told(asked: "Future[Json]", site: Site, question: Json, timeout: float) -> Json | None:
+    words = f"nothing was heard of the keeper within {timeout:.0f} s"
+    if wait((asked,), timeout + GRACE_S).done:
+        if asked.exception() is not None:
+            return None
+        told = asked.result()
+        if "answer" in told:
+            return dict(told["answer"])
+        words = str(told.get("words", "the keeper says nothing"))
+    raise RemoteError(words, node=site.name, stage=question["op"])
+
+
+def _key(site: Site) -> Key:
+    return (site.layout.run, site.layout.place)
+
+
+def _is_late(spot: Spot, begun: float) -> bool:
+    """Answer whether a unit was asked in this look and may still answer. For one that has let an earlier look wait, and
+    for one that has not answered for some time, no other look waits."""
+    return spot.asked is not None and spot.asked >= begun and spot.since is None
+
+
+def _answer(spot: Spot, now: float) -> Json:
+    if spot.answer is not None and spot.of >= spot.touched and now - spot.of <= KEPT_S:
+        return _copy(spot.answer)
+    words = spot.trouble if spot.since is not None else "it has not answered in time"
+    since = time.strftime("%H:%M:%S UTC", time.gmtime(spot.since)) if spot.since is not None else ""
+    return {"ok": False, "words": f"{words}, since {since}" if since else words}
+
+
+def _copy(answer: Json) -> Json:
+    """Answer a copy that may be added to: what is kept is shown again."""
+    return {**answer, "supervisor": dict(answer["supervisor"])} if "supervisor" in answer else dict(answer)

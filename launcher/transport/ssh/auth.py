@@ -1,0 +1,169 @@
+"""Logging in: by the keys that are named, by certificates, and by the agent. Never by asking anybody."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import paramiko
+from paramiko.agent import AgentSSH
+
+from launcher.transport.ssh.config import Settings
+from launcher.transport.ssh.errand import Errand
+
+_AGENT_S = 10.0
+
+
+class _Agent(AgentSSH):
+    """The keys of an agent. The agent itself is never forwarded to a machine."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._link = socket.socket(socket.AF_UNIX)
+        self._link.settimeout(_AGENT_S)
+        try:
+            self._link.connect(path)
+            self._connect(self._link)  # type: ignore[attr-defined]
+        except BaseException:
+            self._link.close()
+            raise
+
+    def close(self) -> None:
+        """Hang up."""
+        self._link.close()
+
+
+class Keys:
+    """Private keys by their file, each read once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[str, int, bool], paramiko.PKey] = {}
+        self._guard = threading.Lock()
+
+    def load(self, path: str, *, bare: bool = False) -> paramiko.PKey:
+        """Answer a key with the certificate that lies beside it, or `bare` of that."""
+        name = (path, Path(path).stat().st_mtime_ns, bare)
+        with self._guard:
+            if name not in self._loaded:
+                key = paramiko.PKey.from_path(path)
+                if bare:
+                    key.public_blob = None
+                self._loaded[name] = key
+            return self._loaded[name]
+
+
+def log_in(transport: paramiko.Transport, settings: Settings, keys: Keys, errand: Errand) -> None:
+    """Log in on a connection whose host key is good; RemoteError says what was tried."""
+    told: list[str] = []
+    agent = _agent(settings, told)
+    try:
+        for name, key in _offers(settings, keys, agent, told):
+            told.append(name)
+            transport.auth_timeout = max(0.001, errand.left)
+            try:
+                more = transport.auth_publickey(settings.user, key)
+            except paramiko.BadAuthenticationType as error:
+                errand.fail(
+                    "auth",
+                    f"`{settings.user}` may not log in with a key: it takes {' or '.join(error.allowed_types)}",
+                    "let sshd accept `publickey`: nobody is there to type a password",
+                )
+            except paramiko.AuthenticationException:
+                if errand.left == 0:
+                    words = f"the login of `{settings.user}` was not answered within {errand.timeout:.0f} s"
+                    errand.fail("auth", words, "what does sshd wait for: a home on a dead file server, a directory?")
+                if transport.is_active():
+                    continue
+                _refused(settings, [*told, "then it hung up"], errand)
+            if more:
+                errand.fail("auth", f"it wants {' and '.join(more)} besides a key", "nobody is there to answer that")
+            return
+    finally:
+        if agent is not None:
+            agent.close()
+    _refused(settings, told, errand)
+
+
+def _refused(settings: Settings, told: list[str], errand: Errand) -> NoReturn:
+    words = f"permission denied for `{settings.user}`; tried {', '.join(told) if told else 'nothing: there is no key'}"
+    hints = []
+    if any("passphrase" in one for one in told):
+        hints.append("load the key into an agent with `ssh-add`: nobody is asked for a passphrase here")
+    if not any(one.startswith(("key", "agent key", "certificate")) for one in told):
+        hints.append("name an `identity_file` in the inventory, or start an agent that has the key")
+    hints.append(f"is the key in `authorized_keys` of `{settings.user}`, and is that the right user?")
+    errand.fail("auth", words, *hints)
+
+
+def _agent(settings: Settings, told: list[str]) -> _Agent | None:
+    if settings.agent is None:
+        return None
+    try:
+        return _Agent(settings.agent)
+    except (OSError, paramiko.SSHException, EOFError) as error:
+        told.append(f"agent `{settings.agent}` (does not answer: {error})")
+        return None
+
+
+def _offers(
+    settings: Settings, keys: Keys, agent: _Agent | None, told: list[str]
+) -> Iterator[tuple[str, paramiko.PKey]]:
+    """Answer what to try: the named keys, from the agent where it has them, then what else the agent has.
+
+    sshd counts every offer (MaxAuthTries 6), so that what was named comes first.
+    """
+    held = {key.asbytes(): key for key in agent.get_keys()} if agent else {}
+    for path in settings.identities:
+        public = _public(path)
+        if public in held:
+            yield f"agent key `{path}`", held.pop(public)
+            continue
+        yield from _from_file(path, settings, keys, told)
+    if not settings.agent_only_named:
+        for key in held.values():
+            yield f"agent key {key.get_name()}", key
+
+
+def _from_file(path: str, settings: Settings, keys: Keys, told: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
+    try:
+        key = keys.load(path)
+        bare = keys.load(path, bare=True)
+    except FileNotFoundError:
+        if path == settings.identities[0]:
+            told.append(f"`{path}` (no such file)")
+        return
+    except (paramiko.PasswordRequiredException, TypeError):
+        told.append(f"`{path}` (has a passphrase)")
+        return
+    except Exception as error:  # noqa: BLE001 whatever the parsers make of a file that is no key
+        told.append(f"`{path}` (cannot be used: {str(error) or type(error).__name__})")
+        return
+    for certificate in settings.certificates:
+        signed = _certified(path, certificate)
+        if signed is not None:
+            yield f"certificate `{certificate}`", signed
+    if key.public_blob is not None:
+        yield f"certificate `{path}-cert.pub`", key
+    yield f"key `{path}`", bare
+
+
+def _certified(path: str, certificate: str) -> paramiko.PKey | None:
+    """Answer a key with a certificate, if that is of this key: it contains the public key after the type."""
+    try:
+        key = paramiko.PKey.from_path(path)
+        key.load_certificate(certificate)
+    except (OSError, ValueError, paramiko.SSHException):
+        return None
+    own = key.asbytes()[4 + len(key.get_name()) :]
+    return key if key.public_blob is not None and own in key.public_blob.key_blob else None
+
+
+def _public(path: str) -> bytes | None:
+    """Answer the public half that lies beside a private key."""
+    from base64 import b64decode
+
+    try:
+        return b64decode(Path(f"{path}.pub").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,274 @@
+"""How a machine is reached: the inventory's word first, then the user's SSH configuration as OpenSSH resolves it."""
+
+import hashlib
+import os
+import re
+import secrets
+import shlex
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from launcher.core.model.inventory import Access
+from launcher.transport.ssh.errand import Errand
+
+CONNECT_S = 10.0
+"""Seconds for each step of connecting; `ConnectTimeout` in the user's configuration is another."""
+
+_ASK_S = 10.0
+_ASKING = 8
+_HOPS = 8
+
+# What may stand in a host or user: it becomes an argument, and a word of the user's own ProxyCommand
+# (CVE-2023-51385, CVE-2017-1000117).
+_HOST = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%-]*")
+_USER = re.compile(r"""[^-\s\x00-\x1f\x7f`'"$;&<>|(){}][^\s\x00-\x1f\x7f`'"$;&<>|(){}]*""")
+_HOP = re.compile(r"(?:ssh://)?(?:(?P<user>.+)@)?(?:\[(?P<six>[^]]+)\]|(?P<host>[^:@\[\]]+))(?::(?P<port>\d{1,5}))?/?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A machine as it is connected to. Two that are equal share a connection.
+
+    `known_as` is its name in known_hosts files. `strict`: a host that is in none of them is refused. `agent`: the
+    socket of the agent. `via`: the machine that is gone through.
+    """
+
+    address: str
+    hostname: str
+    port: int
+    user: str
+    known_as: str
+    identities: tuple[str, ...] = ()
+    certificates: tuple[str, ...] = ()
+    agent: str | None = None
+    agent_only_named: bool = False
+    via: "Settings | None" = None
+    proxy_command: str | None = None
+    connect_s: float = CONNECT_S
+    known_hosts: tuple[str, ...] = ()
+    strict: bool = False
+    pin: str | None = None
+
+
+class _Told:
+    """What is configured for a host, once it was asked."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lines: dict[str, list[str]] | None = None
+
+
+class Resolver:
+    """Answers settings; OpenSSH is asked once for each machine. `home` is ours, not the user's."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._user = Path.home()
+        self._asking = threading.BoundedSemaphore(_ASKING)
+        self._known: dict[Access, Settings] = {}
+        self._told: dict[tuple[str, str | None, int | None], _Told] = {}
+        self._guard = threading.Lock()
+
+    def resolve(self, at: Access, errand: Errand) -> Settings:
+        """Answer how a machine is reached; RemoteError where its name cannot be used or OpenSSH refuses."""
+        known = self._known.get(at)
+        if known is None:
+            known = self._known[at] = self._resolve(at, errand, 0)
+        return known
+
+    def _resolve(self, at: Access, errand: Errand, depth: int) -> Settings:
+        if depth > _HOPS:
+            errand.fail("resolve", f"the jump hosts of `{at.address}` go round in circles", "look at `ProxyJump`")
+        refuse(at, errand)
+        told = self._tell(at, errand)
+        settings = self._settings(at, told)
+        jump = at.proxy_jump or _one(told, "proxyjump")
+        if jump is None or jump == "none":
+            command = None if at.proxy_jump else _one(told, "proxycommand")
+            if command in (None, "none"):
+                return settings
+            return replace(settings, proxy_command=expand(command or "", self._tokens(at, settings)))
+        # Who goes through hosts that the inventory names is let in there by the key that it names.
+        identity = at.identity_file if at.proxy_jump else None
+        return replace(settings, via=self._chain(jump, identity, errand, depth))
+
+    def _chain(self, jump: str, identity: str | None, errand: Errand, depth: int) -> Settings | None:
+        """Answer the last of several hosts that are gone through; only the first has a way of its own."""
+        last: Settings | None = None
+        for word in jump.split(","):
+            hop = _hop(word.strip(), identity, errand)
+            settings = self._resolve(hop, errand, depth + 1)
+            last = settings if last is None else replace(settings, via=last, proxy_command=None)
+        return last
+
+    def _settings(self, at: Access, told: Mapping[str, list[str]]) -> Settings:
+        hostname = (_one(told, "hostname") or at.address).lower()
+        port = at.port or int(_one(told, "port") or 22)
+        alias = _one(told, "hostkeyalias")
+        settings = Settings(
+            address=at.address,
+            hostname=hostname,
+            port=port,
+            user=at.user or _one(told, "user") or _login(),
+            known_as=alias.lower() if alias else hostname if port == 22 else f"[{hostname}]:{port}",
+            agent=self._agent(_one(told, "identityagent")),
+            agent_only_named=_one(told, "identitiesonly") == "yes",
+            connect_s=_seconds(_one(told, "connecttimeout")),
+            strict=_one(told, "stricthostkeychecking") in ("yes", "true", "ask"),
+            pin=at.host_key,
+        )
+        tokens = self._tokens(at, settings)
+        named = [at.identity_file] if at.identity_file else told.get("identityfile", ())
+        files = [*told.get("userknownhostsfile", ()), *told.get("globalknownhostsfile", ())]
+        return replace(
+            settings,
+            identities=tuple(self._path(path, tokens) for path in named if path != "none"),
+            certificates=tuple(self._path(path, tokens) for path in told.get("certificatefile", ()) if path != "none"),
+            known_hosts=tuple(self._path(path, tokens) for text in files for path in _words(text) if path != "none"),
+        )
+
+    def _tokens(self, at: Access, settings: Settings) -> dict[str, str]:
+        """Answer what OpenSSH puts in place of `%h` and its like (ssh_config(5), TOKENS)."""
+        local = socket.gethostname()
+        return {
+            "%": "%",
+            "h": settings.hostname,
+            "n": at.address,
+            "p": str(settings.port),
+            "r": settings.user,
+            "d": str(self._user),
+            "u": _login(),
+            "i": str(os.getuid()),
+            "k": settings.known_as,
+            "l": local,
+            "L": local.split(".", 1)[0],
+        }
+
+    def _path(self, path: str, tokens: Mapping[str, str]) -> str:
+        if path == "~" or path.startswith("~/"):
+            path = str(self._user) + path[1:]
+        return os.path.expanduser(os.path.expandvars(expand(path.strip('"'), tokens)))  # noqa: PTH111 may be `~other`
+
+    def _agent(self, named: str | None) -> str | None:
+        if named is None or named == "SSH_AUTH_SOCK":
+            return os.environ.get("SSH_AUTH_SOCK")
+        return None if named == "none" else self._path(named, {})
+
+    def _tell(self, at: Access, errand: Errand) -> dict[str, list[str]]:
+        """Answer what is configured for a host, asked once: many that wait for a jump host's get the same answer."""
+        with self._guard:
+            told = self._told.setdefault((at.address, at.user, at.port), _Told())
+        with told.lock:
+            if told.lines is None:
+                told.lines = self._ask(at, errand)
+            return told.lines
+
+    def _ask(self, at: Access, errand: Errand) -> dict[str, list[str]]:
+        """Answer what OpenSSH says of a host, or what paramiko reads from the user's file where there is no ssh."""
+        options = [("-l", at.user), ("-p", at.port)]
+        given = [word for key, value in options if value is not None for word in (key, str(value))]
+        argv = ["ssh", "-G", "-F", self._wrapped(errand), *given, "--", at.address]
+        try:
+            with self._asking:
+                done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S)
+        except FileNotFoundError:
+            return self._parse(at, errand)
+        except subprocess.TimeoutExpired:
+            hint = "a `Match exec` in the SSH configuration may hang"
+            errand.fail("resolve", f"`ssh -G` did not end within {_ASK_S:.0f} s", hint)
+        if done.returncode != 0:
+            said = tuple(done.stderr.decode(errors="replace").strip().splitlines()[-5:])
+            words = f"OpenSSH refuses its configuration: {said[-1] if said else f'status {done.returncode}'}"
+            errand.fail("resolve", words, "`ssh -G HOST` says the same", tail=said)
+        told: dict[str, list[str]] = {}
+        for line in done.stdout.decode(errors="replace").splitlines():
+            key, _, value = line.partition(" ")
+            told.setdefault(key, []).append(value)
+        return told
+
+    def _wrapped(self, errand: Errand) -> str:
+        """Answer a configuration that reads the user's and the machine's, as ssh does, and then sets our defaults.
+
+        `ssh -G` alone says `ask` where nobody said anything, and also where the user said so.
+        """
+        own = self._user / ".ssh"
+        text = f'Include "{own}/config"\nInclude /etc/ssh/ssh_config\nMatch all\n'
+        text += f'  UserKnownHostsFile "{own}/known_hosts" "{own}/known_hosts2"\n  StrictHostKeyChecking accept-new\n'
+        path = self._home / f"ssh-{hashlib.sha256(text.encode()).hexdigest()[:8]}.conf"
+        with self._guard:
+            if not path.exists():
+                try:
+                    self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+                    fresh.write_text(text)
+                    fresh.replace(path)
+                except OSError as error:
+                    errand.fail("resolve", f"cannot write to `{self._home}`: {error.strerror}", "mend `$NVLAUNCH_HOME`")
+        return str(path)
+
+    def _parse(self, at: Access, errand: Errand) -> dict[str, list[str]]:
+        config = paramiko.SSHConfig()
+        try:
+            with (self._user / ".ssh" / "config").open() as file:
+                config.parse(file)
+            found: dict[str, Any] = dict(config.lookup(at.address))
+        except FileNotFoundError:
+            found = {}
+        except (OSError, ValueError, paramiko.SSHException) as error:
+            errand.fail("resolve", f"`{self._user}/.ssh/config` cannot be read: {error}", "install OpenSSH's `ssh`")
+        told = {key: value if isinstance(value, list) else [value] for key, value in found.items()}
+        told.setdefault("identityfile", [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")])
+        told.setdefault("userknownhostsfile", ["~/.ssh/known_hosts ~/.ssh/known_hosts2"])
+        told.setdefault("globalknownhostsfile", ["/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"])
+        return told
+
+
+def refuse(at: Access, errand: Errand) -> None:
+    """Raise RemoteError for a host or user that could be taken for something else by a program that gets it."""
+    for what, word, allowed in (("address", at.address, _HOST), ("user", at.user, _USER)):
+        if word is not None and not allowed.fullmatch(word):
+            errand.fail("resolve", f"{what} `{word!r}` is not one", f"mend the {what} in the inventory")
+    if at.port is not None and not 0 < at.port < 65536:
+        errand.fail("resolve", f"port `{at.port}` is not one", "mend the port in the inventory")
+
+
+def expand(text: str, tokens: Mapping[str, str]) -> str:
+    """Answer a text with `%x` replaced; a token that is not ours stays as it is."""
+    return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
+
+
+def _hop(word: str, identity: str | None, errand: Errand) -> Access:
+    found = _HOP.fullmatch(word)
+    if found is None:
+        errand.fail("resolve", f"jump host `{word!r}` is not one", "it reads [user@]host[:port]")
+    port = int(found["port"]) if found["port"] else None
+    return Access(address=found["six"] or found["host"], user=found["user"], port=port, identity_file=identity)
+
+
+def _one(told: Mapping[str, list[str]], key: str) -> str | None:
+    values = told.get(key)
+    return values[0] if values else None
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _seconds(text: str | None) -> float:
+    return float(text) if text and text.isdecimal() and int(text) > 0 else CONNECT_S
+
+
+def _login() -> str:
+    import getpass
+
+    return getpass.getuser()

@@ -1,0 +1,125 @@
+"""One command in one session: its streams, its end, and what is said where it has none."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+import paramiko
+
+from launcher.ports import Completed, Take
+from launcher.transport.ssh import command
+from launcher.transport.ssh.errand import Errand, tail
+from launcher.transport.ssh.links import GRACE_S, Link
+from launcher.transport.ssh.way import Bell
+
+_AT_ONCE = 1 << 16  # bytes of stdin that fit into sshd's window (2 MiB): no thread is needed to send them
+_PART = 1 << 20
+_PACKET = 32_000  # what one packet of SSH holds: more would be copied again and again
+
+Stdin = Sequence[bytes | memoryview]
+
+
+class _Stdout:
+    """What a command itself writes, from behind the mark on: kept, or given to who takes it as it comes."""
+
+    def __init__(self, take: Take | None) -> None:
+        self.kept = bytearray()
+        self._take = take
+        self._begun = False
+
+    def add(self, part: bytes) -> None:
+        if self._take is not None and self._begun:
+            self._take(part)
+            return
+        self.kept += part
+        own = command.output(bytes(self.kept)) if self._take is not None else None
+        if self._take is not None and own is not None:
+            self._begun = True
+            del self.kept[len(self.kept) - len(own) :]
+            self._take(own)
+
+
+def exchange(
+    link: Link,
+    channel: paramiko.Channel,
+    argv: Sequence[str],
+    stdin: Stdin,
+    errand: Errand,
+    take: Take | None = None,
+) -> Completed:
+    """Answer the end of a command; RemoteError where it did not end in time or the connection was lost."""
+    limit = errand.left
+    begun = errand.elapsed
+    bell = Bell()
+    channel.in_buffer.set_event(bell)
+    channel.in_stderr_buffer.set_event(bell)
+    try:
+        channel.exec_command(command.line(argv, limit))
+        _feed(channel, stdin, limit + GRACE_S)
+        stdout, stderr = _drain(channel, bell, errand, _Stdout(take))
+        channel.status_event.wait(errand.left + GRACE_S)
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise _lost(errand, begun, b"", str(error)) from error
+    status = channel.exit_status
+    own = command.output(stdout)
+    took = errand.elapsed - begun
+    if status == command.KILLED and took >= limit:
+        errand.fail("command", f"`{argv[0]}` did not end within {errand.timeout:.0f} s", tail=tail(stderr))
+    if status == -1 and (errand.left == 0 or not link.transport.is_active()):
+        raise _lost(errand, begun, stderr, "")
+    if own is None:
+        _not_begun(stdout, stderr, status, errand)
+    if status in (126, 127) and stderr.startswith(b"timeout: failed to run command"):
+        reason = tail(stderr)[0].rsplit(": ", 1)[-1]
+        errand.fail("command", f"cannot start `{argv[0]}`: {reason}")
+    return Completed(status=command.KILLED if status == -1 else status, stdout=own, stderr=stderr)
+
+
+def _feed(channel: paramiko.Channel, stdin: Stdin, limit: float) -> None:
+    """Send stdin, in a thread of its own if it is large: a command may write before it has read it all."""
+    channel.settimeout(limit)
+    if sum(len(part) for part in stdin) <= _AT_ONCE:
+        _send(channel, (b"".join(stdin),))
+        return
+    threading.Thread(target=_send, args=(channel, stdin), daemon=True, name="stdin").start()
+
+
+def _send(channel: paramiko.Channel, stdin: Iterable[bytes | memoryview]) -> None:
+    try:
+        for part in stdin:
+            view = memoryview(part)
+            while view:
+                view = view[channel.send(bytes(view[:_PACKET])) :]
+        channel.shutdown_write()
+    except (OSError, EOFError, paramiko.SSHException):
+        return  # it ended without reading: its exit status says more
+
+
+def _drain(channel: paramiko.Channel, bell: Bell, errand: Errand, stdout: _Stdout) -> tuple[bytes, bytes]:
+    stderr = bytearray()
+    while True:
+        over = channel.closed or channel.eof_received
+        while channel.recv_ready():
+            stdout.add(channel.recv(_PART))
+        while channel.recv_stderr_ready():
+            stderr += channel.recv_stderr(_PART)
+        if over:
+            return bytes(stdout.kept), bytes(stderr)
+        if not bell.wait(errand.left + GRACE_S) and errand.left == 0:
+            return bytes(stdout.kept), bytes(stderr)
+
+
+def _lost(errand: Errand, begun: float, stderr: bytes, why: str) -> Exception:
+    took = errand.elapsed - begun
+    said = f": {why}" if why else ""
+    words = f"the connection was lost {took:.0f} s into the command{said}"
+    if errand.left == 0:
+        words = f"nothing was heard of the command within {errand.timeout:.0f} s, and the connection was given up"
+    return errand.error("command", words, "it may have run: look before it is done again", tail=tail(stderr))
+
+
+def _not_begun(stdout: bytes, stderr: bytes, status: int, errand: Errand) -> NoReturn:
+    """Raise RemoteError for a login that runs no commands: `nologin`, a forced command, an expired account."""
+    said = tail(stdout + b"\n" + stderr)
+    words = f"the login shell runs no commands: {said[-1] if said else f'it ended with {status}'}"
+    errand.fail("command", words, "let the user have a login shell that runs `/bin/sh -c`", tail=said)

@@ -1,0 +1,275 @@
+"""Connections, one a machine: kept, shared by sessions, bounded in number and in what is made at once."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import paramiko
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from launcher.core.model.inventory import Access
+from launcher.errors import RemoteError
+from launcher.transport.ssh.config import Settings
+from launcher.transport.ssh.errand import DroppedError, Errand, LostError
+from launcher.transport.ssh.way import Way
+
+CONNECTING = 64
+CONNECTING_BY_JUMP = 8
+"""Handshakes at once, of all and behind one jump host: more make its sshd the slowest part."""
+
+SESSIONS = 8
+"""Sessions of a connection; sshd's own default limit is 10 (MaxSessions)."""
+
+GRACE_S = 3.0
+"""Seconds beyond a command's time in which the machine may tell its end; where they pass, it is mute."""
+
+_OPEN_S = 10.0
+_ANSWER_S = 3.0
+_TRIES = 8
+_LEAST_S = 0.5
+
+
+def patiently(errand: Errand, left: threading.Event) -> Retrying:
+    """Answer how often to knock at a machine that turns us away for now: a few times, at random moments.
+
+    `left` is set by who does not wait any more. Each try has at least half of the time that is left.
+    """
+    tries = stop_after_attempt(_TRIES)
+    moment = wait_random_exponential(multiplier=0.25, max=3)
+    return Retrying(
+        retry=retry_if_exception_type(DroppedError),
+        wait=lambda state: min(moment(state), errand.left / 2),
+        stop=lambda state: tries(state) or left.is_set() or errand.left < _LEAST_S,
+        sleep=sleep_using_event(left),
+        reraise=True,
+    )
+
+
+class Turns:
+    """Whose turn it is to shake hands."""
+
+    def __init__(self) -> None:
+        self._all = threading.BoundedSemaphore(CONNECTING)
+        self._by_jump: dict[Settings, threading.BoundedSemaphore] = {}
+
+    @contextlib.contextmanager
+    def turn(self, via: Settings | None, errand: Errand) -> Iterator[None]:
+        """Give a turn; RemoteError where none comes in time."""
+        with contextlib.ExitStack() as held:
+            if via is not None:
+                fresh = threading.BoundedSemaphore(CONNECTING_BY_JUMP)
+                self._take(self._by_jump.setdefault(via, fresh), held, errand)
+            self._take(self._all, held, errand)
+            yield
+
+    @staticmethod
+    def _take(turns: threading.BoundedSemaphore, held: contextlib.ExitStack, errand: Errand) -> None:
+        if not turns.acquire(timeout=errand.left):
+            errand.fail("connect", f"its turn did not come within {errand.timeout:.0f} s", "give it more time")
+        held.callback(turns.release)
+
+
+class Link:
+    """A connection to a machine that has let us in."""
+
+    def __init__(self, transport: paramiko.Transport, way: Way) -> None:
+        self.transport = transport
+        self._way = way
+        self._free = threading.Condition()
+        self._open = 0
+        self._limit = SESSIONS
+        self._retired = False
+        self._kept: set[paramiko.Channel] = set()
+        self._gone = threading.Event()
+
+    @property
+    def alive(self) -> bool:
+        """Answer whether it may still be used, as far as known."""
+        return not self._retired and self.transport.is_active()
+
+    @contextlib.contextmanager
+    def session(self, errand: Errand) -> Iterator[paramiko.Channel]:
+        """Give a session until the errand's time is over; LostError where nothing was begun as the connection is gone.
+
+        paramiko's own calls know no limit, and a dead peer is mute: a session whose time is over is closed from here.
+        """
+        channel = patiently(errand, self._gone)(self._session, errand)
+        watch = threading.Timer(errand.left + GRACE_S, self._give_up, (channel,))
+        watch.daemon = True
+        watch.start()
+        try:
+            yield channel
+        finally:
+            watch.cancel()
+            channel.close()
+            self._release()
+
+    @property
+    def is_roomy(self) -> bool:
+        """Answer whether a session may be kept, and others still find room."""
+        return self._limit > 1
+
+    def keep(self, errand: Errand) -> paramiko.Channel:
+        """Give a session for as long as its holder wants, who lets go of it; LostError as for any session."""
+        channel = patiently(errand, self._gone)(self._session, errand)
+        with self._free:
+            self._kept.add(channel)
+        return channel
+
+    def let_go(self, channel: paramiko.Channel) -> None:
+        """Close a session that was kept."""
+        with self._free:
+            if channel not in self._kept:
+                return
+            self._kept.discard(channel)
+        channel.close()
+        self._release()
+
+    def _give_up(self, channel: paramiko.Channel) -> None:
+        """Close a session that is mute. New ones get a new connection; those that are open may still be heard of."""
+        self._retired = True
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            channel.close()
+
+    def _session(self, errand: Errand) -> paramiko.Channel:
+        with self._free:
+            if not self._free.wait_for(lambda: self._open < self._limit or not self.alive, errand.left):
+                words = f"no session was free within {errand.timeout:.0f} s: {self._limit} others are under way"
+                errand.fail("connect", words, "`MaxSessions` in sshd_config of the machine is the limit")
+            self._open += 1
+        try:
+            return self.transport.open_session(timeout=min(_OPEN_S, errand.left))
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            self._release()
+            if self.alive and "Timeout" not in str(error):
+                self._learn_limit()
+                words = f"sshd opens no more sessions on this connection: {str(error).lower()}"
+                hint = "`MaxSessions` in sshd_config of the machine must be at least 1"
+                raise errand.error("connect", words, hint, kind=DroppedError) from error
+            self.retire()
+            words = f"the connection was lost: {str(error) or type(error).__name__}"
+            raise errand.error("connect", words, kind=LostError) from error
+
+    def answers(self) -> bool:
+        """Answer whether its sshd says anything: it opens or refuses a session within a few seconds."""
+        try:
+            self.transport.open_session(timeout=_ANSWER_S).close()
+        except paramiko.ChannelException:
+            return True
+        except (paramiko.SSHException, EOFError, OSError):
+            return False
+        return True
+
+    def _learn_limit(self) -> None:
+        """Refused with n sessions open means that n is the limit: the others wait for one of these to end."""
+        with self._free:
+            self._limit = max(1, min(self._limit, self._open))
+            kept = () if self._limit > len(self._kept) else tuple(self._kept)
+        for channel in kept:  # whoever keeps it gets on without; whoever waits would not
+            self.let_go(channel)
+
+    def _release(self) -> None:
+        with self._free:
+            self._open -= 1
+            last = self._retired and self._open == 0
+            self._free.notify()
+        if last:
+            self.cut()
+
+    def retire(self) -> None:
+        """Take no more sessions, and close with the last of them."""
+        with self._free:
+            self._retired = True
+            idle = self._open == 0
+            self._free.notify_all()
+        if idle:
+            self.cut()
+
+    def cut(self) -> None:
+        """Close it at once; what runs on the machine goes on."""
+        self._gone.set()
+        self._way.close()
+        self.transport.close()
+        with self._free:
+            self._free.notify_all()
+
+
+class _Machine:
+    """The connection to one machine, made by one thread while the others wait for what comes of it."""
+
+    def __init__(self) -> None:
+        self.link: Link | None = None
+        self._making = threading.Lock()
+        self._failure: tuple[float, RemoteError] | None = None
+
+    def get(self, make: Callable[[], Link], errand: Errand) -> Link:
+        link = self.link
+        if link is not None and link.alive:
+            return link
+        came = time.monotonic()
+        if not self._making.acquire(timeout=errand.left):
+            errand.fail("connect", f"connecting took longer than {errand.timeout:.0f} s", "give it more time")
+        try:
+            if self.link is not None and self.link.alive:
+                return self.link
+            if self._failure is not None and self._failure[0] > came:
+                raise self._failure[1]
+            if self.link is not None:
+                self.link.retire()
+            try:
+                self.link = make()
+            except RemoteError as error:
+                self._failure = (time.monotonic(), error)
+                raise
+            return self.link
+        finally:
+            self._making.release()
+
+
+class Links:
+    """All connections of a shell."""
+
+    def __init__(
+        self,
+        resolve: Callable[[Access, Errand], Settings],
+        dial: Callable[[Settings, Callable[[Settings, Errand], Link], Errand], Link],
+    ) -> None:
+        self._resolve = resolve
+        self._dial = dial
+        self._machines: dict[Settings, _Machine] = {}
+        self._guard = threading.Lock()
+        self._closed = False
+
+    def link(self, at: Access, errand: Errand) -> Link:
+        """Answer the connection to a machine, made if there is none; RemoteError says what is in the way."""
+        return self.to(self._resolve(at, errand), errand)
+
+    def to(self, settings: Settings, errand: Errand) -> Link:
+        """Answer the connection to a machine whose settings are known, as a jump host's are."""
+        with self._guard:
+            machine = self._machines.setdefault(settings, _Machine())
+        link = machine.get(lambda: self._dial(settings, self.to, errand), errand)
+        if self._closed:
+            link.cut()
+            errand.fail("connect", "the launcher is closing its connections")
+        return link
+
+    def close(self) -> None:
+        """Close all connections, those behind others first."""
+        with self._guard:
+            self._closed = True
+            machines = sorted(self._machines.items(), key=lambda item: -_depth(item[0]))
+        for _, machine in machines:
+            if machine.link is not None:
+                machine.link.cut()
+
+
+def _depth(settings: Settings) -> int:
+    return 0 if settings.via is None else 1 + _depth(settings.via)

@@ -1,0 +1,45 @@
+"""The system's own `ssh` for a person at a terminal, told what we know of a machine: its way, its key, its login."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.transport.ssh import command
+from launcher.transport.ssh.config import Settings
+
+
+def argv(settings: Settings, own: Path, remote: Sequence[str]) -> tuple[str, ...]:
+    """Answer the arguments that run a command on a machine at a terminal; `own` is our known_hosts file.
+
+    The host keys of the machine and of those on the way must be in the known_hosts files already: `ssh` asks for none.
+    """
+    return ("ssh", "-t", *_options(settings, own), "--", settings.address, command.terminal(remote))
+
+
+def _options(settings: Settings, own: Path) -> list[str]:
+    known = " ".join(f'"{path}"' for path in (*settings.known_hosts, str(own)))
+    options = {
+        "HostName": settings.hostname,
+        "Port": str(settings.port),
+        "User": settings.user,
+        "UserKnownHostsFile": known,
+        "StrictHostKeyChecking": "yes",
+        "UpdateHostKeys": "no",
+        "BatchMode": "no",
+        **_way(settings, own),
+    }
+    words = [f"{key}={value}" for key, value in options.items()]
+    words += [f'IdentityFile="{path}"' for path in settings.identities]
+    words += [f'CertificateFile="{path}"' for path in settings.certificates]
+    return [word for option in words for word in ("-o", option)]
+
+
+def _way(settings: Settings, own: Path) -> dict[str, str]:
+    """Answer how to get there. `ssh -J` would hand none of our options to the hosts on the way."""
+    if settings.via is not None:
+        hop = ["ssh", *_options(settings.via, own), "-W"]
+        plain = shlex.join(hop).replace("%", "%%")
+        return {"ProxyCommand": f"{plain} '[%h]:%p' -- {shlex.quote(settings.via.address)}"}
+    if settings.proxy_command is not None:
+        return {"ProxyCommand": settings.proxy_command.replace("%", "%%")}
+    return {"ProxyJump": "none"}

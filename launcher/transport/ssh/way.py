@@ -1,0 +1,245 @@
+"""The way to a machine's sshd: a socket, a channel through a jump host, or the user's ProxyCommand."""
+
+import contextlib
+import errno
+import os
+import queue
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import weakref
+from typing import IO, Any
+
+import paramiko
+
+from launcher.transport.ssh.config import Settings
+from launcher.transport.ssh.errand import DroppedError, Errand, SilentError, tail
+
+Pipe = socket.socket | paramiko.Channel
+_Address = tuple[Any, Any, int, str, Any]
+
+_IDLE_S, _PROBES_S, _PROBES = 20, 10, 4
+_UNHEARD_S = 60
+"""When the kernel gives a connection up: nothing was heard for a minute. Shorter cuts are bridged."""
+
+_POLL_S = 0.1
+
+_OFF = "is the machine on, is the address right, and does nothing in between drop packets?"
+
+
+class Way:
+    """A byte stream to an sshd, and what has to end with it."""
+
+    def __init__(self, pipe: Pipe, proxy: "subprocess.Popen[bytes] | None" = None, said: IO[bytes] | None = None):
+        self.pipe = pipe
+        self._proxy = proxy
+        self._said = said
+
+    def await_word(self, errand: Errand, patience: float) -> None:
+        """Return when the sshd has begun to speak, as it does at once; what never speaks must not hold up others."""
+        try:
+            spoken = _speaks(self.pipe, max(0.001, patience))
+        except TimeoutError:
+            words = f"connected, but nobody speaks there within {patience:.0f} s"
+            errand.fail("connect", words, "is sshd hung, or is it another service's port?", tail=self.last_words())
+        except OSError as error:
+            raise self._dropped(errand, (error.strerror or str(error)).lower()) from error
+        if not spoken:
+            raise self._dropped(errand, "closed before a word")
+
+    def _dropped(self, errand: Errand, why: str) -> DroppedError:
+        if self._proxy is None:
+            return dropped(errand, why)
+        hint = "run the ProxyCommand of the SSH configuration by hand: it must carry what sshd says"
+        return dropped(errand, "the ProxyCommand ended", hint, self.last_words())
+
+    def last_words(self) -> tuple[str, ...]:
+        """Answer what a ProxyCommand said on stderr."""
+        if self._said is None or self._said.closed:
+            return ()
+        self._said.seek(0)
+        return tail(self._said.read())
+
+    def close(self) -> None:
+        """Close it at once, also where somebody reads from it just now."""
+        if not isinstance(self.pipe, paramiko.Channel):
+            with contextlib.suppress(OSError):
+                self.pipe.shutdown(socket.SHUT_RDWR)
+        self.pipe.close()
+        if self._proxy is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._proxy.pid, signal.SIGKILL)
+            self._proxy.wait()
+        if self._said is not None:
+            self._said.close()
+
+
+class Ways:
+    """All ways, also those that are being made: who leaves does not wait for machines that hang."""
+
+    def __init__(self) -> None:
+        self.left = threading.Event()
+        self._all: weakref.WeakSet[Way] = weakref.WeakSet()
+        self._guard = threading.Lock()
+
+    def add(self, way: Way) -> Way:
+        """Answer the way; closed, if it is too late for it."""
+        with self._guard:
+            self._all.add(way)
+        if self.left.is_set():
+            way.close()
+        return way
+
+    def close(self) -> None:
+        """Close them all; whoever waits for one of them gets an error at once."""
+        self.left.set()
+        with self._guard:
+            ways = list(self._all)
+        for way in ways:
+            way.close()
+
+
+def direct(settings: Settings, ways: Ways, errand: Errand) -> Way:
+    """Answer a TCP connection to a machine; RemoteError says whether it was refused or nobody answered."""
+    patience = min(settings.connect_s, errand.left, errand.knock)
+    refusal = OSError("it has no address")
+    for family, kind, protocol, _, where in _addresses(settings, ways, errand, patience):
+        link = socket.socket(family, kind, protocol)
+        way = ways.add(Way(link))
+        try:
+            link.settimeout(max(0.001, min(patience, errand.left)))
+            link.connect(where)
+            _tune(link)
+            return way
+        except OSError as error:
+            way.close()
+            refusal = error
+    words, hint = _why(refusal, settings, patience)
+    raise errand.error("connect", words, hint)
+
+
+def _why(error: OSError, settings: Settings, patience: float) -> tuple[str, str]:
+    if isinstance(error, TimeoutError) or error.errno == errno.EAGAIN:
+        return f"no answer on port {settings.port} within {patience:.0f} s", _OFF
+    if isinstance(error, ConnectionRefusedError):
+        return f"port {settings.port} refuses connections", "is sshd running, and is that its port?"
+    return f"cannot connect to port {settings.port}: {(error.strerror or str(error)).lower()}", _OFF
+
+
+def _addresses(settings: Settings, ways: Ways, errand: Errand, patience: float) -> list[_Address]:
+    """Answer where a name leads. The resolver knows no time limit, so that a thread of its own waits for it."""
+    asked = (settings.hostname, settings.port, 0, socket.SOCK_STREAM)
+    with contextlib.suppress(socket.gaierror):
+        return socket.getaddrinfo(*asked, 0, socket.AI_NUMERICHOST)
+    answer: queue.SimpleQueue[list[_Address] | OSError] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answer.put(socket.getaddrinfo(*asked))
+        except (OSError, UnicodeError) as error:
+            answer.put(error if isinstance(error, OSError) else OSError(str(error)))
+
+    threading.Thread(target=ask, daemon=True, name="resolve").start()
+    found: list[_Address] | OSError = TimeoutError(f"the resolver does not answer within {patience:.0f} s")
+    end = time.monotonic() + patience
+    while time.monotonic() < end and not ways.left.is_set():
+        with contextlib.suppress(queue.Empty):
+            found = answer.get(timeout=_POLL_S)
+            break
+    if isinstance(found, OSError):
+        words = f"its name cannot be resolved: {(found.strerror or str(found)).lower()}"
+        hint = f"this machine must know `{settings.hostname}`, or give the node its number as `address`"
+        errand.fail("resolve", words, hint)
+    return found
+
+
+def _tune(link: socket.socket) -> None:
+    """Have the kernel notice a dead peer, at no cost to us; where it lacks an option, deadlines notice alone."""
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    values = (("TCP_KEEPIDLE", _IDLE_S), ("TCP_KEEPINTVL", _PROBES_S), ("TCP_KEEPCNT", _PROBES))
+    for name, value in (*values, ("TCP_USER_TIMEOUT", _UNHEARD_S * 1000)):
+        if hasattr(socket, name):
+            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def proxied(settings: Settings, errand: Errand) -> Way:
+    """Answer the standard streams of the user's own ProxyCommand; an inventory cannot name one."""
+    ours, theirs = socket.socketpair()
+    said = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as the way
+    try:
+        proxy = subprocess.Popen(
+            ["/bin/sh", "-c", f"exec {settings.proxy_command}"],
+            stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=said, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        ours.close()
+        said.close()
+        errand.fail("connect", f"the ProxyCommand cannot be started: {error.strerror}")
+    finally:
+        theirs.close()
+    return Way(ours, proxy, said)
+
+
+def through(transport: paramiko.Transport, settings: Settings, errand: Errand) -> Way:
+    """Answer a channel through a jump host, which connects to the machine itself."""
+    patience = min(settings.connect_s, errand.left, errand.knock)
+    jump = settings.via.address if settings.via else ""
+    try:
+        where = (settings.hostname, settings.port)
+        return Way(transport.open_channel("direct-tcpip", where, ("127.0.0.1", 0), timeout=patience))
+    except paramiko.ChannelException as error:
+        if error.code == 1:
+            hint = f"`AllowTcpForwarding` and `PermitOpen` in sshd_config of `{jump}` decide"
+            errand.fail("connect", f"jump host `{jump}` may not connect to other machines", hint)
+        errand.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        if transport.is_active() and "Timeout" not in str(error):  # another thread took the reason away
+            errand.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
+        if transport.is_active():
+            words = f"jump host `{jump}` gets no answer on port {settings.port} within {patience:.0f} s"
+            raise errand.error("connect", words, _OFF, kind=SilentError) from error
+        raise dropped(errand, f"jump host `{jump}` hung up") from error
+
+
+_BUSY = "its sshd drops connections when many come at once: `MaxStartups` in sshd_config"
+
+
+def dropped(errand: Errand, why: str, hint: str = _BUSY, said: tuple[str, ...] = ()) -> DroppedError:
+    """Answer the error of an sshd that hung up before it was known; it may do better the next time."""
+    return DroppedError(
+        f"sshd did not greet: {why}",
+        node=errand.node,
+        stage="connect",
+        elapsed=errand.elapsed,
+        tail=said,
+        hints=(hint,),
+    )
+
+
+def _speaks(pipe: Pipe, patience: float) -> bool:
+    """Answer whether something came, without taking it; TimeoutError where nothing did, false where it was closed."""
+    if not isinstance(pipe, paramiko.Channel):
+        pipe.settimeout(patience)
+        return bool(pipe.recv(1, socket.MSG_PEEK))
+    bell = Bell()
+    pipe.in_buffer.set_event(bell)
+    if not bell.wait(patience):
+        raise TimeoutError
+    return pipe.recv_ready()
+
+
+class Bell(threading.Event):
+    """Rings when there is something to read; one for several buffers, of which none may silence it for the others."""
+
+    def clear(self) -> None:
+        """Do nothing: that one buffer is empty says nothing of the others."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Answer whether it rang, and be ready for the next time."""
+        rung = super().wait(timeout)
+        super().clear()
+        return rung

@@ -1,0 +1,52 @@
+"""What is put on a node before anything runs there: our programs, the keeper's orders, and the run's Ray token."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from launcher.core.model.run import RunId
+from launcher.setup.layout import PACKAGE
+
+Files = dict[str, tuple[bytes, int]]
+
+
+@cache
+def programs() -> Files:
+    """Answer the files of `launcher/runtime`, as they lie in the repository or in the wheel; read once."""
+    found = (entry for entry in resources.files("launcher.runtime").iterdir() if entry.name.endswith(".py"))
+    return {f"{PACKAGE}/{entry.name}": (entry.read_bytes(), 0o600) for entry in found}
+
+
+def orders(content: Mapping[str, Any]) -> Files:
+    """Answer the keeper's orders as a file."""
+    return {"keeper.json": (json.dumps(content).encode(), 0o600)}
+
+
+def token(home: Path, run: RunId) -> bytes:
+    """Answer the run's Ray token; made at first, the same for ever after, also when two threads ask at once."""
+    path = home / "runs" / run / "token"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".token.{secrets.token_hex(4)}")
+    if not path.exists():
+        fresh.touch(mode=0o600)
+        fresh.write_text(secrets.token_hex(32))
+        try:
+            path.hardlink_to(fresh)
+        except FileExistsError:
+            pass  # another thread's
+        finally:
+            fresh.unlink()
+    return path.read_bytes()
+
+
+def user_secrets(home: Path, run: RunId) -> dict[str, str]:
+    """Answer the values of the task's secrets, by name; none without a file."""
+    try:
+        content: dict[str, str] = json.loads((home / "runs" / run / "secrets.json").read_bytes())
+    except FileNotFoundError:
+        return {}
+    return content
