@@ -37,7 +37,7 @@ class LaunchError(Exception):
 
     @property
     def advice(self) -> str:
-        """Answer what is wrong and what to do in one line, for where only words travel on."""
+        """Return what is wrong and what to do in one line, for where only words travel on."""
         return "; ".join((self.message, *self.hints))
 
 
@@ -52,7 +52,7 @@ class Mistake:
     hint: str | None = None
 
     def __str__(self) -> str:
-        """Answer `file:line:col: what`, with the hint on a line of its own."""
+        """Return `file:line:col: what`, with the hint on a line of its own."""
         place = f"{self.where}:{self.line}:{self.column}" if self.line else self.where
         said = f"{place}: {self.what}" if place else self.what
         return f"{said}\n  hint: {self.hint}" if self.hint else said

@@ -6,28 +6,27 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 from launcher.core.model.actions import (
+    Acquire,
+    AddSpare,
     Answer,
-    Claim,
-    Enlist,
     Join,
+    Kill,
     PowerOff,
     Prepare,
+    Release,
     Relocate,
     Reserve,
     Resize,
     Signal,
     Start,
     StartHead,
-    Sweep,
-    Unclaim,
     Unreserve,
     Verify,
 )
-from launcher.core.model.health import Health
-from launcher.core.model.inventory import Access, Node, NodeName
-from launcher.core.model.observation import Sighting, Unseen
-from launcher.core.model.run import Run
-from launcher.core.model.slots import MemberName
+from launcher.core.model.inventory import Access, Node
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Health, Sighting, Unseen
+from launcher.core.model.run import MemberName, Run
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 
@@ -42,10 +41,10 @@ class Clock(Protocol):
     """Time for the loop."""
 
     def now(self) -> float:
-        """Answer the time in seconds; never goes back, survives a restart of the controller on one boot."""
+        """Return the time in seconds; never goes back, survives a restart of the controller on one boot."""
 
     def wall(self) -> float:
-        """Answer the time of day (s since the epoch), which goes on while the machine is off; it may be set anew."""
+        """Return the time of day (s since the epoch), which goes on while the machine is off; it may be set anew."""
 
     def wait(self, until: float, wake: Callable[[], bool]) -> None:
         """Return at `until`, or earlier, as soon as `wake()` is true."""
@@ -58,14 +57,14 @@ class Nodes(Protocol):
     """
 
     def look(self, run: Run) -> Sighting:
-        """Answer what exists of the run on each of its nodes and on its head, all asked at once, within about a second.
+        """Return what exists of the run on each of its nodes and on its head, all asked at once, within about a second.
 
         Who does not answer keeps its last view for 3 s and is then unseen; the first look at a run may take 5 s. A view
         is never older than the answer to an action on its node.
         """
 
-    def claim(self, run: Run, action: Claim) -> Answer:
-        """Take the node's lease and start its keeper; HELD names who has it and since when."""
+    def claim(self, run: Run, action: Acquire) -> Answer:
+        """Take the node's lease and start its agent; HELD names who has it and since when."""
 
     def prepare(self, run: Run, action: Prepare) -> Answer:
         """Put runtime, scripts, secrets and workdir on the node and start its setup."""
@@ -74,7 +73,7 @@ class Nodes(Protocol):
         """Start the Ray head and the supervisor; DONE when `ray start` was begun."""
 
     def join(self, run: Run, action: Join) -> Answer:
-        """Start the raylet of a seat; DONE when `ray start` was begun, its end is seen by `look`."""
+        """Start the raylet of a slot; DONE when `ray start` was begun, its end is seen by `look`."""
 
     def reserve(self, run: Run, action: Reserve) -> Answer:
         """Ask Ray for the slice's placement group; DONE when asked, its state is seen by `look`."""
@@ -83,32 +82,32 @@ class Nodes(Protocol):
         """Remove the slice's placement group."""
 
     def verify(self, run: Run, action: Verify) -> Answer:
-        """Answer with the bundles of the slice as Ray has them now."""
+        """Return with the bundles of the slice as Ray has them now."""
 
     def start(self, run: Run, action: Start) -> Answer:
-        """Start the ranks of a gang for an epoch; DONE when each has begun."""
+        """Start the ranks of a gang for an attempt; DONE when each has begun."""
 
     def signal(self, run: Run, action: Signal) -> Answer:
         """Send the stop signal to the ranks on a node."""
 
-    def sweep(self, run: Run, action: Sweep) -> Answer:
+    def kill(self, run: Run, action: Kill) -> Answer:
         """Kill by marker at a level; KILLED when two scans found nothing."""
 
-    def unclaim(self, run: Run, action: Unclaim) -> Answer:
-        """Kill all of the run on a unit, stop its keeper, let go of the lease; KILLED with proof."""
+    def release(self, run: Run, action: Release) -> Answer:
+        """Kill all of the run on a unit, stop its agent, let go of the lease; KILLED with proof."""
 
     def power_off(self, run: Run, action: PowerOff) -> Answer:
         """Run the inventory's `fence_command` for a node on this machine; POWERED_OFF where it ended with 0."""
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
-        """Answer what a node shows of its own health since the run began there, within the time of its slowest probe;
+        """Return what a node shows of its own health since the run began there, within the time of its slowest probe;
         its `at` is left 0 for the caller, who has the clock."""
 
     def read_log(self, run: Run, node: NodeName, log: "LogName", offset: int) -> "LogPart":
-        """Answer what stands in a log from a byte offset on (negative: counted from the end), 1 MiB at most."""
+        """Return what stands in a log from a byte offset on (negative: counted from the end), 1 MiB at most."""
 
     def exec_command(self, run: Run, node: NodeName, command: "Command", hear: "Hear") -> int:
-        """Run a command beside a rank until it ends, and pass on what it writes; answer its exit status.
+        """Run a command beside a rank until it ends, and pass on what it writes; return its exit status.
 
         It has the rank's variables and folder, but no secrets and no stdin; what it leaves running ends with it.
         RemoteError where it cannot be begun, is over its time, or is lost: nothing of it is left then.
@@ -118,13 +117,13 @@ class Nodes(Protocol):
         """End a command and all that it started; RemoteError where the node cannot be asked."""
 
     def fetch(self, run: Run, node: NodeName, path: str, take: Take) -> tuple[str, ...]:
-        """Send a file or folder of a node to `take`, as a tar stream; answer what was left out, and why.
+        """Send a file or folder of a node to `take`, as a tar stream; return what was left out, and why.
 
         `path` is relative to the ranks' folder, absolute, or begins with `~/`. RemoteError where there is no such file.
         """
 
     def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:
-        """Answer the program, with its arguments, that opens a terminal there; LaunchError where there is none."""
+        """Return the program, with its arguments, that opens a terminal there; LaunchError where there is none."""
 
     def close(self) -> None:
         """Let go of connections; the nodes go on."""
@@ -133,7 +132,7 @@ class Nodes(Protocol):
 class Allotter(Protocol):
     """Who gives a run more nodes, or others, while it goes on: each in one transaction with its claims."""
 
-    def enlist(self, run: Run, action: Enlist) -> Answer:
+    def add_spare(self, run: Run, action: AddSpare) -> Answer:
         """Give a slice one more spare of its own rack and domain; FAILED with words where none is free."""
 
     def relocate(self, run: Run, action: Relocate) -> Answer:
@@ -157,7 +156,7 @@ class Prober(Protocol):
     """The facts of machines, before anything of a run is there. Changes nothing on them."""
 
     def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
-        """Answer what is known of each node, all asked at once, each within its own time; never raises for one."""
+        """Return what is known of each node, all asked at once, each within its own time; never raises for one."""
 
     def close(self) -> None:
         """Let go of connections."""
@@ -165,19 +164,19 @@ class Prober(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogName:
-    """Which log of a node: of a rank and epoch (0: the newest), or of its provisioning where `member` is None."""
+    """Which log of a node: of a rank and attempt (0: the newest), or of its provisioning where `member` is None."""
 
     member: MemberName | None = None
-    epoch: int = 0
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """A piece of a log, the byte offset after it, and the epoch that it is of."""
+    """A piece of a log, the byte offset after it, and the attempt that it is of."""
 
     data: bytes
     next_offset: int
-    epoch: int
+    attempt: int
 
 
 class Stream(Enum):
@@ -220,10 +219,10 @@ class Talk(Protocol):
         """Send to the program's stdin; that it has gone is told to who reads."""
 
     def read(self) -> bytes:
-        """Answer what it has written to stdout, as soon as there is something; nothing once it is over."""
+        """Return what it has written to stdout, as soon as there is something; nothing once it is over."""
 
     def last_words(self) -> str:
-        """Answer why it is over."""
+        """Return why it is over."""
 
     def give_up(self) -> None:
         """Take the connection for dead: nothing else is begun on it."""
@@ -251,7 +250,7 @@ class Shell(Protocol):
         `knock` seconds is given up earlier."""
 
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
-        """Answer the program, with its arguments, that runs a command there at the terminal of whoever becomes it."""
+        """Return the program, with its arguments, that runs a command there at the terminal of whoever becomes it."""
 
     def close(self) -> None:
         """Let go of connections."""

@@ -37,7 +37,7 @@ run status
 run racks
 run logs demo --tail 3
 
-printf '\n== where Ray itself has each seat\n'
+printf '\n== where Ray itself has each slot\n'
 run events demo | grep 'verify.*Ray has'
 
 run down demo -y

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from launcher.core.model.inventory import Access, Node, NodeName, RackName
+from launcher.core.model.inventory import Access, Node, RackName
+from launcher.core.model.nodeset import NodeName
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.fabric import Fabric, FabricState

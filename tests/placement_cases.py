@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.config.task.levels import check_levels
-from launcher.core.model.inventory import RACK_LEVEL, Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import RACK_LEVEL, Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
@@ -44,7 +45,7 @@ class Outcome:
 
     case: str
     verdict: Verdict
-    words: str = ""
+    message: str = ""
 
 
 class NotExpressibleError(Exception):
@@ -66,11 +67,11 @@ def judge(case: Json) -> Outcome:
     try:
         ours = _Case(case).answer()
     except NotExpressibleError as error:
-        return Outcome(case=case["id"], verdict=Verdict.NOT_EXPRESSIBLE, words=str(error))
+        return Outcome(case=case["id"], verdict=Verdict.NOT_EXPRESSIBLE, message=str(error))
     expected = case["expected"]
     if (ours is not None) != expected["feasible"]:
         said = "placed" if ours is not None else "refused"
-        return Outcome(case=case["id"], verdict=Verdict.WRONG, words=f"{said} here, and not there")
+        return Outcome(case=case["id"], verdict=Verdict.WRONG, message=f"{said} here, and not there")
     if ours is None or expected.get("assignment") is None:
         return Outcome(case=case["id"], verdict=Verdict.EQUAL)
     theirs = _counts(expected["assignment"])
@@ -78,7 +79,7 @@ def judge(case: Json) -> Outcome:
         return Outcome(case=case["id"], verdict=Verdict.EQUAL)
     words = f"theirs {_words(theirs)}; ours {_words(ours)}"
     verdict = Verdict.WRONG if expected.get("unique") else Verdict.POLICY
-    return Outcome(case=case["id"], verdict=verdict, words=words)
+    return Outcome(case=case["id"], verdict=verdict, message=words)
 
 
 class _Case:
@@ -348,5 +349,5 @@ def report(outcomes: Sequence[Outcome]) -> str:
     lines = [f"{len(outcomes)} cases: {expressible} expressible"]
     lines += [f"  {verdict.value}: {tally[verdict]}" for verdict in Verdict]
     for verdict in (Verdict.WRONG, Verdict.POLICY, Verdict.NOT_EXPRESSIBLE):
-        lines += [f"{verdict.value}: {one.case}: {one.words}" for one in outcomes if one.verdict is verdict]
+        lines += [f"{verdict.value}: {one.case}: {one.message}" for one in outcomes if one.verdict is verdict]
     return "\n".join(lines)

@@ -5,15 +5,16 @@ from dataclasses import replace
 
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.model.actions import Action, Answer, Bundle, Receipt, Result
-from launcher.core.model.health import Health, Sign, Symptom
-from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import (
+    AgentReport,
     GroupReport,
     GroupState,
     Head,
     HeadSeen,
     HeadView,
-    Keeper,
+    Health,
     NodeView,
     Observation,
     Phase,
@@ -21,13 +22,15 @@ from launcher.core.model.observation import (
     RayNode,
     Reached,
     Seen,
+    Sign,
     Step,
+    Symptom,
     Unseen,
 )
-from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Slice
-from launcher.core.model.run import Gang, Record, Run, RunId, RunName
-from launcher.core.model.slots import GangName, MemberName, Seat
+from launcher.core.model.record import Gang, Record
+from launcher.core.model.run import GangName, MemberName, Run, RunId, RunName, Slot
 from launcher.core.model.task import Group, RecoveryPolicy, Task, TopologyRule
 
 PATIENT = RecoveryPolicy()
@@ -95,7 +98,7 @@ class Situation:
         self.in_flight: frozenset[str] = frozenset()
         self.health: dict[NodeName, Health | None] = {}
         self.reached: dict[NodeName, Reached] = {}
-        self.orders: list[Order] = []
+        self.orders: list[OperatorRequest] = []
         self.drained: dict[NodeName, str] = {}
         self.history: dict[NodeName, int] = {}
         self.seq = 0
@@ -117,7 +120,7 @@ class Situation:
             in_flight=self.in_flight,
             reached=dict(self.reached),
             health=self._health(),
-            orders=tuple(self.orders),
+            requests=tuple(self.orders),
             drained=dict(self.drained),
             history=dict(self.history),
             wall=self.at,
@@ -131,17 +134,17 @@ class Situation:
     def sign(self, node: NodeName, symptom: Symptom, words: str) -> None:
         """A node shows something from now on, each time that it is asked."""
         known = self.health.get(node)
-        signs = (*(known.signs if known else ()), Sign(symptom=symptom, words=words))
+        signs = (*(known.signs if known else ()), Sign(symptom=symptom, message=words))
         self.health[node] = Health(at=float("inf"), signs=signs)
 
-    def order(self, kind: OrderKind, subject: str = "") -> None:
+    def order(self, kind: RequestKind, subject: str = "") -> None:
         """An operator asks something of the run."""
-        self.orders.append(Order(seq=len(self.orders) + 1, at=0.0, kind=kind, subject=subject, by="ann"))
+        self.orders.append(OperatorRequest(seq=len(self.orders) + 1, at=0.0, kind=kind, subject=subject, by="ann"))
 
     def silent(self, *nodes: NodeName, heard: float | None = None) -> None:
         """Nodes answer neither us nor the others; the head has not heard them for so long (s), if it says so."""
         for node in nodes:
-            self.views[node] = Unseen(words="no answer")
+            self.views[node] = Unseen(message="no answer")
             self.reached[node] = Reached(by=NodeName("another"), answers=False)
         if heard is not None:
             assert isinstance(self.head, HeadSeen)
@@ -155,32 +158,32 @@ class Situation:
         got = replace(Answer(result=result), **answer)  # type: ignore[arg-type]
         self.receipts.append(Receipt(seq=self.seq, at=self.at, action=action, answer=got))
 
-    def keeper(self, node: NodeName, **changes: object) -> None:
-        """The keeper of a node says something new."""
+    def agent(self, node: NodeName, **changes: object) -> None:
+        """The agent of a node says something new."""
         view = self.views[node]
-        before = view.keeper if isinstance(view, Seen) and view.keeper else Keeper()
-        self.views[node] = Seen(keeper=replace(before, **changes))  # type: ignore[arg-type]
+        before = view.agent if isinstance(view, Seen) and view.agent else AgentReport()
+        self.views[node] = Seen(agent=replace(before, **changes))  # type: ignore[arg-type]
 
-    def claimed(self) -> None:
+    def leased(self) -> None:
         """Every lease was asked for and is ours."""
         self.decide()
         for node in self.views:
-            self.keeper(node)
+            self.agent(node)
 
     def ready(self, *, generations: Mapping[MemberName, int] | None = None) -> None:
-        """Every seat is prepared and alive in Ray; every slice is placed where it should be."""
-        self.claimed()
-        self.show_ready(self.record.seats or {})
+        """Every slot is prepared and alive in Ray; every slice is placed where it should be."""
+        self.leased()
+        self.show_ready(self.record.slots or {})
 
-    def show_ready(self, seats: Mapping[MemberName, Seat]) -> None:
+    def show_ready(self, slots: Mapping[MemberName, Slot]) -> None:
         """What is seen when the given holders are up: setups done, raylets alive, groups created."""
-        for seat in seats.values():
-            self.keeper(seat.node, setup=DONE, ray=replace(UP, generation=seat.generation))
+        for slot in slots.values():
+            self.agent(slot.node, setup=DONE, ray=replace(UP, generation=slot.generation))
         members = list(self.run.members())
         rays = tuple(
             RayNode(
-                seat=member.label,
-                generation=seats[member.name].generation,
+                slot=member.label,
+                generation=slots[member.name].generation,
                 domain=self.run.slice_of(member).domain,
                 alive=True,
             )
@@ -197,9 +200,9 @@ class Situation:
         return tuple(
             Bundle(
                 index=member.slice_rank,
-                seat=member.label,
+                slot=member.label,
                 domain=domain or self.run.slice_of(member).domain,
-                generation=self.record.seats[member.name].generation,
+                generation=self.record.slots[member.name].generation,
             )
             for member in self.run.members()
             if member.slice_key == key
@@ -212,7 +215,7 @@ class Situation:
                 self.receive(action, bundles=self.bundles(action.slice))
 
     def serving(self) -> None:
-        """The first epoch runs on every seat."""
+        """The first attempt runs on every slot."""
         self.ready()
         self.verify(self.decide().actions)
         started = self.decide()
@@ -220,17 +223,17 @@ class Situation:
         self.run_ranks(1)
         self.decide()
 
-    def run_ranks(self, epoch: int) -> None:
-        """Every rank of an epoch runs."""
-        for seat in self.record.seats.values():
-            self.keeper(seat.node, ranks=(RankReport(member=seat.member, epoch=epoch, running=True),))
+    def run_ranks(self, attempt: int) -> None:
+        """Every rank of an attempt runs."""
+        for slot in self.record.slots.values():
+            self.agent(slot.node, ranks=(RankReport(member=slot.member, attempt=attempt, running=True),))
 
-    def end_rank(self, rank: int, code: int | None, *, epoch: int = 1, at: float = 0.0) -> None:
-        """A rank of an epoch has ended."""
+    def end_rank(self, rank: int, code: int | None, *, attempt: int = 1, at: float = 0.0) -> None:
+        """A rank of an attempt has ended."""
         member = MemberName(f"main/{rank}")
-        node = self.record.seats[member].node
-        report = RankReport(member=member, epoch=epoch, running=False, exit_code=code, at=at, tail=("the end",))
-        self.keeper(node, ranks=(report,))
+        node = self.record.slots[member].node
+        report = RankReport(member=member, attempt=attempt, running=False, exit_code=code, at=at, tail=("the end",))
+        self.agent(node, ranks=(report,))
 
     def gang(self) -> Gang:
         """The one gang of the run."""

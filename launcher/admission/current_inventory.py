@@ -11,7 +11,7 @@ from launcher.store.store import Store
 
 
 def whole(store: Store, fleet: Inventory) -> Inventory:
-    """Answer all machines of the inventory that a run was placed on: the file as it stands, or, where that cannot be
+    """Return all machines of the inventory that a run was placed on: the file as it stands, or, where that cannot be
     read or is another inventory by now, as it stood when a run was last placed on it."""
     kept = store.fleets.of(fleet)
     if kept is None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from launcher.admission.node_checks import Examined, compare, compare_all, examine
 from launcher.admission.preflight import unknown_domains
-from launcher.core.model.inventory import Inventory, Node, NodeName
-from launcher.core.model.nodeset import natural
+from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.nodeset import NodeName, natural
 from launcher.ports import Listener, Prober
 from launcher.probe.answer import Unknown
 from launcher.probe.judge_gpu import domain_of
@@ -30,21 +30,21 @@ class Checkup:
     reported: dict[NodeName, str]
 
     def answer(self, one: Examined) -> Answer:
-        """Answer how a node is as a whole: bad, else cannot tell, else good."""
+        """Return how a node is as a whole: bad, else cannot tell, else good."""
         named = {shared.finding.answer for shared in self.shared if one.node.name in shared.finding.nodes}
         said = {finding.answer for finding in one.findings} | named
         return next((worst for worst in (Answer.BAD, Answer.CANNOT_TELL) if worst in said), Answer.GOOD)
 
     @property
     def bad(self) -> bool:
-        """Answer whether anything at all is bad."""
+        """Whether anything at all is bad."""
         return any(shared.finding.answer is Answer.BAD for shared in self.shared) or any(
             one.says(Answer.BAD) for one in self.examined
         )
 
 
 def check_up(fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener) -> Checkup:
-    """Answer what is to be said of these nodes, all asked at once."""
+    """Return what is to be said of these nodes, all asked at once."""
     found = examine(fleet, nodes, prober, listener)
     left_out = frozenset(unknown_domains(fleet))
     reported = {one.node.name: domain for one in found if one.node.name in left_out and (domain := _domain(one))}

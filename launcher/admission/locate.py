@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from launcher.core.discovery.location import Whereabouts
-from launcher.core.model.inventory import GpuDriver, Node, NodeName
-from launcher.core.model.nodeset import fold
+from launcher.core.model.inventory import GpuDriver, Node
+from launcher.core.model.nodeset import NodeName, fold
 from launcher.ports import Listener, Prober
 from launcher.probe.answer import Unknown
 from launcher.probe.whereabouts import whereabouts
@@ -20,11 +20,11 @@ class Survey:
 
     @property
     def blind(self) -> bool:
-        """Answer whether nobody told anything."""
+        """Whether nobody told anything."""
         return bool(self.silent) and not self.told
 
     def folded(self) -> tuple[tuple[str, str], ...]:
-        """Answer the silent nodes with why, alike ones together."""
+        """Return the silent nodes with why, alike ones together."""
         said: dict[str, list[str]] = {}
         for name, why in self.silent.items():
             said.setdefault(why, []).append(name)
@@ -32,7 +32,7 @@ class Survey:
 
 
 def survey(nodes: Sequence[Node], prober: Prober, listener: Listener) -> Survey:
-    """Answer what these nodes tell, all asked at once."""
+    """Return what these nodes tell, all asked at once."""
     asked = [node for node in nodes if node.gpu_driver is not GpuDriver.NONE]
     answers = prober.probe(asked, listener)
     found = {node.name: whereabouts(answers[node.name]) for node in asked}

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from launcher.core.model.inventory import GpuDriver, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import GpuDriver, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.ports import Listener, Prober
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
@@ -43,49 +44,49 @@ class Examined:
 
     @property
     def reached(self) -> bool:
-        """Answer whether somebody there could be asked."""
+        """Whether somebody there could be asked."""
         return not (isinstance(self.facts, Unknown) and self.facts.unreachable)
 
     @property
     def sick(self) -> str | None:
-        """Answer why nothing should start on the node; None where nothing speaks against it."""
+        """Return why nothing should start on the node; None where nothing speaks against it."""
         return words_of([finding for finding in self.findings if finding.stops])
 
     def says(self, answer: Answer) -> bool:
-        """Answer whether a finding has this answer."""
+        """Whether a finding has this answer."""
         return any(finding.answer is answer for finding in self.findings)
 
 
 def words_of(findings: Sequence[Finding]) -> str | None:
-    """Answer findings in a sentence, each thing said once; None for none."""
+    """Return findings in a sentence, each thing said once; None for none."""
     said: dict[str, str] = {}
     for finding in findings:
-        said.setdefault(finding.words, f"{finding.fact.value}: {finding.words}")
+        said.setdefault(finding.message, f"{finding.fact.value}: {finding.message}")
     return "; ".join(said.values()) or None
 
 
 def head_of(fleet: Inventory) -> Node | None:
-    """Answer the machine that the inventory names for Ray heads, as a node without GPUs."""
+    """Return the machine that the inventory names for Ray heads, as a node without GPUs."""
     if fleet.head is None:
         return None
     return Node(name=HEAD, rack=RackName(HEAD), access=fleet.head, gpus=0, gpu_driver=GpuDriver.NONE)
 
 
 def examine(fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener) -> tuple[Examined, ...]:
-    """Answer what is to be said of each of these nodes, all asked at once."""
+    """Return what is to be said of each of these nodes, all asked at once."""
     meant = [_as_it_is(fleet, node) for node in nodes]
     answers = prober.probe(meant, listener)
     return tuple(_judged(fleet, node, answers[node.name]) for node in meant)
 
 
 def compare(part: Sequence[Examined], *, one_domain: bool = True) -> tuple[Finding, ...]:
-    """Answer what has to be equal over nodes of a slice, or of an NVLink domain, and is or is not."""
+    """Return what has to be equal over nodes of a slice, or of an NVLink domain, and is or is not."""
     skipped = _OF_A_RUN if one_domain else (*_OF_A_RUN, *_OF_A_DOMAIN)
     return tuple(finding for finding in _alike(part) if finding.fact not in skipped)
 
 
 def compare_all(nodes: Sequence[Examined]) -> tuple[Finding, ...]:
-    """Answer what has to be equal over all nodes of a run, its head too, and is or is not."""
+    """Return what has to be equal over all nodes of a run, its head too, and is or is not."""
     return tuple(finding for finding in _alike(nodes) if finding.fact in _OF_A_RUN)
 
 
@@ -115,7 +116,7 @@ def _judged(fleet: Inventory, node: Node, facts: Facts | Unknown) -> Examined:
 
 
 def _pinned(fleet: Inventory, node: Node, facts: Facts | Unknown) -> frozenset[int]:
-    """Answer the ports that a run would pin there: of the first block that is free, else of the first."""
+    """Return the ports that a run would pin there: of the first block that is free, else of the first."""
     local = fleet.transport is Transport.LOCAL
     blocks = ports.narrow() if local else ports.heads() if node.name == HEAD else ports.wide()
     wanted = [frozenset(range(start, start + ports.PINNED)) for start in blocks.starts]

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from launcher.admission.node_checks import HEAD, Examined, compare, compare_all, examine, head_of, words_of
-from launcher.core.model.inventory import GpuDriver, Inventory, Node, NodeName
-from launcher.core.model.nodeset import fold
+from launcher.core.model.inventory import GpuDriver, Inventory, Node
+from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Shortfall, Taken
 from launcher.core.model.task import Task
 from launcher.core.placement.place import place
@@ -51,11 +51,11 @@ class Preflight:
 
     @property
     def fleet(self) -> Inventory:
-        """Answer the inventory with the domains that are known by now, and with guesses for nodes not yet asked."""
+        """Return the inventory with the domains that are known by now, and with guesses for nodes not yet asked."""
         return with_domains(self._written, self._domains())
 
     def place(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
-        """Answer a placement all of whose nodes were asked and are well, or why there is none.
+        """Return a placement all of whose nodes were asked and are well, or why there is none.
 
         SpecError where drivers contradict the inventory; ProvisionError where nobody can be reached, the head's machine
         is sick, or the nodes of a slice differ and none of them can be called the odd one.
@@ -73,32 +73,32 @@ class Preflight:
                 return answer
 
     def again(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
-        """Answer where the task would go by what is known by now; asks nobody."""
+        """Return where the task would go by what is known by now; asks nobody."""
         held = {name: replace(taken.get(name, Taken()), by_run=other.who) for name, other in self.held.items()}
         return self._without_sick({**taken, **held})
 
     def unheld(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
-        """Answer where the task would go if nobody from elsewhere had a node; asks nobody."""
+        """Return where the task would go if nobody from elsewhere had a node; asks nobody."""
         return self._without_sick(taken)
 
     def _without_sick(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
-        sick = {name: replace(taken.get(name, Taken()), sick=words) for name, words in self.sick.items()}
+        sick = {name: replace(taken.get(name, Taken()), sick=message) for name, message in self.sick.items()}
         return place(self._task, self.fleet, {**taken, **sick})
 
     def _known(self, node: Node) -> bool:
-        """Answer whether it was asked who has a node; one that no run has is held by somebody who cannot be asked."""
+        """Whether it was asked who has a node; one that no run has is held by somebody who cannot be asked."""
         return node.name in self.examined or not self.held[node.name].run
 
     def asked(self, placement: Placement) -> bool:
-        """Answer whether all nodes of a placement were asked."""
+        """Whether all nodes of a placement were asked."""
         return all(name in self.examined for name in placement.nodes)
 
     def of(self, placement: Placement) -> tuple[Examined, ...]:
-        """Answer what is known of the nodes of a placement, and of the head's machine."""
+        """Return what is known of the nodes of a placement, and of the head's machine."""
         return tuple(self.examined[name] for name in (*placement.nodes, HEAD) if name in self.examined)
 
     def _domains(self) -> Mapping[NodeName, str]:
-        """Answer a domain for each node that has none in the inventory; no guess for one that was asked in vain.
+        """Return a domain for each node that has none in the inventory; no guess for one that was asked in vain.
 
         Who was never asked is guessed to be in the domain of its rack, as racks mostly are wired: that hides no place
         where the task would fit, and whoever is placed by a guess is asked.
@@ -109,7 +109,7 @@ class Preflight:
         return {**guesses, **self.reported}
 
     def _due(self, placement: Placement, taken: Mapping[NodeName, Taken]) -> list[Node]:
-        """Answer who has to be asked now: the nodes placed, and all of their racks whose domain nobody knows."""
+        """Return who has to be asked now: the nodes placed, and all of their racks whose domain nobody knows."""
         placed = set(placement.nodes)
         racks = {part.rack for part in placement.slices if part.domain is not None}
         due = [
@@ -169,12 +169,14 @@ class Preflight:
 
     def _check_head(self) -> None:
         if HEAD in self.sick:
-            words = f"the head's machine `{self.examined[HEAD].node.access.address}` cannot be used: {self.sick[HEAD]}"
+            message = (
+                f"the head's machine `{self.examined[HEAD].node.access.address}` cannot be used: {self.sick[HEAD]}"
+            )
             hint = "mend it, or leave `head:` out of the inventory: the head is then on the first node of the run"
-            raise ProvisionError(words, outcomes=(), hints=(hint,))
+            raise ProvisionError(message, outcomes=(), hints=(hint,))
 
     def _differ(self, placement: Placement) -> bool:
-        """Answer whether somebody is sick for not being like the others."""
+        """Whether somebody is sick for not being like the others."""
         before = len(self.sick)
         for part in placement.slices:
             members = [self.examined[name] for name in (*part.nodes, *part.spares)]
@@ -196,7 +198,7 @@ class Preflight:
 
 
 def guessed(fleet: Inventory, remembered: Mapping[NodeName, str]) -> Inventory:
-    """Answer the inventory with the domains that nodes once reported, and for all others the guess that a rack is wired
+    """Return the inventory with the domains that nodes once reported, and for all others the guess that a rack is wired
     as racks mostly are: whoever is placed by a guess is asked before anything is given to it."""
     return with_domains(fleet, _guesses(fleet, remembered, unknown_domains(fleet)))
 
@@ -208,7 +210,7 @@ def _guesses(fleet: Inventory, known: Mapping[NodeName, str], missing: Iterable[
 
 
 def with_domains(fleet: Inventory, domains: Mapping[NodeName, str]) -> Inventory:
-    """Answer the inventory with these domains for the nodes that have none in it."""
+    """Return the inventory with these domains for the nodes that have none in it."""
     nodes = tuple(
         replace(node, domain=domains[node.name]) if _left_out(node) and node.name in domains else node
         for node in fleet.nodes
@@ -217,7 +219,7 @@ def with_domains(fleet: Inventory, domains: Mapping[NodeName, str]) -> Inventory
 
 
 def unknown_domains(fleet: Inventory) -> tuple[NodeName, ...]:
-    """Answer the nodes whose NVLink domain only their drivers know."""
+    """Return the nodes whose NVLink domain only their drivers know."""
     return tuple(node.name for node in fleet.nodes if _left_out(node))
 
 

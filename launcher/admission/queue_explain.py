@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Taken
 from launcher.core.model.run import RunId, RunName
 from launcher.core.model.task import Task
@@ -17,14 +18,14 @@ _LAST = float("inf")
 
 
 def line(fleet: Inventory, world: World, more: Sequence[Waiting] = ()) -> tuple[Turn, ...]:
-    """Answer the turn of each run that waits for nodes of an inventory and has somebody to start it, and of `more`."""
+    """Return the turn of each run that waits for nodes of an inventory and has somebody to start it, and of `more`."""
     known = {one.id for one in more}
     waiting = [one for one in world.waiting if one.id in world.driven and one.id not in known]
     return turns((*waiting, *more), fleet, world.taken, world.going)
 
 
 def not_free(store: Store, fleet: Inventory, task: Task) -> Mapping[NodeName, Taken]:
-    """Answer what is not free to a task that does not wait: also what runs that wait and come before it will need.
+    """Return what is not free to a task that does not wait: also what runs that wait and come before it will need.
 
     It comes after those of its own priority. With very many in the queue nothing is free to it.
     """
@@ -41,7 +42,7 @@ def not_free(store: Store, fleet: Inventory, task: Task) -> Mapping[NodeName, Ta
 
 
 def reason(turn: Turn, fleet: Inventory, world: World) -> str:
-    """Answer why one waits."""
+    """Return why one waits."""
     if turn.victims:
         return f"waits until {_named(turn.victims)} {'has' if len(turn.victims) == 1 else 'have'} stopped for it"
     barred = {name: mark for name, mark in turn.taken.items() if mark.sick}
@@ -59,7 +60,7 @@ def _before(turn: Turn, alone: Placement) -> list[RunName]:
 
 
 def lack(shortfall: Shortfall) -> str:
-    """Answer a refusal in a few words: what one slice needs, what there is, and who has the rest."""
+    """Return a refusal in a few words: what one slice needs, what there is, and who has the rest."""
     need = shortfall.nodes_per_slice + shortfall.spares
     users = sorted({user for rack in shortfall.racks for user in rack.users})
     by = f"; in use by {_named(users)}" if users else ""
@@ -69,8 +70,8 @@ def lack(shortfall: Shortfall) -> str:
     return f"`{shortfall.group}` needs {each}: {found}{by}"
 
 
-def headline(run: RunId, turn_of: Sequence[Turn], why: str) -> str:
-    """Answer one sentence on where one stands in the line."""
+def status_message(run: RunId, turn_of: Sequence[Turn], why: str) -> str:
+    """Return one sentence on where one stands in the line."""
     ids = [turn.waiting.id for turn in turn_of]
     place_in_line = f"number {ids.index(run) + 1} of {len(ids)}" if run in ids else f"behind {len(ids)} others"
     return f"{place_in_line} in the queue: {why}"

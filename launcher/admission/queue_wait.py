@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from launcher.admission.current_inventory import whole
 from launcher.admission.preflight import Preflight, guessed
-from launcher.admission.queue_explain import headline, lack, line, reason
+from launcher.admission.queue_explain import lack, line, reason, status_message
 from launcher.admission.store_retry import Trouble
-from launcher.core.model.inventory import Inventory, NodeName
-from launcher.core.model.nodeset import fold
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Shortfall, Taken
-from launcher.core.model.run import Cause, Outcome, Record, Run, RunId, RunState, Wanted
+from launcher.core.model.record import Outcome, Record
+from launcher.core.model.run import Cause, Run, RunId, RunState, Wanted
 from launcher.core.queue.backfill import Turn, Waiting
 from launcher.errors import LaunchError
 from launcher.ports import Clock, Prober
@@ -25,7 +26,7 @@ AGAIN_S = 30.0
 others, and the inventory may be another one."""
 
 NAMED = 3
-"""How many nodes that are unfit are named in a headline."""
+"""How many nodes that are unfit are named in a status_message."""
 
 Open = Callable[[Inventory], Prober]
 
@@ -64,9 +65,9 @@ class _Changed:
 
 def _take_down(store: Store, run: Run) -> RunState:
     now, state = time.time(), RunState.STOPPED
-    over = Outcome(cause=Cause.STOPPED, words="taken down while it waited for its turn")
-    store.intend(run.id, Record(outcome=over), (), over.words, state, now)
-    store.publish(run.id, replace(first_status(run, over.words, now), state=state, outcome=over))
+    over = Outcome(cause=Cause.STOPPED, message="taken down while it waited for its turn")
+    store.intend(run.id, Record(outcome=over), (), over.message, state, now)
+    store.publish(run.id, replace(first_status(run, over.message, now), state=state, outcome=over))
     store.finish(run.id, state, now)
     return state
 
@@ -85,7 +86,7 @@ class _Look:
         self._mine = Waiting(id=run.id, name=run.name, task=run.task, since=run.queued_at or self._now)
 
     def placed(self) -> bool:
-        """Answer whether the run has its nodes now; else keep why not, and ask those to stop that it goes before."""
+        """Whether the run has its nodes now; else keep why not, and ask those to stop that it goes before."""
         world = self._store.queue.world(self._fleet.name, self._now)
         turn = self._turn(world)
         why: str | None = None
@@ -94,12 +95,12 @@ class _Look:
             why = self._ask(turn, barred)
             if why is None:
                 return True
-            self._mine = replace(self._mine, barred={name: Taken(sick=words) for name, words in barred.items()})
+            self._mine = replace(self._mine, barred={name: Taken(sick=message) for name, message in barred.items()})
             turn = self._turn(world)
         if turn is not None and turn.victims:
             self._store.queue.preempt(turn.victims, self._run, self._now)
-        words = why or (reason(turn, self._fleet, world) if turn else "too many come first to tell")
-        self._store.queue.tell(self._run, headline(self._run.id, self._line(world), words), barred, self._now)
+        message = why or (reason(turn, self._fleet, world) if turn else "too many come first to tell")
+        self._store.queue.tell(self._run, status_message(self._run.id, self._line(world), message), barred, self._now)
         return False
 
     def _line(self, world: World) -> Sequence[Turn]:
@@ -126,7 +127,7 @@ class _Look:
         return f"others came first to {fold(answer.nodes)}"
 
     def _admit(self, world: World, flight: Preflight, answer: Placement) -> tuple[Placement, Inventory] | None:
-        """Answer the placement whose nodes were asked, where it still holds."""
+        """Return the placement whose nodes were asked, where it still holds."""
         turn = self._turn(world)
         holds = turn is not None and turn.placement is not None and flight.again(turn.taken) == answer
         return (answer, flight.fleet) if holds else None

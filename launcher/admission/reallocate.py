@@ -8,16 +8,16 @@ from launcher.admission.current_inventory import whole
 from launcher.admission.node_checks import Examined, examine
 from launcher.admission.queue_wait import Unheard
 from launcher.core.control.resized_record import hindrance
-from launcher.core.model.actions import Answer, Enlist, Relocate, Resize, Result
-from launcher.core.model.inventory import Inventory, Node, NodeName
-from launcher.core.model.nodeset import fold
+from launcher.core.model.actions import AddSpare, Answer, Relocate, Resize, Result
+from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
-from launcher.core.model.run import Record, Run, Target
+from launcher.core.model.record import Record
+from launcher.core.model.run import Run, Target
 from launcher.core.model.task import Task
-from launcher.core.placement.colocation import seated
-from launcher.core.placement.enlist import spare_for
-from launcher.core.placement.exclusive import enclosed
-from launcher.core.placement.replacement import replace_slice
+from launcher.core.placement.colocation import with_colocated
+from launcher.core.placement.place import enclosed
+from launcher.core.placement.replacement import replace_slice, spare_for
 from launcher.core.placement.resize import resize
 from launcher.ports import Prober
 from launcher.probe.answer import Unknown
@@ -40,7 +40,7 @@ class _Choice:
 class _Refusal:
     """Why there are none."""
 
-    words: str
+    message: str
 
 
 _Choose = Callable[[Run, Record, Users, Inventory], _Choice | _Refusal]
@@ -57,7 +57,7 @@ class StoreAllotter:
         self._store = store
         self._open_prober = open_prober
 
-    def enlist(self, run: Run, action: Enlist) -> Answer:
+    def add_spare(self, run: Run, action: AddSpare) -> Answer:
         """Give a slice one more spare of its own rack and domain; FAILED with words where none is free."""
         return self._allot(run, lambda *world: _enlisted(action, *world))
 
@@ -66,7 +66,7 @@ class StoreAllotter:
         return self._allot(run, lambda *world: _relocated(action, *world))
 
     def retarget(self, run: Run, task: Task) -> Answer:
-        """Claim what a run needs to go on as a task with more or fewer slices; FAILED with words where it cannot."""
+        """Acquire what a run needs to go on as a task with more or fewer slices; FAILED with words where it cannot."""
         return self._allot(run, lambda *world: _targeted(task, *world))
 
     def resize(self, run: Run, action: Resize) -> Answer:
@@ -76,13 +76,13 @@ class StoreAllotter:
 
         def become(now: Run, record: Record, taken: Users) -> Run:
             del taken
-            if (words := hindrance(now, record)) is not None:
-                refused.append(words)
+            if (message := hindrance(now, record)) is not None:
+                refused.append(message)
                 return replace(now, target=None)
             return _resized(now, whole(self._store, now.fleet))
 
         if self._store.allot(run.id, become) is None or refused:
-            return Answer(result=Result.FAILED, stage="allot", words="; ".join(refused) or "the run is over")
+            return Answer(result=Result.FAILED, stage="allot", message="; ".join(refused) or "the run is over")
         return Answer(result=Result.DONE)
 
     def _allot(self, run: Run, choose: _Choose) -> Answer:
@@ -93,18 +93,18 @@ class StoreAllotter:
         while True:
             choice = self._try(run, fleet, choose, asked)
             if isinstance(choice, _Refusal):
-                words = "; ".join((choice.words, *(f"`{name}`: {why}" for name, why in asked.items() if why)))
-                return Answer(result=Result.FAILED, stage="allot", words=words, elapsed=time.monotonic() - begun)
+                message = "; ".join((choice.message, *(f"`{name}`: {why}" for name, why in asked.items() if why)))
+                return Answer(result=Result.FAILED, stage="allot", message=message, elapsed=time.monotonic() - begun)
             new = [node for node in choice.nodes if node.name not in asked]
             if not new:
                 names = tuple(node.name for node in choice.nodes)
-                return Answer(result=Result.DONE, words=fold(names), nodes=names, elapsed=time.monotonic() - begun)
+                return Answer(result=Result.DONE, message=fold(names), nodes=names, elapsed=time.monotonic() - begun)
             asked |= self._ask(run, fleet, new)
 
     def _try(
         self, run: Run, fleet: Inventory, choose: _Choose, asked: Mapping[NodeName, str | None]
     ) -> _Choice | _Refusal:
-        """Answer the choice of this moment; it is kept where all of its nodes were asked."""
+        """Return the choice of this moment; it is kept where all of its nodes were asked."""
         made: list[_Choice | _Refusal] = []
 
         def decide(now: Run, record: Record, taken: Users) -> Run | None:
@@ -116,10 +116,10 @@ class StoreAllotter:
             return choice.run
 
         self._store.allot(run.id, decide)
-        return made[0] if made else _Refusal(words="the run is over")
+        return made[0] if made else _Refusal(message="the run is over")
 
     def _ask(self, run: Run, fleet: Inventory, nodes: Sequence[Node]) -> dict[NodeName, str | None]:
-        """Answer for each node what speaks against it; None for nothing."""
+        """Return for each node what speaks against it; None for nothing."""
         prober = self._open_prober(fleet)
         try:
             return {one.node.name: _against(run, one) for one in examine(fleet, nodes, prober, Unheard())}
@@ -127,18 +127,18 @@ class StoreAllotter:
             prober.close()
 
 
-def _enlisted(action: Enlist, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
+def _enlisted(action: AddSpare, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
     part = _slice(now, action.slice)
     if part is None:
-        return _Refusal(words=f"slice `{action.slice}` is not of the run any more")
-    unfit = {name for name, use in taken.items() if use.sick or use.drained} | record.condemned.keys()
-    holders = {seat.node for seat in record.seats.values()}
+        return _Refusal(message=f"slice `{action.slice}` is not of the run any more")
+    unfit = {name for name, use in taken.items() if use.sick or use.drained} | record.failed_nodes.keys()
+    holders = {slot.node for slot in record.slots.values()}
     for name in part.spares:
         if name not in holders and name not in unfit:
             return _Choice(nodes=_nodes(now.fleet, (name,)), run=now)
-    found = spare_for(now.task, fleet, _barred(taken, record.condemned), now.placement, part)
+    found = spare_for(now.task, fleet, _barred(taken, record.failed_nodes), now.placement, part)
     if found is None:
-        return _Refusal(words=f"no node that slice `{part.key}` could have is free in `{part.place}`")
+        return _Refusal(message=f"no node that slice `{part.key}` could have is free in `{part.place}`")
     nodes = _nodes(fleet, (found,))
     return _Choice(nodes=nodes, run=_with(now, replace(part, spares=(*part.spares, found)), nodes, fleet))
 
@@ -146,17 +146,17 @@ def _enlisted(action: Enlist, now: Run, record: Record, taken: Users, fleet: Inv
 def _relocated(action: Relocate, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
     part = _slice(now, action.slice)
     if part is None:
-        return _Refusal(words=f"slice `{action.slice}` is not of the run any more")
-    if not set(part.nodes) & (record.asked | record.condemned.keys() | set(action.without)):
+        return _Refusal(message=f"slice `{action.slice}` is not of the run any more")
+    if not set(part.nodes) & (record.requested | record.failed_nodes.keys() | set(action.without)):
         return _Choice(nodes=_nodes(now.fleet, (*part.nodes, *part.spares)), run=now)
     ranks = {member.name for member in now.members() if member.slice_key == part.key}
-    own = {*part.nodes, *part.spares, *(seat.node for seat in record.seats.values() if seat.member in ranks)}
+    own = {*part.nodes, *part.spares, *(slot.node for slot in record.slots.values() if slot.member in ranks)}
     free = {name: use for name, use in taken.items() if name not in own or use.sick or use.drained}
     left = [node.name for node in fleet.nodes if node.rack in action.without_racks]
-    barred = _barred(free, (*record.condemned, *action.without, *left))
+    barred = _barred(free, (*record.failed_nodes, *action.without, *left))
     found = replace_slice(now.task, fleet, barred, now.placement, part)
     if isinstance(found, Shortfall):
-        return _Refusal(words=f"slice `{part.key}` fits nowhere else: {_offer(found)}")
+        return _Refusal(message=f"slice `{part.key}` fits nowhere else: {_offer(found)}")
     nodes = _nodes(fleet, (*found.nodes, *found.spares))
     return _Choice(nodes=nodes, run=_with(now, found, nodes, fleet))
 
@@ -177,12 +177,12 @@ def _against(run: Run, one: Examined) -> str | None:
 
 def _targeted(task: Task, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
     ours = set(now.placement.nodes)
-    free = _barred({name: use for name, use in taken.items() if name not in ours}, record.condemned.keys() - ours)
+    free = _barred({name: use for name, use in taken.items() if name not in ours}, record.failed_nodes.keys() - ours)
     found = resize(task, fleet, free, now.placement)
     if isinstance(found, Shortfall):
-        return _Refusal(words=f"the slices of `{found.group}` that come do not fit: {_offer(found)}")
+        return _Refusal(message=f"the slices of `{found.group}` that come do not fit: {_offer(found)}")
     if torn := [old.key for old, new in found.moves if old.nodes != new.nodes]:
-        return _Refusal(words=f"{fold(torn)} could not stay where it is")
+        return _Refusal(message=f"{fold(torn)} could not stay where it is")
     nodes = _nodes(fleet, (name for part in found.comes for name in (*part.nodes, *part.spares)))
     target = Target(
         task=task,
@@ -191,12 +191,12 @@ def _targeted(task: Task, now: Run, record: Record, taken: Users, fleet: Invento
         fleet=fleet.cut_down(node.name for node in nodes),
     )
     aimed = replace(now, target=target)
-    words = hindrance(aimed, record)
-    return _Refusal(words=words) if words else _Choice(nodes=nodes, run=aimed)
+    message = hindrance(aimed, record)
+    return _Refusal(message=message) if message else _Choice(nodes=nodes, run=aimed)
 
 
 def _resized(now: Run, fleet: Inventory) -> Run:
-    """Answer the run as it was to become, with the slices that stay as they are by now."""
+    """Return the run as it was to become, with the slices that stay as they are by now."""
     target = now.target
     if target is None:
         return now
@@ -212,7 +212,7 @@ def _slice(run: Run, key: str) -> Slice | None:
 
 
 def _with(run: Run, part: Slice, nodes: Sequence[Node], fleet: Inventory) -> Run:
-    """Answer the run with another slice under the same key."""
+    """Return the run with another slice under the same key."""
     slices = tuple(part if part.key == other.key else other for other in run.placement.slices)
     more = _new(run, nodes)
     return _placed(run, slices, more, fleet.cut_down(node.name for node in more).domains, fleet)
@@ -226,9 +226,9 @@ def _new(run: Run, nodes: Sequence[Node]) -> tuple[Node, ...]:
 def _placed(
     run: Run, slices: tuple[Slice, ...], more: Sequence[Node], domains: Mapping[str, tuple[str, ...]], fleet: Inventory
 ) -> Run:
-    """Answer the run on these slices, with `more` nodes and their domains; its fleet keeps every node that it ever had,
+    """Return the run on these slices, with `more` nodes and their domains; its fleet keeps every node that it ever had,
     and says of NVLink domains that it has already what it has always said."""
-    slices = seated(run.task, slices)
+    slices = with_colocated(run.task, slices)
     grown = replace(run.fleet, nodes=(*run.fleet.nodes, *more), domains={**domains, **run.fleet.domains})
     placement = Placement(slices=slices, why=run.placement.why, enclosed=enclosed(run.task, fleet, slices))
     return replace(run, placement=placement, fleet=grown)
@@ -240,7 +240,7 @@ def _nodes(fleet: Inventory, names: Iterable[NodeName]) -> tuple[Node, ...]:
 
 
 def _barred(taken: Users, names: Iterable[NodeName]) -> Users:
-    """Answer who is not free, with nodes that the run itself cannot use."""
+    """Return who is not free, with nodes that the run itself cannot use."""
     return {**taken, **{name: replace(taken.get(name, Taken()), sick="given up by the run") for name in names}}
 
 

@@ -28,13 +28,13 @@ class Cure(Enum):
 class Remedy:
     """What is asked for: the driver's words, the cure in them if there is one, and the commands, to be run as root."""
 
-    words: str
+    message: str
     cure: Cure | None
     commands: tuple[tuple[str, ...], ...]
 
 
 def remedy(one: Examined) -> Remedy | None:
-    """Answer what the driver of a node asks for; None where it asks for nothing.
+    """Return what the driver of a node asks for; None where it asks for nothing.
 
     Its words are those of `nvidia-smi -q`: Reset, Reboot, Drain P2P, Drain and Reset. On a node without work the
     draining is done. The heaviest of several counts.
@@ -44,18 +44,18 @@ def remedy(one: Examined) -> Remedy | None:
     due = [gpu for gpu in one.facts.driver.gpus if gpu.recovery is Recovery.DUE]
     if not due:
         return None
-    words = "; ".join(f"{gpu.bus or 'a GPU'}: {gpu.action}" for gpu in due)
+    message = "; ".join(f"{gpu.bus or 'a GPU'}: {gpu.action}" for gpu in due)
     if any("reboot" in _action(gpu) for gpu in due):
-        return Remedy(words=words, cure=Cure.REBOOT, commands=(("systemctl", "reboot"),))
+        return Remedy(message=message, cure=Cure.REBOOT, commands=(("systemctl", "reboot"),))
     buses = [gpu.bus for gpu in due if "reset" in _action(gpu) and gpu.bus]
     if buses:
         command = ("nvidia-smi", "--gpu-reset", "-i", ",".join(buses))
-        return Remedy(words=words, cure=Cure.RESET, commands=(command,))
-    return Remedy(words=words, cure=None, commands=())
+        return Remedy(message=message, cure=Cure.RESET, commands=(command,))
+    return Remedy(message=message, cure=None, commands=())
 
 
 def look(fleet: Inventory, node: Node, prober: Prober, listener: Listener) -> Examined:
-    """Answer how a node is; RemoteError where it cannot be asked, LeaseHeldError where somebody has it, or
+    """Return how a node is; RemoteError where it cannot be asked, LeaseHeldError where somebody has it, or
     computes on it."""
     (one,) = examine(fleet, [node], prober, listener)
     if isinstance(one.facts, Unknown):
@@ -73,7 +73,7 @@ def look(fleet: Inventory, node: Node, prober: Prober, listener: Listener) -> Ex
 
 
 def may_be_root(one: Examined) -> bool:
-    """Answer whether `sudo -n` is allowed there."""
+    """Whether `sudo -n` is allowed there."""
     return not isinstance(one.facts, Unknown) and one.facts.sudo is True
 
 
@@ -89,8 +89,8 @@ def apply(shell: Shell, node: Node, found: Remedy) -> None:
             raise
         if ended.status:
             tail = tuple((ended.stdout + ended.stderr).decode("utf-8", "replace").splitlines()[-10:])
-            words = f"`{' '.join(command)}` ended with {ended.status}"
-            raise RemoteError(words, node=node.name, stage="repair", tail=tail)
+            message = f"`{' '.join(command)}` ended with {ended.status}"
+            raise RemoteError(message, node=node.name, stage="repair", tail=tail)
 
 
 def _action(gpu: Gpu) -> str:

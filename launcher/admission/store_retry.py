@@ -41,13 +41,13 @@ class Trouble:
             self._say("the store works again")
 
     def wait(self, error: StoreError, stopped: Callable[[], bool]) -> bool:
-        """Tell, and wait for a while; answer whether to try again, which is so until `stopped()`."""
+        """Tell, and wait for a while; return whether to try again, which is so until `stopped()`."""
         self.tell(error)
         self._clock.wait(self._clock.now() + AGAIN_S, stopped)
         return not stopped()
 
     def overcome(self, do: Callable[[], T], stopped: Callable[[], bool]) -> T:
-        """Answer what `do` answers, however often it takes; StoreError where `stopped()` came first."""
+        """Return what `do` answers, however often it takes; StoreError where `stopped()` came first."""
         while True:
             try:
                 done = do()

@@ -7,7 +7,8 @@ from itertools import islice, product
 from launcher.cli.options import home
 from launcher.cli.output.console import clean, say
 from launcher.config.task.read import ParsedTask
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Taken
 from launcher.core.model.task import Group, Task
 from launcher.core.placement.place import place
@@ -17,7 +18,7 @@ MOST = 64
 
 
 def choose(parsed: ParsedTask, fleet: Inventory) -> Task:
-    """Answer the task on the first kinds of node that fit now, else would fit if all nodes were free, else the first.
+    """Return the task on the first kinds of node that fit now, else would fit if all nodes were free, else the first.
 
     Asks no node: an NVLink domain that is not known yet is taken for its rack.
     """
@@ -45,7 +46,7 @@ def _first(parsed: ParsedTask, fleet: Inventory, taken: Mapping[NodeName, Taken]
 
 
 def _forms(parsed: ParsedTask) -> Iterator[Task]:
-    """Answer the task in all its forms, the most wanted first; of several groups the last varies first."""
+    """Return the task in all its forms, the most wanted first; of several groups the last varies first."""
     choices = [parsed.kinds.get(group.name, (group,)) for group in parsed.task.groups]
     return (replace(parsed.task, groups=groups) for groups in islice(product(*choices), MOST))
 

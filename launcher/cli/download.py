@@ -51,7 +51,7 @@ class Haul:
             self._conclude(end, place)
 
     def summary(self) -> str:
-        """Answer how much is here."""
+        """Return how much is here."""
         files = sum(tally.files for tally in self._tallies.values())
         size = sum(tally.size for tally in self._tallies.values())
         return f"{count(files, 'file')}, {_amount(size)}, in `{self._into}`"
@@ -63,7 +63,7 @@ class Haul:
         return whose / str(member.rank)
 
     def _one(self, place: Place, tally: Tally) -> tuple[str, ...]:
-        """Answer what a node left out. The sender has a thread of its own: it writes while we read."""
+        """Return what a node left out. The sender has a thread of its own: it writes while we read."""
         reading, writing = os.pipe()
         arrival = Arrival(self._folder(place), tally, force=self._force)
         sent: Future[tuple[str, ...]] = Future()
@@ -133,7 +133,7 @@ def _shown() -> Iterator[Callable[[str], object]]:
 
 
 def _amount(size: int) -> str:
-    """Answer a number of bytes as people read it."""
+    """Return a number of bytes as people read it."""
     value, units = float(size), ["B", "kB", "MB", "GB", "TB"]
     while value >= 1000 and len(units) > 1:
         value /= 1000

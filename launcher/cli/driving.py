@@ -28,7 +28,7 @@ class Ways:
 
 
 def drive(store: Store, run: Run, ways: Ways) -> RunRow:
-    """Answer a run when it is over; a detached one when its nodes are its own."""
+    """Return a run when it is over; a detached one when its nodes are its own."""
     if ways.foreground:
         return drive_here(store, run.id)
     with leaving(run.name):
@@ -37,7 +37,7 @@ def drive(store: Store, run: Run, ways: Ways) -> RunRow:
 
 
 def drive_here(store: Store, run: RunId) -> RunRow:
-    """Answer a run that this process drove to its end.
+    """Return a run that this process drove to its end.
 
     The loop has the main thread, for its signals; what it decides is told from the journal beside it.
     """

@@ -2,7 +2,7 @@
 
 
 def main() -> int:
-    """Run the command that was typed; answer its exit code."""
+    """Run the command that was typed; return its exit code."""
     try:
         from launcher.cli.main import main as run
     except KeyboardInterrupt:

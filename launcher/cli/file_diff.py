@@ -9,7 +9,7 @@ from launcher.errors import LaunchError
 
 
 def a_file(out: Path | None) -> Path | None:
-    """Answer what `-o` names; SpecError for a device, a pipe, a folder, and for `-`, which would be a file's name."""
+    """Return what `-o` names; SpecError for a device, a pipe, a folder, and for `-`, which would be a file's name."""
     if out is None:
         return None
     # /dev/stdout may well be a file, but one that is being written.
@@ -35,7 +35,7 @@ def give(text: str, out: Path | None, *, yes: bool) -> None:
 
 
 def standing(out: Path) -> str | None:
-    """Answer what a file holds before it is changed; None where there is none."""
+    """Return what a file holds before it is changed; None where there is none."""
     try:
         return out.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def standing(out: Path) -> str | None:
 
 
 def difference(before: str, after: str, path: Path) -> str:
-    """Answer what changes between two texts of a file, as `diff -u` shows it."""
+    """Return what changes between two texts of a file, as `diff -u` shows it."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     lines = difflib.unified_diff(old, new, str(path), str(path))
     return clean("".join(line if line.endswith("\n") else f"{line}\n" for line in lines))

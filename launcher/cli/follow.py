@@ -51,8 +51,8 @@ class Progress:
             self._live.stop()
 
     def tell(self, event: Event) -> None:
-        """Show one headline."""
-        words = clean(event.words)
+        """Show one status_message."""
+        words = clean(event.message)
         if self._live:
             from rich.text import Text
 
@@ -73,19 +73,19 @@ class Follower:
         self._warned: set[str] = set()
 
     def look(self) -> RunRow:
-        """Tell the news; answer the run as it stood before they were read, so that an end never hides its words."""
+        """Tell the news; return the run as it stood before they were read, so that an end never hides its words."""
         row = self._store.find(self._run)
         for event in self._store.events(self._run, after=self._seen):
             self._seen = event.seq
-            if event.kind is EventKind.HEADLINE:
+            if event.kind is EventKind.STATUS:
                 self._progress.tell(event)
-            elif event.kind is EventKind.WARNING and event.words not in self._warned:
-                self._warned.add(event.words)
-                warn(clean(f"{event.subject}: {event.words}"))
+            elif event.kind is EventKind.WARNING and event.message not in self._warned:
+                self._warned.add(event.message)
+                warn(clean(f"{event.subject}: {event.message}"))
         after = self._store.queue.after(row.id) if row.ended is not None else None
         if after is None:
             return row
-        say(clean(f"`{row.name}` waits for another turn: {row.headline}"))
+        say(clean(f"`{row.name}` waits for another turn: {row.status_message}"))
         self._run, self._seen = after, 0
         return self.look()
 
@@ -107,7 +107,7 @@ def leaving(*names: str, words: str = GOES_ON) -> Iterator[None]:
 
 
 def follow(store: Store, home: Path, run: RunId, *, after: int = 0) -> RunRow:
-    """Answer a run when it is over, or when all that is left of it has been out of reach for a while.
+    """Return a run when it is over, or when all that is left of it has been out of reach for a while.
 
     Tells what the journal says from behind entry `after` on. A controller that died is replaced.
     """
@@ -133,7 +133,7 @@ def follow(store: Store, home: Path, run: RunId, *, after: int = 0) -> RunRow:
 
 
 def drive_again(home: Path, row: RunRow) -> bool:
-    """Answer whether a run had lost its controller, and has a new one now. One that was told to stop is not replaced:
+    """Whether a run had lost its controller, and has a new one now. One that was told to stop is not replaced:
     LaunchError says how to go on."""
     if row.owner is None:
         hints = (f"`nvlaunch watch {row.name}` drives it again", f"why: {_log(home, row.id)}")

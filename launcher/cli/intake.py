@@ -39,7 +39,7 @@ class Request:
 
 
 def read_request(file: Path, inventory: str | None, words: Words) -> Request:
-    """Answer what is asked for, and say which inventory is used; SpecError with every mistake of the task."""
+    """Return what is asked for, and say which inventory is used; SpecError with every mistake of the task."""
     from launcher.cli.choice import choose
     from launcher.config.inventory.read import find_inventory
     from launcher.config.task.levels import check_levels
@@ -63,7 +63,7 @@ def read_request(file: Path, inventory: str | None, words: Words) -> Request:
 
 
 def read_words(words: Words) -> tuple["Given", dict[str, str]]:
-    """Answer what is given to a task, and the values of its secrets; SpecError with all that are not there."""
+    """Return what is given to a task, and the values of its secrets; SpecError with all that are not there."""
     from launcher.config.task.envs import Given
 
     mistakes: list[Mistake] = []

@@ -11,8 +11,8 @@ from launcher.cli.output.console import clean, pause, say
 from launcher.cli.output.plan import plan_text
 from launcher.cli.parcel import keep_files
 from launcher.cli.ready import MovedError, Ready, held_words
-from launcher.core.model.actions import Claim, Result
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.actions import Acquire, Result
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Taken
 from launcher.core.model.run import Cause, Run, RunName, RunState
 from launcher.setup.lease import Holder, read_holder
@@ -30,12 +30,12 @@ YIELD_S = 6.0
 
 
 def keep(store: Store, request: Request, ready: Ready) -> Run:
-    """Answer the run, kept with its claims, secrets and files; where those cannot be kept, nothing is."""
+    """Return the run, kept with its claims, secrets and files; where those cannot be kept, nothing is."""
     return _kept(store, request, claim(store, request, ready))
 
 
 def enqueue(store: Store, request: Request) -> Run:
-    """Answer a run that waits for its turn, kept with its secrets and files."""
+    """Return a run that waits for its turn, kept with its secrets and files."""
     name, source = RunName(request.task.name), request.source
     run = store.queue.put(name=name, task=request.task, fleet=request.fleet, source=source, at=time.time())
     return _kept(store, request, run)
@@ -52,7 +52,7 @@ def _kept(store: Store, request: Request, run: Run) -> Run:
 
 
 def claim(store: Store, request: Request, ready: Ready) -> Run:
-    """Answer the run, kept with its claims; where other runs came first, it is placed among them, and said so."""
+    """Return the run, kept with its claims; where other runs came first, it is placed among them, and said so."""
     while True:
         try:
             return store.launch(
@@ -69,20 +69,20 @@ def claim(store: Store, request: Request, ready: Ready) -> Run:
 
 
 def free(store: Store, request: Request) -> Mapping[NodeName, Taken]:
-    """Answer what is not free to a task that is launched now: what runs have, and what those in the queue will need."""
+    """Return what is not free to a task that is launched now: what runs have, and what those in the queue will need."""
     from launcher.admission.queue_explain import not_free
 
     return not_free(store, guessed(request.fleet, store.domains(request.fleet.name)), request.task)
 
 
 def lost(store: Store, row: "RunRow") -> dict[NodeName, Holder]:
-    """Answer who has which nodes that a run did not get, where it is over for that."""
+    """Return who has which nodes that a run did not get, where it is over for that."""
     if row.ended is None or row.outcome is None or row.outcome.cause is not Cause.LEASE_HELD:
         return {}
     return {
-        receipt.action.node: read_holder(receipt.answer.words)
+        receipt.action.node: read_holder(receipt.answer.message)
         for receipt in store.receipts_after(row.id, 0)
-        if isinstance(receipt.action, Claim) and receipt.answer.result is Result.HELD
+        if isinstance(receipt.action, Acquire) and receipt.answer.result is Result.HELD
     }
 
 
@@ -98,22 +98,22 @@ def give_way(run: Run, held: Mapping[NodeName, Holder]) -> None:
 
 
 def seen_in_line(store: Store, run: Run, limit: float) -> "RunRow":
-    """Answer a run as soon as its controller has said where in the queue it is or has begun it."""
+    """Return a run as soon as its controller has said where in the queue it is or has begun it."""
     deadline = time.monotonic() + limit
     while True:
         row = store.find(run.id)
-        if row.state is not RunState.QUEUED or row.headline != IN_LINE or time.monotonic() > deadline:
+        if row.state is not RunState.QUEUED or row.status_message != IN_LINE or time.monotonic() > deadline:
             return row
         pause(0.05)
 
 
 def settle(store: Store, run: Run, limit: float) -> "RunRow":
-    """Answer a run as soon as it has all its nodes, is over, or `limit` seconds have passed."""
+    """Return a run as soon as it has all its nodes, is over, or `limit` seconds have passed."""
     deadline = time.monotonic() + limit
     while True:
         row, (_, record) = store.find(run.id), store.load(run.id)
-        wanted = set(run.placement.nodes) - set(record.condemned)
-        losing = any(evidence.cause is Cause.LEASE_HELD for evidence in record.condemned.values())
-        if row.ended is not None or (wanted <= record.claimed and not losing) or time.monotonic() > deadline:
+        wanted = set(run.placement.nodes) - set(record.failed_nodes)
+        losing = any(evidence.cause is Cause.LEASE_HELD for evidence in record.failed_nodes.values())
+        if row.ended is not None or (wanted <= record.leased and not losing) or time.monotonic() > deadline:
             return row
         pause(0.05)

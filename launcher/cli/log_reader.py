@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from launcher.cli.output.console import clean, pause, refuse, say, show_bytes
 from launcher.cli.targets import holder, members
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.run import Record, Run
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.record import Record
+from launcher.core.model.run import Run
 from launcher.errors import LaunchError, ProvisionError
 from launcher.ports import LogName, LogPart, Nodes
 
@@ -25,13 +26,13 @@ class Source:
     node: NodeName
     name: LogName
     offset: int = 0
-    epoch: int = 0
+    attempt: int = 0
     rest: bytes = b""
     failed: str | None = None
 
 
 def sources(run: Run, record: Record, *, rank: str | None, node: str | None, provision: bool) -> tuple[Source, ...]:
-    """Answer the logs asked for, in rank order; SpecError for a rank or node that the run does not have."""
+    """Return the logs asked for, in rank order; SpecError for a rank or node that the run does not have."""
     if node is not None and node not in run.placement.nodes:
         refuse(f"`{run.name}` has no node `{node}`", hint=f"`nvlaunch status {run.name}` lists its nodes")
     if provision:
@@ -62,7 +63,7 @@ class Reader:
             self._all()
             return
         for source, part in self._read(from_end=True):
-            source.offset, source.epoch = part.next_offset, part.epoch
+            source.offset, source.attempt = part.next_offset, part.attempt
             self._show(source, _last_lines(part.data, tail))
 
     def follow(self, over: Callable[[], bool]) -> None:
@@ -96,11 +97,11 @@ class Reader:
         """Show what each has now; a rank that was started again begins at the start of its new log."""
         news = False
         for source, part in self._read():
-            if part.epoch != source.epoch:
-                if source.epoch:
-                    say(clean(f"{source.label}: started again (epoch {part.epoch})"))
-                restarted = source.epoch != 0 and source.offset != 0
-                source.epoch = part.epoch
+            if part.attempt != source.attempt:
+                if source.attempt:
+                    say(clean(f"{source.label}: started again (attempt {part.attempt})"))
+                restarted = source.attempt != 0 and source.offset != 0
+                source.attempt = part.attempt
                 if restarted:
                     source.offset, news = 0, True
                     continue
@@ -136,5 +137,5 @@ class Reader:
 
 
 def _last_lines(data: bytes, count: int) -> bytes:
-    """Answer the last lines; a carriage return ends none, so that a progress bar is one line."""
+    """Return the last lines; a carriage return ends none, so that a progress bar is one line."""
     return b"".join(re.findall(rb"[^\n]*\n|[^\n]+", data)[-count:])

@@ -96,7 +96,7 @@ def _root(
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command; answer its exit code."""
+    """Run one command; return its exit code."""
     open_closed_streams()
     try:
         return int(app(args=words, prog_name="nvlaunch", standalone_mode=False) or ExitCode.SUCCESS)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from launcher.cli.options import home
 from launcher.cli.output.console import refuse
-from launcher.core.model.inventory import Inventory, NodeName
-from launcher.core.model.run import Record, Run
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.record import Record
+from launcher.core.model.run import Run
 from launcher.errors import SpecError
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class Named:
 
 
 def named(store: "Store", words: Sequence[str], inventory: str | None, *, head: bool = False) -> Named:
-    """Answer the nodes and racks that were named: of the inventory given, else of the one that has them all, be it that
+    """Return the nodes and racks that were named: of the inventory given, else of the one that has them all, be it that
     of a run or the one that a new run would use. SpecError where none has, or several do; and for the machine for Ray
     heads, unless that may be meant (`head`)."""
     from launcher.admission.node_checks import HEAD
@@ -54,16 +56,16 @@ def named(store: "Store", words: Sequence[str], inventory: str | None, *, head: 
 
 
 def author() -> str:
-    """Answer who gives an order, for people."""
+    """Return who gives an order, for people."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (KeyError, OSError):  # a user without a line in passwd(5)
         return f"uid {os.getuid()}@{socket.gethostname()}"
 
 
-def seat_words(run: Run, record: Record, node: NodeName) -> str:
-    """Answer what a node is to a run: the rank that it holds, or a spare."""
-    ranks = [seat.member for seat in record.seats.values() if seat.node == node]
+def slot_words(run: Run, record: Record, node: NodeName) -> str:
+    """Return what a node is to a run: the rank that it holds, or a spare."""
+    ranks = [slot.member for slot in record.slots.values() if slot.node == node]
     if ranks:
         return f"holds {', '.join(f'`{rank}`' for rank in ranks)} of `{run.name}`"
     return f"is a spare of `{run.name}`" if node in run.placement.nodes else f"is being let go by `{run.name}`"

@@ -18,7 +18,7 @@ class Output(Enum):
 
 
 def home() -> Path:
-    """Answer the folder that runs are kept in; SpecError where it is named by a user that has no home."""
+    """Return the folder that runs are kept in; SpecError where it is named by a user that has no home."""
     given = os.environ.get("NVLAUNCH_HOME")
     try:
         return Path(given).expanduser().absolute() if given else Path.home().absolute() / ".nvlaunch"
@@ -28,7 +28,7 @@ def home() -> Path:
 
 
 def _run_names(incomplete: str) -> list[str]:
-    """Answer the names of runs that begin so, for completion in a shell."""
+    """Return the names of runs that begin so, for completion in a shell."""
     from launcher.store.status_reads import Shelf
 
     return [name for name in Shelf(home()).names() if name.startswith(incomplete)]

@@ -19,12 +19,12 @@ class PlainCommand(TyperCommand):
     """A command that converts its words by itself."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Answer the words that are left."""
+        """Return the words that are left."""
         _make_plain(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Answer `--help`, written like all other data."""
+        """Return `--help`, written like all other data."""
         return _told_by_us(super().get_help_option(ctx))
 
 
@@ -32,12 +32,12 @@ class PlainGroup(TyperGroup):
     """The same for the options before the command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Answer the words that are left."""
+        """Return the words that are left."""
         _make_plain(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Answer `--help`, written like all other data."""
+        """Return `--help`, written like all other data."""
         return _told_by_us(super().get_help_option(ctx))
 
 
@@ -70,7 +70,7 @@ class _Plain:
         return self
 
     def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
-        """Answer the value of a parameter; BadParameter where the words are none."""
+        """Return the value of a parameter; BadParameter where the words are none."""
         several = get_origin(self._annotation) is list
         if value is None:
             return () if several or param.nargs == -1 else None

@@ -17,13 +17,13 @@ from launcher.store.store import Store
 
 
 def could_ever(store: Store, request: Request) -> Shortfall | None:
-    """Answer why a task would not fit if nobody had a node and all were well; None where it would."""
+    """Return why a task would not fit if nobody had a node and all were well; None where it would."""
     answer = place(request.task, guessed(request.fleet, store.domains(request.fleet.name)), {})
     return answer if isinstance(answer, Shortfall) else None
 
 
 def wait(store: Store, request: Request, ways: Ways) -> RunRow:
-    """Answer a run that is in the queue, or has begun at once; NoCapacityError where its turn could never come."""
+    """Return a run that is in the queue, or has begun at once; NoCapacityError where its turn could never come."""
     if (never := could_ever(store, request)) is not None:
         raise NoCapacityError(never)
     fleet = guessed(request.fleet, store.domains(request.fleet.name))

@@ -10,8 +10,8 @@ from launcher.cli.options import home
 from launcher.cli.output.console import clean, say, warn
 from launcher.cli.output.doctor import rows
 from launcher.cli.output.progress import Asking
-from launcher.core.model.inventory import Inventory, NodeName
-from launcher.core.model.nodeset import alike, fold
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName, alike, fold
 from launcher.core.model.placement import Placement, Shortfall, Taken
 from launcher.drive.control import open_prober
 from launcher.errors import LeaseHeldError, NoCapacityError
@@ -35,11 +35,11 @@ class Ready:
 
     @property
     def fleet(self) -> Inventory:
-        """Answer the inventory with the domains that the nodes reported."""
+        """Return the inventory with the domains that the nodes reported."""
         return self._flight.fleet
 
     def place(self, taken: Mapping[NodeName, Taken]) -> Placement:
-        """Answer a placement of nodes that are well, and tell what else was found; NoCapacityError for none."""
+        """Return a placement of nodes that are well, and tell what else was found; NoCapacityError for none."""
         try:
             answer = self._flight.place(taken)
         finally:
@@ -53,7 +53,7 @@ class Ready:
         return answer
 
     def decide(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
-        """Answer the same placement while it holds; asks nobody. MovedError where it does not."""
+        """Return the same placement while it holds; asks nobody. MovedError where it does not."""
         answer = self._flight.again(taken)
         if isinstance(answer, Placement) and answer != self._checked:
             raise MovedError
@@ -82,11 +82,11 @@ class Ready:
             say(clean(f"passed over {names}: {words}"))
         for row in rows(self._flight.of(placement)):
             if row.finding.answer is Answer.BAD:
-                warn(clean(f"{row.whose}: {row.facts}: {row.finding.words}"))
+                warn(clean(f"{row.whose}: {row.facts}: {row.finding.message}"))
 
 
 def held_words(held: Mapping[NodeName, Holder]) -> str:
-    """Answer who has which nodes, and since when the first of them."""
+    """Return who has which nodes, and since when the first of them."""
     nodes: dict[str, list[NodeName]] = {}
     since: dict[str, str] = {}
     for name, holder in held.items():
@@ -99,7 +99,7 @@ def held_words(held: Mapping[NodeName, Holder]) -> str:
 
 @contextmanager
 def preflight(request: Request, held: Mapping[NodeName, Holder] | None = None) -> Iterator[Ready]:
-    """Answer what places a task on nodes that were asked; they can be asked as long as the block lasts.
+    """Return what places a task on nodes that were asked; they can be asked as long as the block lasts.
 
     `held` are nodes that others were seen to have.
     """
@@ -115,7 +115,7 @@ def preflight(request: Request, held: Mapping[NodeName, Holder] | None = None) -
 
 
 def as_remembered(fleet: Inventory) -> Inventory:
-    """Answer the inventory with the domains that its nodes once reported; asks nobody, and says so where it matters."""
+    """Return the inventory with the domains that its nodes once reported; asks nobody, and says so where it matters."""
     found = with_domains(fleet, Domains(home()).of(fleet.name))
     if missing := unknown_domains(found):
         warn(f"the NVLink domain of {fold(missing)} is not known yet: `nvlaunch doctor` or `up` asks the nodes")

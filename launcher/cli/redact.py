@@ -39,7 +39,7 @@ FENCE = "fence_command"
 
 
 def telling(name: str) -> bool:
-    """Answer whether what is called so is a secret, although it was not given as one: by whole words, also of many."""
+    """Whether what is called so is a secret, although it was not given as one: by whole words, also of many."""
     words = [word.upper() for word in _BORDER.split(name) if word]
     if len(words) > 1 and words[-1] == "PWD":  # alone it is the working directory
         return True
@@ -47,12 +47,12 @@ def telling(name: str) -> bool:
 
 
 def distinct(value: str) -> bool:
-    """Answer whether a value can be taken out of other texts: it is long, and neither a word nor a number."""
+    """Whether a value can be taken out of other texts: it is long, and neither a word nor a number."""
     return len(value) >= _LONG and not value.isalpha() and not _NUMBER.fullmatch(value)
 
 
 def of_command(command: str) -> Iterator[str]:
-    """Answer the passwords that a command line is given, as `ipmitool -P` is."""
+    """Return the passwords that a command line is given, as `ipmitool -P` is."""
     try:
         words = shlex.split(command)
     except ValueError:  # an open quote: it never ran either
@@ -80,11 +80,11 @@ class Blank:
         self._known: dict[str, str] = {}
 
     def data(self, data: bytes) -> bytes:
-        """Answer the bytes of a log without them; those that are no text stay as they are."""
+        """Return the bytes of a log without them; those that are no text stay as they are."""
         return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def text(self, text: str) -> str:
-        """Answer the text without them."""
+        """Return the text without them."""
         if self._pattern is not None:
             text = self._pattern.sub(HIDDEN, text)
         if "://" in text:
@@ -96,7 +96,7 @@ class Blank:
         return _HEADER.sub(_unassigned, text)
 
     def shape(self, value: Any) -> Any:
-        """Answer parsed JSON without them: only strings change, never keys, so that it can be read as before."""
+        """Return parsed JSON without them: only strings change, never keys, so that it can be read as before."""
         if isinstance(value, dict):
             return {name: self._item(name, one) for name, one in value.items()}
         if isinstance(value, list):
@@ -117,7 +117,7 @@ class Blank:
         return self._known[text]
 
     def _is_name(self, text: str) -> bool:
-        """Answer whether it is a name, or the key of an action: names and numbers in a row."""
+        """Whether it is a name, or the key of an action: names and numbers in a row."""
         first, *rest = re.split("[:@#]", text)
         return text in self._names or (
             first in self._names and all(one in self._names or one.isdigit() for one in rest)
@@ -125,7 +125,7 @@ class Blank:
 
 
 def _spelled(value: str) -> tuple[str, ...]:
-    """Answer a value as it is, as JSON and URLs write it, and line by line, as a log has it."""
+    """Return a value as it is, as JSON and URLs write it, and line by line, as a log has it."""
     return (
         value,
         json.dumps(value)[1:-1],

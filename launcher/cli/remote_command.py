@@ -42,7 +42,7 @@ class Commanding:
             raise JobFailedError(f"`{self._command.argv[0]}` failed on {self._count()}: {self._words()}")
 
     def stop(self) -> Iterator[str]:
-        """End it wherever it runs; answer the words for places where that may have failed."""
+        """End it wherever it runs; return the words for places where that may have failed."""
         self._stopping = True
         with self._lock:
             running = sorted(self._begun, key=lambda place: place.label)

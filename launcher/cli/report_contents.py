@@ -16,8 +16,10 @@ from launcher.cli.output.console import warn
 from launcher.cli.redact import Blank, distinct, of_command, telling
 from launcher.cli.targets import holder
 from launcher.core.model.actions import Action
-from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, NodeName
-from launcher.core.model.run import Record, Run
+from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.record import Record
+from launcher.core.model.run import Run
 from launcher.core.model.task import Task
 from launcher.drive.control import open_nodes
 from launcher.errors import LaunchError
@@ -43,7 +45,7 @@ _BORDER = re.compile(rb"[\r\n]")
 
 
 def dossier(store: Store, row: RunRow) -> Iterator[tuple[str, bytes]]:
-    """Answer the files of a report, each with its name. What cannot be read is left out, named and warned of."""
+    """Return the files of a report, each with its name. What cannot be read is left out, named and warned of."""
     run, record = store.load(row.id)
     values, unknown = _secret_values(store, run)
     blank = Blank(values, _names(run))
@@ -69,7 +71,7 @@ def dossier(store: Store, row: RunRow) -> Iterator[tuple[str, bytes]]:
 
 
 def _parts(store: Store, row: RunRow, run: Run, record: Record) -> Mapping[str, Callable[[Blank], bytes]]:
-    """Answer what reads each file."""
+    """Return what reads each file."""
     about = {"nvlaunch": __version__, "python": sys.version.split()[0], "run": run.id, "task": row.source}
     log = store.home / "runs" / run.id / "controller.log"
     parts: dict[str, Callable[[Blank], bytes]] = {
@@ -103,7 +105,7 @@ def _journal(store: Store, run: Run, blank: Blank, damaged: list[str]) -> bytes:
     try:
         for number, line in enumerate(store.looks.lines(run.id), start=1):
             if isinstance(line, Torn):
-                damaged.append(f"{JOURNAL}: decision {line.seq}: {line.words}")
+                damaged.append(f"{JOURNAL}: decision {line.seq}: {line.message}")
                 continue
             try:
                 lines.append(_line(blank.shape(json.loads(line))))
@@ -131,7 +133,7 @@ def _more(damaged: Sequence[str]) -> str:
 
 
 def _secret_values(store: Store, run: Run) -> tuple[set[str], list[str]]:
-    """Answer the values to blank out wherever they stand: the run's secrets, and of what merely looks like one those
+    """Return the values to blank out wherever they stand: the run's secrets, and of what merely looks like one those
     that are not found everywhere; and the names of secrets whose values are unknown. Of a run that is over none is
     kept: they may be in our environment."""
     tasks = [run.task, *([run.target.task] if run.target else [])]
@@ -149,14 +151,14 @@ def _secret_values(store: Store, run: Run) -> tuple[set[str], list[str]]:
 
 
 def _names(run: Run) -> frozenset[str]:
-    """Answer what the run and the kernel call things by: decisions are made on these words."""
+    """Return what the run and the kernel call things by: decisions are made on these words."""
     found: set[str] = {run.id, run.name, run.fleet.name, *run.fleet.levels, RACK_LEVEL, NODE_LEVEL, ANY_LEVEL, "None"}
     for node in (*run.fleet.nodes, *(run.target.fleet.nodes if run.target else ())):
         found |= {node.name, node.rack, node.domain or "", *node.places.values()}
     for part in (*run.placement.slices, *(run.target.comes if run.target else ())):
         found |= {part.group, part.key, part.place}
     for member in run.members():
-        found |= {member.name, member.label, member.seat, run.gang(member)}
+        found |= {member.name, member.label, member.slot, run.gang(member)}
     for action in get_args(Action):
         found |= {str(field.default) for field in fields(action) if field.name == "kind"}
     for kind in _subclasses(Enum):
@@ -172,7 +174,7 @@ def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
 
 
 def _from_line(data: bytes, limit: int) -> bytes:
-    """Answer the end of a log from the beginning of a line on: half a secret would not be known for one."""
+    """Return the end of a log from the beginning of a line on: half a secret would not be known for one."""
     if len(data) <= limit:
         return data
     end = data[-limit:]
@@ -181,7 +183,7 @@ def _from_line(data: bytes, limit: int) -> bytes:
 
 
 def _logs(home: Path, run: Run, record: Record) -> Iterator[tuple[str, bytes]]:
-    """Answer the ends of the logs of all ranks and of the provisioning of all nodes, and which could not be had."""
+    """Return the ends of the logs of all ranks and of the provisioning of all nodes, and which could not be had."""
     wanted = [
         (f"logs/{member.name}.log", holder(run, record, member), LogName(member=member.name))
         for member in run.members()

@@ -14,7 +14,7 @@ from launcher.cli.output.console import agree, clean, say
 from launcher.cli.output.table import table
 from launcher.core.model.actions import Result
 from launcher.core.model.nodeset import fold
-from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.placement import Shortfall, Slice
 from launcher.core.model.run import Run, RunState, Wanted
 from launcher.core.model.task import Group, Task
@@ -25,11 +25,11 @@ from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError
 from launcher.store.rows import RunRow
 from launcher.store.store import Store
 
-_LIVE = (RunState.STARTING, RunState.RUNNING, RunState.RECOVERING, RunState.HOLDING)
+_LIVE = (RunState.STARTING, RunState.RUNNING, RunState.RECOVERING, RunState.ON_HOLD)
 
 
 def live(store: Store, request: Request) -> RunRow | None:
-    """Answer the run of the task's name that can get other slices than it has; None where the task asks for none."""
+    """Return the run of the task's name that can get other slices than it has; None where the task asks for none."""
     for row in store.unfinished():
         if row.name != request.task.name or row.state not in _LIVE or row.fleet != request.fleet.name:
             continue
@@ -57,8 +57,8 @@ def change(store: Store, request: Request, row: RunRow, *, yes: bool) -> None:
     answer = StoreAllotter(store, lambda whole: open_prober(home(), whole)).retarget(run, request.task)
     if answer.result is not Result.DONE:
         hint = f"take it down with `nvlaunch down {run.name}`, and start it anew"
-        raise LaunchError(clean(f"`{run.name}` stays as it is: {answer.words}"), hints=(hint,))
-    store.orders.give(run.id, OrderKind.RESIZE, by=author(), at=time.time())
+        raise LaunchError(clean(f"`{run.name}` stays as it is: {answer.message}"), hints=(hint,))
+    store.orders.give(run.id, RequestKind.RESIZE, by=author(), at=time.time())
 
 
 def _check(run: Run, task: Task) -> None:
@@ -71,7 +71,7 @@ def _check(run: Run, task: Task) -> None:
 
 
 def _others(before: Task, now: Task) -> Iterator[str]:
-    """Answer the keys of a task, but for the number of slices, that have another value."""
+    """Return the keys of a task, but for the number of slices, that have another value."""
     if [group.name for group in before.groups] != [group.name for group in now.groups]:
         yield "groups"
         return
@@ -92,7 +92,7 @@ def _of_group(old: Group, new: Group) -> Iterator[str]:
 
 
 def _difference(run: Run, found: Resize) -> str:
-    """Answer what comes and what goes, and how much stays."""
+    """Return what comes and what goes, and how much stays."""
     rows = [_row("+", part) for part in found.comes] + [_row("-", part) for part in found.goes]
     stays = len(run.placement.slices) - len(found.goes)
     kept = f"{count(stays, 'slice')} of `{run.name}` {'stays where it is' if stays == 1 else 'stay where they are'}"

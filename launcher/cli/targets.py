@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from launcher.cli.output.console import refuse
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Slice
-from launcher.core.model.run import Member, Record, Run
+from launcher.core.model.record import Record
+from launcher.core.model.run import Member, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,18 +19,18 @@ class Place:
 
     @property
     def label(self) -> str:
-        """Answer how it is called in output: by its rank, or by its name."""
+        """Return how it is called in output: by its rank, or by its name."""
         return self.member.name if self.member else self.node
 
 
 def holder(run: Run, record: Record, member: Member) -> NodeName:
-    """Answer the node that holds a seat, or will first."""
-    seat = record.seats.get(member.name)
-    return seat.node if seat else run.slice_of(member).nodes[member.slice_rank]
+    """Return the node that holds a slot, or will first."""
+    slot = record.slots.get(member.name)
+    return slot.node if slot else run.slice_of(member).nodes[member.slice_rank]
 
 
 def members(run: Run, word: str | None) -> list[Member]:
-    """Answer the rank of that name or number, all without a word; SpecError for none and for several."""
+    """Return the rank of that name or number, all without a word; SpecError for none and for several."""
     found = list(run.members())
     if word is None:
         return found
@@ -45,7 +46,7 @@ def members(run: Run, word: str | None) -> list[Member]:
 def places(
     run: Run, record: Record, *, rank: str | None, part: str | None, node: str | None, every: bool
 ) -> tuple[Place, ...]:
-    """Answer what is meant: rank 0 where nothing is said. SpecError for what the run does not have, or two at once."""
+    """Return what is meant: rank 0 where nothing is said. SpecError for what the run does not have, or two at once."""
     if sum((rank is not None, part is not None, node is not None, every)) > 1:
         refuse("`--rank`, `--slice`, `--node` and `--all` exclude each other", hint="leave all but one of them out")
     _check_placed(run)
@@ -75,7 +76,7 @@ def _on(run: Run, record: Record, node: str) -> Place:
 
 
 def slice_named(run: Run, word: str, *, before: str = "") -> Slice:
-    """Answer the slice that is meant where only a slice can be; SpecError, with what could be written, for none."""
+    """Return the slice that is meant where only a slice can be; SpecError, with what could be written, for none."""
     _check_placed(run)
     meant = [part for part in run.placement.slices if word in _spellings(part)]
     if len(meant) != 1:
@@ -91,7 +92,7 @@ def _of_slice(run: Run, word: str) -> list[Member]:
 
 
 def _spellings(part: Slice) -> tuple[str, ...]:
-    """Answer how a slice may be called where only a slice can be meant: in full, or by its number."""
+    """Return how a slice may be called where only a slice can be meant: in full, or by its number."""
     return part.key, f"s{part.index}", str(part.index), f"{part.group}/{part.index}"
 
 

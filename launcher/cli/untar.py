@@ -55,7 +55,7 @@ class Arrival:
             self._tally.refused.append(f"`{entry.name}`: {why}")
 
     def _blocked(self, parts: tuple[str, ...]) -> str | None:
-        """Answer whether a folder on the way is none: nothing is ever written through a link."""
+        """Whether a folder on the way is none: nothing is ever written through a link."""
         at = self._folder
         for part in parts[:-1]:
             at = at / part
@@ -66,7 +66,7 @@ class Arrival:
     def _put(
         self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, parts: tuple[str, ...]
     ) -> str | None:
-        """Answer why an entry was not taken."""
+        """Return why an entry was not taken."""
         if entry.isdir():
             if target.is_symlink() or (target.exists() and not target.is_dir()):
                 return "something else has that name here"
@@ -138,7 +138,7 @@ def _hostile(name: str) -> str | None:
 
 
 def _outside(target: str, depth: int) -> str | None:
-    """Answer whether a link may lead out of the folder; `depth` is how many folders it lies in.
+    """Whether a link may lead out of the folder; `depth` is how many folders it lies in.
 
     `..` may stand only in front, where it is known what it leads to: behind the name of another link it is not.
     """

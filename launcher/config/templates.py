@@ -18,12 +18,12 @@ EXAMPLES: Mapping[str, str] = {
 
 
 def read_template(name: str) -> str:
-    """Answer the text of a file of `templates/`; FileNotFoundError when there is none of that name."""
+    """Return the text of a file of `templates/`; FileNotFoundError when there is none of that name."""
     return _read("templates", name)
 
 
 def read_example(name: str) -> str:
-    """Answer the text of the task of an example; KeyError when there is none of that name."""
+    """Return the text of the task of an example; KeyError when there is none of that name."""
     if name not in EXAMPLES:
         raise KeyError(name)
     return _read("examples", f"{name}.yaml")

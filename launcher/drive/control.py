@@ -13,8 +13,9 @@ from pathlib import Path
 from launcher.admission.queue_wait import await_turn
 from launcher.admission.reallocate import StoreAllotter
 from launcher.admission.store_retry import Log, Say, Trouble
-from launcher.core.model.inventory import Inventory, SimSettings, Transport
+from launcher.core.model.inventory import Inventory, Transport
 from launcher.core.model.run import Run, RunId, RunState
+from launcher.core.model.simulation import SimSettings
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.hooks import Hook
 from launcher.drive.loop import Loop
@@ -31,7 +32,7 @@ OWN_DEADLINE = 30.0
 
 
 def open_nodes(home: Path, fleet: Inventory) -> Nodes:
-    """Answer the way to the nodes of a fleet.
+    """Return the way to the nodes of a fleet.
 
     Imported where it is needed, here and below: what the one kind of fleet does without costs its launch no time.
     """
@@ -45,7 +46,7 @@ def open_nodes(home: Path, fleet: Inventory) -> Nodes:
 
 
 def open_prober(home: Path, fleet: Inventory) -> Prober:
-    """Answer the way to the facts of the nodes of a fleet."""
+    """Return the way to the facts of the nodes of a fleet."""
     if fleet.transport is Transport.SIM:
         from launcher.sim.prober import SimProber
 
@@ -141,7 +142,7 @@ def _clock(store: Store, run: Run) -> Clock:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Answer in this block whether SIGTERM or SIGINT asked this process to stop driving; the runs go on."""
+    """Return in this block whether SIGTERM or SIGINT asked this process to stop driving; the runs go on."""
     stop: list[int] = []
     before = {number: signal.signal(number, lambda got, _: stop.append(got)) for number in _STOPPERS}
     try:

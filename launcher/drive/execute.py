@@ -8,13 +8,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing_extensions import assert_never
 
 from launcher.core.model.actions import (
+    Acquire,
     Action,
+    AddSpare,
     Answer,
-    Claim,
-    Enlist,
     Join,
+    Kill,
     PowerOff,
     Prepare,
+    Release,
     Relocate,
     Reserve,
     Resize,
@@ -22,8 +24,6 @@ from launcher.core.model.actions import (
     Signal,
     Start,
     StartHead,
-    Sweep,
-    Unclaim,
     Unreserve,
     Verify,
 )
@@ -37,27 +37,27 @@ FAN_OUT = 64
 class Fixed:
     """The allotter of a run that keeps the nodes it has, because nobody is there to give others."""
 
-    def enlist(self, run: Run, action: Enlist) -> Answer:
-        """Answer that there is none."""
+    def add_spare(self, run: Run, action: AddSpare) -> Answer:
+        """Return that there is none."""
         del run
-        return Answer(result=Result.FAILED, stage="allot", words=f"no other node is given to `{action.slice}`")
+        return Answer(result=Result.FAILED, stage="allot", message=f"no other node is given to `{action.slice}`")
 
     def relocate(self, run: Run, action: Relocate) -> Answer:
-        """Answer that there is no other place."""
+        """Return that there is no other place."""
         del run
-        return Answer(result=Result.FAILED, stage="allot", words=f"no other place is given to `{action.slice}`")
+        return Answer(result=Result.FAILED, stage="allot", message=f"no other place is given to `{action.slice}`")
 
     def resize(self, run: Run, action: Resize) -> Answer:
-        """Answer that it stays as it is."""
+        """Return that it stays as it is."""
         del run, action
-        return Answer(result=Result.FAILED, stage="allot", words="nobody gives it other slices")
+        return Answer(result=Result.FAILED, stage="allot", message="nobody gives it other slices")
 
 
 def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter | None = None) -> Answer:
-    """Answer what came of one action: the one place where an action becomes a call of a port."""
+    """Return what came of one action: the one place where an action becomes a call of a port."""
     allotter = allotter or Fixed()
     match action:
-        case Claim():
+        case Acquire():
             return nodes.claim(run, action)
         case Prepare():
             return nodes.prepare(run, action)
@@ -75,14 +75,14 @@ def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter | None = 
             return nodes.start(run, action)
         case Signal():
             return nodes.signal(run, action)
-        case Sweep():
-            return nodes.sweep(run, action)
-        case Unclaim():
-            return nodes.unclaim(run, action)
+        case Kill():
+            return nodes.kill(run, action)
+        case Release():
+            return nodes.release(run, action)
         case PowerOff():
             return nodes.power_off(run, action)
-        case Enlist():
-            return allotter.enlist(run, action)
+        case AddSpare():
+            return allotter.add_spare(run, action)
         case Relocate():
             return allotter.relocate(run, action)
         case Resize():
@@ -95,7 +95,7 @@ class Inline(Pool):
     """A pool that does each thing at once, in the calling thread: an imaginary fleet needs no other."""
 
     def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
-        """Answer a future that is already done."""
+        """Return a future that is already done."""
         future: Future[Answer] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -116,7 +116,7 @@ class Executor:
 
     @property
     def in_flight(self) -> frozenset[str]:
-        """Answer the keys of the actions that were begun and not yet collected."""
+        """Return the keys of the actions that were begun and not yet collected."""
         return frozenset(self._under_way)
 
     def begin(self, run: Run, action: Action) -> None:
@@ -126,7 +126,7 @@ class Executor:
         future.add_done_callback(lambda done: self._done.append((action, done)))
 
     def pending(self) -> bool:
-        """Answer whether something came back that was not collected."""
+        """Whether something came back that was not collected."""
         return bool(self._done)
 
     def collect(self, keep: Callable[[Action, Answer], object]) -> None:

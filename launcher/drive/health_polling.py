@@ -6,9 +6,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 from queue import SimpleQueue
 
-from launcher.core.model.health import Health
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.observation import Unseen
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Health, Unseen
 from launcher.core.model.run import Run
 from launcher.ports import Clock, Nodes
 
@@ -36,7 +35,7 @@ class Checkups:
 
     @property
     def health(self) -> Mapping[NodeName, Health]:
-        """Answer what is known, after taking in what has come."""
+        """Return what is known, after taking in what has come."""
         while not self._told.empty():
             node, told = self._told.get()
             begun, found = self._begun.pop(node), told.result()
@@ -45,7 +44,7 @@ class Checkups:
         return dict(self._known)
 
     def pending(self) -> bool:
-        """Answer whether something has come that was not taken in."""
+        """Whether something has come that was not taken in."""
         return not self._told.empty()
 
     def begin(self, run: Run, wanted: Collection[NodeName], doubted: Collection[NodeName]) -> None:

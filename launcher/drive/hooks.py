@@ -31,8 +31,8 @@ _TOLD = (
     EventKind.LAUNCHED,
     EventKind.WARNING,
     EventKind.WANTED,
-    EventKind.ORDERED,
-    EventKind.CONDEMNED,
+    EventKind.REQUESTED,
+    EventKind.NODE_FAILED,
     EventKind.READMITTED,
     EventKind.ENDED,
 )
@@ -98,15 +98,15 @@ class Hook:
             self._store.tell(self._run.id, self._seen)
 
     def _matters(self, event: Event) -> bool:
-        """A headline matters where the state is another one: how far a start has come is for who looks on. That it is
-        over is an event of its own."""
-        if event.kind is EventKind.HEADLINE:
+        """A status message matters only where the state changed: how far a start has come is for those who follow.
+        The end of a run is an event of its own."""
+        if event.kind is EventKind.STATUS:
             before, self._state = self._state, event.subject
             return before != event.subject and event.subject not in _FINAL
         return event.kind in _TOLD and event.subject != SUBJECT
 
     def _told(self, event: Event) -> str | None:
-        """Tell one event; answer why the command failed, None where it did not."""
+        """Tell one event; return why the command failed, None where it did not."""
         text = json.dumps(event_json(self._run, event))
         return _run(self._run.task.on_event or "", text, self._folder, self._environment())
 
@@ -120,7 +120,7 @@ class Hook:
 
 
 def event_json(run: Run, event: Event) -> dict[str, object]:
-    """Answer an event as the hook reads it."""
+    """Return an event as the hook reads it."""
     return {
         "run": run.name,
         "id": run.id,
@@ -128,14 +128,14 @@ def event_json(run: Run, event: Event) -> dict[str, object]:
         "at": event.at,
         "kind": event.kind.value,
         "subject": event.subject,
-        "words": event.words,
+        "message": event.message,
         "reason": event.reason,
         "evidence": list(event.evidence),
     }
 
 
 def _run(command: str, text: str, folder: Path, environment: Mapping[str, str]) -> str | None:
-    """Answer why the command failed; None where it did not."""
+    """Return why the command failed; None where it did not."""
     with subprocess.Popen(
         ["/bin/sh", "-c", command],
         stdin=subprocess.PIPE,

@@ -9,10 +9,12 @@ from dataclasses import replace
 from launcher.admission.store_retry import Trouble
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.status import summarise
-from launcher.core.model.actions import Action, Answer, Enlist, Receipt, Relocate, Resize, Result
-from launcher.core.model.inventory import NodeName, Transport
+from launcher.core.model.actions import Action, AddSpare, Answer, Receipt, Relocate, Resize, Result
+from launcher.core.model.inventory import Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation
-from launcher.core.model.run import Run, RunId, RunState, Wanted, rebased
+from launcher.core.model.record import rebased
+from launcher.core.model.run import Run, RunId, RunState, Wanted
 from launcher.drive import health_polling
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.health_polling import Checkups
@@ -55,7 +57,7 @@ class Loop:
         self._doubtful = False
 
     def drive(self, stopped: Callable[[], bool]) -> RunState:
-        """Go round until the run is over, or until `stopped()`; answer the state it is in then."""
+        """Go round until the run is over, or until `stopped()`; return the state it is in then."""
         try:
             while True:
                 try:
@@ -72,7 +74,7 @@ class Loop:
             self._checkups.close()
 
     def _has_news(self) -> bool:
-        """Answer whether something ended that the next decision waits for."""
+        """Whether something ended that the next decision waits for."""
         return self._executor.pending() or (bool(self._doubted) and self._checkups.pending())
 
     def tick(self) -> Decision:
@@ -90,7 +92,9 @@ class Loop:
         self._check(run)
         now = time.time()
         look = look_of(run, seen, self._record, decision)
-        self._store.intend(run.id, decision.record, decision.actions, decision.headline, decision.state, now, look)
+        self._store.intend(
+            run.id, decision.record, decision.actions, decision.status_message, decision.state, now, look
+        )
         self._record = decision.record
         for action in decision.actions:
             self._executor.begin(run, action)
@@ -102,11 +106,11 @@ class Loop:
         return decision
 
     def _current(self, receipts: Sequence[Receipt]) -> Run:
-        """Answer the run as it is now: with the nodes that it was given meanwhile, and its head where the record says.
+        """Return the run as it is now: with the nodes that it was given meanwhile, and its head where the record says.
 
         `self._run` is read anew only where a receipt says that it was changed.
         """
-        given = (Enlist, Relocate, Resize)
+        given = (AddSpare, Relocate, Resize)
         if any(isinstance(one.action, given) and one.answer.result is Result.DONE for one in receipts):
             self._run, _ = self._store.load(self._run.id)
         wanted = self._store.wanted(self._run.id)
@@ -124,22 +128,22 @@ class Loop:
             in_flight=in_flight,
             receipts=receipts,
             health=self._checkups.health,
-            orders=self._store.orders.after(run.id, self._record.orders_seen),
+            orders=self._store.orders.after(run.id, self._record.requests_seen),
             drained=self._store.ledger.drained(run.fleet.name),
             history=self._history,
         )
 
     def _check(self, run: Run) -> None:
-        """Ask the nodes that are ours, or were until they were condemned, and all that are doubted."""
+        """Ask the nodes that are ours, or were until they were failed, and all that are doubted."""
         if run.wanted is Wanted.RUNNING:
-            self._checkups.begin(run, self._record.claimed | self._record.condemned.keys(), self._doubted)
+            self._checkups.begin(run, self._record.leased | self._record.failed_nodes.keys(), self._doubted)
 
     def _keep(self, action: Action, answer: Answer) -> None:
         self._store.receipt(self._run.id, action, answer, time.time())
 
 
 def _pool_of(run: Run) -> Pool:
-    """Answer who asks for health: an imaginary fleet answers at once."""
+    """Return who asks for health: an imaginary fleet answers at once."""
     if run.fleet.transport is Transport.SIM:
         return Inline()
     return ThreadPoolExecutor(health_polling.FAN_OUT, thread_name_prefix="inspect")

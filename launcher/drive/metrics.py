@@ -42,7 +42,7 @@ class RunCollector(Collector):
         self._shown: dict[RunId, _Shown] = {}
 
     def collect(self) -> Iterator[Metric]:
-        """Answer every figure; series of runs have the labels `run`, `id` and `inventory`. Of a store that fails there
+        """Return every figure; series of runs have the labels `run`, `id` and `inventory`. Of a store that fails there
         is but one."""
         store = GaugeMetricFamily("nvlaunch_store_readable", "1 where what is known of runs can be read.")
         try:
@@ -70,8 +70,8 @@ class RunCollector(Collector):
         yield from self._recoveries(rows)
         yield from self._spares(rows)
         yield from self._nodes()
-        words = "Runs of which this version cannot read all that another one wrote."
-        yield GaugeMetricFamily("nvlaunch_runs_unreadable", words, value=len(strange))
+        message = "Runs of which this version cannot read all that another one wrote."
+        yield GaugeMetricFamily("nvlaunch_runs_unreadable", message, value=len(strange))
 
     def _read(self, row: RunRow) -> Tally:
         tally = self._tallies.get(row.id) or Tally()
@@ -115,7 +115,7 @@ class RunCollector(Collector):
             "nvlaunch_gang_restarts", "Starts of a gang after its first, by reason.", labels=[*_RUN, "reason"]
         )
         joins = CounterMetricFamily(
-            "nvlaunch_seat_replacements",
+            "nvlaunch_slot_replacements",
             "Raylets started after a loss, by reason; `swap` counts nodes replaced.",
             labels=[*_RUN, "reason"],
         )
@@ -126,7 +126,7 @@ class RunCollector(Collector):
         )
         for row in rows:
             tally = self._tallies[row.id]
-            for family, counts in ((starts, tally.epochs), (joins, tally.joins)):
+            for family, counts in ((starts, tally.attempts), (joins, tally.joins)):
                 for why, number in counts.items():
                     family.add_metric([*_of(row), why.value], number)
             for kind in {why for why, _ in tally.recoveries}:
@@ -162,8 +162,8 @@ def serve(home: Path, address: str, port: int) -> WSGIServer:
         server, _ = start_http_server(port, addr=address, registry=registry)
     except (OSError, OverflowError, UnicodeError) as error:  # the last two: no port, and no name, that could be one
         why = getattr(error, "strerror", None) or str(error)
-        words = f"cannot answer scrapes on {address}:{port}: {why.lower()}"
-        raise LaunchError(words, hints=("choose another `--metrics-port` or `--metrics-address`",)) from error
+        message = f"cannot answer scrapes on {address}:{port}: {why.lower()}"
+        raise LaunchError(message, hints=("choose another `--metrics-port` or `--metrics-address`",)) from error
     return server
 
 
@@ -171,7 +171,7 @@ _RUN = ("run", "id", "inventory")
 
 
 def _shown(row: RunRow) -> _Shown:
-    """Answer what the snapshot of a run says; OtherVersionError where this version cannot read it."""
+    """Return what the snapshot of a run says; OtherVersionError where this version cannot read it."""
     with readable(row.id):
         plain = json.loads(row.snapshot)
         ranks = tuple((str(rank["state"]), str(rank["rack"])) for rank in plain["ranks"])

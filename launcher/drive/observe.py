@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from launcher.core.model.actions import Receipt
-from launcher.core.model.health import Health
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.observation import Observation
-from launcher.core.model.operator_requests import Order
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Health, Observation
+from launcher.core.model.operator_requests import OperatorRequest
 from launcher.core.model.run import Run
 from launcher.ports import Clock, Nodes
 
@@ -19,11 +18,11 @@ def observe(
     in_flight: frozenset[str],
     receipts: Sequence[Receipt],
     health: Mapping[NodeName, Health],
-    orders: Sequence[Order],
+    orders: Sequence[OperatorRequest],
     drained: Mapping[NodeName, str],
     history: Mapping[NodeName, int],
 ) -> Observation:
-    """Answer what the kernel may know now.
+    """Return what the kernel may know now.
 
     All but the look is read before it: so a receipt is never newer than the sight that goes with it. A node that the
     inventory drains and an order does too is drained for the order's reason.
@@ -38,7 +37,7 @@ def observe(
         in_flight=in_flight,
         reached=sighting.reached,
         health=health,
-        orders=tuple(orders),
+        requests=tuple(orders),
         drained={**written, **drained},
         history=history,
         wall=clock.wall(),

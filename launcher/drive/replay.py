@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.model.actions import Action
-from launcher.core.model.run import Record
+from launcher.core.model.record import Record
 from launcher.store.codec import dump
 from launcher.store.decision_log import HIDDEN, Look, Made
 
@@ -22,7 +22,7 @@ class Difference:
 
     number: int
     at: float
-    words: tuple[str, ...]
+    messages: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,38 +38,38 @@ def replay(looks: Iterable[Look]) -> Replayed:
     count = 0
     for count, look in enumerate(looks, start=1):
         again = reconcile(look.run, look.seen, look.record)
-        if words := _compared(look.made, again):
-            return Replayed(count=count, difference=Difference(number=count, at=look.seen.at, words=words))
+        if messages := _compared(look.made, again):
+            return Replayed(count=count, difference=Difference(number=count, at=look.seen.at, messages=messages))
     return Replayed(count=count)
 
 
 def _compared(made: Made, again: Decision) -> tuple[str, ...]:
-    now = Made(actions=again.actions, record=again.record, headline=again.headline, state=again.state)
+    now = Made(actions=again.actions, record=again.record, status_message=again.status_message, state=again.state)
     if made == now:
         return ()
     before, after = json.loads(dump(Made, made)), json.loads(dump(Made, now))
-    words: list[str] = []
+    messages: list[str] = []
     if made.actions != now.actions and not _alike(before["actions"], after["actions"]):
-        words += _actions(made.actions, now.actions)
-    for what in ("state", "headline"):
+        messages += _actions(made.actions, now.actions)
+    for what in ("state", "status_message"):
         if not _alike(before[what], after[what]):
-            words.append(f"{what} was `{before[what]}`, is `{after[what]}`")
+            messages.append(f"{what} was `{before[what]}`, is `{after[what]}`")
     for field in fields(Record):
         same = getattr(made.record, field.name) == getattr(now.record, field.name)
         if not same and not _alike(before["record"][field.name], after["record"][field.name]):
-            words.append(f"remembers another `{field.name}`")
-    return tuple(words)
+            messages.append(f"remembers another `{field.name}`")
+    return tuple(messages)
 
 
 def _alike(before: object, now: object) -> bool:
-    """Answer whether what was written of a decision may have been this one, before values were taken out of it."""
+    """Whether what was written of a decision may have been this one, before values were taken out of it."""
     was, come = (json.dumps(one, sort_keys=True) for one in (before, now))
     return re.fullmatch(_ANYTHING.join(map(re.escape, was.split(HIDDEN))), come) is not None
 
 
 def _actions(before: tuple[Action, ...], now: tuple[Action, ...]) -> list[str]:
     was, come = {action.key: action for action in before}, {action.key: action for action in now}
-    words = [f"did `{key}` ({was[key].reason.words}), does not" for key in was if key not in come]
-    words += [f"does `{key}` ({come[key].reason.words}), did not" for key in come if key not in was]
-    words += [f"does `{key}` otherwise" for key in was.keys() & come.keys() if was[key] != come[key]]
-    return words or ["does the same in another order"]
+    messages = [f"did `{key}` ({was[key].reason.message}), does not" for key in was if key not in come]
+    messages += [f"does `{key}` ({come[key].reason.message}), did not" for key in come if key not in was]
+    messages += [f"does `{key}` otherwise" for key in was.keys() & come.keys() if was[key] != come[key]]
+    return messages or ["does the same in another order"]

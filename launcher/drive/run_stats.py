@@ -9,19 +9,19 @@ from launcher.core.model.actions import Why
 from launcher.core.model.run import RunState
 from launcher.store.journal import Event, EventKind
 
-RECOVERIES = (Why.RESTART, Why.REJOIN, Why.SWAP, Why.STRAYED, Why.RELOCATE, Why.DRAIN, Why.HEAD)
+RECOVERIES = (Why.RESTART, Why.REJOIN, Why.REPLACE, Why.MISPLACED, Why.RELOCATE, Why.DRAIN, Why.HEAD)
 """The reasons that are a recovery; the others belong to a start or an end."""
 
-_HURT = (RunState.STARTING.value, RunState.RECOVERING.value, RunState.HOLDING.value)
+_HURT = (RunState.STARTING.value, RunState.RECOVERING.value, RunState.ON_HOLD.value)
 
 _FINAL = [state.value for state in RunState if state.final]
 _WHYS = {why.value for why in Why}
 """Reasons of another version are none that is counted here."""
 
-_ASIDE = ("unclaim", "enlist", "relocate")
+_ASIDE = ("release", "add_spare", "relocate")
 """What is also done while every rank runs, and lets them: alone it is no recovery."""
 
-_WORST = {Why.RELOCATE: 6, Why.HEAD: 5, Why.SWAP: 4, Why.DRAIN: 3, Why.STRAYED: 2, Why.REJOIN: 1, Why.RESTART: 0}
+_WORST = {Why.RELOCATE: 6, Why.HEAD: 5, Why.REPLACE: 4, Why.DRAIN: 3, Why.MISPLACED: 2, Why.REJOIN: 1, Why.RESTART: 0}
 """Which of several reasons a recovery is named by: the one that needs most."""
 
 
@@ -29,7 +29,7 @@ _WORST = {Why.RELOCATE: 6, Why.HEAD: 5, Why.SWAP: 4, Why.DRAIN: 3, Why.STRAYED: 
 class Tally:
     """The sums of one run, as far as its journal was read. Times are seconds.
 
-    `epochs` has how often a gang was started again, `joins` how often a raylet was, both by reason; `recoveries` how
+    `attempts` has how often a gang was started again, `joins` how often a raylet was, both by reason; `recoveries` how
     long each recovery took until every rank ran again; `spent` how long the run was in each state. A recovery may begin
     as one thing and end as another: it is named by what needed most.
     """
@@ -37,7 +37,7 @@ class Tally:
     seen: int = 0
     state: str = RunState.STARTING.value
     since: float | None = None
-    epochs: dict[Why, int] = field(default_factory=dict)
+    attempts: dict[Why, int] = field(default_factory=dict)
     joins: dict[Why, int] = field(default_factory=dict)
     recoveries: list[tuple[Why, float]] = field(default_factory=list)
     spent: dict[str, float] = field(default_factory=dict)
@@ -51,20 +51,20 @@ class Tally:
         self.seen = event.seq
         if event.kind is EventKind.LAUNCHED:
             self.since = event.at
-        elif event.kind in (EventKind.HEADLINE, EventKind.ENDED):
+        elif event.kind in (EventKind.STATUS, EventKind.ENDED):
             self._stands(event)
         elif event.kind is EventKind.INTENT and event.reason in _WHYS:
             self._acts(event, Why(event.reason))
 
     def spent_by(self, now: float) -> dict[str, float]:
-        """Answer how long the run was in each state until now."""
+        """Return how long the run was in each state until now."""
         spent = dict(self.spent)
         if self.since is not None and self.state not in _FINAL:
             spent[self.state] = spent.get(self.state, 0.0) + max(0.0, now - self.since)
         return spent
 
     def goodput(self, now: float) -> float:
-        """Answer for how much of its time, from 0 to 1, the run had its ranks running."""
+        """Return for how much of its time, from 0 to 1, the run had its ranks running."""
         spent = self.spent_by(now)
         whole = sum(spent.values())
         return spent.get(RunState.RUNNING.value, 0.0) / whole if whole else 0.0
@@ -90,15 +90,15 @@ class Tally:
         self.hurt_at = self.hurt_at or event.at
         if self.hurt_by is None or _WORST[why] > _WORST[self.hurt_by]:
             self.hurt_by = why
-        counts = {"start": self.epochs, "join": self.joins}.get(kind)
+        counts = {"start": self.attempts, "join": self.joins}.get(kind)
         if counts is not None and event.subject not in self.begun:  # asked for again, it is the same one
             self.begun.add(event.subject)
             named = self.hurt_by if kind == "start" else why
             counts[named] = counts.get(named, 0) + 1
 
     def _joins(self, subject: str, why: Why) -> Why:
-        """Answer why a raylet is started: on a node that the run has not used yet, a seat was given to another."""
+        """Return why a raylet is started: on a node that the run has not used yet, a slot was given to another."""
         node, _, generation = subject.rpartition("#")
         known = node in self.nodes
         self.nodes.add(node)
-        return Why.SWAP if why in (Why.REJOIN, Why.RESTART) and not known and generation != "0" else why
+        return Why.REPLACE if why in (Why.REJOIN, Why.RESTART) and not known and generation != "0" else why

@@ -50,7 +50,7 @@ Answers = Mapping[str, Ran]
 
 
 def read_answers(output: bytes) -> Answers | Unknown:
-    """Answer the probes in what a node printed."""
+    """Return the probes in what a node printed."""
     line = next((line for line in reversed(output[:MAX_ANSWER].splitlines()) if line.startswith(MARK)), None)
     if line is None:
         return Unknown(why=f"the node answered with something else: {first_words(output.decode(errors='replace'))}")
@@ -75,7 +75,7 @@ def _ran(item: Mapping[str, object]) -> Ran:
 
 
 def decode(text: str) -> object:
-    """Answer what a text of JSON holds; None where it is none."""
+    """Return what a text of JSON holds; None where it is none."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -83,13 +83,13 @@ def decode(text: str) -> object:
 
 
 def string(item: Mapping[str, object], key: str) -> str:
-    """Answer a text of an object from outside; empty where there is none."""
+    """Return a text of an object from outside; empty where there is none."""
     value = item.get(key)
     return value if isinstance(value, str) else ""
 
 
 def number(item: Mapping[str, object], key: str) -> float:
-    """Answer a finite number of an object from outside; 0 where there is none."""
+    """Return a finite number of an object from outside; 0 where there is none."""
     value = item.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
@@ -97,13 +97,13 @@ def number(item: Mapping[str, object], key: str) -> float:
 
 
 def first_words(text: str) -> str:
-    """Answer the first line that says something, printable and short enough to repeat to a person."""
+    """Return the first line that says something, printable and short enough to repeat to a person."""
     line = next((line.strip() for line in text[:4096].splitlines() if line.strip()), "nothing")
     return "".join(c if c.isprintable() else "?" for c in line[:MAX_WORDS])
 
 
 def failed(ran: Ran | None, what: str) -> Unknown | None:
-    """Answer why a probe says nothing about `what`; None where its output can be read."""
+    """Return why a probe says nothing about `what`; None where its output can be read."""
     if ran is None:
         return Unknown(why=f"{what} was not asked")
     if ran.rc is None:
@@ -118,7 +118,7 @@ def failed(ran: Ran | None, what: str) -> Unknown | None:
 
 
 def read_object(ran: Ran | None, what: str) -> Mapping[str, object] | Unknown:
-    """Answer the JSON object that a probe printed."""
+    """Return the JSON object that a probe printed."""
     why = failed(ran, what)
     found = decode(ran.out) if ran and not why else None
     return why or (found if isinstance(found, dict) else Unknown(why=f"{what} cannot be read"))

@@ -93,7 +93,7 @@ def call(
     leases: Sequence[str] = (),
     only: Collection[str] | None = None,
 ) -> Call:
-    """Answer how to ask a node everything in one round trip; `script` is the content of `runtime/facts.py`.
+    """Return how to ask a node everything in one round trip; `script` is the content of `runtime/facts.py`.
 
     `paths` are folders of the run to look at besides the usual ones, `leases` where a lease of the node may be; `only`
     names the probes that are wanted. The script runs on whatever Python there is; the exit status is NO_PYTHON where
@@ -105,20 +105,20 @@ def call(
 
 
 def ask(script: bytes, node: Node, wanted: Mapping[str, Mapping[str, object]]) -> Call:
-    """Answer how to ask a node just these probes."""
+    """Return how to ask a node just these probes."""
     request = json.dumps({"probes": wanted}).encode()
     stdin = str(len(script)).encode() + b"\n" + script + request
     return Call(argv=("sh", "-c", _FIND, "sh", _LOADER, *_pythons(node)), stdin=stdin, timeout=SLOWEST)
 
 
 def _pythons(node: Node) -> tuple[str, ...]:
-    """Answer what to run the script on, the system's own first: the given one may lie on a disk that hangs."""
+    """Return what to run the script on, the system's own first: the given one may lie on a disk that hangs."""
     given = node.access.python
     return (SYSTEM_PYTHON, "python", *((given,) if given not in (None, SYSTEM_PYTHON, "python") else ()))
 
 
 def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ()) -> Mapping[str, Mapping[str, object]]:
-    """Answer the probes for a node, by name, in the form of `runtime/facts.py`."""
+    """Return the probes for a node, by name, in the form of `runtime/facts.py`."""
     found: dict[str, Mapping[str, object]] = {
         "host": builtin("host"),
         "date": _command(system.DATE_COMMAND, QUICK),
@@ -138,7 +138,7 @@ def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ())
 
 
 def space(path: str) -> str:
-    """Answer the name of the probe of what is free at a path."""
+    """Return the name of the probe of what is free at a path."""
     return f"space {path}"
 
 
@@ -160,12 +160,12 @@ def _command(argv: Sequence[str], timeout: float) -> Mapping[str, object]:
 
 
 def builtin(name: str, *args: str, timeout: float = QUICK) -> Mapping[str, object]:
-    """Answer a probe that the script itself knows."""
+    """Return a probe that the script itself knows."""
     return {"builtin": name, "args": list(args), "timeout": timeout}
 
 
 def no_python(node: Node) -> Unknown:
-    """Answer what is known of a node where no interpreter can run the question."""
+    """Return what is known of a node where no interpreter can run the question."""
     tried = ", ".join(f"`{python}`" for python in _pythons(node))
     return Unknown(why=f"no Python 3.6 or later is found there (tried {tried})", missing=True)
 
@@ -173,14 +173,14 @@ def no_python(node: Node) -> Unknown:
 def read(
     output: bytes, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()
 ) -> Facts | Unknown:
-    """Answer the facts in what a node printed; `now` is our wall-clock time when it had arrived, `asked` when we began
+    """Return the facts in what a node printed; `now` is our wall-clock time when it had arrived, `asked` when we began
     to ask (s)."""
     answers = read_answers(output)
     return answers if isinstance(answers, Unknown) else facts(answers, node, now=now, asked=asked, paths=paths)
 
 
 def facts(answers: Answers, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()) -> Facts:
-    """Answer the facts that the probes of a node show."""
+    """Return the facts that the probes of a node show."""
     ask = answers.get
     busy = max((ran.elapsed + ran.age for ran in answers.values()), default=0.0)
     slack = 0.0 if asked is None else max(0.0, now - asked - busy)

@@ -40,12 +40,12 @@ class Fabric:
 
     @property
     def tray_only(self) -> bool:
-        """Answer whether NVLink works within the tray and ends there, which a UUID of zeroes says."""
+        """Whether NVLink works within the tray and ends there, which a UUID of zeroes says."""
         return self.cluster_uuid == _NO_DOMAIN
 
     @property
     def domain(self) -> str | None:
-        """Answer the NVLink domain, `<ClusterUUID>.<CliqueId>`; None while there is none.
+        """Return the NVLink domain, `<ClusterUUID>.<CliqueId>`; None while there is none.
 
         Neither half will do: whole sites use one clique id, and a rack cut into partitions has one UUID.
         """
@@ -55,7 +55,7 @@ class Fabric:
 
 
 def read_fabric(gpu: Tree) -> Fabric:
-    """Answer what the tree of one GPU says of its fabric."""
+    """Return what the tree of one GPU says of its fabric."""
     tree = gpu.at("fabric")
     if tree is None:
         return Fabric()
@@ -86,7 +86,7 @@ _GOOD_HEALTH = ("false", "none")
 
 
 def _troubles(tree: Tree) -> tuple[str, ...]:
-    """Answer each key whose value is not the good one, as printed; a health key that we do not know is no trouble."""
+    """Return each key whose value is not the good one, as printed; a health key that we do not know is no trouble."""
     health = tree.at("health")
     found = [child for child in (tree.at("status"), *(health.below if health else ())) if child]
     return tuple(

@@ -6,8 +6,8 @@ driver's own recovery action comes first: it beats every table of Xids.
 
 from collections.abc import Iterator, Sequence
 
-from launcher.core.model.health import Health, Sign, Symptom
 from launcher.core.model.inventory import GpuDriver, Node
+from launcher.core.model.observation import Health, Sign, Symptom
 from launcher.probe import collect, resources, xid, xid_table
 from launcher.probe.answer import Answers, Unknown, read_answers
 from launcher.probe.collect import Call, Facts
@@ -41,7 +41,7 @@ _OF_A_PEER = ("route recovery in progress", "access timeout recovery")
 
 
 def call(script: bytes, node: Node, began: str) -> Call:
-    """Answer how to ask a node of its health; `began` is the file where the keeper of the run says when it began."""
+    """Return how to ask a node of its health; `began` is the file where the agent of the run says when it began."""
     known = collect.probes(node)
     wanted = {name: probe for name, probe in known.items() if name in _PROBES or name.startswith("space ")}
     own = {"memory": collect.builtin("memory"), "began": collect.builtin("content", began)}
@@ -49,13 +49,13 @@ def call(script: bytes, node: Node, began: str) -> Call:
 
 
 def read(output: bytes, node: Node) -> Health | Unknown:
-    """Answer the health in what a node printed; its `at` is 0, for the node knows nothing of the loop's clock."""
+    """Return the health in what a node printed; its `at` is 0, for the node knows nothing of the loop's clock."""
     answers = read_answers(output)
     return answers if isinstance(answers, Unknown) else judge(answers, node)
 
 
 def judge(answers: Answers, node: Node) -> Health:
-    """Answer what speaks against a node, a peer of it or the program; nothing where it could not be seen."""
+    """Return what speaks against a node, a peer of it or the program; nothing where it could not be seen."""
     facts = collect.facts(answers, node, now=0.0)
     boot_id = None if isinstance(facts.host, Unknown) else facts.host.boot_id
     began = resources.read_began(answers.get("began"), boot_id)
@@ -65,7 +65,7 @@ def judge(answers: Answers, node: Node) -> Health:
 
 
 def _hung(facts: Facts) -> tuple[str, ...]:
-    """Answer which probes did not end in their time."""
+    """Return which probes did not end in their time."""
     named = (("nvidia-smi", facts.driver), ("kernel log", facts.xids), *((_path(s), s) for s in facts.spaces))
     return tuple(name for name, found in named if isinstance(found, Unknown) and found.hung)
 
@@ -80,20 +80,20 @@ def _of_driver(facts: Facts, node: Node) -> Iterator[Sign]:
         return
     for gpu in found.gpus:
         if gpu.recovery is Recovery.DUE:
-            words = f"the driver asks for `{gpu.action}` on GPU {_name(gpu)}"
-            yield Sign(symptom=_behind(gpu, facts), words=words)
+            message = f"the driver asks for `{gpu.action}` on GPU {_name(gpu)}"
+            yield Sign(symptom=_behind(gpu, facts), message=message)
         if gpu.lost:
-            yield Sign(symptom=Symptom.GPU_LOST, words=f"GPU {_name(gpu)}: {gpu.lost}")
+            yield Sign(symptom=Symptom.GPU_LOST, message=f"GPU {_name(gpu)}: {gpu.lost}")
     if found.fault:
-        itself = any(words in found.fault for words in _DRIVER_ITSELF)
-        yield Sign(symptom=Symptom.NODE if itself else Symptom.GPU_LOST, words=found.fault)
+        itself = any(message in found.fault for message in _DRIVER_ITSELF)
+        yield Sign(symptom=Symptom.NODE if itself else Symptom.GPU_LOST, message=found.fault)
     elif len(found.gpus) < node.gpus:
-        yield Sign(symptom=Symptom.GPU_LOST, words=f"{len(found.gpus)} of {node.gpus} GPUs are there")
+        yield Sign(symptom=Symptom.GPU_LOST, message=f"{len(found.gpus)} of {node.gpus} GPUs are there")
     yield from _of_fabric(found, facts)
 
 
 def _behind(gpu: Gpu, facts: Facts) -> Symptom:
-    """Answer what a recovery action is for: the worst error of its GPU, else what the action itself is about."""
+    """Return what a recovery action is for: the worst error of its GPU, else what the action itself is about."""
     seen = () if isinstance(facts.xids, Unknown) else facts.xids
     errors = [_symptom(one.code) for one in seen if one.bus == gpu.bus and one.action is XidAction.REPLACE]
     if errors:
@@ -114,18 +114,18 @@ def _of_fabric(found: Driver, facts: Facts) -> Iterator[Sign]:
     for gpu in present:
         if gpu.fabric.troubles:
             said = ", ".join(gpu.fabric.troubles)
-            yield Sign(symptom=_of_link(gpu.fabric.troubles), words=f"NVLink fabric of GPU {_name(gpu)}: {said}")
+            yield Sign(symptom=_of_link(gpu.fabric.troubles), message=f"NVLink fabric of GPU {_name(gpu)}: {said}")
     settling = isinstance(facts.host, Unknown) or facts.host.uptime < FABRIC_SETTLES
     if FabricState.COMPLETED in states and len(states) > 1 and not settling:
         left = [gpu for gpu in present if gpu.fabric.state is not FabricState.COMPLETED]
-        words = f"NVLink fabric: {left[0].fabric.said or 'none'} on {len(left)} of {len(present)} GPUs"
-        yield Sign(symptom=Symptom.FATAL_LINK, words=words)
+        message = f"NVLink fabric: {left[0].fabric.said or 'none'} on {len(left)} of {len(present)} GPUs"
+        yield Sign(symptom=Symptom.FATAL_LINK, message=message)
 
 
 def _of_link(troubles: Sequence[str]) -> Symptom:
-    """Answer whose trouble it is: a route that is being mended, or a timeout, says that a peer has gone."""
-    precise = [words.casefold() for words in troubles if not words.casefold().startswith(("summary", "status"))]
-    of_a_peer = precise and all(words.startswith(_OF_A_PEER) for words in precise)
+    """Return whose trouble it is: a route that is being mended, or a timeout, says that a peer has gone."""
+    precise = [message.casefold() for message in troubles if not message.casefold().startswith(("summary", "status"))]
+    of_a_peer = precise and all(message.startswith(_OF_A_PEER) for message in precise)
     return Symptom.SYMPATHETIC if of_a_peer else Symptom.FATAL_LINK
 
 
@@ -170,14 +170,14 @@ def _symptom(code: int) -> Symptom:
 
 
 def _folded(xids: Sequence[Xid], symptom: Symptom | None) -> Iterator[Sign]:
-    """Answer one sign for each code and GPU, with the first line of it."""
+    """Return one sign for each code and GPU, with the first line of it."""
     lines: dict[tuple[int, str | None], list[Xid]] = {}
     for one in xids:
         lines.setdefault((one.code, one.bus), []).append(one)
     for (code, bus), same in lines.items():
         times = f" ({len(same)} times)" if len(same) > 1 else ""
-        words = f"{xid_table.words(code)}, on GPU {bus or '?'}{times}: {same[0].text[:200]}"
-        yield Sign(symptom=_symptom(code) if symptom is None else symptom, words=words)
+        message = f"{xid_table.words(code)}, on GPU {bus or '?'}{times}: {same[0].text[:200]}"
+        yield Sign(symptom=_symptom(code) if symptom is None else symptom, message=message)
 
 
 def _of_disks(facts: Facts) -> Iterator[Sign]:
@@ -190,19 +190,19 @@ def _of_disks(facts: Facts) -> Iterator[Sign]:
             continue
         seen.add(disk)
         if space.read_only and space.path != "/":
-            yield Sign(symptom=Symptom.NODE, words=f"`{space.path}` is read-only")
+            yield Sign(symptom=Symptom.NODE, message=f"`{space.path}` is read-only")
         elif space.bytes > 0 and space.free < FULL:
-            yield Sign(symptom=Symptom.NODE, words=f"`{space.path}` is full: {space.free / 1e6:.0f} MB are free")
+            yield Sign(symptom=Symptom.NODE, message=f"`{space.path}` is full: {space.free / 1e6:.0f} MB are free")
         elif space.inodes > 0 and space.free_inodes < NO_INODES:
-            yield Sign(symptom=Symptom.NODE, words=f"`{space.path}` has {space.free_inodes} inodes left")
+            yield Sign(symptom=Symptom.NODE, message=f"`{space.path}` has {space.free_inodes} inodes left")
 
 
 def _of_memory(shared: Space | Unknown, memory: Memory | Unknown) -> Iterator[Sign]:
     """Memory is used up by the program as a rule, and the next node would fare no better: no node is blamed for it."""
     if isinstance(shared, Space) and shared.bytes > 0 and shared.free < FULL:
-        yield Sign(symptom=Symptom.APPLICATION, words=f"`{shared.path}` is full: {shared.free / 1e6:.0f} MB are free")
+        yield Sign(symptom=Symptom.APPLICATION, message=f"`{shared.path}` is full: {shared.free / 1e6:.0f} MB are free")
     if isinstance(memory, Memory) and memory.total > 0:
         left = memory.available / memory.total
         if left < LEAST_MEMORY or memory.stalled > MOST_PRESSURE:
-            words = f"{left:.0%} of the memory is left, and programs waited for it {memory.stalled:.0f}% of a minute"
-            yield Sign(symptom=Symptom.APPLICATION, words=words)
+            message = f"{left:.0%} of the memory is left, and programs waited for it {memory.stalled:.0f}% of a minute"
+            yield Sign(symptom=Symptom.APPLICATION, message=message)

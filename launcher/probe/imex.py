@@ -69,7 +69,7 @@ class ImexDomain:
     peers: tuple[Peer, ...]
 
     def own(self, names: frozenset[str]) -> Peer | None:
-        """Answer the line of the machine that has one of these addresses or names."""
+        """Return the line of the machine that has one of these addresses or names."""
         return next((peer for peer in self.peers if names & set(peer.names)), None)
 
 
@@ -90,20 +90,20 @@ class ImexFiles:
 
 
 def read_ready(ran: Ran | None) -> bool | Unknown:
-    """Answer whether the local daemon calls itself ready."""
+    """Whether the local daemon calls itself ready."""
     why = failed(ran, "`nvidia-imex-ctl -q`")
     if ran is None or why:
         return why or Unknown(why="`nvidia-imex-ctl -q` was not asked")
-    words = first_words(ran.out)
-    if words == "READY":
+    message = first_words(ran.out)
+    if message == "READY":
         return True
-    if re.fullmatch(r"[A-Z_]{2,40}", words):
+    if re.fullmatch(r"[A-Z_]{2,40}", message):
         return False
-    return Unknown(why=f"`nvidia-imex-ctl -q` says: {words}")
+    return Unknown(why=f"`nvidia-imex-ctl -q` says: {message}")
 
 
 def read_domain(ran: Ran | None) -> ImexDomain | Unknown:
-    """Answer the domain as the local daemon sees it, from either form of `nvidia-imex-ctl -N`."""
+    """Return the domain as the local daemon sees it, from either form of `nvidia-imex-ctl -N`."""
     why = failed(ran, "`nvidia-imex-ctl -N`")
     if ran is None or why:
         return why or Unknown(why="`nvidia-imex-ctl -N` was not asked")
@@ -186,7 +186,7 @@ def _index(key: object) -> int | None:
 
 
 def read_files(ran: Ran | None) -> ImexFiles | Unknown:
-    """Answer the files of IMEX as the node sent them."""
+    """Return the files of IMEX as the node sent them."""
     why = failed(ran, "the configuration of IMEX")
     found = decode(ran.out) if ran and not why else None
     if not isinstance(found, dict):

@@ -45,7 +45,7 @@ GPU_FACTS = (
 
 
 def judge(facts: Facts | Unknown, node: Node, *, ports: frozenset[int] = frozenset()) -> tuple[Finding, ...]:
-    """Answer a finding for each fact of a node, in the order of `Fact`. `ports` are those that a run would pin."""
+    """Return a finding for each fact of a node, in the order of `Fact`. `ports` are those that a run would pin."""
     if isinstance(facts, Unknown):
         return (_of_nobody(facts),)
     found = [ask(facts, node) for ask in _SYSTEM] + [judge_company.ports(facts, ports)]

@@ -21,8 +21,8 @@ def ports(facts: Facts, wanted: frozenset[int]) -> Finding:
 
 
 def live(processes: Sequence[Process]) -> tuple[str, ...]:
-    """Answer the units, `<run>:<place>`, whose keeper is alive: their processes are no leftovers."""
-    return tuple(sorted({process.keeper for process in processes if process.keeper}))
+    """Return the units, `<run>:<place>`, whose agent is alive: their processes are no leftovers."""
+    return tuple(sorted({process.agent for process in processes if process.agent}))
 
 
 def _unit(process: Process) -> str:
@@ -40,13 +40,13 @@ def other_ray(facts: Facts, _node: Node) -> Finding:
     foreign = [process for process in facts.processes if process.ray and not process.mark]
     if foreign:
         users = ", ".join(sorted({f"`{process.user}`" for process in foreign}))
-        words = f"Ray of {users} runs here (pid {foreign[0].pid}); stop it, or take another node"
-        return bad(Fact.OTHER_RAY, words, *_named(foreign))
+        message = f"Ray of {users} runs here (pid {foreign[0].pid}); stop it, or take another node"
+        return bad(Fact.OTHER_RAY, message, *_named(foreign))
     return good(Fact.OTHER_RAY, "none")
 
 
 def leftovers(facts: Facts, _node: Node) -> Finding:
-    """Judge whether processes of a run are left whose keeper is gone."""
+    """Judge whether processes of a run are left whose agent is gone."""
     if isinstance(facts.processes, Unknown):
         return cannot_tell(Fact.LEFTOVERS, facts.processes.why)
     alive = live(facts.processes)
@@ -54,8 +54,8 @@ def leftovers(facts: Facts, _node: Node) -> Finding:
     if left:
         runs = ", ".join(sorted({f"`{_unit(process).partition(':')[0]}`" for process in left}))
         count = "a process" if len(left) == 1 else f"{len(left)} processes"
-        words = f"{count} of run {runs} left behind: `kill -9 {' '.join(str(one.pid) for one in left[:10])}`"
-        return bad(Fact.LEFTOVERS, words, *_named(left))
+        message = f"{count} of run {runs} left behind: `kill -9 {' '.join(str(one.pid) for one in left[:10])}`"
+        return bad(Fact.LEFTOVERS, message, *_named(left))
     return good(Fact.LEFTOVERS, f"none; alive: {', '.join(alive)}" if alive else "none")
 
 

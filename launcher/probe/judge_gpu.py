@@ -35,7 +35,7 @@ def driver(facts: Facts, _node: Node) -> Finding:
 
 
 def _unseen(fact: Fact, unknown: Unknown) -> Finding:
-    """Nothing is known of the GPUs: no reason to condemn the node, but none to start on it either."""
+    """Nothing is known of the GPUs: no reason to fail the node, but none to start on it either."""
     return cannot_tell(fact, unknown.why, stops=True)
 
 
@@ -57,13 +57,13 @@ def gpus(facts: Facts, node: Node) -> Finding:
         return bad(Fact.GPUS, lost[0], *lost)
     names = sorted({gpu.name for gpu in found.gpus if gpu.name})
     if node.accelerator and names and not _is(node.accelerator, names[0]):
-        words = f"the inventory says `{node.accelerator}`, the driver `{names[0]}`"
-        return bad(Fact.GPUS, words, stops=False)
+        message = f"the inventory says `{node.accelerator}`, the driver `{names[0]}`"
+        return bad(Fact.GPUS, message, stops=False)
     return good(Fact.GPUS, f"{count} x {', '.join(names) or 'GPU'}")
 
 
 def _is(accelerator: str, product: str) -> bool:
-    """Answer whether all words of `A100-80GB` are in `NVIDIA A100-SXM4-80GB`."""
+    """Whether all words of `A100-80GB` are in `NVIDIA A100-SXM4-80GB`."""
     wanted = accelerator.casefold().replace("_", "-").replace(" ", "-").split("-")
     return all(word in product.casefold() for word in wanted)
 
@@ -108,7 +108,7 @@ def fabric(facts: Facts, _node: Node) -> Finding:
     found = [(gpu, gpu.fabric) for gpu in _present(facts.driver)]
     if not found:
         return cannot_tell(Fact.FABRIC, facts.driver.fault or "there are no GPUs", stops=True)
-    troubles = [f"{_name(gpu)}: {words}" for gpu, part in found for words in part.troubles]
+    troubles = [f"{_name(gpu)}: {message}" for gpu, part in found for message in part.troubles]
     if troubles:
         return bad(Fact.FABRIC, troubles[0], *troubles)
     states = {part.state for _, part in found}
@@ -136,14 +136,14 @@ def _states(found: Driver) -> tuple[str, ...]:
 def _pending(facts: Facts, found: Driver) -> Finding:
     present = _present(found)
     late = [gpu for gpu in present if gpu.fabric.state is not FabricState.COMPLETED]
-    words = f"{late[0].fabric.said} on {len(late)} of {len(present)} GPUs"
+    message = f"{late[0].fabric.said} on {len(late)} of {len(present)} GPUs"
     if not isinstance(facts.host, Unknown) and facts.host.uptime < FABRIC_SETTLES:
-        return cannot_tell(Fact.FABRIC, f"{words}, {facts.host.uptime:.0f} s after boot: ask again", stops=True)
-    return bad(Fact.FABRIC, words, *_states(found))
+        return cannot_tell(Fact.FABRIC, f"{message}, {facts.host.uptime:.0f} s after boot: ask again", stops=True)
+    return bad(Fact.FABRIC, message, *_states(found))
 
 
 def domain_of(facts: Facts) -> str | None:
-    """Answer the one NVLink domain that all GPUs of a node are in; None where there is none, or no agreement."""
+    """Return the one NVLink domain that all GPUs of a node are in; None where there is none, or no agreement."""
     if isinstance(facts.driver, Unknown):
         return None
     found = {gpu.fabric.domain for gpu in _present(facts.driver)}
@@ -164,8 +164,8 @@ def domain(facts: Facts, node: Node) -> Finding:
     if found is None:
         return _no_domain(present, node)
     if node.domain is not None and node.domain.casefold() != found.casefold():
-        words = f"the inventory says `{node.domain}`, the drivers `{found}`: correct the inventory, or the cabling"
-        return bad(Fact.DOMAIN, words, f"inventory: {node.domain}", f"drivers: {found}")
+        message = f"the inventory says `{node.domain}`, the drivers `{found}`: correct the inventory, or the cabling"
+        return bad(Fact.DOMAIN, message, f"inventory: {node.domain}", f"drivers: {found}")
     return good(Fact.DOMAIN, found)
 
 
@@ -174,8 +174,10 @@ def _no_domain(found: Sequence[Gpu], node: Node) -> Finding:
     if any(gpu.fabric.tray_only for gpu in found):
         if node.domain is None:
             return cannot_tell(Fact.DOMAIN, "the drivers report none: no rack-local work is placed here")
-        words = f"the inventory says `{node.domain}`, the drivers that NVLink ends at the tray (ClusterUUID of zeroes)"
-        return bad(Fact.DOMAIN, words, f"inventory: {node.domain}", "drivers: none")
+        message = (
+            f"the inventory says `{node.domain}`, the drivers that NVLink ends at the tray (ClusterUUID of zeroes)"
+        )
+        return bad(Fact.DOMAIN, message, f"inventory: {node.domain}", "drivers: none")
     taken = f"; the inventory's `{node.domain}` is unproven" if node.domain else ": no rack-local work is placed here"
     return cannot_tell(Fact.DOMAIN, f"the drivers report none{taken}")
 
@@ -194,9 +196,9 @@ def xids(facts: Facts, _node: Node) -> Finding:
         cured = {gpu.bus for gpu in facts.driver.gpus if gpu.recovery is Recovery.NONE and gpu.bus}
     stops = any(one.action is XidAction.REPLACE and one.bus not in cured for one in standing)
     first = standing[0]
-    words = f"{xid_table.words(first.code)}, on GPU {first.bus or '?'}{_ago(first, facts)}: {first.action.value}"
+    message = f"{xid_table.words(first.code)}, on GPU {first.bus or '?'}{_ago(first, facts)}: {first.action.value}"
     after = "" if stops or first.action is not XidAction.REPLACE else "; the driver asks for nothing any more"
-    return bad(Fact.XIDS, words + after, *(f"Xid {one.code}: {one.text}" for one in standing[:10]), stops=stops)
+    return bad(Fact.XIDS, message + after, *(f"Xid {one.code}: {one.text}" for one in standing[:10]), stops=stops)
 
 
 def _summary(found: Sequence[Xid]) -> str:

@@ -23,8 +23,8 @@ def imex(facts: Facts, node: Node) -> Finding:
         return bad(Fact.IMEX, "the service is not active: `sudo systemctl start nvidia-imex`", stops=False)
     files = facts.imex_files
     if isinstance(files, ImexFiles) and not files.usable:
-        words = f"cannot be opened by `{_user(facts)}`" if files.channel else f"is missing: {_HINT_CHANNEL}"
-        return bad(Fact.IMEX, f"channel0 {words}", stops=False)
+        message = f"cannot be opened by `{_user(facts)}`" if files.channel else f"is missing: {_HINT_CHANNEL}"
+        return bad(Fact.IMEX, f"channel0 {message}", stops=False)
     if isinstance(facts.imex_ready, Unknown):
         return cannot_tell(Fact.IMEX, facts.imex_ready.why)
     if not facts.imex_ready:

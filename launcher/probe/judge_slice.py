@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from launcher.core.model.inventory import GpuDriver, Node, NodeName
-from launcher.core.model.nodeset import fold
+from launcher.core.model.inventory import GpuDriver, Node
+from launcher.core.model.nodeset import NodeName, fold
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.imex import ImexFiles
@@ -16,7 +16,7 @@ Member = tuple[Node, Facts]
 
 
 def judge_slice(members: Sequence[Member]) -> tuple[Finding, ...]:
-    """Answer what has to be equal over the nodes of a slice, and is or is not, in the order of `Fact`."""
+    """Return what has to be equal over the nodes of a slice, and is or is not, in the order of `Fact`."""
     given = [member for member in members if member[0].access.python is not None]
     with_gpus = [member for member in members if member[0].gpu_driver is not GpuDriver.NONE]
     found = (
@@ -84,9 +84,9 @@ def _spread(members: Sequence[Member]) -> Finding | None:
     spread = most - least
     if spread <= MAX_SKEW:
         return good(Fact.CLOCK, f"clocks within {spread:.1f} s")
-    words = f"clocks are {spread:.1f} s apart, from `{behind}` to `{ahead}`: let chrony or ntpd set them"
+    message = f"clocks are {spread:.1f} s apart, from `{behind}` to `{ahead}`: let chrony or ntpd set them"
     stops = spread > MAX_SKEW_TO_START
     # Of two, neither is the one that is wrong.
     middle, limit = known[len(known) // 2][0], (MAX_SKEW_TO_START if stops else MAX_SKEW) / 2
     off = tuple(name for clock, name in known if len(known) > 2 and abs(clock - middle) > limit)
-    return bad(Fact.CLOCK, words, nodes=off, stops=stops)
+    return bad(Fact.CLOCK, message, nodes=off, stops=stops)

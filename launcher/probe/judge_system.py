@@ -46,8 +46,8 @@ def host(facts: Facts, _node: Node) -> Finding:
         return cannot_tell(Fact.HOST, facts.host.why)
     found, python = facts.host, facts.python
     if not isinstance(python, Unknown) and python.machine != found.machine:
-        words = f"`{python.executable}` is built for {python.machine}, the machine is {found.machine}"
-        return bad(Fact.HOST, words)
+        message = f"`{python.executable}` is built for {python.machine}, the machine is {found.machine}"
+        return bad(Fact.HOST, message)
     return good(Fact.HOST, f"{found.user}@{found.hostname}, {found.machine}, kernel {found.kernel}")
 
 
@@ -56,10 +56,10 @@ def clock(facts: Facts, _node: Node) -> Finding:
     if isinstance(facts.clock, Unknown):
         return cannot_tell(Fact.CLOCK, facts.clock.why)
     off = abs(facts.clock)
-    words = f"{off:.1f} s {'ahead of' if facts.clock > 0 else 'behind'} this machine"
+    message = f"{off:.1f} s {'ahead of' if facts.clock > 0 else 'behind'} this machine"
     if off <= MAX_SKEW:
-        return good(Fact.CLOCK, words)
-    return bad(Fact.CLOCK, f"{words}: let chrony or ntpd set it", stops=off > MAX_SKEW_TO_START)
+        return good(Fact.CLOCK, message)
+    return bad(Fact.CLOCK, f"{message}: let chrony or ntpd set it", stops=off > MAX_SKEW_TO_START)
 
 
 def python(facts: Facts, node: Node) -> Finding:
@@ -68,8 +68,8 @@ def python(facts: Facts, node: Node) -> Finding:
         return _no_python(facts.python, node)
     version = ".".join(map(str, facts.python.version))
     if node.access.python is None and facts.python.version[:2] < MIN_PYTHON:
-        words = f"{version} of the system, Ray needs 3.10 or later: name another one with `python:`"
-        return bad(Fact.PYTHON, words)
+        message = f"{version} of the system, Ray needs 3.10 or later: name another one with `python:`"
+        return bad(Fact.PYTHON, message)
     if node.access.python is None:
         return good(Fact.PYTHON, f"{version} of the system; the run gets an environment of its own")
     if facts.python.version[:2] < MIN_PYTHON:
@@ -101,7 +101,7 @@ def ray(facts: Facts, node: Node) -> Finding:
 
 
 def release(version: str) -> tuple[int, ...] | None:
-    """Answer major and minor of a version, `(2, 60)` for `2.60.0rc1`; None for what is none."""
+    """Return major and minor of a version, `(2, 60)` for `2.60.0rc1`; None for what is none."""
     parts = version.split(".")[:2]
     if len(parts) < 2 or not all(part.isascii() and part.isdecimal() and len(part) < 6 for part in parts):
         return None
@@ -112,7 +112,7 @@ def disk(facts: Facts, _node: Node) -> Finding:
     """Judge the room for Ray, for logs and for what a run writes."""
     hidden = [space.why for space in facts.spaces if isinstance(space, Unknown)]
     spaces = [space for space in facts.spaces if isinstance(space, Space)]
-    wrong = [words for space in spaces for words in _wrong(space)]
+    wrong = [message for space in spaces for message in _wrong(space)]
     if wrong:
         return bad(Fact.DISK, "; ".join(wrong[:3]), *wrong)
     if hidden or not spaces:
@@ -141,8 +141,8 @@ def shared_memory(facts: Facts, _node: Node) -> Finding:
     if isinstance(found, Unknown):
         return cannot_tell(Fact.SHARED_MEMORY, found.why)
     if found.free < MIN_SHARED_MEMORY or not found.writable:
-        words = f"{_size(found.free)} usable in `{found.path}`: Ray puts objects on disk, which is slow"
-        return bad(Fact.SHARED_MEMORY, words, stops=False)
+        message = f"{_size(found.free)} usable in `{found.path}`: Ray puts objects on disk, which is slow"
+        return bad(Fact.SHARED_MEMORY, message, stops=False)
     return good(Fact.SHARED_MEMORY, f"{_size(found.free)} free")
 
 
@@ -153,8 +153,8 @@ def open_files(facts: Facts, _node: Node) -> Finding:
     hard = facts.open_files.hard
     if hard == -1 or hard >= MIN_OPEN_FILES:
         return good(Fact.OPEN_FILES, "no limit" if hard == -1 else str(hard))
-    words = f"at most {hard}: raise `nofile` in /etc/security/limits.conf to 65535"
-    return bad(Fact.OPEN_FILES, words, stops=False)
+    message = f"at most {hard}: raise `nofile` in /etc/security/limits.conf to 65535"
+    return bad(Fact.OPEN_FILES, message, stops=False)
 
 
 def own_name(facts: Facts, _node: Node) -> Finding:
@@ -167,8 +167,8 @@ def own_name(facts: Facts, _node: Node) -> Finding:
     if found.addresses and found.seconds <= MAX_RESOLVE:
         return good(Fact.OWN_NAME, f"`{name}` is {found.addresses[0]}")
     how = f"resolves in {found.seconds:.0f} s" if found.addresses else f"does not resolve ({found.seconds:.0f} s)"
-    words = f"`{name}` {how}, which each start of Ray waits for: put it into /etc/hosts"
-    return bad(Fact.OWN_NAME, words, stops=False)
+    message = f"`{name}` {how}, which each start of Ray waits for: put it into /etc/hosts"
+    return bad(Fact.OWN_NAME, message, stops=False)
 
 
 def logout(facts: Facts, _node: Node) -> Finding:
@@ -177,8 +177,8 @@ def logout(facts: Facts, _node: Node) -> Finding:
     if isinstance(found, Unknown):
         return cannot_tell(Fact.LOGOUT, found.why)
     ends = [
-        words
-        for holds, words in (
+        message
+        for holds, message in (
             (found.kill_processes, "`KillUserProcesses` ends its processes"),
             (found.remove_ipc, "`RemoveIPC` removes its shared memory"),
         )
@@ -188,8 +188,8 @@ def logout(facts: Facts, _node: Node) -> Finding:
     if not ends or found.linger or system_user:
         return good(Fact.LOGOUT, "a run outlives our sessions")
     user = "USER" if isinstance(facts.host, Unknown) else facts.host.user
-    words = f"a run dies with our last session, where {' and '.join(ends)}: `sudo loginctl enable-linger {user}`"
-    return bad(Fact.LOGOUT, words, stops=False)
+    message = f"a run dies with our last session, where {' and '.join(ends)}: `sudo loginctl enable-linger {user}`"
+    return bad(Fact.LOGOUT, message, stops=False)
 
 
 def sudo(facts: Facts, _node: Node) -> Finding:
@@ -207,8 +207,10 @@ def infiniband(facts: Facts, _node: Node) -> Finding:
         return not_applicable(Fact.INFINIBAND, "no such devices")
     down = [port for port in facts.infiniband if not port.active]
     active = len(facts.infiniband) - len(down)
-    words = f"{active} of {len(facts.infiniband)} ports active"
+    message = f"{active} of {len(facts.infiniband)} ports active"
     if down:
         shown = tuple(f"{port.device} port {port.port}: {port.state}" for port in down)
-        return bad(Fact.INFINIBAND, f"{words}; not: {', '.join(port.device for port in down[:8])}", *shown, stops=False)
-    return good(Fact.INFINIBAND, f"{words}, {facts.infiniband[0].rate}")
+        return bad(
+            Fact.INFINIBAND, f"{message}; not: {', '.join(port.device for port in down[:8])}", *shown, stops=False
+        )
+    return good(Fact.INFINIBAND, f"{message}, {facts.infiniband[0].rate}")

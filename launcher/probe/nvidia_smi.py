@@ -86,7 +86,7 @@ class Driver:
 
 
 def read_driver(ran: Ran | None) -> Driver | Unknown:
-    """Answer what `nvidia-smi` printed."""
+    """Return what `nvidia-smi` printed."""
     why = failed(ran, "`nvidia-smi`")
     if ran is None or (why and why.hung):
         return why or Unknown(why="`nvidia-smi` was not asked")
@@ -95,7 +95,7 @@ def read_driver(ran: Ran | None) -> Driver | Unknown:
     if found and (found.gpus or found.version):
         return found
     printed = (ran.out + "\n" + ran.err)[:65536]
-    fault = next((line for line in printed.splitlines() if any(words in line for words in _FAULTS)), None)
+    fault = next((line for line in printed.splitlines() if any(message in line for message in _FAULTS)), None)
     if fault:
         return Driver(fault=first_words(fault))
     return why or Unknown(why=f"`nvidia-smi` printed what cannot be read: {first_words(ran.out)}")

@@ -6,7 +6,7 @@ _ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2}
 
 
 def canonical(address: str) -> str | None:
-    """Answer `0018:01:00` for `00000018:01:00.0`, `0018:01:00` and alike; None for what is no PCI address.
+    """Return `0018:01:00` for `00000018:01:00.0`, `0018:01:00` and alike; None for what is no PCI address.
 
     The domain counts: on NVL72 it is what tells the GPUs of a tray from one another. Left out, it is 0.
     """

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum, unique
 
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 
 
 @unique
@@ -38,7 +38,7 @@ class Fact(Enum):
 
 @unique
 class Answer(Enum):
-    """What is known of a fact. CANNOT_TELL is never taken for GOOD, and never condemns."""
+    """What is known of a fact. CANNOT_TELL is never taken for GOOD, and never fails."""
 
     GOOD = "good"
     BAD = "bad"
@@ -53,27 +53,27 @@ class Finding:
 
     fact: Fact
     answer: Answer
-    words: str
+    message: str
     evidence: tuple[str, ...] = ()
     stops: bool = False
     nodes: tuple[NodeName, ...] = ()
 
 
-def good(fact: Fact, words: str) -> Finding:
-    """Answer that a fact is as it should be."""
-    return Finding(fact=fact, answer=Answer.GOOD, words=words)
+def good(fact: Fact, message: str) -> Finding:
+    """Return that a fact is as it should be."""
+    return Finding(fact=fact, answer=Answer.GOOD, message=message)
 
 
-def bad(fact: Fact, words: str, *evidence: str, stops: bool = True, nodes: tuple[NodeName, ...] = ()) -> Finding:
-    """Answer that a fact is not as it should be, with what shows it; by default, nothing should start here."""
-    return Finding(fact=fact, answer=Answer.BAD, words=words, evidence=evidence, stops=stops, nodes=nodes)
+def bad(fact: Fact, message: str, *evidence: str, stops: bool = True, nodes: tuple[NodeName, ...] = ()) -> Finding:
+    """Return that a fact is not as it should be, with what shows it; by default, nothing should start here."""
+    return Finding(fact=fact, answer=Answer.BAD, message=message, evidence=evidence, stops=stops, nodes=nodes)
 
 
-def cannot_tell(fact: Fact, words: str, *, stops: bool = False, nodes: tuple[NodeName, ...] = ()) -> Finding:
-    """Answer that a fact could not be seen, and why."""
-    return Finding(fact=fact, answer=Answer.CANNOT_TELL, words=words, stops=stops, nodes=nodes)
+def cannot_tell(fact: Fact, message: str, *, stops: bool = False, nodes: tuple[NodeName, ...] = ()) -> Finding:
+    """Return that a fact could not be seen, and why."""
+    return Finding(fact=fact, answer=Answer.CANNOT_TELL, message=message, stops=stops, nodes=nodes)
 
 
-def not_applicable(fact: Fact, words: str) -> Finding:
-    """Answer that a fact makes no sense on this node."""
-    return Finding(fact=fact, answer=Answer.NOT_APPLICABLE, words=words)
+def not_applicable(fact: Fact, message: str) -> Finding:
+    """Return that a fact makes no sense on this node."""
+    return Finding(fact=fact, answer=Answer.NOT_APPLICABLE, message=message)

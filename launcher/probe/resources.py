@@ -49,14 +49,14 @@ class OwnName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process of Ray, or one that carries a mark of ours: `<run>:<place>:...`; `keeper` is `<run>:<place>`."""
+    """A process of Ray, or one that carries a mark of ours: `<run>:<place>:...`; `agent` is `<run>:<place>`."""
 
     pid: int
     user: str
     name: str
     ray: bool
     mark: str | None
-    keeper: str | None
+    agent: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class IbPort:
 
     @property
     def active(self) -> bool:
-        """Answer whether traffic can flow."""
+        """Whether traffic can flow."""
         return self.state.endswith("ACTIVE")
 
 
@@ -81,13 +81,13 @@ def _list(ran: Ran | None, what: str) -> list[object] | Unknown:
 
 
 def read_lease(ran: Ran | None) -> str | Unknown | None:
-    """Answer what the holder of a node's lease wrote for people; None where nobody has it."""
+    """Return what the holder of a node's lease wrote for people; None where nobody has it."""
     found = read_object(ran, "the lease")
     return found if isinstance(found, Unknown) else string(found, "holder") or None
 
 
 def read_space(ran: Ran | None, path: str) -> Space | Unknown:
-    """Answer what is free at a path."""
+    """Return what is free at a path."""
     found = read_object(ran, f"`{path}`")
     if isinstance(found, Unknown):
         return found
@@ -104,7 +104,7 @@ def read_space(ran: Ran | None, path: str) -> Space | Unknown:
 
 
 def read_memory(ran: Ran | None) -> Memory | Unknown:
-    """Answer the memory of a node."""
+    """Return the memory of a node."""
     found = read_object(ran, "the memory")
     if isinstance(found, Unknown):
         return found
@@ -113,21 +113,21 @@ def read_memory(ran: Ran | None) -> Memory | Unknown:
 
 
 def read_began(ran: Ran | None, boot_id: str | None) -> float | Unknown | None:
-    """Answer when the keeper of a run began (seconds since boot), None where there is none; 0 for an earlier boot."""
-    why = failed(ran, "the keeper's file")
+    """Return when the agent of a run began (seconds since boot), None where there is none; 0 for an earlier boot."""
+    why = failed(ran, "the agent's file")
     if ran is None or why:
-        return why or Unknown(why="the keeper's file was not asked for")
+        return why or Unknown(why="the agent's file was not asked for")
     text = decode(ran.out)
     if text is None:
         return None
     found = decode(text) if isinstance(text, str) else None
     if not isinstance(found, dict):
-        return Unknown(why="the keeper's file cannot be read")
+        return Unknown(why="the agent's file cannot be read")
     return number(found, "at") if string(found, "boot_id") == boot_id else 0.0
 
 
 def read_open_files(ran: Ran | None) -> OpenFiles | Unknown:
-    """Answer the limits on open files."""
+    """Return the limits on open files."""
     found = read_object(ran, "the limit on open files")
     if isinstance(found, Unknown):
         return found
@@ -135,7 +135,7 @@ def read_open_files(ran: Ran | None) -> OpenFiles | Unknown:
 
 
 def read_own_name(ran: Ran | None) -> OwnName | Unknown:
-    """Answer how the node resolves its own name; a resolver that never answers is an answer too."""
+    """Return how the node resolves its own name; a resolver that never answers is an answer too."""
     if ran is not None and ran.timed_out:
         return OwnName(name="", seconds=ran.elapsed, addresses=())
     found = read_object(ran, "the node's own name")
@@ -150,7 +150,7 @@ def read_own_name(ran: Ran | None) -> OwnName | Unknown:
 
 
 def read_ports(ran: Ran | None) -> frozenset[int] | Unknown:
-    """Answer the TCP ports that somebody listens on."""
+    """Return the TCP ports that somebody listens on."""
     why = failed(ran, "the ports in use")
     found = decode(ran.out) if ran and not why else None
     if not isinstance(found, list):
@@ -159,7 +159,7 @@ def read_ports(ran: Ran | None) -> frozenset[int] | Unknown:
 
 
 def read_processes(ran: Ran | None) -> tuple[Process, ...] | Unknown:
-    """Answer the processes of Ray and of runs of ours."""
+    """Return the processes of Ray and of runs of ours."""
     found = _list(ran, "the processes")
     if isinstance(found, Unknown):
         return found
@@ -170,7 +170,7 @@ def read_processes(ran: Ran | None) -> tuple[Process, ...] | Unknown:
             name=first_words(string(item, "name")),
             ray=item.get("ray") is True,
             mark=string(item, "mark") or None,
-            keeper=string(item, "keeper") or None,
+            agent=string(item, "agent") or None,
         )
         for item in found
         if isinstance(item, dict)
@@ -178,7 +178,7 @@ def read_processes(ran: Ran | None) -> tuple[Process, ...] | Unknown:
 
 
 def read_infiniband(ran: Ran | None) -> tuple[IbPort, ...] | Unknown:
-    """Answer the ports of the node's InfiniBand and RoCE devices."""
+    """Return the ports of the node's InfiniBand and RoCE devices."""
     found = _list(ran, "the InfiniBand devices")
     if isinstance(found, Unknown):
         return found

@@ -63,7 +63,7 @@ class Logout:
 
 
 def read_host(ran: Ran | None) -> Host | Unknown:
-    """Answer who the node says it is."""
+    """Return who the node says it is."""
     found = read_object(ran, "the host")
     if isinstance(found, Unknown):
         return found
@@ -79,7 +79,7 @@ def read_host(ran: Ran | None) -> Host | Unknown:
 
 
 def read_clock(ran: Ran | None, now: float, slack: float = 0.0) -> float | Unknown:
-    """Answer how far the node's clock is ahead of ours (s); `now` is our time when the node's answer arrived.
+    """Return how far the node's clock is ahead of ours (s); `now` is our time when the node's answer arrived.
 
     `slack` is how much of the time before was spent on the way (s): the answer may have left so much earlier. Of all
     that the clock may then be ahead, what is nearest to right is taken.
@@ -96,7 +96,7 @@ def read_clock(ran: Ran | None, now: float, slack: float = 0.0) -> float | Unkno
 
 
 def read_python(ran: Ran | None, command: str) -> Interpreter | Unknown:
-    """Answer what an interpreter says of itself."""
+    """Return what an interpreter says of itself."""
     found = read_object(ran, f"`{command}`")
     if isinstance(found, Unknown):
         return found
@@ -113,7 +113,7 @@ def read_python(ran: Ran | None, command: str) -> Interpreter | Unknown:
 
 
 def read_addresses(ran: Ran | None) -> tuple[str, ...] | Unknown:
-    """Answer the node's own addresses."""
+    """Return the node's own addresses."""
     why = failed(ran, "`hostname -I`")
     if ran is None or why:
         return why or Unknown(why="`hostname -I` was not asked")
@@ -121,7 +121,7 @@ def read_addresses(ran: Ran | None) -> tuple[str, ...] | Unknown:
 
 
 def read_sudo(ran: Ran | None) -> bool | Unknown:
-    """Answer whether the user may do things as root without a password."""
+    """Whether the user may do things as root without a password."""
     why = failed(ran, "`sudo`")
     if ran is None or (why and why.hung):
         return why or Unknown(why="`sudo` was not asked")
@@ -129,7 +129,7 @@ def read_sudo(ran: Ran | None) -> bool | Unknown:
 
 
 def read_imex_unit(ran: Ran | None) -> bool | Unknown | None:
-    """Answer whether the service of IMEX is active; None where no such service is installed."""
+    """Whether the service of IMEX is active; None where no such service is installed."""
     found = _properties(ran, "`systemctl`")
     if isinstance(found, Unknown):
         return None if found.missing else found
@@ -140,7 +140,7 @@ def read_imex_unit(ran: Ran | None) -> bool | Unknown | None:
 
 
 def read_logout(ran: Ran | None) -> Logout | Unknown:
-    """Answer what ends with the last session; a machine without logind ends nothing."""
+    """Return what ends with the last session; a machine without logind ends nothing."""
     found = _properties(ran, "`loginctl`")
     if isinstance(found, Unknown):
         return Logout(kill_processes=False, remove_ipc=False, linger=False) if found.missing else found

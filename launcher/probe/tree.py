@@ -25,19 +25,19 @@ class Tree:
     below: "list[Tree]" = field(default_factory=list)
 
     def at(self, *path: str) -> "Tree | None":
-        """Answer the first tree at a path of folded keys."""
+        """Return the first tree at a path of folded keys."""
         found: Tree | None = self
         for key in path:
             found = next((child for child in found.below if child.key == key), None) if found else None
         return found
 
     def text(self, *path: str) -> str | None:
-        """Answer the value at a path; None where there is no such key, or where the driver says `N/A`."""
+        """Return the value at a path; None where there is no such key, or where the driver says `N/A`."""
         found = self.at(*path)
         return found.value if found and found.value not in ("", "N/A", "[N/A]") else None
 
     def walk(self) -> "Iterator[Tree]":
-        """Answer this tree and all below it."""
+        """Return this tree and all below it."""
         todo = [self]
         while todo:
             tree = todo.pop()
@@ -46,12 +46,12 @@ class Tree:
 
 
 def fold(key: str) -> str:
-    """Answer a key without case, blanks and punctuation."""
+    """Return a key without case, blanks and punctuation."""
     return "".join(c for c in key.casefold() if c.isalnum())
 
 
 def from_text(text: str) -> Tree:
-    """Answer the tree of `nvidia-smi -q`: `Key : value`, `Key` or `GPU 00000008:01:00.0`, nested by indentation."""
+    """Return the tree of `nvidia-smi -q`: `Key : value`, `Key` or `GPU 00000008:01:00.0`, nested by indentation."""
     root = Tree()
     stack: list[tuple[int, Tree]] = [(-1, root)]
     for count, line in enumerate(text[:MAX_TEXT].expandtabs(8).splitlines()):
@@ -103,7 +103,7 @@ class _Builder:
 
 
 def from_xml(text: str) -> Tree | None:
-    """Answer the tree of `nvidia-smi -q -x`; None where it is cut off, is no XML, or plays tricks with entities."""
+    """Return the tree of `nvidia-smi -q -x`; None where it is cut off, is no XML, or plays tricks with entities."""
     builder = _Builder()
     root = builder.stack[0]
     parser = expat.ParserCreate()

@@ -14,7 +14,7 @@ _KIND = re.compile(r"(?:NVIDIA )?([A-Z]+[0-9]+[A-Za-z]*)")
 
 
 def whereabouts(facts: Facts | Unknown) -> Whereabouts | Unknown:
-    """Answer what a node tells of its place; Unknown where its drivers could not be asked."""
+    """Return what a node tells of its place; Unknown where its drivers could not be asked."""
     if isinstance(facts, Unknown):
         return facts
     if isinstance(facts.driver, Unknown):

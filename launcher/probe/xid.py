@@ -51,7 +51,7 @@ class Xid:
 
 
 def read_xids(ran: Ran | None, what: str) -> tuple[Xid, ...] | Unknown:
-    """Answer the errors in a kernel log, oldest first; `what` names the program that was asked for it."""
+    """Return the errors in a kernel log, oldest first; `what` names the program that was asked for it."""
     why = failed(ran, what)
     if ran is None or why:
         return why or Unknown(why=f"{what} was not asked")
@@ -61,7 +61,7 @@ def read_xids(ran: Ran | None, what: str) -> tuple[Xid, ...] | Unknown:
 
 
 def parse_xids(log: str) -> tuple[Xid, ...]:
-    """Answer the errors in a text, the first and the last of them where there are very many."""
+    """Return the errors in a text, the first and the last of them where there are very many."""
     found = list(_each(log))
     half = MAX_XIDS // 2
     return tuple(found if len(found) <= MAX_XIDS else found[:half] + found[-half:])
@@ -109,7 +109,7 @@ def _action(code: int, text: str) -> XidAction:
 
 
 def standing(xids: Sequence[Xid]) -> tuple[Xid, ...]:
-    """Answer the errors that still count against the node: what asks for a reset or a replacement, gravest first.
+    """Return the errors that still count against the node: what asks for a reset or a replacement, gravest first.
 
     A change of the recovery action counts as its last one on a GPU. An old NVLink (Xid 74) must have erred twice.
     """

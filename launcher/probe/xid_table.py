@@ -86,12 +86,12 @@ _WORDS = {
 
 
 def words(code: int) -> str:
-    """Answer what an Xid is, in a few words."""
+    """Return what an Xid is, in a few words."""
     return f"Xid {code}, {_WORDS[code]}" if code in _WORDS else f"Xid {code}"
 
 
 def action(code: int) -> XidAction:
-    """Answer what a code calls for by itself; those of NVLink 5 need the rest of the line, see `xid.py`."""
+    """Return what a code calls for by itself; those of NVLink 5 need the rest of the line, see `xid.py`."""
     for codes, found in (
         (_REPLACE, XidAction.REPLACE),
         (_RESTART_APP, XidAction.RESTART_APP),
@@ -104,9 +104,9 @@ def action(code: int) -> XidAction:
 
 
 def nvlink5(code: int, *, fatal: bool | None, subcode: int | None) -> XidAction:
-    """Answer what an error of NVLink 5 calls for: severity as printed, subcode from its first word.
+    """Return what an error of NVLink 5 calls for: severity as printed, subcode from its first word.
 
-    One link that dies makes the others of its domain print 145 by the dozen: what is not fatal condemns nobody, nor
+    One link that dies makes the others of its domain print 145 by the dozen: what is not fatal fails nobody, nor
     does what the hardware lays at the other end. Without a severity the driver's recovery action has to tell.
     """
     if fatal and code == LINK_DOWN and subcode in PEER_AT_FAULT:

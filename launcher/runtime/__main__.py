@@ -9,8 +9,8 @@ from importlib import import_module
 
 if __name__ == "__main__":
     if sys.version_info < (3, 10):  # noqa: UP036 - this is where an older one is told so
-        words = "`%s` is Python %d.%d, and 3.10 is needed: name another one with `python:`"
-        print('{"ok": false, "words": "%s"}' % (words % (sys.executable, *sys.version_info[:2])))
+        message = "`%s` is Python %d.%d, and 3.10 is needed: name another one with `python:`"
+        print('{"ok": false, "message": "%s"}' % (message % (sys.executable, *sys.version_info[:2])))
         sys.exit(1)
     folder, package = os.path.split(os.path.dirname(os.path.realpath(__file__)))
     sys.path[0] = folder

@@ -1,7 +1,7 @@
 """The one long-lived process of ours on a node for a run, or for the run's Ray head.
 
 It is the session, the subreaper and the parent of `ray start --block`, so the ancestor of every rank; it holds the
-node's lease; it sweeps; and it answers questions on a Unix socket. It lives exactly as long as the run.
+node's lease; it kills; and it answers questions on a Unix socket. It lives exactly as long as the run.
 """
 
 import ctypes
@@ -25,14 +25,14 @@ PR_SET_CHILD_SUBREAPER = 36
 def serve(folder: Path, writing: int) -> int:
     """Take the lease, listen, and keep; tells the starter how it went through `writing`."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    spec = files.read(folder / "keeper.json") or {}
+    spec = files.read(folder / "agent.json") or {}
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a head's keeper has a connection from each node
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a head's agent has a connection from each node
     try:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         held = lease.take(spec["lease"], f"{spec['holder']} since {since}") if spec["lease"] else None
-        if left := procs.sweep(procs.of_spec(spec), grace=0):  # of a keeper of this run that was killed
-            raise OSError(f"processes of an earlier keeper cannot be killed: {left}")
+        if left := procs.kill(procs.of_spec(spec), grace=0):  # of an agent of this run that was killed
+            raise OSError(f"processes of an earlier agent cannot be killed: {left}")
         block, _ = lease.take_block(spec["ports"], (files.read(folder / "ports.json") or {}).get("block"))
         files.write(folder / "ports.json", {"block": block})
         _say_when(folder)
@@ -47,7 +47,7 @@ def serve(folder: Path, writing: int) -> int:
         _tell(writing, {"ok": False, "held": str(error)})
         return HELD
     except OSError as error:
-        _tell(writing, {"ok": False, "words": f"the keeper cannot start: {error}"})
+        _tell(writing, {"ok": False, "message": f"the agent cannot start: {error}"})
         return FAILED
     in_use = prune.hold(folder)
     _tell(writing, {"ok": True, "block": block})
@@ -70,7 +70,7 @@ def _tidy(folder: Path, spec: dict[str, Any]) -> None:
 
 
 def _say_when(folder: Path) -> None:
-    """Write down when the run began here: what the kernel's log has of earlier is not of this run. A keeper that was
+    """Write down when the run began here: what the kernel's log has of earlier is not of this run. An agent that was
     killed and started again has not begun anew; a machine that was has."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     if (files.read(folder / BEGAN) or {}).get("boot_id") != boot:
@@ -83,5 +83,5 @@ def _tell(writing: int, answer: dict[str, Any]) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """`serve FOLDER DESCRIPTOR` is the keeper; `agent_start.py` starts it."""
+    """`serve FOLDER DESCRIPTOR` is the agent; `agent_start.py` starts it."""
     return serve(Path(argv[1]), int(argv[2]))

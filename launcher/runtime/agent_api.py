@@ -1,4 +1,4 @@
-"""What a keeper can be asked. Each question has a name and a method; each answer is an object with `ok`."""
+"""What an agent can be asked. Each question has a name and a method; each answer is an object with `ok`."""
 
 import contextlib
 import logging
@@ -35,7 +35,7 @@ PACKAGE = str(Path(__file__).resolve().parent)
 
 
 class Service:
-    """The keeper's state and its answers. Questions come in threads of their own; `tick` in the main thread."""
+    """The agent's state and its answers. Questions come in threads of their own; `tick` in the main thread."""
 
     def __init__(self, folder: Path, spec: Json, block: int, children: Children) -> None:
         self._folder = folder
@@ -68,7 +68,7 @@ class Service:
             "status": self.status,
             "prepare": self.prepare,
             "ray": self.ray,
-            "sweep": self.sweep,
+            "kill": self.kill,
             "signal": self.signal,
             "drive": self.drive,
             "environment": self.environment,
@@ -77,25 +77,25 @@ class Service:
         }
 
     def reply(self, question: Json) -> Json:
-        """Answer one question, without the value of any secret in words and lines."""
+        """Return one question, without the value of any secret in words and lines."""
         asked = self._asked.get(str(question.get("op")))
         if asked is None:
-            return {"ok": False, "words": f"unknown question `{question.get('op')}`"}
+            return {"ok": False, "message": f"unknown question `{question.get('op')}`"}
         return self._blank.of(asked(question))
 
     def status(self, question: Json) -> Json:
-        """Answer where setup, Ray, the supervisor and the ranks stand, and who else answers of those that are asked
-        about (`reach`: name to address and ports). `head` is where a keeper without a seat may listen for it."""
-        answer: Json = {"ok": True, "keeper": os.getpid(), "block": self._block, "ray": self._ray.report()}
+        """Return where setup, Ray, the supervisor and the ranks stand, and who else answers of those that are asked
+        about (`reach`: name to address and ports). `head` is where an agent without a slot may listen for it."""
+        answer: Json = {"ok": True, "agent": os.getpid(), "block": self._block, "ray": self._ray.report()}
         answer["member"] = self._member
         if self.listener:
             heard = {"heard": self.listener.ages(), "listening": self.listener.listening}
             return {**answer, **heard, "supervisor": self._ask_supervisor({"op": "status"}, timeout=SUPERVISOR_S)}
-        seat = {"setup": self._setup.report(), "ranks": ranks.reports(self._folder, self._quiet)}
+        slot = {"setup": self._setup.report(), "ranks": ranks.reports(self._folder, self._quiet)}
         if "head" in question and self._member is None:
             self.beat.hint(*question["head"])
         reached = self._reach.ask(question.get("reach", {}))
-        return {**answer, **seat, "head_silent": self.beat.silence, "reached": reached}
+        return {**answer, **slot, "head_silent": self.beat.silence, "reached": reached}
 
     def prepare(self, question: Json) -> Json:
         """Keep secrets, ask for files that are missing, and run setup once in the life of the folder."""
@@ -114,8 +114,8 @@ class Service:
                 return {"ok": True}
             mark = f"{self._spec['run']}:{self._spec['place']}:setup"
             env = {**self._base, **question["env"], **question["secrets"], procs.MARK: mark}
-            words = "" if self._interpreter is None or self._interpreter.made else interpreter.WORDS
-            self._setup.start(argv, env, folder=self._folder / "workdir", words=words)
+            message = "" if self._interpreter is None or self._interpreter.made else interpreter.WORDS
+            self._setup.start(argv, env, folder=self._folder / "workdir", message=message)
         return {"ok": True}
 
     def _need(self, name: str) -> Json:
@@ -123,14 +123,14 @@ class Service:
         return {"ok": True, "need": name}
 
     def _setup_argv(self, script: str | None) -> list[str]:
-        """Answer the user's setup, with the making of an environment before it where one is wanted and not there."""
+        """Return the user's setup, with the making of an environment before it where one is wanted and not there."""
         argv = ["bash", str(self._folder / script)] if script else []
         if self._interpreter is None or self._interpreter.made:
             return argv
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
 
     def _of_ray(self, part: str, *argv: str) -> list[str]:
-        """Answer how to run a part of ours that needs Ray, on the interpreter that has it."""
+        """Return how to run a part of ours that needs Ray, on the interpreter that has it."""
         if self._interpreter is None:
             return [sys.executable, "-Es", PACKAGE, part, *argv]
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "run", str(self._folder), part, *argv]
@@ -138,18 +138,18 @@ class Service:
     def ray(self, question: Json) -> Json:
         """Start `ray start --block` for a generation, unless it runs; on a head, let a supervisor follow.
 
-        A seat's raylet is started after the head's host has answered: so the head's keeper knows all that serve it.
+        A slot's raylet is started after the head's host has answered: so the head's agent knows all that serve it.
         """
         generation = question["generation"]
         with self._doing:
-            if words := self._fences.against_raylet(question):
-                return {"ok": False, "words": words}
+            if message := self._fences.against_raylet(question):
+                return {"ok": False, "message": message}
             if self._ray.running:
                 same = self._ray.generation == generation
-                words = f"the raylet of generation {self._ray.generation} still runs"
-                return {"ok": True} if same else {"ok": False, "words": words}
+                message = f"the raylet of generation {self._ray.generation} still runs"
+                return {"ok": True} if same else {"ok": False, "message": message}
             if question.get("head") and not self.beat.follow(*question["head"]):
-                return {"ok": False, "words": f"the head's machine `{question['head'][0]}` does not answer this node"}
+                return {"ok": False, "message": f"the head's machine `{question['head'][0]}` does not answer this node"}
             if self.listener:
                 self.listener.begin()
             self._member = question.get("member")
@@ -167,7 +167,7 @@ class Service:
         return {"ok": True}
 
     def _is_new_cluster(self, cluster: int) -> bool:
-        """Answer whether a head is of another cluster than the one before it; then forget what that one has stored."""
+        """Whether a head is of another cluster than the one before it; then forget what that one has stored."""
         path = self._folder / CLUSTER
         if (files.read(path) or {"cluster": 0})["cluster"] == cluster:
             return False
@@ -183,22 +183,22 @@ class Service:
             shutil.rmtree(ray, ignore_errors=True)
         (ray / "ray_current_cluster").unlink(missing_ok=True)
 
-    def sweep(self, question: Json) -> Json:
-        """Kill a scope; answers the processes that are left, none when two scans in a row were empty."""
-        level, member, epoch = question["level"], question.get("member", ""), question.get("epoch", 0)
+    def kill(self, question: Json) -> Json:
+        """Kill a scope; returns the processes that are left, none when two scans in a row were empty."""
+        level, member, attempt = question["level"], question.get("member", ""), question.get("attempt", 0)
         if level != "node":
             with self._doing:  # a raylet that is just being started is there when this goes on, and is found
-                self._fences.raise_to(level, member, question.get("generation", 0), epoch)
-        until = ranks.others_began(self._folder, member, epoch) if level == "rank" else math.inf
+                self._fences.raise_to(level, member, question.get("generation", 0), attempt)
+        until = ranks.others_began(self._folder, member, attempt) if level == "rank" else math.inf
         generation = question.get("generation", 0)
         scope = replace(
-            procs.of_spec(self._spec), level=level, generation=generation, member=member, epoch=epoch, until=until
+            procs.of_spec(self._spec), level=level, generation=generation, member=member, attempt=attempt, until=until
         )
-        left = procs.sweep(scope, os.getpid(), self._children.pids, question.get("grace", procs.GRACE_S))
+        left = procs.kill(scope, os.getpid(), self._children.pids, question.get("grace", procs.GRACE_S))
         return {"ok": not left, "left": left}
 
     def signal(self, question: Json) -> Json:
-        """Send a signal to every process of every rank here, or of those of some members; answers to how many."""
+        """Send a signal to every process of every rank here, or of those of some members; returns to how many."""
         ours = {state["pid"] for state in ranks.living(self._folder)}
         number = signal.Signals[f"SIG{question['signal'].removeprefix('SIG')}"]
         only = question.get("members")
@@ -208,46 +208,46 @@ class Service:
         return {"ok": True, "count": len(found)}
 
     def _ranks_processes(self, only: list[str] | None) -> list[procs.Process]:
-        living = {(state["member"], state["epoch"]) for state in ranks.living(self._folder)}
+        living = {(state["member"], state["attempt"]) for state in ranks.living(self._folder)}
         found: dict[int, procs.Process] = {}
-        for member, epoch in living:
+        for member, attempt in living:
             if only is not None and member not in only:
                 continue
-            until = math.inf if only is None else ranks.others_began(self._folder, member, epoch)
-            scope = replace(procs.of_spec(self._spec), level="rank", member=member, epoch=epoch, until=until)
+            until = math.inf if only is None else ranks.others_began(self._folder, member, attempt)
+            scope = replace(procs.of_spec(self._spec), level="rank", member=member, attempt=attempt, until=until)
             found.update({p.pid: p for p in procs.scan(scope, os.getpid(), self._children.pids)})
         return list(found.values())
 
     @property
     def _python(self) -> str:
-        """Answer the interpreter that has Ray."""
+        """Return the interpreter that has Ray."""
         return str(self._interpreter.python) if self._interpreter else sys.executable
 
     def drive(self, question: Json) -> Json:
-        """Begin a driver, once for an epoch: a rank under this keeper, with the Python of the run's Ray."""
+        """Begin a driver, once for an attempt: a rank under this agent, with the Python of the run's Ray."""
         label, spec = question["label"], environment.driver(question["spec"], self._base, self._folder, self._python)
-        own = self._folder / "ranks" / label / str(spec["epoch"])
+        own = self._folder / "ranks" / label / str(spec["attempt"])
         with self._doing:
             if (own / "state.json").exists():
                 return {"ok": True}
             own.mkdir(mode=0o700, parents=True, exist_ok=True)
             files.write(own / "spec.json", spec)
-            argv = [sys.executable, "-EsS", PACKAGE, "rank", str(self._folder), label, str(spec["epoch"])]
+            argv = [sys.executable, "-EsS", PACKAGE, "rank", str(self._folder), label, str(spec["attempt"])]
             env = {**os.environ, procs.MARK: question["mark"]}
             log = own / "parent.log"
             parent = self._children.spawn(argv, env, folder=self._folder, log=log, ended=lambda _: None)
             if rank_actor.begun(parent, own):
                 return {"ok": True}
-        return {"ok": False, "words": f"driver `{label}` did not begin", "tail": logs.tail(log)}
+        return {"ok": False, "message": f"driver `{label}` did not begin", "tail": logs.tail(log)}
 
     def environment(self, question: Json) -> Json:
-        """Answer what a rank's parent needs: the user's variables, where the secrets are, whom to live with, and for
-        how long; nothing for a rank that was swept."""
+        """Return what a rank's parent needs: the user's variables, where the secrets are, whom to live with, and for
+        how long; nothing for a rank that was killed."""
         if "member" in question:
-            words = self._fences.against_rank(question["member"], question["generation"], question["epoch"])
-            if words:
-                return {"ok": False, "words": words}
-        life = {"keeper": os.getpid(), "deadline": str(self._deadline)}
+            message = self._fences.against_rank(question["member"], question["generation"], question["attempt"])
+            if message:
+                return {"ok": False, "message": message}
+        life = {"agent": os.getpid(), "deadline": str(self._deadline)}
         return {"ok": True, "base": self._base, "secrets": str(self._secrets), **life}
 
     def supervisor(self, question: Json) -> Json:
@@ -258,7 +258,7 @@ class Service:
         try:
             return rpc.ask(self._scratch / "supervisor.sock", question, timeout)
         except (OSError, ValueError) as error:
-            return {"ok": False, "words": f"the supervisor does not answer: {error}"}
+            return {"ok": False, "message": f"the supervisor does not answer: {error}"}
 
     def tick(self) -> None:
         """Keep a supervisor beside a running head: start it, start it again, end it when the head has ended."""
@@ -273,11 +273,11 @@ class Service:
             argv, env = self._supervised
             threading.Thread(target=self._supervisor.start, args=(argv, env), daemon=True).start()
 
-    def stop_itself(self, words: str) -> None:
-        """Kill ranks and Ray, because others may already take this node for lost; one without a seat has none."""
-        logging.warning("%s: ending ranks and Ray", words)
+    def stop_itself(self, message: str) -> None:
+        """Kill ranks and Ray, because others may already take this node for lost; one without a slot has none."""
+        logging.warning("%s: ending ranks and Ray", message)
         if self._member is not None or self.listener:
-            self.sweep({"level": "node", "grace": 0})
+            self.kill({"level": "node", "grace": 0})
 
     def cut_off(self) -> None:
         """End the head's Ray: most of the nodes that it serves cannot hear it, and others may take it for lost."""
@@ -286,7 +286,7 @@ class Service:
     def stop(self, _: Json) -> Json:
         """Kill all of the run here and end; the lease goes with this process."""
         self._supervised = None
-        answer = self.sweep({"level": "node"})
+        answer = self.kill({"level": "node"})
         if answer["ok"]:
             self.beat.leave()
             clear(self._folder, self._spec)
@@ -299,7 +299,7 @@ class Service:
 
 
 def _secrets_folder(scratch: Path) -> Path:
-    """Answer a folder of ours in memory, where there is such a place: secrets must not reach a disk."""
+    """Return a folder of ours in memory, where there is such a place: secrets must not reach a disk."""
     memory = Path("/dev/shm")  # noqa: S108
     return files.private(memory / scratch.name) if memory.is_dir() and os.access(memory, os.W_OK) else scratch
 

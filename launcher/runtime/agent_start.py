@@ -1,6 +1,6 @@
-"""The start of a keeper: what a node is asked to run once, and what has to be over soon.
+"""The start of an agent: what a node is asked to run once, and what has to be over soon.
 
-It stands before each keeper of a launch, so it imports no more than it needs; the keeper itself is another program.
+It stands before each agent of a launch, so it imports no more than it needs; the agent itself is another program.
 """
 
 import fcntl
@@ -19,16 +19,16 @@ OK, FAILED, HELD = 0, 1, 6
 
 
 def begin(folder: Path) -> int:
-    """Start the keeper of a folder, detached, unless it lives; prints how that went, returns when it answers."""
-    spec = files.read(folder / "keeper.json") or {}
+    """Start the agent of a folder, detached, unless it lives; prints how that went, returns when it answers."""
+    spec = files.read(folder / "agent.json") or {}
     scratch = files.private(Path(spec["scratch"]))
     if living := _living(spec):
         return _say(OK, living)
     if wrong := _unfit(spec):
-        return _say(FAILED, {"ok": False, "words": wrong})
+        return _say(FAILED, {"ok": False, "message": wrong})
     (folder / "log").mkdir(mode=0o700, exist_ok=True)
     lock = os.open(scratch / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)  # two starts at once: the second finds the keeper of the first
+    fcntl.flock(lock, fcntl.LOCK_EX)  # two starts at once: the second finds the agent of the first
     if living := _living(spec):
         return _say(OK, living)
     reading, writing = os.pipe()
@@ -38,11 +38,11 @@ def begin(folder: Path) -> int:
     os.close(writing)
     said = _read(reading)
     status = OK if said.get("ok") else HELD if "held" in said else FAILED
-    return _say(status, said or {"ok": False, "words": "the keeper ended at once", "tail": _log_tail(folder)})
+    return _say(status, said or {"ok": False, "message": "the agent ended at once", "tail": _log_tail(folder)})
 
 
 def _unfit(spec: dict[str, Any]) -> str | None:
-    """Answer why this interpreter will not do for Ray: its Ray is missing or too old."""
+    """Return why this interpreter will not do for Ray: its Ray is missing or too old."""
     minor = spec.get("ray")
     if minor is None or spec.get("interpreter"):
         return None
@@ -55,7 +55,7 @@ def _unfit(spec: dict[str, Any]) -> str | None:
 
 
 def _installed() -> str | None:
-    """Answer the version of Ray that lies among this interpreter's own packages, if just one does."""
+    """Return the version of Ray that lies among this interpreter's own packages, if just one does."""
     number = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     packages = os.path.join(os.path.dirname(os.path.dirname(sys.executable)), "lib", number, "site-packages")
     try:
@@ -67,7 +67,7 @@ def _installed() -> str | None:
 
 
 def _asked() -> str | None:
-    """Answer the version of Ray that the interpreter finds wherever it looks for packages."""
+    """Return the version of Ray that the interpreter finds wherever it looks for packages."""
     asked = "from importlib import metadata; print(metadata.version('ray'))"
     argv = [sys.executable, "-Es", "-c", asked]
     found = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20)
@@ -75,7 +75,7 @@ def _asked() -> str | None:
 
 
 def _living(spec: dict[str, Any]) -> dict[str, Any] | None:
-    """Answer what the keeper of this folder says, None when there is none."""
+    """Return what the agent of this folder says, None when there is none."""
     try:
         return rpc.ask(Path(spec["socket"]), {"op": "hello"}, timeout=5)
     except (OSError, ValueError):
@@ -88,7 +88,7 @@ def _say(status: int, answer: dict[str, Any]) -> int:
 
 
 def _log_tail(folder: Path) -> list[str]:
-    return logs.tail(folder / "log" / "keeper.log")
+    return logs.tail(folder / "log" / "agent.log")
 
 
 def _read(handle: int) -> dict[str, Any]:
@@ -100,19 +100,19 @@ def _read(handle: int) -> dict[str, Any]:
 
 
 def _detach(folder: Path, spec: dict[str, Any], writing: int) -> None:
-    """Become the keeper: a session of its own, no terminal, no pipe of the starter's, a marked environment."""
+    """Become the agent: a session of its own, no terminal, no pipe of the starter's, a marked environment."""
     os.setsid()
     if os.fork() != 0:
         os._exit(0)
     os.chdir(folder)
     null = os.open("/dev/null", os.O_RDONLY)
-    log = os.open("log/keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open("log/agent.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.set_inheritable(writing, True)
     whole = spec.get("login", False)
     base = environment.user(login.environ(os.environ) if whole else os.environ, whole=whole)
-    env = {**base, environment.KEEPER_MARK: f"{spec['run']}:{spec['place']}"}
+    env = {**base, environment.AGENT_MARK: f"{spec['run']}:{spec['place']}"}
     package = str(Path(__file__).resolve().parent)
     before, more = scope.lasting() if whole else ([], {})
     argv = [*before, sys.executable, "-EsS", package, "agent", "serve", os.getcwd(), str(writing)]
@@ -120,5 +120,5 @@ def _detach(folder: Path, spec: dict[str, Any], writing: int) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """`begin FOLDER` starts the keeper of a folder."""
+    """`begin FOLDER` starts the agent of a folder."""
     return begin(Path(argv[0]).absolute())

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
 
 
 def _walk(path: Path, name: str) -> Iterator[tuple[Path, str]]:
-    """Answer what lies below a path, folders before their content, with its name in the archive."""
+    """Return what lies below a path, folders before their content, with its name in the archive."""
     yield path, name
     if path.is_dir() and not path.is_symlink():
         try:
@@ -80,7 +80,7 @@ class _Whole:
         self._whole = True
 
     def read(self, size: int) -> bytes:
-        """Answer the next bytes."""
+        """Return the next bytes."""
         wanted = min(size, self._left)
         try:
             part = self._file.read(wanted)

@@ -32,7 +32,7 @@ class Children:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Answer which live children we started ourselves; all others are adopted."""
+        """Return which live children we started ourselves; all others are adopted."""
         return frozenset(self._ends)
 
     def spawn(

@@ -1,6 +1,6 @@
 """A command of a person's beside a rank: with the rank's variables and folder, and without its secrets.
 
-It lives no longer than who asked for it, than its time, or than the keeper: whichever ends first takes all that the
+It lives no longer than who asked for it, than its time, or than the agent: whichever ends first takes all that the
 command started with it. What it writes travels in frames on one stream, so that its end is told apart from a lost
 connection, and its two streams keep their order: a letter, a length, a line end, and so many bytes. `o` and `e` are
 stdout and stderr; `x` is its exit status; `t` says that its time was over, and `g` that the run has left the node.
@@ -36,48 +36,48 @@ class ReaderGoneError(Exception):
 def main(argv: list[str]) -> int:
     """`run FOLDER` takes a command from stdin and runs it; `stop FOLDER TOKEN` ends it from outside."""
     folder = Path(argv[1]).absolute()
-    keeper = files.read(folder / "keeper.json") or {}
+    agent = files.read(folder / "agent.json") or {}
     if argv[0] == "stop":
-        left = procs.sweep(scope(keeper, argv[2])) if keeper else []
+        left = procs.kill(scope(agent, argv[2])) if agent else []
         print(json.dumps({"ok": not left, "left": left}))
         return 0
     with contextlib.suppress(ReaderGoneError):
-        run(folder, keeper, json.load(sys.stdin))
+        run(folder, agent, json.load(sys.stdin))
     return 0
 
 
-def scope(keeper: dict[str, Any], token: str) -> procs.Scope:
-    """Answer the scope of one command of a run."""
-    return procs.Scope(run=keeper["run"], place=keeper["place"], level="rank", member=f"@{token}", epoch=1)
+def scope(agent: dict[str, Any], token: str) -> procs.Scope:
+    """Return the scope of one command of a run."""
+    return procs.Scope(run=agent["run"], place=agent["place"], level="rank", member=f"@{token}", attempt=1)
 
 
-def mark(keeper: dict[str, Any], token: str) -> str:
-    """Answer what a command and its children carry: a fence of the node ends them, a new epoch does not."""
-    return f"{keeper['run']}:{keeper['place']}:0:@{token}:1"
+def mark(agent: dict[str, Any], token: str) -> str:
+    """Return what a command and its children carry: a fence of the node ends them, a new attempt does not."""
+    return f"{agent['run']}:{agent['place']}:0:@{token}:1"
 
 
 def variables(folder: Path, label: str, given: dict[str, str], base: dict[str, str]) -> dict[str, str]:
-    """Answer what a rank sees, as of its newest epoch; where it never began, what is given."""
+    """Return what a rank sees, as of its newest attempt; where it never began, what is given."""
     own = folder / "ranks" / label
     spec = files.read(own / str(logs.newest(own)) / "spec.json") if label else None
     return {**base, **(spec["env"] | spec["rank_env"] if spec else given)}
 
 
 def place(folder: Path) -> Path:
-    """Answer where ranks run: the workdir, or the run's folder before there is one."""
+    """Return where ranks run: the workdir, or the run's folder before there is one."""
     return folder / "workdir" if (folder / "workdir").is_dir() else folder
 
 
-def run(folder: Path, keeper: dict[str, Any], asked: dict[str, Any]) -> None:
+def run(folder: Path, agent: dict[str, Any], asked: dict[str, Any]) -> None:
     """Run a command to its end, or to one of the ends that others make."""
     try:
-        given = rpc.ask(Path(keeper["socket"]), {"op": "environment"}, timeout=10)
-        life = os.pidfd_open(given["keeper"])
+        given = rpc.ask(Path(agent["socket"]), {"op": "environment"}, timeout=10)
+        life = os.pidfd_open(given["agent"])
     except (OSError, KeyError, ValueError):
         _frame(b"g", b"")
         return
     env = variables(folder, asked["label"], asked["env"], given["base"])
-    env[procs.MARK] = mark(keeper, asked["token"])
+    env[procs.MARK] = mark(agent, asked["token"])
     os.chdir(place(folder))
     if not shutil.which(asked["argv"][0], path=env["PATH"]):
         _frame(b"e", f"`{asked['argv'][0]}` is not found here\n".encode())
@@ -97,13 +97,13 @@ def run(folder: Path, keeper: dict[str, Any], asked: dict[str, Any]) -> None:
         try:
             end = _pass_on(child, life, asked["timeout"])
         finally:
-            procs.sweep(scope(keeper, asked["token"]), os.getpid(), grace=1.0 if end == b"t" else 0.0)
+            procs.kill(scope(agent, asked["token"]), os.getpid(), grace=1.0 if end == b"t" else 0.0)
             code = child.wait()
         _frame(end, str(code if code >= 0 else 128 - code).encode() if end == b"x" else b"")
 
 
 def _pass_on(child: "subprocess.Popen[bytes]", life: int, timeout: float | None) -> bytes:
-    """Pass on what a command writes until it ends, its time is over, or the keeper ends; answers which."""
+    """Pass on what a command writes until it ends, its time is over, or the agent ends; returns which."""
     assert child.stdout
     assert child.stderr
     sources = {child.stdout.fileno(): b"o", child.stderr.fileno(): b"e"}

@@ -31,7 +31,7 @@ class Reach:
         self._begun = -PERIOD_S
 
     def ask(self, targets: Targets) -> dict[str, bool]:
-        """Answer what was found lately of these machines, and look at them again."""
+        """Return what was found lately of these machines, and look at them again."""
         at = now()
         with self._turn:
             known = {name: told for name, told in self._found.items() if name in targets and at - told[0] < HOLDS_S}
@@ -53,7 +53,7 @@ class Reach:
 
 
 def answering(targets: Targets, limit: float = CONNECT_S) -> set[str]:
-    """Answer which machines say anything on any of their ports within some seconds, all asked at once."""
+    """Return which machines say anything on any of their ports within some seconds, all asked at once."""
     found: set[str] = set()
     with contextlib.ExitStack() as links, selectors.DefaultSelector() as selector:
         for name, (address, ports) in targets.items():
@@ -75,7 +75,7 @@ def answering(targets: Targets, limit: float = CONNECT_S) -> set[str]:
 
 
 def _begin(address: str, port: int) -> tuple[socket.socket, int]:
-    """Answer a connection in the making, and how far it is (as errno); a name that is not known is no answer."""
+    """Return a connection in the making, and how far it is (as errno); a name that is not known is no answer."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
     except OSError:

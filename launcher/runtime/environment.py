@@ -11,15 +11,15 @@ from typing import Any
 USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 FOLDER = "@folder@"
-KEEPER_MARK = "NVLAUNCH_KEEPER"
-"""The variable of a keeper that says whose it is."""
+AGENT_MARK = "NVLAUNCH_AGENT"
+"""The variable of an agent that says whose it is."""
 # What a login on a machine of its own has of that one session, and what would be taken for Ray's or for ours.
 SESSION = ("PWD", "OLDPWD", "SHLVL", "_", "TERM", "MAIL", "MOTD_SHOWN")
 SESSIONS = ("SSH_", "XDG_", "DBUS_", "RAY_", "NVLAUNCH_", "SKYPILOT_")
 
 
 def user(environ: Mapping[str, str], whole: bool = False) -> dict[str, str]:
-    """Answer the user's own variables out of an environment, or all of it where it is a login's (`whole`).
+    """Return the user's own variables out of an environment, or all of it where it is a login's (`whole`).
 
     The folder of Ray's Python is taken out of PATH.
     """
@@ -38,21 +38,21 @@ def _of_login(name: str) -> bool:
 
 
 def _without_ray(path: str) -> str:
-    """Answer PATH without a virtual environment that is Ray's: a `pip install` must not change Ray under a raylet."""
+    """Return PATH without a virtual environment that is Ray's: a `pip install` must not change Ray under a raylet."""
     own = os.path.realpath(os.path.dirname(sys.executable)) if sys.prefix != sys.base_prefix else None
     kept = [part for part in path.split(":") if part and os.path.realpath(part) != own]
     return ":".join(kept) or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def driver(spec: Mapping[str, Any], base: Mapping[str, str], folder: Path, python: str) -> dict[str, Any]:
-    """Answer the orders of a rank that speaks to Ray: `python` and `ray` are those of the run's cluster."""
+    """Return the orders of a rank that speaks to Ray: `python` and `ray` are those of the run's cluster."""
     own = {name: value.replace(FOLDER, str(folder)) for name, value in spec["rank_env"].items()}
     path = spec["env"].get("PATH", base["PATH"])
     return {**spec, "rank_env": {**own, "PATH": f"{os.path.dirname(python)}:{path}"}}
 
 
 def ray(asked: Mapping[str, str], folder: str, scratch: str, python: str) -> dict[str, str]:
-    """Answer the environment of a Ray process: what was asked for and the least that programs need, nothing else."""
+    """Return the environment of a Ray process: what was asked for and the least that programs need, nothing else."""
     base = {
         "PATH": f"{os.path.dirname(python)}:/usr/local/bin:/usr/bin:/bin",
         "HOME": scratch,  # a `~/.ray/auth_token` of the user's would change the mode of authentication

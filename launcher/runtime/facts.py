@@ -76,7 +76,7 @@ class Sink:
             del self.tail[:excess]
 
     def text(self) -> str:
-        """Answer what was kept."""
+        """Return what was kept."""
         return bytes(self.head + self.tail).decode("utf-8", "replace")
 
 
@@ -110,7 +110,7 @@ class Probe:
         return pid
 
     def read(self, pipe: int) -> bool:
-        """Take what a pipe has; answers whether it may have more later."""
+        """Take what a pipe has; returns whether it may have more later."""
         try:
             data = os.read(pipe, CHUNK)
         except BlockingIOError:
@@ -121,7 +121,7 @@ class Probe:
         return bool(data)
 
     def look(self, now: float) -> bool:
-        """Answer whether the child has ended, or is past being waited for; kill it when its time is over."""
+        """Whether the child has ended, or is past being waited for; kill it when its time is over."""
         if now >= self.deadline and not self.timed_out:
             self.timed_out = True
             self._kill()
@@ -141,7 +141,7 @@ class Probe:
             os.killpg(self.pid, signal.SIGKILL)
 
     def answer(self, now: float) -> "dict[str, object]":
-        """Answer how it went. `age` is how long ago it ended (s); `hung`: it could not even be killed."""
+        """Return how it went. `age` is how long ago it ended (s); `hung`: it could not even be killed."""
         for sink in self.sinks.values():
             sink.end()
         out, err = self.sinks["out"], self.sinks["err"]
@@ -194,7 +194,7 @@ def _leave(code: int, out: str, err: str) -> None:
 
 
 def collect(request: "dict[str, object]") -> "dict[str, object]":
-    """Answer all probes of a request, run at the same time, each within its own limit."""
+    """Return all probes of a request, run at the same time, each within its own limit."""
     path = os.environ.get("PATH", "").split(":")
     os.environ["PATH"] = ":".join(path + [folder for folder in FOLDERS if folder not in path])
     os.environ["LC_ALL"] = "C"
@@ -230,7 +230,7 @@ def _drain(selector: selectors.BaseSelector) -> None:
 
 
 def host() -> "dict[str, object]":
-    """Answer who we are and where."""
+    """Return who we are and where."""
     system = os.uname()
     return {
         "hostname": system.nodename,
@@ -244,13 +244,13 @@ def host() -> "dict[str, object]":
 
 
 def limits() -> "dict[str, object]":
-    """Answer how many files a process may have open."""
+    """Return how many files a process may have open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return {"soft": soft, "hard": hard}
 
 
 def own_name() -> "dict[str, object]":
-    """Answer how long it takes to resolve the machine's own name (s), and to what."""
+    """Return how long it takes to resolve the machine's own name (s), and to what."""
     name = socket.gethostname()
     began = time.monotonic()
     addresses: list[str] = []
@@ -263,7 +263,7 @@ def own_name() -> "dict[str, object]":
 
 
 def space(path: str) -> "dict[str, object]":
-    """Answer what is free where `path` is, or will be: bytes and inodes, and whether this user may write there."""
+    """Return what is free where `path` is, or will be: bytes and inodes, and whether this user may write there."""
     at = Path(path).expanduser()
     while not at.exists() and at != at.parent:
         at = at.parent
@@ -281,7 +281,7 @@ def space(path: str) -> "dict[str, object]":
 
 
 def memory() -> "dict[str, object]":
-    """Answer the memory in bytes, what of it can be had, and how long all programs waited for it (% of a minute)."""
+    """Return the memory in bytes, what of it can be had, and how long all programs waited for it (% of a minute)."""
     rows = (line.split() for line in _read("/proc/meminfo").splitlines())
     sizes = {row[0]: int(row[1]) * 1024 for row in rows if len(row) > 1}
     stalled = 0.0
@@ -293,13 +293,13 @@ def memory() -> "dict[str, object]":
 
 
 def content(path: str) -> "str | None":
-    """Answer what a small file says; nothing where there is none."""
+    """Return what a small file says; nothing where there is none."""
     file = Path(path).expanduser()
     return _read(str(file)) if file.exists() else None
 
 
 def ports() -> "list[int]":
-    """Answer the TCP ports that somebody listens on, of any user."""
+    """Return the TCP ports that somebody listens on, of any user."""
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         if Path(table).exists():
@@ -309,7 +309,7 @@ def ports() -> "list[int]":
 
 
 def lease(*paths: str) -> "dict[str, str]":
-    """Answer what the holder of the machine's lease wrote (`holder`), of the first path where somebody has it.
+    """Return what the holder of the machine's lease wrote (`holder`), of the first path where somebody has it.
 
     Looking shares the lock for an instant: whoever takes the lease tries for longer.
     """
@@ -344,11 +344,11 @@ class Process:
         self.name = title[:120] or command
         self.ray = command in ("raylet", "gcs_server") or title.startswith("ray::")
         self.mark = variables.get("NVLAUNCH_MARK")
-        self.keeper = variables.get("NVLAUNCH_KEEPER")
+        self.agent = variables.get("NVLAUNCH_AGENT")
 
 
 def processes() -> "list[dict[str, object]]":
-    """Answer the processes of Ray, and those with a mark of ours where we may see it; not what asks this."""
+    """Return the processes of Ray, and those with a mark of ours where we may see it; not what asks this."""
     table: dict[int, Process] = {}
     for folder in Path("/proc").iterdir():
         # One that ended while we looked has no files any more.
@@ -360,14 +360,14 @@ def processes() -> "list[dict[str, object]]":
         line = _line(pid, table)
         process, mark = table[pid], next((one.mark for one in line if one.mark), None)
         # Below our parent is what asks.
-        if (process.ray or process.keeper or mark) and all(one.pid != os.getppid() for one in line):
+        if (process.ray or process.agent or mark) and all(one.pid != os.getppid() for one in line):
             shown = {"user": _user(process.uid), "name": process.name, "ray": process.ray}
-            found.append(dict(shown, pid=pid, mark=mark, keeper=process.keeper))
+            found.append(dict(shown, pid=pid, mark=mark, agent=process.agent))
     return found[:MOST_PROCESSES]
 
 
 def _line(pid: int, table: "dict[int, Process]") -> "list[Process]":
-    """Answer a process and its ancestors, nearest first."""
+    """Return a process and its ancestors, nearest first."""
     found: list[Process] = []
     while pid in table and table[pid] not in found:
         found.append(table[pid])
@@ -383,7 +383,7 @@ def _user(uid: int) -> str:
 
 
 def infiniband(top: str = "/sys/class/infiniband") -> "list[dict[str, str]]":
-    """Answer the ports of all InfiniBand and RoCE devices."""
+    """Return the ports of all InfiniBand and RoCE devices."""
     found = []
     for port in sorted(Path(top).glob("*/ports/*")):
         values = {key: _read(str(port / key)).strip() for key in ("state", "phys_state", "rate")}
@@ -392,7 +392,7 @@ def infiniband(top: str = "/sys/class/infiniband") -> "list[dict[str, str]]":
 
 
 def imex_files(folder: str, channel: str) -> "dict[str, object]":
-    """Answer the files of IMEX, each with a hash of it as it is, and whether we may open the channel."""
+    """Return the files of IMEX, each with a hash of it as it is, and whether we may open the channel."""
     found: dict[str, object] = {"nodes": None, "config": None, "nodes_hash": None, "config_hash": None}
     for key, name in (("nodes_hash", "nodes_config.cfg"), ("config_hash", "config.cfg")):
         file = Path(folder, name)

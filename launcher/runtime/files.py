@@ -25,7 +25,7 @@ def write(path: Path, content: dict[str, Any]) -> None:
 
 
 def create(path: Path, content: dict[str, Any]) -> bool:
-    """Write a JSON file (0600) unless it is there already; answers whether this call made it. Atomic."""
+    """Write a JSON file (0600) unless it is there already; returns whether this call made it. Atomic."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(handle, "wb") as file:
@@ -41,7 +41,7 @@ def create(path: Path, content: dict[str, Any]) -> bool:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """Answer the content of a JSON file; None without the file, or where it is cut short or no object."""
+    """Return the content of a JSON file; None without the file, or where it is cut short or no object."""
     try:
         content = json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):

@@ -1,9 +1,9 @@
-"""Whether anybody computes on the GPUs of this machine: asked after a sweep, before something starts here again.
+"""Whether anybody computes on the GPUs of this machine: asked after a kill, before something starts here again.
 
 `python -EsS PACKAGE gpus FOLDER END [FIRST]` asks the driver about the first END GPUs, those that a raylet of so many
 is given, or about those of them from FIRST on: others of the run may go on computing on the rest. A program of its own,
 because whoever asks a sick driver may never be answered, nor be killed. What the run in FOLDER has there after the
-sweep is meant to live: an actor that a driver detached, for its next epoch to find.
+kill is meant to live: an actor that a driver detached, for its next attempt to find.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ MOST = 3
 
 def main(argv: list[str]) -> int:
     """Print whether the GPUs are free (`ok`), and else in words who computes there or why that cannot be told."""
-    spec = files.read(Path(argv[0]) / "keeper.json")
+    spec = files.read(Path(argv[0]) / "agent.json")
     scope = procs.of_spec(spec) if spec else None
     first = int(argv[2]) if argv[2:] else 0
     print(json.dumps(free(int(argv[1]), lambda: procs.scan(scope) if scope else [], first)))
@@ -43,24 +43,24 @@ def main(argv: list[str]) -> int:
 
 
 def free(end: int, ours: Callable[[], list[procs.Process]], first: int = 0) -> dict[str, Any]:
-    """Answer whether nobody but who is ours computes on the GPUs from `first` to before `end`, asked again for a while
+    """Whether nobody but who is ours computes on the GPUs from `first` to before `end`, asked again for a while
     where somebody does."""
     deadline, pause = time.monotonic() + LEAVE_S, threading.Event()
     while True:
         try:
             who = computing(_ask(GPUS), _ask(APPS), end, {str(process.pid) for process in ours()}, first)
         except OSError as error:
-            return {"ok": False, "words": f"cannot tell whether its GPUs are free: {error}"}
+            return {"ok": False, "message": f"cannot tell whether its GPUs are free: {error}"}
         if not who:
             return {"ok": True}
         if time.monotonic() >= deadline:
             more = f" and {len(who) - MOST} more" if len(who) > MOST else ""
-            return {"ok": False, "words": f"not free: {', '.join(who[:MOST])}{more}"}
+            return {"ok": False, "message": f"not free: {', '.join(who[:MOST])}{more}"}
         pause.wait(PAUSE_S)
 
 
 def computing(gpus: str, apps: str, end: int, ours: Container[str] = (), first: int = 0) -> list[str]:
-    """Answer in words who else computes on the GPUs from `first` to before `end`; OSError where the driver does not
+    """Return in words who else computes on the GPUs from `first` to before `end`; OSError where the driver does not
     know so many."""
     known = {uuid: int(at) for at, uuid in _rows(gpus, 2) if at.isdecimal() and int(at) < end}
     if len(known) < end:
@@ -77,7 +77,7 @@ def computing(gpus: str, apps: str, end: int, ours: Container[str] = (), first: 
 
 
 def _rows(text: str, width: int) -> list[list[str]]:
-    """Answer the fields of each line; a name may have commas of its own, so that the last has all that is left."""
+    """Return the fields of each line; a name may have commas of its own, so that the last has all that is left."""
     rows = [[field.strip() for field in line.split(",", width - 1)] for line in text.splitlines() if line.strip()]
     if strange := [row for row in rows if len(row) < width]:
         raise OSError(f"`nvidia-smi` says `{strange[0][0][:200]}`")
@@ -85,7 +85,7 @@ def _rows(text: str, width: int) -> list[list[str]]:
 
 
 def _of(pid: str) -> str:
-    """Answer whose a process is; nothing for one that has gone or that we may not see."""
+    """Return whose a process is; nothing for one that has gone or that we may not see."""
     try:
         uid = os.stat(f"/proc/{pid}").st_uid
     except OSError:
@@ -97,7 +97,7 @@ def _of(pid: str) -> str:
 
 
 def _ask(argv: tuple[str, ...]) -> str:
-    """Answer what a program prints; OSError says why it has no answer. One that cannot be killed is left behind."""
+    """Return what a program prints; OSError says why it has no answer. One that cannot be killed is left behind."""
     env = {**os.environ, "PATH": ":".join((os.environ.get("PATH", ""), *FOLDERS)), "LC_ALL": "C"}
     try:
         tool = subprocess.Popen(

@@ -1,12 +1,12 @@
-"""Whether the machine of the run's head still answers a seat's keeper, and the seat's end when it does not.
+"""Whether the machine of the run's head still answers a slot's agent, and the slot's end when it does not.
 
-Twice a second the keeper says its node's name to the keeper of the head and reads a word, `ok` or `stop`. A word
+Twice a second the agent says its node's name to the agent of the head and reads a word, `ok` or `stop`. A word
 counts, and so does a connection that is refused, closed or merely taken: a head process that is down while its host
 answers stops nobody. What counts, counts from the moment before it was asked for. When nothing has counted for
 `self_stop` seconds, the node ends its own ranks and Ray: others may take it for lost from then on.
 
-Why others may. Let s be when the last question that counted was asked, and t when the head's keeper last heard this
-node. An answer follows the question, so t >= s, but for a connection that was taken and never read: the head's keeper
+Why others may. Let s be when the last question that counted was asked, and t when the head's agent last heard this
+node. An answer follows the question, so t >= s, but for a connection that was taken and never read: the head's agent
 counts that one when it reads it, and until it has read all that is there its count stands still (see
 `heartbeat_server.py`).
 This node stops at s + self_stop; the head's side gives it up at t + self_stop + margin. The margin is for the killing.
@@ -15,7 +15,7 @@ connection whose answers are lost; so t <= s + PERIOD_S + WORD_S. A head that is
 that, and the ranks of its own node a period later: within the margin.
 
 Time is CLOCK_BOOTTIME: a node that was suspended knows that it was away. The end of each wait is bounded by what is
-left, so that no slow connection delays the stop. A keeper that is stopped itself cannot stop anybody: it publishes
+left, so that no slow connection delays the stop. An agent that is stopped itself cannot stop anybody: it publishes
 the moment until which its ranks may live, and each rank's parent looks at that too (`rank.py`). Where all of a machine
 is frozen for longer, and then goes on, only a power switch makes sure (`fence_command`).
 """
@@ -43,12 +43,12 @@ _DEADLINE = struct.Struct("d")
 
 
 def now() -> float:
-    """Answer the seconds since boot, suspension included."""
+    """Return the seconds since boot, suspension included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def opens(address: str, port: int, limit: float) -> bool:
-    """Wait until a port of a program that is starting accepts; answers whether it did within `limit` seconds."""
+    """Wait until a port of a program that is starting accepts; returns whether it did within `limit` seconds."""
     deadline, pause = now() + limit, threading.Event()
     while now() < deadline:
         try:
@@ -73,7 +73,7 @@ class Deadline:
 
     @staticmethod
     def read(path: str) -> float:
-        """Answer what a keeper has published; infinity where it is gone, with its keeper."""
+        """Return what an agent has published; infinity where it is gone, with its agent."""
         try:
             with open(path, "rb") as file:
                 return float(_DEADLINE.unpack(file.read(_DEADLINE.size))[0])
@@ -82,7 +82,7 @@ class Deadline:
 
 
 class Beat:
-    """The seat's side. `silent` is called once for each silence, with the words for it."""
+    """The slot's side. `silent` is called once for each silence, with the words for it."""
 
     def __init__(
         self,
@@ -107,12 +107,12 @@ class Beat:
 
     @property
     def silence(self) -> float | None:
-        """Answer for how long the head's host has answered nothing (s); None while there is no head."""
+        """Return for how long the head's host has answered nothing (s); None while there is no head."""
         return max(0.0, self._clock() - self._heard) if self._head else None
 
     def hint(self, address: str, port: int) -> None:
         """Listen for this head from the next second on, if its host answers, and while nothing is started for one:
-        who has no seat can still tell others that the head's host is silent."""
+        who has no slot can still tell others that the head's host is silent."""
         self._hint = (address, port)
 
     def follow(self, address: str, port: int) -> bool:
@@ -138,7 +138,7 @@ class Beat:
         return True
 
     def step(self) -> float:
-        """Ask once, stop what there is to stop; answers how long to wait until the next time (s)."""
+        """Ask once, stop what there is to stop; returns how long to wait until the next time (s)."""
         with self._turn:
             if self._hint is not None and self._hint != self._named:
                 self._follow(*self._hint)
@@ -147,11 +147,11 @@ class Beat:
                 return PERIOD_S
             begun = self._clock()
             left = self._heard + self._limit - begun
-            # Looked at first: a keeper that was stopped or suspended for so long has been given up already.
+            # Looked at first: an agent that was stopped or suspended for so long has been given up already.
             limit = CONNECT_S if self._stopped else max(LEAST_S, left)
             word = None if left <= 0 and not self._stopped else self._ask(self._head, limit)
             if word == STOP:
-                self._end("the head's keeper says so: it is cut off from most nodes")
+                self._end("the head's agent says so: it is cut off from most nodes")
             elif word is not None:
                 self._count(begun)
                 self._stopped = False
@@ -180,13 +180,13 @@ class Beat:
         self._heard = asked
         self._publish(asked + self._limit)
 
-    def _end(self, words: str) -> None:
+    def _end(self, message: str) -> None:
         if not self._stopped:
             self._stopped = True
-            self._silent(words)
+            self._silent(message)
 
     def _ask(self, head: tuple[str, int], limit: float, line: bytes = b"") -> bytes | None:
-        """Answer the word of the head's keeper, an empty one where only its host answers, None where nobody does."""
+        """Return the word of the head's agent, an empty one where only its host answers, None where nobody does."""
         fresh = self._link is None
         try:
             if self._link is None:

@@ -1,4 +1,4 @@
-"""Which nodes the head's keeper hears, and the head's own end when it hears too few.
+"""Which nodes the head's agent hears, and the head's own end when it hears too few.
 
 The other side of `heartbeat.py`. What is read in one round has come in since the round before, nobody knows when: so
 each node has two moments. `late` is the end of that time, and a node is given up by it: others may act on a node's
@@ -55,7 +55,7 @@ class Listener:
         self.cut_off = False
 
     def listen(self, address: str, port: int) -> int:
-        """Begin to listen; answers the port."""
+        """Begin to listen; returns the port."""
         self._server = socket.create_server((address, port), backlog=4096)
         self._server.setblocking(False)
         self._selector.register(self._server, selectors.EVENT_READ)
@@ -73,13 +73,13 @@ class Listener:
             self.cut_off = False
 
     def ages(self) -> dict[str, float]:
-        """Answer how long ago each node was heard (s)."""
+        """Return how long ago each node was heard (s)."""
         with self._turn:
             return {name: max(0.0, self._round - late) for name, late in self._late.items()}
 
     @property
     def listening(self) -> float:
-        """Answer for how long this has listened (s)."""
+        """Return for how long this has listened (s)."""
         return max(0.0, self._round - self._since)
 
     def step(self, patience: float) -> None:

@@ -38,7 +38,7 @@ class MakingError(Exception):
 
 
 class Wanted:
-    """The environment that the orders of a keeper ask for."""
+    """The environment that the orders of an agent ask for."""
 
     def __init__(self, folder: Path, spec: dict[str, Any]) -> None:
         self._folder = folder
@@ -50,7 +50,7 @@ class Wanted:
         self._home = self._base / hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]
 
     def _find_wheels(self) -> Path | None:
-        """Answer where the wheels are: in the folder that is named, if this machine has it, else where sent ones go."""
+        """Return where the wheels are: in the folder that is named, if this machine has it, else where sent ones go."""
         if self._spec["wheels"] is None:
             return None
         here = Path(self._spec["wheels"]["at"]).expanduser()
@@ -61,7 +61,7 @@ class Wanted:
         return self._wheels == self._folder / "wheels"
 
     def _source(self) -> Any:
-        """Answer what tells the wheels apart: names and sizes."""
+        """Return what tells the wheels apart: names and sizes."""
         if self._wheels is None or self._sent:
             return self._spec["wheels"] and self._spec["wheels"]["sent"]
         try:
@@ -71,22 +71,22 @@ class Wanted:
 
     @property
     def ray(self) -> str:
-        """Answer the version of Ray that is to be in it."""
+        """Return the version of Ray that is to be in it."""
         return str(self._spec["ray"])
 
     @property
     def python(self) -> Path:
-        """Answer its interpreter."""
+        """Return its interpreter."""
         return self._home / "bin" / "python"
 
     @property
     def made(self) -> bool:
-        """Answer whether it is there."""
+        """Whether it is there."""
         return self.python.exists()
 
     @property
     def lacks_wheels(self) -> bool:
-        """Answer whether it has to be made, and the wheels for it have to be sent first."""
+        """Whether it has to be made, and the wheels for it have to be sent first."""
         return self._sent and not self.made and not (self._folder / "wheels").exists()
 
     def make(self) -> None:
@@ -120,7 +120,7 @@ class Wanted:
 
     @property
     def _scratch(self) -> Path:
-        """Answer where pip and uv put what they unpack: ended half-way, they leave it there."""
+        """Return where pip and uv put what they unpack: ended half-way, they leave it there."""
         return self._base / f".{self._home.name}.tmp"
 
     @property
@@ -151,7 +151,7 @@ class Wanted:
             self._clear()
 
     def _commands(self, partial: Path) -> tuple[Sequence[str], ...]:
-        """Answer how it is made and tried: with `uv` where that is, else with what Python brings. No cache stays."""
+        """Return how it is made and tried: with `uv` where that is, else with what Python brings. No cache stays."""
         python, ray = str(partial / "bin" / "python"), f"ray=={self.ray}"
         source = ("--no-index", "--find-links", str(self._wheels)) if self._wheels else ()
         if uv := shutil.which("uv"):
@@ -182,13 +182,13 @@ class Wanted:
 
 
 def _named(argv: Sequence[str]) -> str:
-    """Answer a command by the words that tell it from the others."""
+    """Return a command by the words that tell it from the others."""
     words = [os.path.basename(argv[0]), *argv[1:]]
     return " ".join(word for word in words[: words.index("install") + 1 if "install" in words else 4] if word != "-Es")
 
 
 def wanted(folder: Path, orders: dict[str, Any]) -> Wanted | None:
-    """Answer the environment that a keeper's orders ask for; None where its own interpreter has Ray."""
+    """Return the environment that an agent's orders ask for; None where its own interpreter has Ray."""
     spec = orders.get("interpreter")
     return Wanted(folder, spec) if spec else None
 
@@ -228,7 +228,7 @@ def run(folder: Path, environ: Wanted, part: Sequence[str]) -> int:
 def main(argv: list[str]) -> int:
     """`setup FOLDER [COMMAND...]` makes the environment of a run; `run FOLDER PART...` waits for it and uses it."""
     folder = Path(argv[1])
-    environ = wanted(folder, files.read(folder / "keeper.json") or {})
+    environ = wanted(folder, files.read(folder / "agent.json") or {})
     if environ is None:
         raise SystemExit("no environment was asked for")
     return setup(folder, environ, argv[2:]) if argv[0] == "setup" else run(folder, environ, argv[2:])

@@ -1,4 +1,4 @@
-"""What only one run may have at a time, held by kernel locks for as long as its keeper lives: the node, and ports."""
+"""What only one run may have at a time, held by kernel locks for as long as its agent lives: the node, and ports."""
 
 import contextlib
 import errno
@@ -24,15 +24,15 @@ class HeldError(Exception):
 
 
 def take(paths: Sequence[str], holder: str) -> int:
-    """Take the lease at the first path that can be used; answers the descriptor whose life is the lease's.
+    """Take the lease at the first path that can be used; returns the descriptor whose life is the lease's.
 
     HeldError names the holder; OSError where no path can be used or one is not a plain file.
     """
     handle = _open_first(paths)
     if not _lock(handle):
-        words = os.pread(handle, 4096, 0).decode(errors="replace").strip()
+        message = os.pread(handle, 4096, 0).decode(errors="replace").strip()
         os.close(handle)
-        raise HeldError(words or "a run that did not write its name")
+        raise HeldError(message or "a run that did not write its name")
     os.ftruncate(handle, 0)
     os.pwrite(handle, holder.encode() + b"\n", 0)
     return handle

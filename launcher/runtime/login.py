@@ -15,7 +15,7 @@ _BY_COMMAND = ("sh", "bash", "zsh", "ksh", "mksh", "dash", "ash", "fish")
 
 
 def environ(given: Mapping[str, str]) -> dict[str, str]:
-    """Answer the environment of a login shell of this user; the given one where the shell does not tell it in time."""
+    """Return the environment of a login shell of this user; the given one where the shell does not tell it in time."""
     shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
     name = os.path.basename(shell)
     # csh takes no command beside `-l`: it is a login shell by its own name, and reads what to do.

@@ -11,7 +11,7 @@ PART_BYTES = 1 << 20
 
 
 def tail(path: Path) -> list[str]:
-    """Answer the last 20 lines of a file, 16 KiB at most, bytes that are no UTF-8 replaced; none without a file."""
+    """Return the last 20 lines of a file, 16 KiB at most, bytes that are no UTF-8 replaced; none without a file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -23,7 +23,7 @@ def tail(path: Path) -> list[str]:
 
 
 def part(path: Path, offset: int) -> tuple[bytes, int]:
-    """Answer the bytes from an offset on (negative: counted from the end), 1 MiB at most, and the offset after them."""
+    """Return the bytes from an offset on (negative: counted from the end), 1 MiB at most, and the offset after them."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -35,7 +35,7 @@ def part(path: Path, offset: int) -> tuple[bytes, int]:
 
 
 def newest(folder: Path) -> int:
-    """Answer the highest epoch that a member's folder has; 0 when it has none."""
+    """Return the highest attempt that a member's folder has; 0 when it has none."""
     try:
         return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=0)
     except FileNotFoundError:
@@ -43,13 +43,13 @@ def newest(folder: Path) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Print a header line (JSON) and a piece of a log: `logs FOLDER MEMBER EPOCH OFFSET`; `-` is the provisioning."""
-    folder, member, epoch, offset = Path(argv[0]), argv[1], int(argv[2]), int(argv[3])
+    """Print a header line (JSON) and a piece of a log: `logs FOLDER MEMBER ATTEMPT OFFSET`; `-` is the provisioning."""
+    folder, member, attempt, offset = Path(argv[0]), argv[1], int(argv[2]), int(argv[3])
     if member == "-":
         path = folder / "log" / "provision.log"
     else:
-        epoch = epoch or newest(folder / "ranks" / member)
-        path = folder / "ranks" / member / str(epoch) / "log"
+        attempt = attempt or newest(folder / "ranks" / member)
+        path = folder / "ranks" / member / str(attempt) / "log"
     data, after = part(path, offset)
-    sys.stdout.buffer.write(json.dumps({"epoch": epoch, "next": after}).encode() + b"\n" + data)
+    sys.stdout.buffer.write(json.dumps({"attempt": attempt, "next": after}).encode() + b"\n" + data)
     return 0

@@ -1,6 +1,6 @@
 """Which processes of a run live on this machine, read from /proc, and how they are ended.
 
-Everything that is started for a run carries `NVLAUNCH_MARK=<run>:<place>:<generation>[:<member>:<epoch>]` in its
+Everything that is started for a run carries `NVLAUNCH_MARK=<run>:<place>:<generation>[:<member>:<attempt>]` in its
 environment; `place` is the node, or `@head` for the Ray head. A mark is inherited, so it finds what a process table
 by parent loses: daemons, and children of a killed raylet.
 
@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .environment import KEEPER_MARK
+from .environment import AGENT_MARK
 
 MARK = "NVLAUNCH_MARK"
-SWEEP_S = 20.0
+KILL_S = 20.0
 GRACE_S = 1.0
 
 
@@ -36,7 +36,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which marks a sweep covers: all of a place, raylet and ranks up to a generation, or a member's up to an epoch.
+    """Which marks a kill covers: all of a place, raylet and ranks up to a generation, or a member's up to an attempt.
 
     `scratch` is the run's own folder for Ray: that of a generation runs in `scratch/g<generation>`.
     `until` is when a rank began that is to be spared (clock ticks since boot): an orphan without a mark that is
@@ -48,12 +48,12 @@ class Scope:
     level: str = "node"
     generation: int = 0
     member: str = ""
-    epoch: int = 0
+    attempt: int = 0
     until: float = math.inf
     scratch: str = ""
 
     def covers(self, mark: str) -> bool:
-        """Answer whether a process with this mark is to go."""
+        """Whether a process with this mark is to go."""
         run, place, generation, *rank = [*mark.split(":"), "", ""][:5]
         if (run, place) != (self.run, self.place):
             return False
@@ -61,11 +61,11 @@ class Scope:
             return True
         if self.level == "generation":
             return generation.isdecimal() and int(generation) <= self.generation
-        return rank[0] == self.member and rank[1].isdecimal() and int(rank[1]) <= self.epoch
+        return rank[0] == self.member and rank[1].isdecimal() and int(rank[1]) <= self.attempt
 
 
 def find(pid: int) -> Process | None:
-    """Answer a live process by number; None for one that is gone or a zombie whose threads are gone too."""
+    """Return a live process by number; None for one that is gone or a zombie whose threads are gone too."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -78,7 +78,7 @@ def find(pid: int) -> Process | None:
 
 
 def variable(pid: int, name: str) -> str | None:
-    """Answer a variable of a process's environment as it was started; None without it or where we may not look."""
+    """Return a variable of a process's environment as it was started; None without it or where we may not look."""
     prefix = f"{name}=".encode()
     for item in _environment(pid).split(b"\0"):
         if item.startswith(prefix):
@@ -95,7 +95,7 @@ def _environment(pid: int) -> bytes:
 
 
 def mark(pid: int, scope: Scope) -> str | None:
-    """Answer the mark of a process; for one that wrote a title over its environment, what its current folder says.
+    """Return the mark of a process; for one that wrote a title over its environment, what its current folder says.
 
     A title goes over the environment from its front. A shell that somebody opened in that folder has it whole.
     """
@@ -113,25 +113,25 @@ def mark(pid: int, scope: Scope) -> str | None:
 
 
 def everything() -> dict[int, Process]:
-    """Answer every live process of the machine by number."""
+    """Return every live process of the machine by number."""
     found = (find(int(name)) for name in os.listdir("/proc") if name.isdecimal())
     return {process.pid: process for process in found if process}
 
 
-def scan(scope: Scope, keeper: int | None = None, known: Iterable[int] = ()) -> list[Process]:
-    """Answer the processes in a scope: the marked ones and all that descends from them.
+def scan(scope: Scope, agent: int | None = None, known: Iterable[int] = ()) -> list[Process]:
+    """Return the processes in a scope: the marked ones and all that descends from them.
 
-    `keeper` is a subreaper of ours whose own children are `known`. Any other child of it without a mark was orphaned
+    `agent` is a subreaper of ours whose own children are `known`. Any other child of it without a mark was orphaned
     by a rank or by setup and has cleared its environment: only its adoption shows that it is ours.
     """
     table = everything()
     marks = {pid: mark(pid, scope) for pid in table}
     roots = {pid for pid, found in marks.items() if found and scope.covers(found)}
     started = set(known)
-    if keeper is not None:
-        adopted = (p for p in table.values() if p.ppid == keeper and p.pid not in started)
+    if agent is not None:
+        adopted = (p for p in table.values() if p.ppid == agent and p.pid not in started)
         roots |= {p.pid for p in adopted if not marks[p.pid] and p.start < scope.until}
-    return [table[pid] for pid in sorted(_with_descendants(roots, table) - {keeper, os.getpid()})]
+    return [table[pid] for pid in sorted(_with_descendants(roots, table) - {agent, os.getpid()})]
 
 
 def _with_descendants(roots: set[int], table: dict[int, Process]) -> set[int]:
@@ -147,16 +147,16 @@ def _with_descendants(roots: set[int], table: dict[int, Process]) -> set[int]:
     return found
 
 
-def sweep(scope: Scope, keeper: int | None = None, known: Iterable[int] = (), grace: float = GRACE_S) -> list[int]:
-    """Kill a scope until two scans in a row are empty; answers the pids still alive after 20 seconds, else none."""
-    deadline = time.monotonic() + SWEEP_S
-    found = scan(scope, keeper, known)
+def kill(scope: Scope, agent: int | None = None, known: Iterable[int] = (), grace: float = GRACE_S) -> list[int]:
+    """Kill a scope until two scans in a row are empty; returns the pids still alive after 20 seconds, else none."""
+    deadline = time.monotonic() + KILL_S
+    found = scan(scope, agent, known)
     if found and grace > 0:
         send(found, signal.SIGTERM)
         await_end(found, grace)
     empty = 0
     while empty < 2:
-        found = scan(scope, keeper, known)
+        found = scan(scope, agent, known)
         empty = 0 if found else empty + 1
         if found and time.monotonic() > deadline:
             return [process.pid for process in found]
@@ -175,7 +175,7 @@ def send(processes: Iterable[Process], number: int) -> None:
 
 
 def await_end(processes: Iterable[Process], seconds: float) -> bool:
-    """Wait until all of these have ended; answers whether they did within the time."""
+    """Wait until all of these have ended; returns whether they did within the time."""
     deadline = time.monotonic() + seconds
     for process in processes:
         with _handle(process) as handle:
@@ -205,12 +205,12 @@ def _handle(process: Process) -> Iterator[int | None]:
         os.close(handle)
 
 
-def keepers(run: str, place: str) -> list[Process]:
-    """Answer the keepers of a run and place on this machine: one, or none."""
+def agents(run: str, place: str) -> list[Process]:
+    """Return the agents of a run and place on this machine: one, or none."""
     table = everything()
-    return [p for p in table.values() if variable(p.pid, KEEPER_MARK) == f"{run}:{place}" and p.pid != os.getpid()]
+    return [p for p in table.values() if variable(p.pid, AGENT_MARK) == f"{run}:{place}" and p.pid != os.getpid()]
 
 
 def of_spec(spec: dict[str, Any]) -> Scope:
-    """Answer the scope of all that a keeper's spec speaks of."""
+    """Return the scope of all that an agent's spec speaks of."""
     return Scope(run=spec["run"], place=spec["place"], scratch=spec["scratch"])

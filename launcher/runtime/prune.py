@@ -12,11 +12,11 @@ from . import files, procs
 KEEP = 10
 KEEP_S = 7 * 24 * 3600.0
 ALIVE = "alive"
-"""Locked by a keeper for as long as it lives, wherever that is: a home may be shared by many machines."""
+"""Locked by an agent for as long as it lives, wherever that is: a home may be shared by many machines."""
 
 
 def hold(folder: Path) -> int:
-    """Answer the descriptor whose life says that this folder is in use."""
+    """Return the descriptor whose life says that this folder is in use."""
     handle = os.open(folder / ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -26,7 +26,7 @@ def hold(folder: Path) -> int:
 
 
 def prune(folder: Path, spec: dict[str, Any], now: float) -> list[Path]:
-    """Remove the folders of earlier runs of this place; answers which. `now` is wall-clock time (s)."""
+    """Remove the folders of earlier runs of this place; returns which. `now` is wall-clock time (s)."""
     base = folder.parent.parent if spec["nested"] else folder.parent
     inner = spec["place"] if spec["nested"] else ""
     found = [(_used(path), path) for run in base.iterdir() if (path := run / inner) != folder and _is_ours(path)]
@@ -39,17 +39,17 @@ def prune(folder: Path, spec: dict[str, Any], now: float) -> list[Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    return (path / "keeper.json").is_file() and not path.is_symlink()
+    return (path / "agent.json").is_file() and not path.is_symlink()
 
 
 def _used(path: Path) -> float:
-    """Answer when something of a run was last written there, as far as its keeper's log and orders tell."""
-    return max(one.stat().st_mtime for one in (path, path / "keeper.json", path / "log") if one.exists())
+    """Return when something of a run was last written there, as far as its agent's log and orders tell."""
+    return max(one.stat().st_mtime for one in (path, path / "agent.json", path / "log") if one.exists())
 
 
 def _lives(path: Path) -> bool:
-    spec = files.read(path / "keeper.json") or {}
-    if "run" not in spec or procs.keepers(spec["run"], spec["place"]):
+    spec = files.read(path / "agent.json") or {}
+    if "run" not in spec or procs.agents(spec["run"], spec["place"]):
         return True
     if not (path / ALIVE).exists():
         return False
@@ -64,7 +64,7 @@ def _lives(path: Path) -> bool:
 def _remove(path: Path) -> None:
     """Remove a folder, what tells that it is ours as the last: half of it left is removed another time."""
     for entry in path.iterdir():
-        if entry.name == "keeper.json":
+        if entry.name == "agent.json":
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)

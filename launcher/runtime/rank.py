@@ -1,8 +1,8 @@
 """The parent of one rank's script: gives it its environment, waits for it, and writes down how it ended.
 
-It outlives the actor that started it, so that an exit is never lost; it does not outlive the keeper, because without
-the keeper nobody holds the node's lease. Nor does its rank live beyond the moment that the keeper published last, if
-the keeper is stopped and cannot end it (`heartbeat.py`). It is a subreaper: whatever the script leaves behind stays
+It outlives the actor that started it, so that an exit is never lost; it does not outlive the agent, because without
+the agent nobody holds the node's lease. Nor does its rank live beyond the moment that the agent published last, if
+the agent is stopped and cannot end it (`heartbeat.py`). It is a subreaper: whatever the script leaves behind stays
 its descendant.
 """
 
@@ -25,34 +25,34 @@ REFUSED = 4
 PR_SET_CHILD_SUBREAPER = 36
 LOOK_S = 1.0
 LATE_S = 0.5
-"""Seconds that a keeper has for stopping a rank itself, once its time is over."""
+"""Seconds that an agent has for stopping a rank itself, once its time is over."""
 
 
 def main(argv: list[str]) -> int:
-    """Run one rank to its end: `rank FOLDER MEMBER_LABEL EPOCH`; answers 3 where this epoch was begun before, 4
-    where it was swept."""
+    """Run one rank to its end: `rank FOLDER MEMBER_LABEL ATTEMPT`; returns 3 where this attempt was begun before, 4
+    where it was killed."""
     folder = Path(argv[0])
     own = folder / "ranks" / argv[1] / argv[2]
     spec = files.read(own / "spec.json") or {}
-    keeper = files.read(folder / "keeper.json") or {}
+    agent = files.read(folder / "agent.json") or {}
     generation = int(os.environ[procs.MARK].split(":")[2])
-    question = {"op": "environment", "member": spec["member"], "generation": generation, "epoch": spec["epoch"]}
-    given = rpc.ask(Path(keeper["socket"]), question, timeout=10)
+    question = {"op": "environment", "member": spec["member"], "generation": generation, "attempt": spec["attempt"]}
+    given = rpc.ask(Path(agent["socket"]), question, timeout=10)
     if not given["ok"]:
-        print(given["words"], file=sys.stderr)
+        print(given["message"], file=sys.stderr)
         return REFUSED
     me = procs.find(os.getpid())
-    state = {"pid": os.getpid(), "start": me.start if me else 0, "member": spec["member"], "epoch": spec["epoch"]}
+    state = {"pid": os.getpid(), "start": me.start if me else 0, "member": spec["member"], "attempt": spec["attempt"]}
     if not files.create(own / "state.json", state):
         return BEGUN_TWICE
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # A handler, not SIG_IGN: the script would inherit that. Our end is the script's end.
         signal.signal(number, lambda *_: None)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    code = _wait(own, _start(folder, own, spec, given), given["keeper"], given["deadline"])
+    code = _wait(own, _start(folder, own, spec, given), given["agent"], given["deadline"])
     if code is None:
-        scope = replace(procs.of_spec(keeper), level="rank", member=spec["member"], epoch=spec["epoch"])
-        procs.sweep(scope, grace=0)
+        scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
+        procs.kill(scope, grace=0)
         return 1
     files.write(own / "exit.json", {"code": code, "at": time.time()})
     return 0
@@ -77,8 +77,8 @@ def _start(folder: Path, own: Path, spec: dict[str, Any], given: dict[str, Any])
     )
 
 
-def _wait(own: Path, script: int, keeper: int, deadline: str) -> int | None:
-    """Answer the script's exit code, as a shell would say it (128 + n for a signal n); None when the keeper ended, or
+def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:
+    """Return the script's exit code, as a shell would say it (128 + n for a signal n); None when the agent ended, or
     the moment has passed until which it let its ranks live.
 
     A shell ends at once with the stop signal that it gets with its program. The program has until the end of its time:
@@ -90,7 +90,7 @@ def _wait(own: Path, script: int, keeper: int, deadline: str) -> int | None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
     try:
-        lease = os.pidfd_open(keeper)
+        lease = os.pidfd_open(agent)
     except ProcessLookupError:
         return None
     poll = select.poll()
@@ -110,7 +110,7 @@ def _wait(own: Path, script: int, keeper: int, deadline: str) -> int | None:
 
 
 def _reap(script: int) -> int | None:
-    """Reap what has ended, adopted orphans too; answers the exit code when the script was among them."""
+    """Reap what has ended, adopted orphans too; returns the exit code when the script was among them."""
     code = None
     with contextlib.suppress(ChildProcessError):  # none is left
         while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
@@ -120,7 +120,7 @@ def _reap(script: int) -> int | None:
 
 
 def _children_left() -> bool:
-    """Answer whether anything lives that the script started, orphans too: a subreaper's own they are."""
+    """Whether anything lives that the script started, orphans too: a subreaper's own they are."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -1,4 +1,4 @@
-"""The detached actor that holds a bundle of a slice and begins the ranks of its seat."""
+"""The detached actor that holds a bundle of a slice and begins the ranks of its slot."""
 
 import os
 import select
@@ -14,12 +14,12 @@ BEGUN_S = 10.0
 
 
 class Holder:
-    """One for each seat and generation. It has no state of its own: what began and ended is in the rank's folder."""
+    """One for each slot and generation. It has no state of its own: what began and ended is in the rank's folder."""
 
     def start(self, label: str, spec: dict[str, Any], mark: str) -> str:
-        """Begin the rank of a seat for an epoch, once; answers an empty string, or why it did not begin."""
+        """Begin the rank of a slot for an attempt, once; returns an empty string, or why it did not begin."""
         folder = Path(os.environ["NVLAUNCH_FOLDER"])
-        own = folder / "ranks" / label / str(spec["epoch"])
+        own = folder / "ranks" / label / str(spec["attempt"])
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (own / "state.json").exists():
             return ""
@@ -27,7 +27,7 @@ class Holder:
         package = str(Path(__file__).resolve().parent)
         with (own / "parent.log").open("ab") as log:
             parent = subprocess.Popen(
-                [sys.executable, "-EsS", package, "rank", str(folder), label, str(spec["epoch"])],
+                [sys.executable, "-EsS", package, "rank", str(folder), label, str(spec["attempt"])],
                 env={**os.environ, "NVLAUNCH_MARK": mark},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -39,7 +39,7 @@ class Holder:
 
 
 def begun(parent: int, own: Path) -> bool:
-    """Answer whether the parent wrote its state: looked at ten times a second, until it ends or ten seconds pass."""
+    """Whether the parent wrote its state: looked at ten times a second, until it ends or ten seconds pass."""
     poll = select.poll()
     try:
         poll.register(os.pidfd_open(parent), select.POLLIN)

@@ -1,4 +1,4 @@
-"""What the ranks' folders on a node say: `ranks/<group>-<rank>/<epoch>/{spec,state,exit}.json`, `log`, `heartbeat`."""
+"""The ranks' folders on a node: `ranks/<group>-<rank>/<attempt>/{spec,state,exit}.json`, `log`, `heartbeat`."""
 
 import contextlib
 import math
@@ -18,14 +18,14 @@ STOPPING = "stopping"
 
 class Quiet:
     """How long each rank has written nothing, by the clock that no one can set: when its files were last seen to
-    change. A keeper that was just started has seen nothing yet, and says 0."""
+    change. An agent that was just started has seen nothing yet, and says 0."""
 
     def __init__(self, clock: Callable[[], float] = now) -> None:
         self._clock = clock
         self._seen: dict[Path, tuple[tuple[tuple[int, int], ...], float]] = {}
 
     def of(self, folder: Path) -> float:
-        """Answer for how long a rank's log and heartbeat file have not changed (s)."""
+        """Return for how long a rank's log and heartbeat file have not changed (s)."""
         at, shown = self._clock(), tuple(_stamp(folder / name) for name in ("log", HEARTBEAT))
         before, since = self._seen.get(folder, (None, at))
         if shown != before:
@@ -42,7 +42,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def reports(folder: Path, quiet: Quiet) -> list[dict[str, Any]]:
-    """Answer of each member the newest epoch that ever began here, and every older one that still lives."""
+    """Return of each member the newest attempt that ever began here, and every older one that still lives."""
     try:
         members = sorted((folder / "ranks").iterdir())
     except FileNotFoundError:
@@ -51,11 +51,11 @@ def reports(folder: Path, quiet: Quiet) -> list[dict[str, Any]]:
 
 
 def _of_member(folder: Path, quiet: Quiet) -> list[dict[str, Any]]:
-    epochs = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
+    attempts = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
     told: list[dict[str, Any]] = []
-    for epoch in epochs:
+    for attempt in attempts:
         # One whose parent has not begun, or never did, says nothing, and must not hide the one before it.
-        report = _report(folder / str(epoch), quiet)
+        report = _report(folder / str(attempt), quiet)
         if report and (report["running"] or not told):
             told.append(report)
     return told[::-1]
@@ -65,7 +65,7 @@ def _report(folder: Path, quiet: Quiet) -> dict[str, Any] | None:
     state = files.read(folder / "state.json")
     if state is None:
         return None
-    head = {"member": state["member"], "epoch": state["epoch"]}
+    head = {"member": state["member"], "attempt": state["attempt"]}
     end = files.read(folder / "exit.json")
     if end is None and alive(state):
         return {**head, "running": True, "quiet": quiet.of(folder)}
@@ -83,7 +83,7 @@ def _report(folder: Path, quiet: Quiet) -> dict[str, Any] | None:
 
 
 def alive(state: dict[str, Any]) -> bool:
-    """Answer whether the parent of a rank's script lives, by number and start."""
+    """Whether the parent of a rank's script lives, by number and start."""
     process = procs.find(state["pid"])
     return process is not None and process.start == state["start"]
 
@@ -97,7 +97,7 @@ def tell_to_stop(folder: Path, only: Collection[str] | None) -> None:
 
 
 def living(folder: Path) -> list[dict[str, Any]]:
-    """Answer the states of the ranks whose parent lives, of any epoch."""
+    """Return the states of the ranks whose parent lives, of any attempt."""
     return [state for _, state in _living(folder)]
 
 
@@ -108,7 +108,7 @@ def _living(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield path.parent, state
 
 
-def others_began(folder: Path, member: str, epoch: int) -> float:
-    """Answer when the first living rank began that is of another member or a later epoch (clock ticks since boot)."""
-    others = (state for state in living(folder) if state["member"] != member or state["epoch"] > epoch)
+def others_began(folder: Path, member: str, attempt: int) -> float:
+    """Return when the first living rank began that is of another member or a later attempt (clock ticks since boot)."""
+    others = (state for state in living(folder) if state["member"] != member or state["attempt"] > attempt)
     return min((float(state["start"]) for state in others), default=math.inf)

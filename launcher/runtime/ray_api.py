@@ -17,7 +17,7 @@ from .rank_actor import Holder
 NAMESPACE = "nvlaunch"
 NODE_ID = "ray.io/node-id"
 DOMAIN = "ray.io/gpu-domain"
-SEAT = "nvlaunch.io/seat"
+SLOT = "nvlaunch.io/slot"
 GENERATION = "nvlaunch.io/generation"
 
 Json = dict[str, Any]
@@ -36,20 +36,20 @@ def connect(address: str, node_ip: str) -> None:
 
 
 def tables() -> Json:
-    """Answer Ray's nodes by our labels, and the newest group of each name with the labels of its bundles' nodes."""
+    """Return Ray's nodes by our labels, and the newest group of each name with the labels of its bundles' nodes."""
     nodes = ray.nodes()
     labels = {node["NodeID"]: node["Labels"] for node in nodes}
     groups: dict[str, Json] = {}
     for row in placement_group_table().values():
         if row["name"] not in groups or row["state"] != "REMOVED":
             groups[row["name"]] = _group(row, labels)
-    return {"nodes": [_node(node) for node in nodes if SEAT in node["Labels"]], "groups": list(groups.values())}
+    return {"nodes": [_node(node) for node in nodes if SLOT in node["Labels"]], "groups": list(groups.values())}
 
 
 def _node(node: Json) -> Json:
     labels = node["Labels"]
     return {
-        "seat": labels[SEAT],
+        "slot": labels[SLOT],
         "generation": int(labels[GENERATION]),
         "domain": labels.get(DOMAIN),
         "alive": bool(node["Alive"]),
@@ -62,16 +62,16 @@ def _group(row: Json, labels: dict[str, Json]) -> Json:
     for index in sorted(int(key) for key in row["bundles"]):
         at = labels.get(row["bundles_to_node_id"].get(index) or "", {})
         generation = int(at[GENERATION]) if GENERATION in at else None
-        bundles.append({"index": index, "seat": at.get(SEAT), "domain": at.get(DOMAIN), "generation": generation})
+        bundles.append({"index": index, "slot": at.get(SLOT), "domain": at.get(DOMAIN), "generation": generation})
     hint = row.get("stats", {}).get("scheduling_state", "")
     # PREPARED, for some milliseconds: every node has set its bundle aside, none has been told to keep it.
     state = "PENDING" if row["state"] == "PREPARED" else row["state"]
     return {"slice": row["name"], "state": state, "hint": hint, "bundles": bundles}
 
 
-def reserve(key: str, bundles: list[dict[str, float]], seats: list[str], within: dict[str, str]) -> None:
-    """Ask for the group of a slice, unless it is there: one bundle a seat, each on a node of its own and on the node
-    labelled with its seat; `within` packs all of them on one value of a label."""
+def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within: dict[str, str]) -> None:
+    """Ask for the group of a slice, unless it is there: one bundle a slot, each on a node of its own and on the node
+    labelled with its slot; `within` packs all of them on one value of a label."""
     if _find(key) is not None:
         return
     # STRICT_SPREAD, never PACK: a PACK group that lost a node makes the scheduler spin and blocks all other groups
@@ -81,7 +81,7 @@ def reserve(key: str, bundles: list[dict[str, float]], seats: list[str], within:
         name=key,
         lifetime="detached",
         topology_strategy={NODE_ID: "STRICT_SPREAD", **within},
-        bundle_label_selector=[{SEAT: seat} for seat in seats],
+        bundle_label_selector=[{SLOT: slot} for slot in slots],
     )
 
 
@@ -100,12 +100,12 @@ def _find(key: str) -> PlacementGroup | None:
 
 
 def start(ranks: list[Json], timeout: float) -> list[str]:
-    """Begin ranks, each in the actor of its seat and generation; answers what went wrong, nothing if nothing did."""
-    _end_older({rank["seat"]: rank["actor"] for rank in ranks})
+    """Begin ranks, each in the actor of its slot and generation; returns what went wrong, nothing if nothing did."""
+    _end_older({rank["slot"]: rank["actor"] for rank in ranks})
     actors = [_actor(rank) for rank in ranks]
     asked = [a.start.remote(r["label"], r["spec"], r["mark"]) for a, r in zip(actors, ranks, strict=True)]
     ray.wait(asked, num_returns=len(asked), timeout=timeout)
-    return [words for rank, answer in zip(ranks, asked, strict=True) if (words := _words(rank, answer))]
+    return [message for rank, answer in zip(ranks, asked, strict=True) if (message := _words(rank, answer))]
 
 
 def _words(rank: Json, answer: Any) -> str:
@@ -118,10 +118,10 @@ def _words(rank: Json, answer: Any) -> str:
 
 
 def _end_older(wanted: dict[str, str]) -> None:
-    """End the actors that earlier holders of these seats left: `<seat>#<generation>` is the name of an actor."""
+    """End the actors that earlier holders of these slots left: `<slot>#<generation>` is the name of an actor."""
     for name in ray.util.list_named_actors():
-        seat = name.partition("#")[0]
-        if seat in wanted and name != wanted[seat]:
+        slot = name.partition("#")[0]
+        if slot in wanted and name != wanted[slot]:
             ray.kill(ray.get_actor(name), no_restart=True)
 
 

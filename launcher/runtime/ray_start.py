@@ -19,14 +19,14 @@ from ray.scripts.scripts import main as ray_main
 from . import heartbeat
 
 HEAD_S = 600.0
-"""Seconds for a head to begin: whoever ordered this raylet sweeps it long before, where the head does not."""
+"""Seconds for a head to begin: whoever ordered this raylet kills it long before, where the head does not."""
 
 MISSED_S = 6.0
-"""Seconds for Ray to miss the raylet that had the seat before, which takes it three where that was killed."""
+"""Seconds for Ray to miss the raylet that had the slot before, which takes it three where that was killed."""
 
 _PERIOD_S = 0.2
 _PAUSE = threading.Event()
-_SEAT = "nvlaunch.io/seat"
+_SLOT = "nvlaunch.io/slot"
 
 
 def main(argv: list[str]) -> int:
@@ -44,9 +44,9 @@ def main(argv: list[str]) -> int:
 
 
 def await_head(address: str, limit: float, labels: str = "") -> bool:
-    """Wait until the head's own raylet serves at `HOST:PORT`; answers whether it did within `limit` seconds.
+    """Wait until the head's own raylet serves at `HOST:PORT`; returns whether it did within `limit` seconds.
 
-    And until Ray misses the raylet before this one, by the seat in `labels`: one that begins just while that happens
+    And until Ray misses the raylet before this one, by the slot in `labels`: one that begins just while that happens
     leaves a group without end in RESCHEDULING, FAILED_TO_COMMIT_RESOURCES (Ray 2.60; two of five times on a quick
     machine).
     """
@@ -64,7 +64,7 @@ def await_head(address: str, limit: float, labels: str = "") -> bool:
                 _await_free(gcs, labels.split(","))
                 return True
         except RayError:
-            _PAUSE.wait(_PERIOD_S)  # it ended again: its keeper starts another
+            _PAUSE.wait(_PERIOD_S)  # it ended again: its agent starts another
     return False
 
 
@@ -81,7 +81,7 @@ def _await_free(gcs: Any, labels: Sequence[str]) -> None:
     until = time.monotonic() + MISSED_S
     while time.monotonic() < until:
         nodes = gcs.get_all_node_info(timeout=5).values()
-        held = [f"{_SEAT}={dict(node.labels).get(_SEAT)}" for node in nodes if node.state == node.ALIVE]
+        held = [f"{_SLOT}={dict(node.labels).get(_SLOT)}" for node in nodes if node.state == node.ALIVE]
         if not set(held) & set(labels):
             return
         _PAUSE.wait(_PERIOD_S)

@@ -1,4 +1,4 @@
-"""What a program printed of its secrets is taken out of what its keeper says: that goes into journals and reports."""
+"""What a program printed of its secrets is taken out of what its agent says: that goes into journals and reports."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from . import files
 
 HIDDEN = "<hidden>"
-SHOWN = ("tail", "words")
+SHOWN = ("tail", "message")
 """Where an answer has lines for people; everything else is for programs, and never holds what a program printed."""
 SHORTEST = 4
 """A value of fewer characters is found everywhere; to blank it out would tell more than it hides."""
@@ -23,7 +23,7 @@ class Blank:
         self._pattern: re.Pattern[str] | None = None
 
     def of(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Answer the same without the value of any secret in its lines."""
+        """Return the same without the value of any secret in its lines."""
         self._read()
         return answer if self._pattern is None else self._clean(answer, shown=False)
 

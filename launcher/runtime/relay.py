@@ -1,9 +1,9 @@
-"""Asks the keepers of a machine for whoever looks at it or has something to be done there: runs as long as its stdin is
+"""Asks the agents of a machine for whoever looks at it or has something to be done there: runs as long as its stdin is
 open and questions come.
 
 Sent as a text and run by whatever Python is there, before anything of ours lies on the machine. Each line on stdin is
-a question for one keeper: `key`, `socket`, `package`, `root`, `question`, `limit` (s). Each line on stdout is an
-answer, as soon as it is there: `key`, and `answer` or `words`. So a keeper that hangs holds up nobody else.
+a question for one agent: `key`, `socket`, `package`, `root`, `question`, `limit` (s). Each line on stdout is an
+answer, as soon as it is there: `key`, and `answer` or `words`. So an agent that hangs holds up nobody else.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ IDLE_S = 60.0
 """Seconds without a question after which whoever asked is gone, whatever the connection says."""
 
 HOLDS_S = 10.0
-"""Seconds for which it is not looked again whether a run without a keeper has left something behind: nothing comes of
+"""Seconds for which it is not looked again whether a run without an agent has left something behind: nothing comes of
 nothing. Longer than the longest time between two looks, so that a slow answer is there for the next one."""
 
 ALONE_S = 15.0
@@ -33,13 +33,13 @@ SIGN_S = 1.0
 """Seconds between two signs of life while it does: a connection on which nothing comes is given up."""
 
 BEGUN = "ports.json"
-"""What a keeper writes before it listens, and so before it starts anything: without it nothing can be left behind."""
+"""What an agent writes before it listens, and so before it starts anything: without it nothing can be left behind."""
 
 PART = 1 << 16
 
 
 class Way:
-    """A question under way: to a keeper's socket, or to our program that answers in place of a keeper."""
+    """A question under way: to an agent's socket, or to our program that answers in place of an agent."""
 
     def __init__(self, asked: "dict[str, Any]") -> None:
         self.asked = asked
@@ -51,7 +51,7 @@ class Way:
         self.link.setblocking(False)
 
     def begin(self) -> bool:
-        """Send the question; answers whether somebody listens. A keeper that hangs may have a full queue."""
+        """Send the question; returns whether somebody listens. An agent that hangs may have a full queue."""
         try:
             self.link.connect(self.asked["socket"])
             self.link.send(json.dumps(self.asked["question"]).encode())
@@ -63,7 +63,7 @@ class Way:
         return True
 
     def begin_alone(self) -> None:
-        """Have our program on the machine answer in place of a keeper."""
+        """Have our program on the machine answer in place of an agent."""
         import subprocess
 
         if self.asked["question"].get("op") == "status":
@@ -78,11 +78,11 @@ class Way:
 
     @property
     def handle(self) -> int:
-        """Answer what to wait for."""
+        """Return what to wait for."""
         return self.child.stdout.fileno() if self.child and self.child.stdout else self.link.fileno()
 
     def read(self) -> bool:
-        """Take what has come; answers whether more may come."""
+        """Take what has come; returns whether more may come."""
         try:
             part = os.read(self.handle, PART)
         except BlockingIOError:
@@ -119,9 +119,9 @@ class Looks:
         if not os.path.exists(asked["package"] + "/__main__.py"):
             self._say(way, {"answer": {"ok": True, "absent": True}})
         elif looked and not os.path.exists(root + "/" + BEGUN) and _is_starting(asked["socket"]):
-            self._say(way, {"words": "its keeper is starting"})
+            self._say(way, {"message": "its agent is starting"})
         elif looked and (self._is_held(root) or not os.path.exists(root + "/" + BEGUN)):
-            self._say(way, {"answer": {"ok": True, "keeper": None, "leftovers": 0}})
+            self._say(way, {"answer": {"ok": True, "agent": None, "leftovers": 0}})
         else:
             way.begin_alone()
             self._wait_for(way)
@@ -134,7 +134,7 @@ class Looks:
         self.poll.register(way.handle, select.POLLIN)
 
     def turn(self) -> bool:
-        """Wait for what comes next and pass it on; answers whether a question has come."""
+        """Wait for what comes next and pass it on; returns whether a question has come."""
         now = time.monotonic()
         alone = any(way.child for way in self.ways.values())
         patience = min([way.deadline - now for way in self.ways.values()] + [SIGN_S if alone else IDLE_S])
@@ -144,19 +144,19 @@ class Looks:
             if way and not way.read():
                 self._end(way)
         for way in [way for way in self.ways.values() if way.deadline <= time.monotonic()]:
-            whom = "our program" if way.child else "the keeper"
+            whom = "our program" if way.child else "the agent"
             self._end(way, f"{whom} did not answer within {way.deadline - way.begun:.0f} s")
         if alone and not ready:
             os.write(1, b"\n")
         return 0 in ready
 
-    def _end(self, way: Way, words: str = "the keeper hung up") -> None:
+    def _end(self, way: Way, message: str = "the agent hung up") -> None:
         self.poll.unregister(way.handle)
         del self.ways[way.handle]
         try:
             found = {"answer": json.loads(way.said)}
         except ValueError:
-            found = {"words": words}
+            found = {"message": message}
         if way.child and found.get("answer", {}).get("leftovers") == 0:
             self.empty[way.asked["root"]] = time.monotonic()
         self._say(way, found)
@@ -169,7 +169,7 @@ class Looks:
 
 
 def _is_starting(socket_path: str) -> bool:
-    """Answer whether somebody just starts a keeper: that holds a lock beside its socket until it is known to live."""
+    """Whether somebody just starts an agent: that holds a lock beside its socket until it is known to live."""
     try:
         lock = os.open(os.path.dirname(socket_path) + "/lock", os.O_RDONLY)
     except OSError:

@@ -13,7 +13,7 @@ LIMIT = 256 << 20
 
 
 def ask(path: Path, question: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """Answer what the other side says; OSError (refused, timed out) or ValueError (not JSON) where it says nothing."""
+    """Return what the other side says; OSError (refused, timed out) or ValueError (not JSON) where it says nothing."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
         connection.connect(str(path))
@@ -56,7 +56,7 @@ def _serve_one(connection: socket.socket, reply: Callable[[dict[str, Any]], dict
                 answer = reply(question)
             except Exception as error:
                 logging.exception("no answer to `%s`", question.get("op"))
-                answer = {"ok": False, "words": f"{type(error).__name__}: {error}"}
+                answer = {"ok": False, "message": f"{type(error).__name__}: {error}"}
             connection.sendall(json.dumps(answer).encode())
         except (OSError, ValueError) as error:
             logging.warning("a question was cut short: %s", error)

@@ -1,4 +1,4 @@
-"""A place for the keeper that outlives our logins: a scope of the user's own service manager."""
+"""A place for the agent that outlives our logins: a scope of the user's own service manager."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ LIMIT_S = 5.0
 
 
 def lasting() -> tuple[list[str], dict[str, str]]:
-    """Answer what stands before a command that has to outlive our last session, and the variables that it needs.
+    """Return what stands before a command that has to outlive our last session, and the variables that it needs.
 
     `KillUserProcesses` ends whatever is in the scope of a session, also of a user who lingers (logind.conf(5)): only
     what the service manager of such a user was asked to keep stays. Nothing where there is none, and for root, whom

@@ -1,4 +1,4 @@
-"""A program that the keeper watches: whether it runs, or how it ended."""
+"""A program that the agent watches: whether it runs, or how it ended."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from .children import Children
 
 
 class Step:
-    """One program at a time, with its log. With a `done` file, its exit code outlives the keeper and it never runs
+    """One program at a time, with its log. With a `done` file, its exit code outlives the agent and it never runs
     twice; a `stage` file has what it is about just now."""
 
     def __init__(
@@ -30,17 +30,17 @@ class Step:
 
     @property
     def running(self) -> bool:
-        """Answer whether the program lives."""
+        """Whether the program lives."""
         return self._pid is not None
 
     @property
     def ended(self) -> bool:
-        """Answer whether it ran and ended."""
+        """Whether it ran and ended."""
         return self._pid is None and self._code is not None
 
     @property
     def generation(self) -> int:
-        """Answer the generation that it was started for last."""
+        """Return the generation that it was started for last."""
         return self._generation
 
     def start(
@@ -50,17 +50,17 @@ class Step:
         *,
         folder: Path | None = None,
         generation: int = 0,
-        words: str = "",
+        message: str = "",
     ) -> None:
         """Start the program, which is about `words` until its stage file says otherwise; OSError where impossible."""
         self._code, self._generation = None, generation
-        self.tell(words)
+        self.tell(message)
 
         def ended(code: int) -> None:
             if self._done:
                 try:
                     files.write(self._done, {"code": code})
-                except OSError:  # a full disk must not end the keeper; it remembers, the next one runs it again
+                except OSError:  # a full disk must not end the agent; it remembers, the next one runs it again
                     logging.exception("cannot write `%s`", self._done)
             self._pid, self._code = None, code
 
@@ -73,10 +73,10 @@ class Step:
         if self._pid == -1:
             self._pid = pid
 
-    def tell(self, words: str) -> None:
+    def tell(self, message: str) -> None:
         """Say what it is about from now on, running or not; nothing in particular with empty words."""
-        if self._stage and words:
-            self._stage.write_text(words)
+        if self._stage and message:
+            self._stage.write_text(message)
         elif self._stage:
             self._stage.unlink(missing_ok=True)
 
@@ -93,11 +93,11 @@ class Step:
         self._code = 0
 
     def report(self) -> dict[str, Any]:
-        """Answer phase, exit code, generation, and the end of the log of one that failed."""
+        """Return phase, exit code, generation, and the end of the log of one that failed."""
         code, running = self._code, self.running
         if running or code is None:
             phase = "running" if running else "absent"
-            return {"phase": phase, "generation": self._generation, "words": self._words()}
+            return {"phase": phase, "generation": self._generation, "message": self._words()}
         # A raylet has no good end: whatever its code, it is gone.
         failed = code != 0 or self._done is None
         return {
@@ -105,7 +105,7 @@ class Step:
             "exit_code": code,
             "generation": self._generation,
             "tail": logs.tail(self._log) if failed else [],
-            "words": self._words(),
+            "message": self._words(),
         }
 
     def _words(self) -> str:

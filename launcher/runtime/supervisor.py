@@ -30,7 +30,7 @@ class Tables:
         self._hurry = threading.Event()
 
     def keep(self) -> None:
-        """Read for ever. When Ray itself ends, so does this process: its keeper starts it again."""
+        """Read for ever. When Ray itself ends, so does this process: its agent starts it again."""
         while True:
             begun = time.monotonic()
             try:
@@ -45,16 +45,16 @@ class Tables:
             self._hurry.clear()
 
     def latest(self) -> Json:
-        """Answer the newest tables; `ready` is false when Ray has not answered for five seconds."""
+        """Return the newest tables; `ready` is false when Ray has not answered for five seconds."""
         return {"ok": True, "ready": time.monotonic() - self._begun < STALE_S, **self._now}
 
     def fresh(self, timeout: float) -> Json:
-        """Answer tables that were asked for after this call; not `ready` when Ray does not answer in time."""
+        """Return tables that were asked for after this call; not `ready` when Ray does not answer in time."""
         asked = time.monotonic()
         self._hurry.set()
         with self._changed:
             if not self._changed.wait_for(lambda: self._begun >= asked, timeout):
-                return {"ok": False, "words": "ray does not answer"}
+                return {"ok": False, "message": "ray does not answer"}
         return self.latest()
 
 
@@ -66,7 +66,7 @@ class Supervisor:
         self._starting = threading.Lock()
 
     def reply(self, question: Json) -> Json:
-        """Answer one question: status, verify, reserve, unreserve or start.
+        """Return one question: status, verify, reserve, unreserve or start.
 
         What changes a group answers when the tables show it: the next look must not see the group that was there.
         """
@@ -76,7 +76,7 @@ class Supervisor:
             case "verify":
                 return self._tables.fresh(question["timeout"])
             case "reserve":
-                ray_api.reserve(question["slice"], question["bundles"], question["seats"], question["within"])
+                ray_api.reserve(question["slice"], question["bundles"], question["slots"], question["within"])
                 return self._tables.fresh(FRESH_S)
             case "unreserve":
                 ray_api.unreserve(question["slice"])
@@ -84,9 +84,9 @@ class Supervisor:
             case "start":
                 with self._starting:
                     wrong = ray_api.start(question["ranks"], question["timeout"])
-                return {"ok": not wrong, "words": "; ".join(wrong)}
+                return {"ok": not wrong, "message": "; ".join(wrong)}
             case other:
-                return {"ok": False, "words": f"unknown question `{other}`"}
+                return {"ok": False, "message": f"unknown question `{other}`"}
 
 
 def main(argv: list[str]) -> int:

@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     except (OSError, BrokenError, EOFError, zlib.error) as error:
         unpacking.forget()
         lasting = isinstance(error, RefusedError) or (isinstance(error, OSError) and error.errno in LASTING)
-        answer = {"ok": False, "words": unpacking.words(error), "lasting": lasting}
+        answer = {"ok": False, "message": unpacking.words(error), "lasting": lasting}
     print(json.dumps(answer))
     return 0
 
@@ -74,13 +74,13 @@ class Unpacking:
         self._folders: set[Path] = set()
 
     def alone(self, step: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Answer a step that nobody else does at the same time: a controller that was started again may ask again."""
+        """Return a step that nobody else does at the same time: a controller that was started again may ask again."""
         with (self._folder / f".{self._name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return {"ok": True} if self._target.exists() else step()
 
     def plan(self, base: Path, place: str, source: BinaryIO) -> dict[str, Any]:
-        """Answer the numbers of the contents that are missing here."""
+        """Return the numbers of the contents that are missing here."""
         self.forget()
         (self._partial / "contents").mkdir(mode=0o700, parents=True)
         packed = source.read()
@@ -97,13 +97,13 @@ class Unpacking:
         block, free = room.f_frsize, room.f_bavail * room.f_frsize
         need = sum(-(-manifest["sizes"][entry[4]] // block) * block for entry in files)
         if need > free:
-            words = f"{need / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free"
-            raise OSError(errno.ENOSPC, words)
+            message = f"{need / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free"
+            raise OSError(errno.ENOSPC, message)
         if room.f_files and len(files) > room.f_favail:
             raise OSError(errno.ENOSPC, f"{len(files)} files are needed, {room.f_favail} are left")
 
     def _former(self, base: Path, place: str) -> dict[str, list[Path]]:
-        """Answer where former runs have put contents, by hash."""
+        """Return where former runs have put contents, by hash."""
         paths = (run / place / f"{self._name}.manifest" for run in base.absolute().iterdir())
         found = (path for path in paths if path.is_file() and path != self._kept)
         known: dict[str, list[Path]] = {}
@@ -219,7 +219,7 @@ class Unpacking:
         shutil.rmtree(self._partial, ignore_errors=True)
 
     def words(self, error: Exception) -> str:
-        """Answer what went wrong, for people."""
+        """Return what went wrong, for people."""
         if not isinstance(error, OSError):
             return str(error) or type(error).__name__
         if error.errno in FULL:
@@ -230,13 +230,13 @@ class Unpacking:
 
 
 def read(packed: bytes) -> Manifest:
-    """Answer a manifest."""
+    """Return a manifest."""
     manifest: Manifest = json.loads(zlib.decompress(packed))
     return manifest
 
 
 def destination(to: str, folder: Path) -> Path:
-    """Answer where a tree goes."""
+    """Return where a tree goes."""
     return folder / Path(to).expanduser() if to else folder
 
 

@@ -6,20 +6,19 @@ from typing import Any
 
 from launcher.core.model.inventory import Node
 from launcher.core.model.placement import Slice
-from launcher.core.model.run import Member, Run
-from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.run import Member, MemberName, Run, Slot
 from launcher.core.model.task import Group, Task
 from launcher.core.placement import colocation
 from launcher.setup import ray
 
 
 def task_id(run: Run) -> str:
-    """Answer the id of the run for checkpoint folders: the same over all restarts, and after it was preempted."""
+    """Return the id of the run for checkpoint folders: the same over all restarts, and after it was preempted."""
     return f"nvlaunch-{run.first or run.id}"
 
 
 def setup(run: Run, node: Node, member: Member) -> dict[str, str]:
-    """Answer the variables of `setup:` on a node; its rank may change before `run:`, as with SkyPilot."""
+    """Return the variables of `setup:` on a node; its rank may change before `run:`, as with SkyPilot."""
     count = run.group(member.group).topology.nodes
     addresses = "\n".join(_address(run, name) for name in _first_holders(run, member.group))
     return {
@@ -47,15 +46,15 @@ def _address(run: Run, name: str) -> str:
 
 
 def given(run: Run, node: Node, member: Member) -> dict[str, str]:
-    """Answer what the inventory and the task give a rank; its own variables go before these."""
+    """Return what the inventory and the task give a rank; its own variables go before these."""
     return {**node.env, **run.group(member.group).envs}
 
 
 def rank(
-    run: Run, member: Member, seats: Sequence[Seat], *, epoch: int, restarts: int, master_port: int
+    run: Run, member: Member, slots: Sequence[Slot], *, attempt: int, restarts: int, master_port: int
 ) -> dict[str, str]:
-    """Answer a rank's own variables. `seats` are the holders of every seat of the run."""
-    holders = {seat.member: seat.node for seat in seats}
+    """Return a rank's own variables. `slots` are the holders of every slot of the run."""
+    holders = {slot.member: slot.node for slot in slots}
     node, group, part = run.node(holders[member.name]), run.group(member.group), run.slice_of(member)
     addresses = _addresses(run, holders)
     own = addresses[member.group]
@@ -75,7 +74,7 @@ def rank(
         "NVLAUNCH_RACK": node.rack,
         "NVLAUNCH_DOMAIN": node.domain or "",
         "NVLAUNCH_RESTARTS": str(restarts),
-        "NVLAUNCH_EPOCH": str(epoch),
+        "NVLAUNCH_ATTEMPT": str(attempt),
         "NODE_RANK": str(member.rank),
         "NNODES": str(len(own)),
         "MASTER_ADDR": own[0],
@@ -90,18 +89,18 @@ def rank(
     return {**variables, **others, **_devices(run.task, group, node)}
 
 
-def slices(run: Run, seats: Sequence[Seat]) -> str:
-    """Answer the slices of a run as JSON, each node with its rank and its Ray labels: for a driver to build on.
+def slices(run: Run, slots: Sequence[Slot]) -> str:
+    """Return the slices of a run as JSON, each node with its rank and its Ray labels: for a driver to build on.
 
     `placement_group` is the name of the group that is reserved for a slice (in the namespace `nvlaunch`), or null.
     """
     members = {member.name: member for member in run.members()}
-    return json.dumps([_slice(run, part, seats, members) for part in run.placement.slices])
+    return json.dumps([_slice(run, part, slots, members) for part in run.placement.slices])
 
 
-def _slice(run: Run, part: Slice, seats: Sequence[Seat], members: Mapping[MemberName, Member]) -> dict[str, Any]:
-    own = [seat for seat in seats if members[seat.member].slice_key == part.key]
-    nodes = [_node(run, seat, members[seat.member]) for seat in sorted(own, key=lambda one: members[one.member].rank)]
+def _slice(run: Run, part: Slice, slots: Sequence[Slot], members: Mapping[MemberName, Member]) -> dict[str, Any]:
+    own = [slot for slot in slots if members[slot.member].slice_key == part.key]
+    nodes = [_node(run, slot, members[slot.member]) for slot in sorted(own, key=lambda one: members[one.member].rank)]
     group, labels = run.group(part.group), [node["labels"] for node in nodes]
     return {
         "group": part.group,
@@ -114,8 +113,8 @@ def _slice(run: Run, part: Slice, seats: Sequence[Seat], members: Mapping[Member
     }
 
 
-def _node(run: Run, seat: Seat, member: Member) -> dict[str, Any]:
-    node = run.node(seat.node)
+def _node(run: Run, slot: Slot, member: Member) -> dict[str, Any]:
+    node = run.node(slot.node)
     return {
         "name": node.name,
         "rank": member.rank,
@@ -123,12 +122,12 @@ def _node(run: Run, seat: Seat, member: Member) -> dict[str, Any]:
         "rack": node.rack,
         "domain": node.domain,
         "gpus": run.group(member.group).gpus,
-        "labels": ray.labels(run, seat, member),
+        "labels": ray.labels(run, slot, member),
     }
 
 
 def _addresses(run: Run, holders: Mapping[MemberName, str]) -> dict[str, list[str]]:
-    """Answer the addresses of each group's members in rank order."""
+    """Return the addresses of each group's members in rank order."""
     found: dict[str, list[str]] = {}
     for member in sorted(run.members(), key=lambda one: (one.group, one.rank)):
         found.setdefault(member.group, []).append(_address(run, holders[member.name]))

@@ -101,14 +101,14 @@ class Decision:
 
 
 def decide(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
-    """Answer what is done about IMEX on a node."""
+    """Return what is done about IMEX on a node."""
     if mode is ImexMode.OFF:
         return Decision(kind=Kind.OFF, reason="the inventory says `imex: off`")
     if len(place.slice) < 2:
         return Decision(kind=Kind.OFF, reason="a slice of one node needs none")
     if not seen.installed:
-        words = "IMEX is not installed: GPU memory cannot be shared beyond the tray"
-        return Decision(kind=Kind.LEFT, reason=words, warning=f"{words}; install the package `nvidia-imex`")
+        message = "IMEX is not installed: GPU memory cannot be shared beyond the tray"
+        return Decision(kind=Kind.LEFT, reason=message, warning=f"{message}; install the package `nvidia-imex`")
     if seen.active is None:
         return _left(f"whether IMEX runs cannot be told: {seen.why}")
     return _running(mode, place, seen) if seen.active else _stopped(mode, place, seen)
@@ -137,7 +137,7 @@ def _running(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
 
 
 def _without_channel(mode: ImexMode, seen: Daemon, reason: str) -> Decision:
-    """Answer for a daemon that runs after a boot that made no channel, as drivers do where nobody asked for one."""
+    """Return for a daemon that runs after a boot that made no channel, as drivers do where nobody asked for one."""
     if mode is ImexMode.MANAGE and seen.sudo:
         return Decision(kind=Kind.CHANNEL, reason=f"{reason}, but there was no channel", steps=_channel(seen))
     warning = f"there is no `{CHANNEL}`; run there:\n  {operator(_channel(seen))}"
@@ -151,20 +151,20 @@ _NOT_READY = (
 
 
 def _with_another_list(mode: ImexMode, place: Place, seen: Daemon, missing: Sequence[str]) -> Decision:
-    words = f"the running IMEX domain does not have {', '.join(missing[:4])}{' ...' if len(missing) > 4 else ''}"
+    message = f"the running IMEX domain does not have {', '.join(missing[:4])}{' ...' if len(missing) > 4 else ''}"
     if obstacle := _obstacle(place):
-        return _left(f"{words}, and {obstacle}")
+        return _left(f"{message}, and {obstacle}")
     steps = (*_files(place, seen), *_start("restart"), *_channel(seen))
     if mode is not ImexMode.MANAGE:
-        return _left(words, steps)
+        return _left(message, steps)
     if seen.used_by is None:
-        return _left(f"{words}; it is not started again, for whether somebody uses the GPUs cannot be told", steps)
+        return _left(f"{message}; it is not started again, for whether somebody uses the GPUs cannot be told", steps)
     if seen.used_by:
         users = ", ".join(seen.used_by[:4])
-        return _left(f"{words}; it is not started again under {users}, which would lose what it borrowed", steps)
+        return _left(f"{message}; it is not started again under {users}, which would lose what it borrowed", steps)
     if not seen.sudo:
-        return _left(f"{words}, and `sudo -n` is refused", steps)
-    return Decision(kind=Kind.RESTART, reason=f"{words}, and nobody uses the GPUs of the node", steps=steps)
+        return _left(f"{message}, and `sudo -n` is refused", steps)
+    return Decision(kind=Kind.RESTART, reason=f"{message}, and nobody uses the GPUs of the node", steps=steps)
 
 
 def _stopped(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
@@ -179,7 +179,7 @@ def _stopped(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
 
 
 def _obstacle(place: Place) -> str | None:
-    """Answer why the node list of the domain cannot be written."""
+    """Return why the node list of the domain cannot be written."""
     if len(place.domain) < 2:
         return "no list of the nodes of its NVLink domain is known"
     if not place.own & set(place.domain):
@@ -188,7 +188,7 @@ def _obstacle(place: Place) -> str | None:
 
 
 def _files(place: Place, seen: Daemon) -> tuple[str, ...]:
-    """Answer how the files become as they should be. A site's own list stays where it has the whole slice."""
+    """Return how the files become as they should be. A site's own list stays where it has the whole slice."""
     listed = _single(seen.listed)
     keeps = listed is not None and len(listed) > 1 and not _missing((place.own, *place.slice, *place.spares), listed)
     wanted = {**PORTS, **QUORUM, **GRACE, **{k: v for k, v in seen.settings.items() if v != FOR_EVER}, **FORCED}
@@ -201,11 +201,11 @@ def _files(place: Place, seen: Daemon) -> tuple[str, ...]:
 
 
 def _write(path: str, lines: Sequence[str], how: str) -> str:
-    """Answer a command that writes lines; in double quotes only, so that a person can put it into single ones."""
-    words = " ".join(f'"{line}"' for line in lines)
+    """Return a command that writes lines; in double quotes only, so that a person can put it into single ones."""
+    message = " ".join(f'"{line}"' for line in lines)
     if how == ">>":
-        return f'printf "%s\\n" {words} >> {path}'
-    return f'printf "%s\\n" {words} > {path}.new && mv {path}.new {path}'
+        return f'printf "%s\\n" {message} >> {path}'
+    return f'printf "%s\\n" {message} > {path}.new && mv {path}.new {path}'
 
 
 def _set(settings: Mapping[str, str]) -> tuple[str, ...]:
@@ -229,23 +229,23 @@ def _channel(seen: Daemon) -> tuple[str, ...]:
 
 
 def script(steps: Sequence[str]) -> str:
-    """Answer the steps as a script for root's shell, which ends at the first that fails."""
+    """Return the steps as a script for root's shell, which ends at the first that fails."""
     return "\n".join(("set -e", *steps, ""))
 
 
 def operator(steps: Sequence[str]) -> str:
-    """Answer one line that does the steps, for a person to copy."""
+    """Return one line that does the steps, for a person to copy."""
     return f"sudo sh -c {shlex.quote(' && '.join(steps))}"
 
 
 def _left(why: str, steps: Sequence[str] = ()) -> Decision:
-    """Answer that nothing is done; the warning has what an operator would type on each node of the slice."""
+    """Return that nothing is done; the warning has what an operator would type on each node of the slice."""
     todo = f"; run on every node of the slice:\n  {operator(steps)}" if steps else ""
     return Decision(kind=Kind.LEFT, reason=why, steps=tuple(steps), warning=f"{why}{todo}")
 
 
 def _single(lines: Sequence[str] | None) -> tuple[tuple[str, ...], ...] | None:
-    """Answer the lines of a node list, without comments."""
+    """Return the lines of a node list, without comments."""
     if lines is None:
         return None
     return tuple((line.split()[0],) for line in lines if line.split() and not line.lstrip().startswith("#"))
@@ -255,7 +255,7 @@ _ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:]*:[0-9a-fA-F:.]*")
 
 
 def _missing(wanted: Sequence[frozenset[str]], lines: Sequence[Sequence[str]]) -> list[str]:
-    """Answer who is in no line. A line with a name of the site's own may be anybody's: so many may be missing."""
+    """Return who is in no line. A line with a name of the site's own may be anybody's: so many may be missing."""
     named = [set(line) for line in lines]
     absent = [names for names in wanted if not any(names & line for line in named)]
     everybody = frozenset(name for names in wanted for name in names)

@@ -4,20 +4,19 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from launcher.core.model.inventory import Node
-from launcher.core.model.run import Member, Run
-from launcher.core.model.slots import MemberName
+from launcher.core.model.run import Member, MemberName, Run
 from launcher.core.placement import colocation
 from launcher.setup.layout import Layout
 
 
 def crew(run: Run, member: Member) -> tuple[Member, ...]:
-    """Answer all that sit on the node of a member, that one first whose node it is."""
+    """Return all that sit on the node of a member, that one first whose node it is."""
     lead = member.host or member.name
     return tuple(sorted((one for one in run.members() if lead in (one.name, one.host)), key=lambda one: bool(one.host)))
 
 
 def gpus(run: Run, node: Node, name: MemberName) -> range:
-    """Answer the GPUs that have to be free before a member starts again: all of its node, or only its own where
+    """Return the GPUs that have to be free before a member starts again: all of its node, or only its own where
     others, of another gang, go on there."""
     member = next(one for one in run.members() if one.name == name)
     if len({run.gang(one) for one in crew(run, member)}) == 1:
@@ -28,7 +27,7 @@ def gpus(run: Run, node: Node, name: MemberName) -> range:
 
 
 def script(members: Sequence[Member], envs: Mapping[str, Mapping[str, str]]) -> str:
-    """Answer a script that runs the setup of each member's group with that group's variables; the first that fails
+    """Return a script that runs the setup of each member's group with that group's variables; the first that fails
     ends it with its own exit status."""
     return "\n".join(("set -e", *(_one(member.group, envs[member.group]) for member in members), ""))
 

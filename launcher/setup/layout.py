@@ -25,51 +25,51 @@ class Layout:
 
     @property
     def scratch(self) -> str:
-        """Answer the short folder for sockets and Ray's session; removed at the end."""
+        """Return the short folder for sockets and Ray's session; removed at the end."""
         return f"/tmp/nvl-{sha256(f'{self.run}:{self.place}'.encode()).hexdigest()[:8]}"  # noqa: S108
 
     @property
     def socket(self) -> str:
-        """Answer the socket of the keeper."""
-        return f"{self.scratch}/keeper.sock"
+        """Return the socket of the agent."""
+        return f"{self.scratch}/agent.sock"
 
     @property
     def ray(self) -> str:
-        """Answer Ray's `--temp-dir`."""
+        """Return Ray's `--temp-dir`."""
         return f"{self.scratch}/ray"
 
     @property
     def package(self) -> str:
-        """Answer the folder of our programs."""
+        """Return the folder of our programs."""
         return f"{self.root}/{PACKAGE}"
 
     @staticmethod
     def run_script(group: str) -> str:
-        """Answer the user's `run:` of a group, below the root."""
+        """Return the user's `run:` of a group, below the root."""
         return f"scripts/{group}.run.sh"
 
     @staticmethod
     def setup_script(group: str) -> str:
-        """Answer the user's `setup:` of a group, below the root."""
+        """Return the user's `setup:` of a group, below the root."""
         return f"scripts/{group}.setup.sh"
 
-    def mark(self, generation: int, member: Member, epoch: int) -> str:
-        """Answer the mark that a rank and its children carry."""
-        return f"{self.run}:{self.place}:{generation}:{member.name}:{epoch}"
+    def mark(self, generation: int, member: Member, attempt: int) -> str:
+        """Return the mark that a rank and its children carry."""
+        return f"{self.run}:{self.place}:{generation}:{member.name}:{attempt}"
 
 
 def place(node: str | None, unit: Unit) -> str:
-    """Answer how marks call a unit: by its node, or `@head`, for there is one head a run."""
+    """Return how marks call a unit: by its node, or `@head`, for there is one head a run."""
     return HEAD_PLACE if unit is Unit.HEAD or node is None else node
 
 
 def local(home: str, run: RunId, where: str) -> Layout:
-    """Answer the layout of a local node, in the launcher's own home."""
+    """Return the layout of a local node, in the launcher's own home."""
     base = f"{home}/nodes/{where}"
     return Layout(run=run, place=where, root=f"{base}/{run}", former=(base, ""))
 
 
 def remote(run: RunId, where: str) -> Layout:
-    """Answer the layout on a machine of its own."""
+    """Return the layout on a machine of its own."""
     base = ".nvlaunch/runs"
     return Layout(run=run, place=where, root=f"{base}/{run}/{where}", former=(base, where))

@@ -16,17 +16,17 @@ class Holder:
     since: str
 
     def __str__(self) -> str:
-        """Answer all that is known of it."""
+        """Return all that is known of it."""
         return f"{self.who}{_SINCE}{self.since}" if self.since else self.who
 
 
 def holder_words(name: str, run: str, owner: str) -> str:
-    """Answer who holds a lease; the keeper adds since when."""
+    """Return who holds a lease; the agent adds since when."""
     return f"run `{name}` ({run}) of {owner}"
 
 
 def read_holder(words: str) -> Holder:
-    """Answer the holder in what stands in a lease, whoever wrote it."""
+    """Return the holder in what stands in a lease, whoever wrote it."""
     who, _, since = " ".join(words.split()).partition(_SINCE)
     found = _ID.match(who)
     return Holder(who=who, run=found[1] if found else "", since=since)

@@ -1,7 +1,7 @@
 """The one map of the ports that a run pins, all below 9000: under Ray's own worker ports and the kernel's ephemeral
 ones, so that neither somebody else's Ray nor a client's socket takes one of ours.
 
-Each unit of a run on a machine has a block, and its keeper takes the first free one of those listed here. A real
+Each unit of a run on a machine has a block, and its agent takes the first free one of those listed here. A real
 machine has one wide block for its raylet; local nodes share a machine, and Ray listens on every interface whatever
 its address, so they take narrow ones, as do the heads that share a machine outside the racks.
 """
@@ -36,11 +36,13 @@ class Ports:
     workers: tuple[int, int]
     master: tuple[int, int]
 
-    def master_port(self, epoch: int, lane: int = 0, lanes: int = 1) -> int:
-        """Answer MASTER_PORT of an epoch: another one each time, so that no socket of the last gang is in the way; and
-        one for each of the groups on a node, of which there are `lanes`."""
+    def master_port(self, attempt: int, lane: int = 0, lanes: int = 1) -> int:
+        """Return MASTER_PORT of an attempt: a new one each time, so that no socket of the last attempt is in the way.
+
+        Each of the `lanes` groups on a node has ports of its own.
+        """
         first, last = self.master
-        return first + (epoch * lanes + lane) % (last - first + 1)
+        return first + (attempt * lanes + lane) % (last - first + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class Blocks:
     size: int
 
     def ports(self, start: int) -> Ports:
-        """Answer the ports of the block that begins at `start`: ten for Ray, a sixth of the rest for rendezvous."""
+        """Return the ports of the block that begins at `start`: ten for Ray, a sixth of the rest for rendezvous."""
         first_master = start + self.size - (self.size - PINNED) // 6
         return Ports(
             gcs=start,
@@ -70,21 +72,21 @@ class Blocks:
 
 
 HEARTBEAT = 1
-"""Where in the block of a head its keeper listens."""
+"""Where in the block of a head its agent listens."""
 
 
 def narrow(first: int = FIRST) -> Blocks:
-    """Answer the blocks of local nodes and of heads: as many as fit, without those with a port of people's own."""
+    """Return the blocks of local nodes and of heads: as many as fit, without those with a port of people's own."""
     starts = range(first, LAST - NARROW + 1, NARROW)
     kept = (start for start in starts if not any(start <= port < start + NARROW for port in BUSY))
     return Blocks(starts=tuple(kept), size=NARROW)
 
 
 def wide() -> Blocks:
-    """Answer the blocks of a raylet on a machine of its own: nearly the same one ten times, past what is in the way."""
+    """Return the blocks of a raylet on a machine of its own: nearly the same one ten times, past what is in the way."""
     return Blocks(starts=tuple(range(FIRST, FIRST + 100, PINNED)), size=WIDE)
 
 
 def heads() -> Blocks:
-    """Answer the blocks of heads on a machine that may have a raylet besides."""
+    """Return the blocks of heads on a machine that may have a raylet besides."""
     return narrow(FIRST + 100 + WIDE)

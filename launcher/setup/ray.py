@@ -1,21 +1,20 @@
-"""How Ray is started: arguments, labels and environment of a head and of a seat's raylet."""
+"""How Ray is started: arguments, labels and environment of a head and of a slot's raylet."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Node
 from launcher.core.model.placement import Slice
-from launcher.core.model.run import Member, Run
-from launcher.core.model.slots import Seat
+from launcher.core.model.run import Member, Run, Slot
 from launcher.core.model.task import Group
 from launcher.setup.ports import Ports
 
 DOMAIN = "ray.io/gpu-domain"
-SEAT = "nvlaunch.io/seat"
+SLOT = "nvlaunch.io/slot"
 GENERATION = "nvlaunch.io/generation"
 
 FOLDER = "@folder@"
-"""What the keeper replaces by the run's folder: only the node knows where a login's home is."""
+"""What the agent replaces by the run's folder: only the node knows where a login's home is."""
 
 OBJECT_STORE_LOCAL = 80_000_000
 """Bytes of object store on a node that shares its machine; Ray takes no less than 75 MB."""
@@ -42,7 +41,7 @@ class At:
 
 
 def head_argv(at: At) -> tuple[str, ...]:
-    """Answer the arguments of a head: a Ray node of its own that nothing is placed on."""
+    """Return the arguments of a head: a Ray node of its own that nothing is placed on."""
     ports = at.ports
     return (
         "start",
@@ -58,10 +57,10 @@ def head_argv(at: At) -> tuple[str, ...]:
     )
 
 
-def seat_argv(
+def slot_argv(
     at: At, head: str, node: Node, labels: Mapping[str, str], *, driven: bool, groups: int = 1
 ) -> tuple[str, ...]:
-    """Answer the arguments of a seat's raylet; `head` is `address:port`, `groups` how many may have a member there.
+    """Return the arguments of a slot's raylet; `head` is `address:port`, `groups` how many may have a member there.
 
     A bundle of ours takes one CPU, for what a rank really uses is not Ray's to count. What a driver makes is, and its
     prints go to the driver.
@@ -97,20 +96,20 @@ def _node_argv(at: At) -> tuple[str, ...]:
     )
 
 
-def labels(run: Run, seat: Seat, member: Member) -> dict[str, str]:
-    """Answer the labels of a seat's raylet: its levels, its domain, its seat and its generation."""
-    placed = place_labels(run.node(seat.node), run.fleet.levels)
-    return {**placed, SEAT: member.seat, GENERATION: str(seat.generation)}
+def labels(run: Run, slot: Slot, member: Member) -> dict[str, str]:
+    """Return the labels of a slot's raylet: its levels, its domain, its slot and its generation."""
+    placed = place_labels(run.node(slot.node), run.fleet.levels)
+    return {**placed, SLOT: member.slot, GENERATION: str(slot.generation)}
 
 
 def place_labels(node: Node, levels: Sequence[str]) -> dict[str, str]:
-    """Answer the labels that say where a node is: its place at each level, and its NVLink domain where it is known."""
+    """Return the labels that say where a node is: its place at each level, and its NVLink domain where it is known."""
     places = {f"nvlaunch.io/{level}": value for level in levels if (value := node.at(level))}
     return {**places, DOMAIN: node.domain} if node.domain else places
 
 
 def within(run: Run, part: Slice) -> dict[str, str]:
-    """Answer the label on which Ray packs a slice: the domain for a rack, the level's own for one above, else none."""
+    """Return the label on which Ray packs a slice: the domain for a rack, the level's own for one above, else none."""
     level = run.group(part.group).topology.within
     if level in (ANY_LEVEL, NODE_LEVEL):
         return {}
@@ -120,13 +119,13 @@ def within(run: Run, part: Slice) -> dict[str, str]:
 
 
 def bundle(group: Group) -> dict[str, float]:
-    """Answer what a seat's bundle takes of its node; a driver's has a CPU for a task on each GPU."""
+    """Return what a slot's bundle takes of its node; a driver's has a CPU for a task on each GPU."""
     cpus = max(1, group.gpus) if group.driver is not None else 1
     return {"CPU": float(cpus), **({"GPU": float(group.gpus)} if group.gpus else {})}
 
 
 def environment(head: bool) -> dict[str, str]:
-    """Answer the variables of every Ray process of a run, besides those that the keeper adds.
+    """Return the variables of every Ray process of a run, besides those that the agent adds.
 
     Health checks: a killed raylet is noticed in about 3 s, silence in 18 (threshold x (period + timeout)), so ten
     seconds of it kill nobody. Keepalive, equal on head and nodes, so that silence cannot freeze the placement queue;

@@ -4,8 +4,8 @@ import math
 import time
 from collections.abc import Callable
 
-from launcher.core.model.inventory import SimSettings
 from launcher.core.model.run import Run
+from launcher.core.model.simulation import SimSettings
 from launcher.sim.world import Rows
 
 WAKE_S = 0.02
@@ -29,14 +29,14 @@ class SimClock:
             self._save(self._at)
 
     def now(self) -> float:
-        """Answer the virtual time in seconds since the clock was first asked."""
+        """Return the virtual time in seconds since the clock was first asked."""
         if self._jumps:
             self._read()
             return self._at
         return self._at + max(0.0, time.time() - self._real) * self._speed
 
     def wall(self) -> float:
-        """Answer the imaginary time of day: that of the first question, and what has passed since."""
+        """Return the imaginary time of day: that of the first question, and what has passed since."""
         return self._real + self.now()
 
     def wait(self, until: float, wake: Callable[[], bool]) -> None:

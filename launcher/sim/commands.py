@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Run
 from launcher.errors import RemoteError
 from launcher.ports import Command, Hear, Stream, Take
@@ -17,10 +17,10 @@ PART = 1 << 16
 
 
 def execute(fleet: Fleet, run: Run, node: NodeName, command: Command, hear: Hear, now: float) -> int:
-    """Pretend to run a command: it prints its variables, and succeeds. RemoteError where no keeper lives."""
+    """Pretend to run a command: it prints its variables, and succeeds. RemoteError where no agent lives."""
     life = fleet.life(node)
     if refusal := node_acts.refusal(life, run, node, "exec", now):
-        raise RemoteError(refusal.words, node=node, stage="exec")
+        raise RemoteError(refusal.message, node=node, stage="exec")
     hear(Stream.OUT, "".join(f"{line}\n" for line in _lines(run, node, command)).encode())
     return 0
 

@@ -4,11 +4,11 @@
 |---|---|
 | raylet_killed | the raylet of the node is killed, and its ranks with it |
 | rank_fails, rank_killed | ranks on the node exit with the fault's code / vanish without an exit status |
-| keeper_killed | the keeper is killed; what it had started goes on without it |
+| agent_killed | the agent is killed; what it had started goes on without it |
 | head_killed | the Ray head of the run is killed on its machine; the node named is the head's, where it is a node |
 | setup_fails | a setup begun meanwhile fails with the fault's code |
 | power_cut | the host is off: it cannot be seen, and all that ran on it is gone when it comes back |
-| link_down | the host is cut off from all others; what runs there goes on until the keeper's self-stop |
+| link_down | the host is cut off from all others; what runs there goes on until the agent's self-stop |
 | ssh_down | we cannot reach the host, all others can; nothing there notices |
 | bastion_down | we can reach no host at all; nothing there notices, and the node named means nothing |
 | raylet_stopped | the raylet is stopped by SIGSTOP; Ray holds it for dead when that lasts too long |
@@ -25,8 +25,8 @@ A kill strikes what was begun before it; one with a duration strikes all that is
 
 from collections.abc import Iterable
 
-from launcher.core.model.health import Health, Sign, Symptom
-from launcher.core.model.inventory import Fault, FaultKind
+from launcher.core.model.observation import Health, Sign, Symptom
+from launcher.core.model.simulation import Fault, FaultKind
 from launcher.sim.world import NEVER
 
 STRIKE_S = 1.0
@@ -37,29 +37,29 @@ _ONCE = frozenset(
         FaultKind.RAYLET_KILLED,
         FaultKind.RANK_FAILS,
         FaultKind.RANK_KILLED,
-        FaultKind.KEEPER_KILLED,
+        FaultKind.AGENT_KILLED,
         FaultKind.HEAD_KILLED,
         FaultKind.RANK_HANGS,
     )
 )
 
 _SIGNS = {
-    FaultKind.GPU_LOST: Sign(symptom=Symptom.GPU_LOST, words="3 of 4 GPUs"),
-    FaultKind.XID_FATAL: Sign(symptom=Symptom.FATAL_LINK, words="Xid 149: NETIR_LINK_DOWN Fatal"),
-    FaultKind.MEMORY_ERROR: Sign(symptom=Symptom.MEMORY, words="Xid 95: uncontained memory error"),
-    FaultKind.DISK_FULL: Sign(symptom=Symptom.NODE, words="`/` is full"),
-    FaultKind.XID_SYMPATHETIC: Sign(symptom=Symptom.SYMPATHETIC, words="Xid 145: RLW_RXPIPE Nonfatal"),
+    FaultKind.GPU_LOST: Sign(symptom=Symptom.GPU_LOST, message="3 of 4 GPUs"),
+    FaultKind.XID_FATAL: Sign(symptom=Symptom.FATAL_LINK, message="Xid 149: NETIR_LINK_DOWN Fatal"),
+    FaultKind.MEMORY_ERROR: Sign(symptom=Symptom.MEMORY, message="Xid 95: uncontained memory error"),
+    FaultKind.DISK_FULL: Sign(symptom=Symptom.NODE, message="`/` is full"),
+    FaultKind.XID_SYMPATHETIC: Sign(symptom=Symptom.SYMPATHETIC, message="Xid 145: RLW_RXPIPE Nonfatal"),
 }
 
 
 def window(fault: Fault) -> tuple[float, float]:
-    """Answer from when until when a fault lasts, in the seconds of its `at`."""
+    """Return from when until when a fault lasts, in the seconds of its `at`."""
     lasts = fault.duration if fault.duration is not None else 0.0 if fault.fault in _ONCE else NEVER
     return fault.at, fault.at + lasts
 
 
 def during(faults: Iterable[Fault], kind: FaultKind, at: float) -> Fault | None:
-    """Answer the fault of a kind that holds at a time."""
+    """Return the fault of a kind that holds at a time."""
     for fault in faults:
         begins, ends = window(fault)
         if fault.fault is kind and begins <= at < ends:
@@ -68,7 +68,7 @@ def during(faults: Iterable[Fault], kind: FaultKind, at: float) -> Fault | None:
 
 
 def strike(faults: Iterable[Fault], kind: FaultKind, begun: float) -> tuple[float, Fault | None]:
-    """Answer when something begun at a time first dies of a kind of fault, and of which one; NEVER, None of none."""
+    """Return when something begun at a time first dies of a kind of fault, and of which one; NEVER, None of none."""
     first: tuple[float, Fault | None] = (NEVER, None)
     for fault in faults:
         begins, ends = window(fault)
@@ -80,12 +80,12 @@ def strike(faults: Iterable[Fault], kind: FaultKind, begun: float) -> tuple[floa
 
 
 def silences(faults: Iterable[Fault], *kinds: FaultKind) -> tuple[tuple[float, float], ...]:
-    """Answer the stretches of time in which a host does not answer for one of these kinds of fault."""
+    """Return the stretches of time in which a host does not answer for one of these kinds of fault."""
     return tuple(window(fault) for fault in faults if fault.fault in kinds)
 
 
 def health(faults: Iterable[Fault], now: float) -> Health:
-    """Answer what a node says of itself at a time, given what befalls it."""
+    """Return what a node says of itself at a time, given what befalls it."""
     holding = [fault.fault for fault in faults if window(fault)[0] <= now < window(fault)[1]]
     signs = tuple(_SIGNS[kind] for kind in sorted(set(holding) & _SIGNS.keys(), key=lambda kind: kind.value))
     return Health(at=0.0, signs=signs, hung=("nvidia-smi",) if FaultKind.PROBE_HANGS in holding else ())

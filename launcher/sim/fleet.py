@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from launcher.core.model.inventory import Fault, FaultKind, NodeName, SimSettings
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadView, NodeView, Reached, Seen, Sighting, Unseen
 from launcher.core.model.run import Run
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.sim import faults, lives
 from launcher.sim.lives import Circumstances, Life
 from launcher.sim.ray import HeadLife, Tables, head_after, head_life, head_view
@@ -43,11 +44,11 @@ class Fleet:
 
     @property
     def run(self) -> Run:
-        """Answer the run that this is the fleet of."""
+        """Return the run that this is the fleet of."""
         return self._run
 
     def look(self, now: float) -> Sighting:
-        """Answer what is seen of the run now; made anew only for what may have changed since the last look."""
+        """Return what is seen of the run now; made anew only for what may have changed since the last look."""
         if now >= self._nodes_until:
             self._nodes.clear()
             self._nodes_until = NEVER
@@ -64,7 +65,7 @@ class Fleet:
         return Sighting(nodes=dict(self._nodes), head=self._head, reached=self._reached(now))
 
     def next_change(self, now: float) -> float:
-        """Answer the first moment after a time at which something changes on a node; NEVER if nothing will."""
+        """Return the first moment after a time at which something changes on a node; NEVER if nothing will."""
         return min(life.after(now) for life in self._lives.values())
 
     def begin(self, now: float) -> None:
@@ -74,12 +75,12 @@ class Fleet:
             self._forget()
 
     def watched(self, now: float, node: str | None) -> tuple[Watch, ...]:
-        """Answer where the head was, and is from now on."""
+        """Return where the head was, and is from now on."""
         before = self.world().watches
         return before if before and before[-1].node == node else (*before, Watch(since=now, node=node))
 
     def life(self, node: NodeName) -> Life:
-        """Answer the life of a node, by its row as it is stored now."""
+        """Return the life of a node, by its row as it is stored now."""
         text = self._rows.world(self._node_key(node))
         if node not in self._lives or text != self._texts.get(node):
             self._texts[node] = text
@@ -94,7 +95,7 @@ class Fleet:
         self._keep(node, host)
 
     def world(self) -> World:
-        """Answer the run's row as it is stored now."""
+        """Return the run's row as it is stored now."""
         if self._rows.world(self._run_key) != self._texts.get(self._run_key):
             self._read_world()
             self._forget()
@@ -111,31 +112,31 @@ class Fleet:
             self._forget()
 
     def circumstances(self, node: NodeName) -> Circumstances:
-        """Answer what befalls a node during the run."""
+        """Return what befalls a node during the run."""
         if node not in self._around:
             self._around[node] = self._befalls(node)
         return self._around[node]
 
     def head_reachable(self, now: float) -> bool:
-        """Answer whether the head's machine can be seen."""
+        """Whether the head's machine can be seen."""
         return within(self._head_around().silent, now) is None
 
     def machine_reachable(self, node: NodeName | None, now: float) -> bool:
-        """Answer whether a machine where a head is, or was, can be seen; None is the one that the inventory names."""
+        """Whether a machine where a head is, or was, can be seen; None is the one that the inventory names."""
         return within(self.circumstances(node or HEAD).silent, now) is None
 
     def ray(self, now: float) -> Ray | None:
-        """Answer the run's Ray as it is stored now; None where it cannot be asked, or not yet."""
+        """Return the run's Ray as it is stored now; None where it cannot be asked, or not yet."""
         ray = self.world().ray
         head = self._head_life()
         return ray if head is not None and head.answers(now) and self.head_reachable(now) else None
 
     def tables(self, ray: Ray, now: float) -> Tables:
-        """Answer what Ray's tables say."""
+        """Return what Ray's tables say."""
         return Tables(self._run, ray, self._lives, now)
 
     def head_lives(self, now: float) -> bool:
-        """Answer whether a process of the run's head lives, ready or not."""
+        """Whether a process of the run's head lives, ready or not."""
         head = self._head_life()
         return head is not None and now < head.dies
 
@@ -147,18 +148,18 @@ class Fleet:
         return self.circumstances(self._run.head or HEAD)
 
     def _heard(self, now: float) -> Mapping[NodeName, float]:
-        """Answer how long the head's keeper has not heard each keeper of the run that it listens for."""
+        """Return how long the head's agent has not heard each agent of the run that it listens for."""
         listens = self._world.watches[-1].since if self._world.watches else now
         return {
-            name: min(max(life.unheard(now), now - life.keeper_dies), now - listens)
+            name: min(max(life.unheard(now), now - life.agent_dies), now - listens)
             for name, life in self._lives.items()
-            if life.host.run == self._run.id and life.host.keeper_at is not None
+            if life.host.run == self._run.id and life.host.agent_at is not None
         }
 
     def _reached(self, now: float) -> Mapping[NodeName, Reached]:
-        """Answer what a node that we see says of each that we do not: one of another rack, where there is one."""
+        """Return what a node that we see says of each that we do not: one of another rack, where there is one."""
         unseen = [name for name, view in self._nodes.items() if isinstance(view, Unseen)]
-        asked = [name for name, view in self._nodes.items() if isinstance(view, Seen) and view.keeper]
+        asked = [name for name, view in self._nodes.items() if isinstance(view, Seen) and view.agent]
         if not unseen or not asked:
             return {}
         rack = {node.name: node.rack for node in self._run.fleet.nodes}
@@ -199,7 +200,7 @@ class Fleet:
     def _keep(self, node: NodeName, host: Host) -> None:
         before = self._hosts.get(node, Host())
         self._hosts[node] = host
-        listens = (before.run, before.keeper_at, before.off_at) != (host.run, host.keeper_at, host.off_at)
+        listens = (before.run, before.agent_at, before.off_at) != (host.run, host.agent_at, host.off_at)
         troubled = self._reach is not None and any(self._reach.cut.values())
         if listens and (troubled or host.off_at is not None):
             self._forget()

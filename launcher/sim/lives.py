@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from launcher.core.control.liveness import SELF_STOP
-from launcher.core.model.inventory import Fault, FaultKind, NodeName, SimSettings
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.sim import faults as fault_table
 from launcher.sim.faults import SLOWNESS, strike
 from launcher.sim.reach import Stretch, within
@@ -27,7 +28,7 @@ SIGNALLED = 128
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
     """What befalls one node during a run: its own faults, by the clock, when it does not answer us (`silent`), when
-    its host is cut off from all others, when from the head's, and when its keeper stops itself because of it."""
+    its host is cut off from all others, when from the head's, and when its agent stops itself because of it."""
 
     node: NodeName
     settings: SimSettings
@@ -39,26 +40,26 @@ class Circumstances:
     off_at: float | None = None
 
     def start_s(self, begun: float) -> float:
-        """Answer how long a raylet begun then takes to be known to Ray (s), by node, and by `slow_start`."""
+        """Return how long a raylet begun then takes to be known to Ray (s), by node, and by `slow_start`."""
         spread = zlib.crc32(f"{self.settings.seed}:{self.node}".encode()) / 0xFFFFFFFF
         slow = SLOWNESS if fault_table.during(self.faults, FaultKind.SLOW_START, begun) else 1.0
         return self.settings.start_s * slow * (1 - JITTER + 2 * JITTER * spread)
 
     def killed(self, begun: float, *kinds: FaultKind) -> float:
-        """Answer when something begun then is killed by one of these kinds of fault; NEVER if by none."""
+        """Return when something begun then is killed by one of these kinds of fault; NEVER if by none."""
         return min((strike(self.faults, kind, begun)[0] for kind in kinds), default=NEVER)
 
     def dark(self, begun: float) -> float:
-        """Answer when something begun then goes with the power of its host; NEVER if it does not."""
+        """Return when something begun then goes with the power of its host; NEVER if it does not."""
         ordered = self.off_at if self.off_at is not None and begun <= self.off_at else NEVER
         return min(ordered, self.killed(begun, FaultKind.POWER_CUT))
 
     def self_stop(self, begun: float) -> float:
-        """Answer when the keeper kills what was begun then, because the head's host has been silent for too long."""
+        """Return when the agent kills what was begun then, because the head's host has been silent for too long."""
         return min((at for at in self.stops if begun < at), default=NEVER)
 
     def stopped(self, begun: float) -> Stretch:
-        """Answer from when on a raylet begun then is stopped for so long that Ray holds it for dead, and until when."""
+        """Return from when on a raylet begun then is stopped for so long that Ray holds it for dead, and until when."""
         for fault in self.faults:
             begins, ends = fault_table.window(fault)
             if fault.fault is FaultKind.RAYLET_STOPPED and begun < begins and ends - begins >= NOTICE_SILENCE_S:
@@ -84,15 +85,15 @@ class RayletLife:
     noticed: float
 
     def alive(self, now: float) -> bool:
-        """Answer whether its process lives."""
+        """Whether its process lives."""
         return self.raylet.begun_at <= now < self.dies
 
     def known(self, now: float) -> bool:
-        """Answer whether Ray has ever seen it."""
+        """Whether Ray has ever seen it."""
         return self.ready <= now and self.ready < self.dies
 
     def trusted(self, now: float) -> bool:
-        """Answer whether Ray holds it for alive."""
+        """Whether Ray holds it for alive."""
         return self.known(now) and now < self.noticed
 
 
@@ -106,7 +107,7 @@ class RankLife:
     hangs: float = NEVER
 
     def alive(self, now: float) -> bool:
-        """Answer whether it runs."""
+        """Whether it runs."""
         return now < self.ends
 
 
@@ -116,46 +117,46 @@ class Life:
 
     host: Host
     around: Circumstances
-    keeper_dies: float
+    agent_dies: float
     setup: SetupLife | None
     raylets: tuple[RayletLife, ...]
     ranks: tuple[RankLife, ...]
 
     def reachable(self, now: float) -> bool:
-        """Answer whether the node can be seen."""
+        """Whether the node can be seen."""
         return within(self.around.silent, now) is None
 
     def answers(self, now: float) -> bool:
-        """Answer whether the node's host answers other hosts."""
+        """Whether the node's host answers other hosts."""
         return within(self.around.cut, now) is None
 
     def unheard(self, now: float) -> float:
-        """Answer for how long the node and the head's host have not reached each other (s)."""
+        """Return for how long the node and the head's host have not reached each other (s)."""
         stretch = within(self.around.severed, now)
-        return now - max(stretch[0], self.host.keeper_at or 0.0) if stretch else 0.0
+        return now - max(stretch[0], self.host.agent_at or 0.0) if stretch else 0.0
 
     def hears(self, now: float) -> bool:
-        """Answer whether the keeper there ever had an answer of the head's host: only then it counts its silence."""
+        """Whether the agent there ever had an answer of the head's host: only then it counts its silence."""
         stretch = within(self.around.severed, now)
-        return stretch is None or (self.host.keeper_at or 0.0) < stretch[0]
+        return stretch is None or (self.host.agent_at or 0.0) < stretch[0]
 
     def restless(self, now: float) -> bool:
-        """Answer whether what is seen here, or heard of it, differs from moment to moment."""
-        dead = self.host.keeper_at is not None and now > self.keeper_dies
+        """Whether what is seen here, or heard of it, differs from moment to moment."""
+        dead = self.host.agent_at is not None and now > self.agent_dies
         return dead or self.unheard(now) > 0 or any(one.hangs <= now < one.ends for one in self.ranks)
 
-    def keeper(self, now: float) -> bool:
-        """Answer whether a keeper lives there."""
-        return self.host.keeper_at is not None and now < self.keeper_dies
+    def agent(self, now: float) -> bool:
+        """Whether an agent lives there."""
+        return self.host.agent_at is not None and now < self.agent_dies
 
     def raylet(self, now: float) -> RayletLife | None:
-        """Answer the newest raylet that lives."""
+        """Return the newest raylet that lives."""
         return next((life for life in reversed(self.raylets) if life.alive(now)), None)
 
     def after(self, now: float) -> float:
-        """Answer the first moment after a time at which something here changes; NEVER if nothing will."""
+        """Return the first moment after a time at which something here changes; NEVER if nothing will."""
         around = self.around
-        moments = [self.keeper_dies, *(at for one in (*around.silent, *around.severed) for at in one)]
+        moments = [self.agent_dies, *(at for one in (*around.silent, *around.severed) for at in one)]
         moments += [self.setup.ends] if self.setup else []
         moments += [at for life in self.raylets for at in (life.ready, life.dies, life.noticed)]
         moments += [at for life in self.ranks for at in (life.ends, life.hangs)]
@@ -163,14 +164,14 @@ class Life:
 
 
 def life(host: Host, around: Circumstances) -> Life:
-    """Answer the lives of all that a node's row says was begun there."""
+    """Return the lives of all that a node's row says was begun there."""
     raylets = tuple(_raylet(raylet, around) for raylet in host.raylets)
     dies = {one.raylet.generation: one.dies for one in raylets}
-    keeper_at = NEVER if host.keeper_at is None else host.keeper_at
+    agent_at = NEVER if host.agent_at is None else host.agent_at
     return Life(
         host=host,
         around=around,
-        keeper_dies=min(around.killed(keeper_at, FaultKind.KEEPER_KILLED), around.dark(keeper_at)),
+        agent_dies=min(around.killed(agent_at, FaultKind.AGENT_KILLED), around.dark(agent_at)),
         setup=_setup(host, around),
         raylets=raylets,
         ranks=tuple(_rank(rank, dies, around) for rank in host.ranks),
@@ -222,5 +223,5 @@ def _or_never(at: float | None) -> float:
 
 
 def by_clock(faults: Iterable[Fault], began_at: float) -> tuple[Fault, ...]:
-    """Answer faults that are told from a run's first action on, with the times that the clock will show."""
+    """Return faults that are told from a run's first action on, with the times that the clock will show."""
     return tuple(replace(fault, at=fault.at + began_at) for fault in faults)

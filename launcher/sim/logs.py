@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Member, Run
 from launcher.sim.lives import Life, RankLife
 
@@ -11,7 +11,7 @@ STEPS = 10
 
 
 def rank_log(run: Run, member: Member, node: NodeName, one: RankLife, now: float, run_s: float) -> bytes:
-    """Answer all that a rank has written by now: its variables, some steps, and how it ended."""
+    """Return all that a rank has written by now: its variables, some steps, and how it ended."""
     lines = [*_variables(run, member, node, one), *_steps(one, now, run_s)]
     if not one.alive(now):
         lines += list(ending(one.code))
@@ -19,19 +19,19 @@ def rank_log(run: Run, member: Member, node: NodeName, one: RankLife, now: float
 
 
 def provision_log(life: Life, node: NodeName, now: float) -> bytes:
-    """Answer what the keeper of a node has written by now."""
+    """Return what the agent of a node has written by now."""
     lines: list[str] = []
     if life.setup is not None:
         lines.append(f"setup on {node} begun")
         lines += [f"setup ended with exit status {life.setup.code}"] if life.setup.ends <= now else []
     for one in life.raylets:
-        lines.append(f"raylet of seat {one.raylet.seat}, generation {one.raylet.generation}, begun")
+        lines.append(f"raylet of slot {one.raylet.slot}, generation {one.raylet.generation}, begun")
         lines += ["raylet ended"] if not one.alive(now) else []
     return _text(lines)
 
 
 def ending(code: int | None) -> tuple[str, ...]:
-    """Answer the last lines of a program by its exit code; none where it vanished."""
+    """Return the last lines of a program by its exit code; none where it vanished."""
     if code is None:
         return ()
     if code == 0:
@@ -51,7 +51,7 @@ def _variables(run: Run, member: Member, node: NodeName, one: RankLife) -> Itera
     yield f"NVLAUNCH_NUM_GPUS_PER_NODE={run.group(member.group).gpus}"
     yield f"NVLAUNCH_RACK={place.rack}"
     yield f"NVLAUNCH_DOMAIN={place.domain or ''}"
-    yield f"NVLAUNCH_EPOCH={one.rank.epoch}"
+    yield f"NVLAUNCH_ATTEMPT={one.rank.attempt}"
     yield f"NVLAUNCH_RESTARTS={one.rank.restarts}"
     yield f"MASTER_ADDR={one.rank.master}"
 

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from signal import Signals
 
-from launcher.core.model.actions import Answer, Claim, Join, Level, PowerOff, Prepare, Result, Signal, Sweep, Unclaim
-from launcher.core.model.inventory import FaultKind, GpuDriver, NodeName
-from launcher.core.model.run import Member, Run
-from launcher.core.model.slots import MemberName
+from launcher.core.model.actions import Acquire, Answer, Join, Kill, Level, PowerOff, Prepare, Release, Result, Signal
+from launcher.core.model.inventory import GpuDriver
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.run import Member, MemberName, Run
+from launcher.core.model.simulation import FaultKind
 from launcher.sim.faults import during
 from launcher.sim.fleet import Fleet
 from launcher.sim.lives import Life
@@ -19,8 +20,8 @@ DONE = Answer(result=Result.DONE)
 KILLED = Answer(result=Result.KILLED)
 
 
-def claim(fleet: Fleet, run: Run, action: Claim, now: float) -> Answer:
-    """Take a node's lease and start its keeper; HELD while another run, or a fault's stranger, has it.
+def claim(fleet: Fleet, run: Run, action: Acquire, now: float) -> Answer:
+    """Take a node's lease and start its agent; HELD while another run, or a fault's stranger, has it.
 
     The store gives a node to one run at a time, so that two processes never take the same lease at once.
     """
@@ -32,9 +33,9 @@ def claim(fleet: Fleet, run: Run, action: Claim, now: float) -> Answer:
     stranger = STRANGER if during(faults, FaultKind.CLAIM_HELD, now) else None
     holder = life.host.run if life.host.run not in (None, run.id) else stranger
     if holder:
-        return Answer(result=Result.HELD, stage=action.kind, words=f"`{holder}`")
-    if not life.keeper(now):
-        fleet.save(action.node, replace(life.host, run=run.id, keeper_at=now, setup=None))
+        return Answer(result=Result.HELD, stage=action.kind, message=f"`{holder}`")
+    if not life.agent(now):
+        fleet.save(action.node, replace(life.host, run=run.id, agent_at=now, setup=None))
     return DONE
 
 
@@ -51,8 +52,8 @@ def prepare(fleet: Fleet, run: Run, action: Prepare, now: float) -> Answer:
 
 
 def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
-    """Begin the raylet of a seat; nothing where one of its generation, or a newer one, was begun."""
-    node, generation = action.seat.node, action.seat.generation
+    """Begin the raylet of a slot; nothing where one of its generation, or a newer one, was begun."""
+    node, generation = action.slot.node, action.slot.generation
     life = fleet.life(node)
     if refused := refusal(life, run, node, action.kind, now):
         return refused
@@ -64,7 +65,7 @@ def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
         return failed(action.kind, f"`{node}` is not set up")
     if not (fleet.head_lives(now) and fleet.head_reachable(now)):
         return failed(action.kind, f"the Ray head does not answer `{node}`")
-    raylet = Raylet(seat=member(run, action.seat.member).label, generation=generation, begun_at=now)
+    raylet = Raylet(slot=member(run, action.slot.member).label, generation=generation, begun_at=now)
     fleet.save(node, replace(life.host, raylets=(*life.host.raylets, raylet)))
     return DONE
 
@@ -88,21 +89,21 @@ def signal(fleet: Fleet, run: Run, action: Signal, now: float) -> Answer:
     return DONE
 
 
-def sweep(fleet: Fleet, run: Run, action: Sweep, now: float) -> Answer:
+def kill(fleet: Fleet, run: Run, action: Kill, now: float) -> Answer:
     """Kill what lives of the run on a node at a level; CANNOT_TELL where the node does not answer, NOT_FREE where
     something is to start again and a stranger computes on a GPU."""
     life = fleet.life(action.node)
     if not life.reachable(now):
         return replace(silent(action.node, action.kind), result=Result.CANNOT_TELL)
-    if life.host.run == run.id and (swept := _swept(life, action, now)) != life.host:
-        fleet.save(action.node, swept)
+    if life.host.run == run.id and (killed := _killed(life, action, now)) != life.host:
+        fleet.save(action.node, killed)
     taken = during(fleet.circumstances(action.node).faults, FaultKind.GPU_TAKEN, now)
     if action.reused and taken and run.node(action.node).gpu_driver is GpuDriver.NVIDIA:
-        return Answer(result=Result.NOT_FREE, stage=action.kind, words=STRANGE)
+        return Answer(result=Result.NOT_FREE, stage=action.kind, message=STRANGE)
     return KILLED
 
 
-def unclaim(fleet: Fleet, run: Run, action: Unclaim, now: float) -> Answer:
+def release(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
     """Kill all of the run on a node and let go of its lease; CANNOT_TELL where the node does not answer."""
     if action.node is None:
         return failed(action.kind, "no node is named to let go of")
@@ -125,38 +126,38 @@ def power_off(fleet: Fleet, run: Run, action: PowerOff, now: float) -> Answer:
 
 
 def silent(node: str, stage: str) -> Answer:
-    """Answer for a machine that does not."""
+    """Return for a machine that does not."""
     return failed(stage, f"no answer from `{node}`")
 
 
-def failed(stage: str, words: str) -> Answer:
-    """Answer that an act did not succeed, and why."""
-    return Answer(result=Result.FAILED, stage=stage, words=words)
+def failed(stage: str, message: str) -> Answer:
+    """Return that an act did not succeed, and why."""
+    return Answer(result=Result.FAILED, stage=stage, message=message)
 
 
 def member(run: Run, name: MemberName) -> Member:
-    """Answer the seat of that name."""
-    return next(seat for seat in run.members() if seat.name == name)
+    """Return the slot of that name."""
+    return next(slot for slot in run.members() if slot.name == name)
 
 
-def _swept(life: Life, action: Sweep, now: float) -> Host:
+def _killed(life: Life, action: Kill, now: float) -> Host:
     raylets = [one.raylet for one in life.raylets if one.alive(now)]
     ranks = [one.rank for one in life.ranks if one.alive(now)]
     match action.level:
         case Level.NODE:
-            return replace(life.host.swept(now, raylets, ranks), setup=None)
+            return replace(life.host.killed(now, raylets, ranks), setup=None)
         case Level.GENERATION:
             old = [raylet for raylet in raylets if raylet.generation <= action.generation]
-            return life.host.swept(now, old, [rank for rank in ranks if rank.generation <= action.generation])
+            return life.host.killed(now, old, [rank for rank in ranks if rank.generation <= action.generation])
         case Level.RANK:
-            mine = [rank for rank in ranks if rank.member == action.member and rank.epoch <= action.epoch]
-            return life.host.swept(now, (), mine)
+            mine = [rank for rank in ranks if rank.member == action.member and rank.attempt <= action.attempt]
+            return life.host.killed(now, (), mine)
 
 
 def refusal(life: Life, run: Run, node: NodeName, stage: str, now: float) -> Answer | None:
-    """Answer why nothing can be done there that needs the run's keeper; None where it lives and is seen."""
+    """Return why nothing can be done there that needs the run's agent; None where it lives and is seen."""
     if not life.reachable(now):
         return silent(node, stage)
-    if life.host.run != run.id or not life.keeper(now):
-        return failed(stage, f"no keeper of this run lives on `{node}`")
+    if life.host.run != run.id or not life.agent(now):
+        return failed(stage, f"no agent of this run lives on `{node}`")
     return None

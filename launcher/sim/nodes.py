@@ -5,27 +5,26 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from launcher.core.model.actions import (
+    Acquire,
     Action,
     Answer,
-    Claim,
     Join,
+    Kill,
     PowerOff,
     Prepare,
+    Release,
     Reserve,
     Signal,
     Start,
     StartHead,
-    Sweep,
-    Unclaim,
     Unit,
     Unreserve,
     Verify,
 )
-from launcher.core.model.health import Health
-from launcher.core.model.inventory import NodeName, SimSettings
-from launcher.core.model.observation import Sighting, Unseen
-from launcher.core.model.run import Run, RunId
-from launcher.core.model.slots import MemberName
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Health, Sighting, Unseen
+from launcher.core.model.run import MemberName, Run, RunId
+from launcher.core.model.simulation import SimSettings
 from launcher.errors import LaunchError
 from launcher.ports import Clock, Command, Hear, LogName, LogPart, Take
 from launcher.sim import commands, logs, node_acts, ray_acts
@@ -51,13 +50,13 @@ class SimNodes:
         self._fleets: dict[RunId, tuple[Fleet, Clock]] = {}
 
     def look(self, run: Run) -> Sighting:
-        """Answer what exists of the run now."""
+        """Return what exists of the run now."""
         with self._turn:
             fleet, clock = self._open(run)
             return fleet.look(clock.now())
 
-    def claim(self, run: Run, action: Claim) -> Answer:
-        """Take a node's lease and start its keeper; HELD while another run has it."""
+    def claim(self, run: Run, action: Acquire) -> Answer:
+        """Take a node's lease and start its agent; HELD while another run has it."""
         return self._do(node_acts.claim, run, action)
 
     def prepare(self, run: Run, action: Prepare) -> Answer:
@@ -69,7 +68,7 @@ class SimNodes:
         return self._do(ray_acts.start_head, run, action)
 
     def join(self, run: Run, action: Join) -> Answer:
-        """Begin the raylet of a seat."""
+        """Begin the raylet of a slot."""
         return self._do(node_acts.join, run, action)
 
     def reserve(self, run: Run, action: Reserve) -> Answer:
@@ -81,7 +80,7 @@ class SimNodes:
         return self._do(ray_acts.unreserve, run, action)
 
     def verify(self, run: Run, action: Verify) -> Answer:
-        """Answer with the bundles of a slice."""
+        """Return with the bundles of a slice."""
         return self._do(ray_acts.verify, run, action)
 
     def start(self, run: Run, action: Start) -> Answer:
@@ -92,13 +91,13 @@ class SimNodes:
         """Send a stop signal to the ranks on a node."""
         return self._do(node_acts.signal, run, action)
 
-    def sweep(self, run: Run, action: Sweep) -> Answer:
+    def kill(self, run: Run, action: Kill) -> Answer:
         """Kill what lives of the run on a node at a level."""
-        return self._do(node_acts.sweep, run, action)
+        return self._do(node_acts.kill, run, action)
 
-    def unclaim(self, run: Run, action: Unclaim) -> Answer:
+    def release(self, run: Run, action: Release) -> Answer:
         """Kill all of the run on a unit and let go of it."""
-        act = ray_acts.unclaim_head if action.unit is Unit.HEAD else node_acts.unclaim
+        act = ray_acts.release_head if action.unit is Unit.HEAD else node_acts.release
         return self._do(act, run, action)
 
     def power_off(self, run: Run, action: PowerOff) -> Answer:
@@ -106,33 +105,33 @@ class SimNodes:
         return self._do(node_acts.power_off, run, action)
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
-        """Answer what befalls a node, as it would show it."""
+        """Return what befalls a node, as it would show it."""
         with self._turn:
             fleet, clock = self._open(run)
             now = clock.now()
             if not fleet.life(node).reachable(now):
-                return Unseen(words=f"no answer from `{node}`")
+                return Unseen(message=f"no answer from `{node}`")
             return health(fleet.circumstances(node).faults, now)
 
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
-        """Answer what a rank, or the keeper, of a node has written from a byte on; nothing where none was begun."""
+        """Return what a rank, or the agent, of a node has written from a byte on; nothing where none was begun."""
         with self._turn:
             fleet, clock = self._open(run)
             life, now = fleet.life(node), clock.now()
-        ranks = [one for one in life.ranks if one.rank.member == log.member and log.epoch in (0, one.rank.epoch)]
-        epoch, data = log.epoch, b""
+        ranks = [one for one in life.ranks if one.rank.member == log.member and log.attempt in (0, one.rank.attempt)]
+        attempt, data = log.attempt, b""
         if log.member is None:
             data = logs.provision_log(life, node, now)
         elif ranks:
             settings, newest = run.fleet.sim or SimSettings(), ranks[-1]
-            epoch = newest.rank.epoch
+            attempt = newest.rank.attempt
             data = logs.rank_log(run, node_acts.member(run, log.member), node, newest, now, settings.run_s)
         begin = max(0, len(data) + offset) if offset < 0 else offset
         part = data[begin : begin + LOG_LIMIT]
-        return LogPart(data=part, next_offset=begin + len(part), epoch=epoch)
+        return LogPart(data=part, next_offset=begin + len(part), attempt=attempt)
 
     def exec_command(self, run: Run, node: NodeName, command: Command, hear: Hear) -> int:
-        """Pretend to run a command beside a rank; answer its exit status."""
+        """Pretend to run a command beside a rank; return its exit status."""
         with self._turn:
             fleet, clock = self._open(run)
             return commands.execute(fleet, run, node, command, hear, clock.now())
@@ -169,7 +168,7 @@ class SimNodes:
 
 
 def _same(known: Run, run: Run) -> bool:
-    """Answer whether a run has the nodes, the places and the head that it had."""
+    """Whether a run has the nodes, the places and the head that it had."""
     if known.head != run.head:
         return False
     same = known.placement is run.placement and known.fleet is run.fleet

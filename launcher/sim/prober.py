@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from uuid import NAMESPACE_OID, uuid5
 
-from launcher.core.model.inventory import FaultKind, Node, NodeName, SimSettings
+from launcher.core.model.inventory import Node
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.simulation import FaultKind, SimSettings
 from launcher.ports import Listener
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
@@ -25,7 +27,7 @@ class SimProber:
         self._settings = settings
 
     def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
-        """Answer what is known of each node."""
+        """Return what is known of each node."""
         listener.asking([node.name for node in nodes])
         answers: dict[NodeName, Facts | Unknown] = {}
         for node in nodes:

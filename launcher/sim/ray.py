@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from launcher.core.model.actions import Bundle
-from launcher.core.model.inventory import FaultKind, NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import (
     GroupReport,
     GroupState,
@@ -18,6 +18,7 @@ from launcher.core.model.observation import (
 )
 from launcher.core.model.placement import Slice
 from launcher.core.model.run import Run
+from launcher.core.model.simulation import FaultKind
 from launcher.sim.lives import Circumstances, Life, RayletLife
 from launcher.sim.reach import within
 from launcher.sim.world import NEVER, Ray
@@ -27,7 +28,7 @@ INFEASIBLE = "INFEASIBLE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadLife:
-    """When the Ray head of a run is ready, and when it dies; `power` is when its keeper went with its host."""
+    """When the Ray head of a run is ready, and when it dies; `power` is when its agent went with its host."""
 
     ray: Ray
     ready: float
@@ -35,12 +36,12 @@ class HeadLife:
     power: float
 
     def answers(self, now: float) -> bool:
-        """Answer whether Ray and the supervisor can be asked."""
+        """Whether Ray and the supervisor can be asked."""
         return self.ready <= now < self.dies
 
 
 def head_life(ray: Ray, around: Circumstances) -> HeadLife:
-    """Answer how long the newest process of a head lives on its machine."""
+    """Return how long the newest process of a head lives on its machine."""
     begun = ray.begun_at
     power = around.dark(begun)
     dies = min(power, around.killed(begun, FaultKind.HEAD_KILLED), around.self_stop(begun))
@@ -57,33 +58,33 @@ class Tables:
         self._domains = {node.name: node.domain for node in run.fleet.nodes}
         self._labels: dict[str, list[str]] = {}
         for member in run.members():
-            self._labels.setdefault(member.slice_key, []).append(member.seat)
+            self._labels.setdefault(member.slice_key, []).append(member.slot)
         self._known = [(name, one) for name, one in _raylets(lives) if self._joined(one)]
-        self._by_seat: dict[str, list[tuple[NodeName, RayletLife]]] = {}
+        self._by_slot: dict[str, list[tuple[NodeName, RayletLife]]] = {}
         for name, one in self._known:
-            self._by_seat.setdefault(one.raylet.seat, []).append((name, one))
+            self._by_slot.setdefault(one.raylet.slot, []).append((name, one))
 
     def nodes(self) -> Iterator[RayNode]:
-        """Answer every raylet that ever joined; one that died unnoticed is still alive to Ray."""
+        """Return every raylet that ever joined; one that died unnoticed is still alive to Ray."""
         for name, one in self._known:
             alive = one.trusted(self._now)
             raylet = one.raylet
-            yield RayNode(seat=raylet.seat, generation=raylet.generation, domain=self._domains[name], alive=alive)
+            yield RayNode(slot=raylet.slot, generation=raylet.generation, domain=self._domains[name], alive=alive)
 
     def groups(self) -> Iterator[GroupReport]:
-        """Answer the placement group of every slice that one was asked for."""
+        """Return the placement group of every slice that one was asked for."""
         for part in self._run.placement.slices:
             if part.key in self._ray.groups:
                 yield self.group(part)
 
     def group(self, part: Slice) -> GroupReport:
-        """Answer a slice's group: CREATED while a raylet in its domain lives for each seat, as far as Ray knows."""
+        """Return a slice's group: CREATED while a raylet in its domain lives for each slot, as far as Ray knows."""
         labels = self._labels[part.key]
-        seats = [list(self._inside(label, part)) for label in labels]
-        holders = [self._holder(seat) for seat in seats]
+        slots = [list(self._inside(label, part)) for label in labels]
+        holders = [self._holder(slot) for slot in slots]
         state = GroupState.CREATED
         if None in holders:
-            state = GroupState.RESCHEDULING if self._was_created(part, seats) else GroupState.PENDING
+            state = GroupState.RESCHEDULING if self._was_created(part, slots) else GroupState.PENDING
         bundles = tuple(
             self._bundle(at, holder if state is not GroupState.PENDING else None) for at, holder in enumerate(holders)
         )
@@ -94,25 +95,25 @@ class Tables:
         return one.raylet.begun_at >= self._ray.since and one.known(self._now)
 
     def _inside(self, label: str, part: Slice) -> Iterator[tuple[NodeName, RayletLife]]:
-        for name, one in self._by_seat.get(label, ()):
+        for name, one in self._by_slot.get(label, ()):
             if part.domain is None or self._domains[name] == part.domain:
                 yield name, one
 
-    def _holder(self, seat: Iterable[tuple[NodeName, RayletLife]]) -> tuple[NodeName, RayletLife] | None:
-        alive = [(name, one) for name, one in seat if one.trusted(self._now)]
+    def _holder(self, slot: Iterable[tuple[NodeName, RayletLife]]) -> tuple[NodeName, RayletLife] | None:
+        alive = [(name, one) for name, one in slot if one.trusted(self._now)]
         return max(alive, key=lambda found: found[1].raylet.generation, default=None)
 
-    def _was_created(self, part: Slice, seats: Sequence[Sequence[tuple[NodeName, RayletLife]]]) -> bool:
+    def _was_created(self, part: Slice, slots: Sequence[Sequence[tuple[NodeName, RayletLife]]]) -> bool:
         asked = self._ray.groups[part.key]
-        moments = {asked, *(one.ready for seat in seats for _, one in seat if asked < one.ready <= self._now)}
-        return any(all(any(one.trusted(at) for _, one in seat) for seat in seats) for at in moments)
+        moments = {asked, *(one.ready for slot in slots for _, one in slot if asked < one.ready <= self._now)}
+        return any(all(any(one.trusted(at) for _, one in slot) for slot in slots) for at in moments)
 
     def _bundle(self, index: int, holder: tuple[NodeName, RayletLife] | None) -> Bundle:
         if holder is None:
-            return Bundle(index=index, seat=None, domain=None)
+            return Bundle(index=index, slot=None, domain=None)
         name, one = holder
         raylet = one.raylet
-        return Bundle(index=index, seat=raylet.seat, domain=self._domains[name], generation=raylet.generation)
+        return Bundle(index=index, slot=raylet.slot, domain=self._domains[name], generation=raylet.generation)
 
 
 def head_view(
@@ -123,9 +124,9 @@ def head_view(
     heard: Mapping[NodeName, float],
     now: float,
 ) -> HeadView:
-    """Answer what a look at the head's machine finds; `heard` is what its keeper says of the others."""
+    """Return what a look at the head's machine finds; `heard` is what its agent says of the others."""
     if within(around.silent, now):
-        return Unseen(words=f"no answer from `{around.node}`")
+        return Unseen(message=f"no answer from `{around.node}`")
     if head is None or head.power <= now:
         return HeadSeen()
     if now >= head.dies:
@@ -140,7 +141,7 @@ def head_view(
 
 
 def head_after(head: HeadLife | None, around: Circumstances, now: float) -> float:
-    """Answer the first moment after a time at which something changes at the head's machine; NEVER if nothing will."""
+    """Return the first moment after a time at which something changes at the head's machine; NEVER if nothing will."""
     moments = [at for stretch in around.silent for at in stretch]
     moments += [head.ready, head.dies] if head else []
     return min((at for at in moments if at > now), default=NEVER)

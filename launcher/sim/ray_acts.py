@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from launcher.core.model.actions import Answer, Reserve, Result, Start, StartHead, Unclaim, Unreserve, Verify
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.actions import Answer, Release, Reserve, Result, Start, StartHead, Unreserve, Verify
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import GroupState
-from launcher.core.model.run import Member, Run
-from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.run import Member, MemberName, Run, Slot
 from launcher.sim.fleet import HEAD, Fleet
 from launcher.sim.node_acts import DONE, KILLED, failed, silent
 from launcher.sim.world import Rank, Ray
@@ -47,7 +46,7 @@ def unreserve(fleet: Fleet, run: Run, action: Unreserve, now: float) -> Answer:
 
 
 def verify(fleet: Fleet, run: Run, action: Verify, now: float) -> Answer:
-    """Answer with the bundles of a slice as Ray has them now."""
+    """Return with the bundles of a slice as Ray has them now."""
     if (ray := fleet.ray(now)) is None:
         return _headless(run, action.kind)
     if action.slice not in ray.groups:
@@ -57,12 +56,12 @@ def verify(fleet: Fleet, run: Run, action: Verify, now: float) -> Answer:
 
 
 def start(fleet: Fleet, run: Run, action: Start, now: float) -> Answer:
-    """Begin the ranks of a gang that were not begun in this epoch; FAILED names the members that could not."""
+    """Begin the ranks of a gang that were not begun in this attempt; FAILED names the members that could not."""
     if (ray := fleet.ray(now)) is None:
         return _headless(run, action.kind)
     groups = fleet.tables(ray, now).groups()
     created = {report.slice for report in groups if report.state is GroupState.CREATED}
-    holders = {seat.member: seat for seat in action.seats}
+    holders = {slot.member: slot for slot in action.slots}
     gang = [member for member in run.members() if run.gang(member) == action.gang]
     stuck = [
         f"`{member.name}`"
@@ -74,7 +73,7 @@ def start(fleet: Fleet, run: Run, action: Start, now: float) -> Answer:
     return DONE
 
 
-def unclaim_head(fleet: Fleet, run: Run, action: Unclaim, now: float) -> Answer:
+def release_head(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
     """End the Ray head of a run and drop its tables; CANNOT_TELL where its machine does not answer."""
     del run
     if not fleet.machine_reachable(action.node, now):
@@ -86,19 +85,19 @@ def unclaim_head(fleet: Fleet, run: Run, action: Unclaim, now: float) -> Answer:
 
 
 def _begin(
-    fleet: Fleet, run: Run, action: Start, member: Member, holders: Mapping[MemberName, Seat], now: float
+    fleet: Fleet, run: Run, action: Start, member: Member, holders: Mapping[MemberName, Slot], now: float
 ) -> bool:
     node = holders[member.name].node
     life = fleet.life(node)
     ours = [one for one in life.ranks if one.rank.member == member.name]
-    if any(one.rank.epoch >= action.epoch for one in ours):
+    if any(one.rank.attempt >= action.attempt for one in ours):
         return True
     raylet = life.raylet(now)
     if raylet is None or life.host.run != run.id or any(one.alive(now) for one in ours):
         return False
     rank = Rank(
         member=member.name,
-        epoch=action.epoch,
+        attempt=action.attempt,
         restarts=action.restarts,
         generation=raylet.raylet.generation,
         master=_address(run, holders[MemberName(f"{member.group}/0")].node),

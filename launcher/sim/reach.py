@@ -1,10 +1,11 @@
-"""Who reaches whom in an imaginary fleet, and when a keeper stops itself because of it; in seconds."""
+"""Who reaches whom in an imaginary fleet, and when an agent stops itself because of it; in seconds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from launcher.core.control.liveness import POPULATION, SELF_STOP
-from launcher.core.model.inventory import Fault, FaultKind, NodeName
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.simulation import Fault, FaultKind
 from launcher.sim import faults
 from launcher.sim.world import NEVER, Host, Watch
 
@@ -16,7 +17,7 @@ POWERED_OFF_S = 60.0
 
 
 def merged(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
-    """Answer the union of stretches, in order; those that touch become one."""
+    """Return the union of stretches, in order; those that touch become one."""
     found: list[Stretch] = []
     for begins, ends in sorted(stretches):
         if found and begins <= found[-1][1]:
@@ -27,15 +28,15 @@ def merged(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
 
 
 def within(stretches: Iterable[Stretch], at: float) -> Stretch | None:
-    """Answer the stretch that a moment is in."""
+    """Return the stretch that a moment is in."""
     return next((one for one in stretches if one[0] <= at < one[1]), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Of each node of a run: when its host is cut off from all others, when from the head's, when its keeper stops.
+    """Of each node of a run: when its host is cut off from all others, when from the head's, when its agent stops.
 
-    `lost` says when the head's host hears too few, and its keeper stops the head and all that ask it.
+    `lost` says when the head's host hears too few, and its agent stops the head and all that ask it.
     """
 
     cut: Mapping[NodeName, tuple[Stretch, ...]]
@@ -45,7 +46,7 @@ class Reach:
 
 
 def reach(happen: Iterable[Fault], hosts: Mapping[NodeName, Host], watches: tuple[Watch, ...], run: str) -> Reach:
-    """Answer who reaches whom, by the faults on the clock, what stands in the rows, and where the head was when."""
+    """Return who reaches whom, by the faults on the clock, what stands in the rows, and where the head was when."""
     own: dict[NodeName, list[Fault]] = {}
     for fault in happen:
         own.setdefault(fault.node, []).append(fault)
@@ -69,7 +70,7 @@ def _off(host: Host) -> tuple[Stretch, ...]:
 def _from_head(
     node: NodeName, cut: Mapping[NodeName, tuple[Stretch, ...]], watches: tuple[Watch, ...]
 ) -> Iterable[Stretch]:
-    """Answer when a node and the head of the time do not reach each other; the head's own node always does."""
+    """Return when a node and the head of the time do not reach each other; the head's own node always does."""
     for at, watch in enumerate(watches):
         until = watches[at + 1].since if at + 1 < len(watches) else NEVER
         there = cut.get(NodeName(watch.node), ()) if watch.node else ()
@@ -84,15 +85,15 @@ def _lost(
     watches: tuple[Watch, ...],
     run: str,
 ) -> tuple[float, ...]:
-    """Answer when the head has heard fewer than half of those it heard in the last minute, for long enough."""
-    keepers = {node: host.keeper_at for node, host in hosts.items() if host.run == run and host.keeper_at is not None}
-    moments = {at for node in keepers for stretch in severed[node] for at in (*stretch, stretch[0] + POPULATION)}
-    moments |= {watch.since for watch in watches} | set(keepers.values())
+    """Return when the head has heard fewer than half of those it heard in the last minute, for long enough."""
+    agents = {node: host.agent_at for node, host in hosts.items() if host.run == run and host.agent_at is not None}
+    moments = {at for node in agents for stretch in severed[node] for at in (*stretch, stretch[0] + POPULATION)}
+    moments |= {watch.since for watch in watches} | set(agents.values())
     found: list[float] = []
     since: float | None = None
     ordered = sorted(at for at in moments if at < NEVER)
     for at, then in zip(ordered, (*ordered[1:], NEVER), strict=True):
-        if not _too_few(at, keepers, severed):
+        if not _too_few(at, agents, severed):
             since = None
             continue
         since = at if since is None or at in {watch.since for watch in watches} else since
@@ -101,12 +102,12 @@ def _lost(
     return tuple(found)
 
 
-def _too_few(at: float, keepers: Mapping[NodeName, float], severed: Mapping[NodeName, tuple[Stretch, ...]]) -> bool:
+def _too_few(at: float, agents: Mapping[NodeName, float], severed: Mapping[NodeName, tuple[Stretch, ...]]) -> bool:
     heard = known = 0
-    for node, keeper_at in keepers.items():
-        if keeper_at > at:
+    for node, agent_at in agents.items():
+        if agent_at > at:
             continue
         stretch = within(severed[node], at)
         heard += stretch is None
-        known += stretch is None or (keeper_at < stretch[0] and at - stretch[0] < POPULATION)
+        known += stretch is None or (agent_at < stretch[0] and at - stretch[0] < POPULATION)
     return heard * 2 < known

@@ -1,46 +1,45 @@
 """What a look at a node of an imaginary fleet finds, made of its life and the time."""
 
-from launcher.core.model.observation import Keeper, NodeView, Phase, RankReport, Seen, Step, Unseen
-from launcher.core.model.run import RunId
-from launcher.core.model.slots import MemberName
+from launcher.core.model.observation import AgentReport, NodeView, Phase, RankReport, Seen, Step, Unseen
+from launcher.core.model.run import MemberName, RunId
 from launcher.sim.lives import Life, RankLife
 from launcher.sim.logs import ending
 
 
 def node_view(life: Life, node: str, run: RunId, now: float, *, head: bool = False) -> NodeView:
-    """Answer what is seen of a run on a node at a time; `head`: its keeper has a head to listen for."""
+    """Return what is seen of a run on a node at a time; `head`: its agent has a head to listen for."""
     if not life.reachable(now):
-        return Unseen(words=f"no answer from `{node}`")
+        return Unseen(message=f"no answer from `{node}`")
     if life.host.run != run:
         return Seen()
-    if not life.keeper(now):
+    if not life.agent(now):
         return Seen(leftovers=leftovers(life, now))
-    since = life.host.keeper_at or 0.0
+    since = life.host.agent_at or 0.0
     ranks = tuple(report(one, now) for one in life.ranks if one.rank.begun_at >= since)
-    keeper = Keeper(
+    agent = AgentReport(
         setup=_setup_step(life, now),
         ray=_ray_step(life, since, now),
         ranks=ranks,
         head_silent=life.unheard(now) if head and life.hears(now) else None,
     )
-    return Seen(keeper=keeper, leftovers=leftovers(life, now))
+    return Seen(agent=agent, leftovers=leftovers(life, now))
 
 
 def leftovers(life: Life, now: float) -> int:
-    """Answer how many of the raylets and ranks that live have no keeper: its own is gone, whoever is there now."""
-    since = life.host.keeper_at if life.keeper(now) else None
+    """Return how many of the raylets and ranks that live have no agent: its own is gone, whoever is there now."""
+    since = life.host.agent_at if life.agent(now) else None
     raylets = [one.raylet.begun_at for one in life.raylets if one.alive(now)]
     ranks = [one.rank.begun_at for one in life.ranks if one.alive(now)]
     return sum(1 for begun in (*raylets, *ranks) if since is None or begun < since)
 
 
 def report(one: RankLife, now: float) -> RankReport:
-    """Answer what a keeper says of a rank."""
-    member, epoch = MemberName(one.rank.member), one.rank.epoch
+    """Return what an agent says of a rank."""
+    member, attempt = MemberName(one.rank.member), one.rank.attempt
     if one.alive(now):
-        return RankReport(member=member, epoch=epoch, running=True, quiet=max(0.0, now - one.hangs))
+        return RankReport(member=member, attempt=attempt, running=True, quiet=max(0.0, now - one.hangs))
     tail = ending(one.code) if one.code else ()
-    return RankReport(member=member, epoch=epoch, running=False, exit_code=one.code, at=one.ends, tail=tail)
+    return RankReport(member=member, attempt=attempt, running=False, exit_code=one.code, at=one.ends, tail=tail)
 
 
 def _setup_step(life: Life, now: float) -> Step:

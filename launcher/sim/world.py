@@ -16,7 +16,7 @@ class Rows(Protocol):
     """Where the rows are kept, so that commands and controllers of several processes see one fleet."""
 
     def world(self, fleet: str) -> str | None:
-        """Answer the text kept under a key; None for one that was never saved."""
+        """Return the text kept under a key; None for one that was never saved."""
 
     def save_world(self, fleet: str, text: str) -> None:
         """Keep a text under a key, in place of the one before."""
@@ -32,9 +32,9 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raylet:
-    """A raylet that was begun on a node for a seat; `ended_at` is when a sweep killed it."""
+    """A raylet that was begun on a node for a slot; `ended_at` is when a kill killed it."""
 
-    seat: str
+    slot: str
     generation: int
     begun_at: float
     ended_at: float | None = None
@@ -45,7 +45,7 @@ class Rank:
     """A rank that was begun under a raylet of a node; `signalled` is the number of the stop signal it got."""
 
     member: str
-    epoch: int
+    attempt: int
     restarts: int
     generation: int
     master: str
@@ -57,20 +57,20 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A node: which run has its lease, since when its keeper lives, and all that was begun on it for that run.
+    """A node: which run has its lease, since when its agent lives, and all that was begun on it for that run.
 
     `off_at` is when it was last powered off by order.
     """
 
     run: str | None = None
-    keeper_at: float | None = None
+    agent_at: float | None = None
     off_at: float | None = None
     setup: Setup | None = None
     raylets: tuple[Raylet, ...] = ()
     ranks: tuple[Rank, ...] = ()
 
-    def swept(self, now: float, raylets: Iterable[Raylet], ranks: Iterable[Rank]) -> "Host":
-        """Answer the node after these of its raylets and ranks were killed at `now`."""
+    def killed(self, now: float, raylets: Iterable[Raylet], ranks: Iterable[Rank]) -> "Host":
+        """Return the node after these of its raylets and ranks were killed at `now`."""
         gone, ended = set(raylets), set(ranks)
         return replace(
             self,
@@ -94,7 +94,7 @@ class Ray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Where keepers find the head, from a time on; `node` None is a machine of its own."""
+    """Where agents find the head, from a time on; `node` None is a machine of its own."""
 
     since: float
     node: str | None
@@ -111,12 +111,12 @@ class World:
 
 
 def dump(row: Host | World) -> str:
-    """Answer the text of a row."""
+    """Return the text of a row."""
     return json.dumps(row, default=_plain, separators=(",", ":"))
 
 
 def load_host(text: str | None) -> Host:
-    """Answer the node that a text describes; a free one where there is none."""
+    """Return the node that a text describes; a free one where there is none."""
     if text is None:
         return Host()
     row: dict[str, Any] = json.loads(text)
@@ -127,7 +127,7 @@ def load_host(text: str | None) -> Host:
 
 
 def load_world(text: str | None) -> World:
-    """Answer the run's part that a text describes; one that has not begun where there is none."""
+    """Return the run's part that a text describes; one that has not begun where there is none."""
     if text is None:
         return World()
     row: dict[str, Any] = json.loads(text)

@@ -4,7 +4,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Taken
 from launcher.core.model.run import Run, RunId
 from launcher.core.model.text import count
@@ -17,7 +18,7 @@ _CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE
 
 
 def taken(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mapping[NodeName, Taken]:
-    """Answer what is not free; what `run` itself encloses is free to it."""
+    """Return what is not free; what `run` itself encloses is free to it."""
     found = ledger.marks(db, fleet)
     for name, holder in exclusive_nodes.of_others(db, fleet, run).items():
         found[name] = replace(found.get(name, Taken()), by_run=holder)
@@ -28,13 +29,13 @@ def taken(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mappi
 
 
 def settle(db: sqlite3.Connection, run: Run, fleet: Inventory, at: float) -> None:
-    """Claim every node of a run that has just been placed on an inventory, and write that down."""
+    """Acquire every node of a run that has just been placed on an inventory, and write that down."""
     nodes = run.fleet.nodes
     db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet.name, node.name, run.id) for node in nodes])
     exclusive_nodes.keep(db, fleet.name, run.id, run.placement.enclosed)
     inventories.keep(db, fleet)
-    words = f"{count(len(run.placement.slices), 'slice')} on {count(len(nodes), 'node')} of `{fleet.name}`"
-    journal.add(db, run.id, EventKind.LAUNCHED, at, subject=run.name, words=words)
+    message = f"{count(len(run.placement.slices), 'slice')} on {count(len(nodes), 'node')} of `{fleet.name}`"
+    journal.add(db, run.id, EventKind.LAUNCHED, at, subject=run.name, message=message)
 
 
 def release(db: sqlite3.Connection, run: Run, nodes: Iterable[NodeName]) -> None:

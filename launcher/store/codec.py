@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def dump(kind: type[T], value: T) -> str:
-    """Answer a value of a core dataclass as JSON.
+    """Return a value of a core dataclass as JSON.
 
     Infinity stays a number (pydantic's own writer would make it null). A lone surrogate, as in the tail of a log
     that was decoded carelessly, becomes `?`: stored as it is, it could never be read back.
@@ -22,12 +22,12 @@ def dump(kind: type[T], value: T) -> str:
 
 
 def storable(text: str) -> str:
-    """Answer a text that UTF-8 can hold: a file name or a word of a command line may have bytes that are none."""
+    """Return a text that UTF-8 can hold: a file name or a word of a command line may have bytes that are none."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def load(kind: type[T], text: str) -> T:
-    """Answer the value that `dump` wrote; pydantic's ValidationError for anything else."""
+    """Return the value that `dump` wrote; pydantic's ValidationError for anything else."""
     value: T = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # a class is hashable
     return value
 

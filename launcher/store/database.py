@@ -13,10 +13,10 @@ from launcher.errors import LaunchError, Mistake, SpecError, StoreError
 BUSY_S = 30.0
 FILE = "state.db"
 
-_TABLES = """
+_SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL, wanted TEXT NOT NULL, fleet TEXT NOT NULL,
-    source TEXT NOT NULL, created REAL NOT NULL, ended REAL, headline TEXT NOT NULL,
+    source TEXT NOT NULL, created REAL NOT NULL, ended REAL, status_message TEXT NOT NULL,
     run TEXT NOT NULL, record TEXT NOT NULL, snapshot TEXT NOT NULL, outcome TEXT
 );
 CREATE UNIQUE INDEX one_live_run_of_a_name ON runs (name) WHERE ended IS NULL;
@@ -25,63 +25,54 @@ CREATE INDEX claims_of_a_run ON claims (run);
 CREATE TABLE owners (run TEXT PRIMARY KEY, host TEXT NOT NULL, boot TEXT NOT NULL, pid INTEGER NOT NULL,
     started INTEGER NOT NULL);
 CREATE TABLE journal (run TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL, kind TEXT NOT NULL,
-    subject TEXT NOT NULL, words TEXT NOT NULL, reason TEXT NOT NULL, receipt TEXT, PRIMARY KEY (run, seq));
+    subject TEXT NOT NULL, message TEXT NOT NULL, reason TEXT NOT NULL, receipt TEXT,
+    times INTEGER NOT NULL DEFAULT 1, evidence TEXT NOT NULL DEFAULT '', PRIMARY KEY (run, seq));
+CREATE INDEX journal_of_a_subject ON journal (run, subject, seq);
 CREATE TABLE worlds (fleet TEXT PRIMARY KEY, world TEXT NOT NULL);
-"""
-
-_DOMAINS = """
 CREATE TABLE domains (fleet TEXT NOT NULL, node TEXT NOT NULL, domain TEXT NOT NULL, at REAL NOT NULL,
     PRIMARY KEY (fleet, node));
-"""
-
-_OPERATIONS = """
-CREATE TABLE fleets (name TEXT NOT NULL, source TEXT NOT NULL, path TEXT NOT NULL, inventory TEXT NOT NULL,
+CREATE TABLE inventories (name TEXT NOT NULL, source TEXT NOT NULL, path TEXT NOT NULL, inventory TEXT NOT NULL,
     PRIMARY KEY (name, source));
-CREATE TABLE orders (run TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL, kind TEXT NOT NULL,
+CREATE TABLE operator_requests (run TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL, kind TEXT NOT NULL,
     subject TEXT NOT NULL, author TEXT NOT NULL, PRIMARY KEY (run, seq));
 CREATE TABLE drains (fleet TEXT NOT NULL, node TEXT NOT NULL, reason TEXT NOT NULL, at REAL NOT NULL,
     author TEXT NOT NULL, PRIMARY KEY (fleet, node));
 CREATE TABLE incidents (number INTEGER PRIMARY KEY, fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL,
-    at REAL NOT NULL, kind TEXT NOT NULL, words TEXT NOT NULL, evidence TEXT NOT NULL);
+    at REAL NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL, evidence TEXT NOT NULL);
 CREATE INDEX incidents_of_a_node ON incidents (fleet, node);
 CREATE TABLE quarantines (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL, since REAL NOT NULL,
-    words TEXT NOT NULL, released REAL, author TEXT NOT NULL, PRIMARY KEY (fleet, node));
+    message TEXT NOT NULL, released REAL, author TEXT NOT NULL, PRIMARY KEY (fleet, node));
 CREATE TABLE shapes (run TEXT NOT NULL, seq INTEGER NOT NULL, shape BLOB NOT NULL, PRIMARY KEY (run, seq));
-CREATE TABLE looks (run TEXT NOT NULL, seq INTEGER NOT NULL, shape INTEGER NOT NULL, at REAL NOT NULL,
+CREATE TABLE decisions (run TEXT NOT NULL, seq INTEGER NOT NULL, shape INTEGER NOT NULL, at REAL NOT NULL,
     look BLOB NOT NULL, PRIMARY KEY (run, seq));
-CREATE TABLE told (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
-ALTER TABLE journal ADD COLUMN times INTEGER NOT NULL DEFAULT 1;
-ALTER TABLE journal ADD COLUMN evidence TEXT NOT NULL DEFAULT '';
-CREATE INDEX journal_of_a_subject ON journal (run, subject, seq);
-"""
-
-_ENCLOSURES = """
-CREATE TABLE enclosures (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL, PRIMARY KEY (fleet, node, run));
-"""
-
-# Whatever may change whose turn it is counts one up, whoever writes it: those that wait watch that number.
-_QUEUE = """
-CREATE TABLE barred (run TEXT NOT NULL, node TEXT NOT NULL, words TEXT NOT NULL, PRIMARY KEY (run, node));
-CREATE TABLE turns (number INTEGER NOT NULL);
-INSERT INTO turns VALUES (0);
-CREATE TRIGGER turn_claimed AFTER INSERT ON claims COUNT;
-CREATE TRIGGER turn_released AFTER DELETE ON claims COUNT;
-CREATE TRIGGER turn_launched AFTER INSERT ON runs COUNT;
-CREATE TRIGGER turn_changed AFTER UPDATE OF state, wanted, ended ON runs
+CREATE TABLE notified (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+CREATE TABLE exclusive_nodes (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL,
+    PRIMARY KEY (fleet, node, run));
+CREATE TABLE unavailable (run TEXT NOT NULL, node TEXT NOT NULL, message TEXT NOT NULL, PRIMARY KEY (run, node));
+CREATE TABLE queue_changes (number INTEGER NOT NULL);
+INSERT INTO queue_changes VALUES (0);
+CREATE TRIGGER queue_claimed AFTER INSERT ON claims COUNT;
+CREATE TRIGGER queue_released AFTER DELETE ON claims COUNT;
+CREATE TRIGGER queue_launched AFTER INSERT ON runs COUNT;
+CREATE TRIGGER queue_changed AFTER UPDATE OF state, wanted, ended ON runs
     WHEN (OLD.state, OLD.wanted, OLD.ended) IS NOT (NEW.state, NEW.wanted, NEW.ended) COUNT;
-CREATE TRIGGER turn_drained AFTER INSERT ON drains COUNT;
-CREATE TRIGGER turn_undrained AFTER DELETE ON drains COUNT;
-CREATE TRIGGER turn_quarantined AFTER INSERT ON quarantines COUNT;
-CREATE TRIGGER turn_quarantine_changed AFTER UPDATE ON quarantines COUNT;
-CREATE TRIGGER turn_ordered AFTER INSERT ON orders COUNT;
-CREATE TRIGGER turn_barred AFTER INSERT ON barred COUNT;
-CREATE TRIGGER turn_unbarred AFTER DELETE ON barred COUNT;
-""".replace("COUNT;", "BEGIN UPDATE turns SET number = number + 1; END;")
+CREATE TRIGGER queue_drained AFTER INSERT ON drains COUNT;
+CREATE TRIGGER queue_undrained AFTER DELETE ON drains COUNT;
+CREATE TRIGGER queue_quarantined AFTER INSERT ON quarantines COUNT;
+CREATE TRIGGER queue_quarantine_changed AFTER UPDATE ON quarantines COUNT;
+CREATE TRIGGER queue_requested AFTER INSERT ON operator_requests COUNT;
+CREATE TRIGGER queue_unavailable AFTER INSERT ON unavailable COUNT;
+CREATE TRIGGER queue_available AFTER DELETE ON unavailable COUNT;
+""".replace("COUNT;", "BEGIN UPDATE queue_changes SET number = number + 1; END;")
+# Whatever may change whose turn it is counts `queue_changes` up, whoever writes it: runs that wait watch that number.
 
-_STEPS = (_TABLES, _DOMAINS, _OPERATIONS, _ENCLOSURES, _QUEUE)
-"""What makes each format of the file of the one before; a format that was released never changes."""
+OLDEST = 6
+"""The format of the first release; a file of an earlier one cannot be read."""
 
-VERSION = len(_STEPS)
+_STEPS: tuple[str, ...] = (_SCHEMA,)
+"""The first format, then what makes each later one of the one before; a step that was released never changes."""
+
+VERSION = OLDEST + len(_STEPS) - 1
 
 
 class Database:
@@ -124,7 +115,7 @@ class Database:
                     self._db.execute("COMMIT")
 
     def read(self, query: str, *values: object) -> list[sqlite3.Row]:
-        """Answer the rows of one query, all of one moment."""
+        """Return the rows of one query, all of one moment."""
         with self._turn, _told(self._path):
             return self._db.execute(query, values).fetchall()
 
@@ -146,9 +137,14 @@ class Database:
 
     def _upgrade(self) -> None:
         found = self._version()
+        if 0 < found < OLDEST:
+            what = f"`{self._path}` was written by an early nvlaunch (format {found}), before its first release"
+            hint = "end its runs with that version, then move the file away, or set `NVLAUNCH_HOME` to another folder"
+            raise SpecError((Mistake(what=what, hint=hint),))
         if found == 0:
             self._db.execute("PRAGMA journal_mode = WAL")
-        for version, step in enumerate(_STEPS[found:], start=found + 1):
+        done = max(0, found - OLDEST + 1)
+        for version, step in enumerate(_STEPS[done:], start=OLDEST + done):
             self._db.executescript(f"BEGIN IMMEDIATE; {step} PRAGMA user_version = {version}; COMMIT;")
 
 

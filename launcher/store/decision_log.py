@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from launcher.core.control.reconcile import Decision
 from launcher.core.model.actions import Action
 from launcher.core.model.observation import Observation
-from launcher.core.model.run import Record, Run, RunId, RunState
+from launcher.core.model.record import Record
+from launcher.core.model.run import Run, RunId, RunState
 from launcher.errors import LaunchError
 from launcher.store.codec import dump, load
 from launcher.store.database import Database
@@ -22,7 +23,7 @@ HIDDEN = "<hidden>"
 FIRST, NEWEST = 200, 1000
 """How many looks of a run are kept: those at its beginning, and the newest. A short run is kept whole."""
 
-_PRUNE = "DELETE FROM looks WHERE run = ? AND seq > ? AND seq <= ?"
+_PRUNE = "DELETE FROM decisions WHERE run = ? AND seq > ? AND seq <= ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class Made:
 
     actions: tuple[Action, ...]
     record: Record
-    headline: str
+    status_message: str
     state: RunState
 
 
@@ -59,12 +60,14 @@ class Torn:
     """A decision that is kept but cannot be read: its number among those of the run, and why."""
 
     seq: int
-    words: str
+    message: str
 
 
 def look_of(run: Run, seen: Observation, record: Record, decision: Decision) -> Look:
-    """Answer what to keep of a decision."""
-    made = Made(actions=decision.actions, record=decision.record, headline=decision.headline, state=decision.state)
+    """Return what to keep of a decision."""
+    made = Made(
+        actions=decision.actions, record=decision.record, status_message=decision.status_message, state=decision.state
+    )
     return Look(run=run, seen=seen, record=record, made=made)
 
 
@@ -78,10 +81,10 @@ class Looks:
     def keep(self, db: sqlite3.Connection, look: Look, at: float) -> None:
         """Keep a look in the current transaction; at a wall-clock time (s)."""
         run = look.run.id
-        last = db.execute("SELECT coalesce(max(seq), 0) AS seq FROM looks WHERE run = ?", (run,)).fetchone()
+        last = db.execute("SELECT coalesce(max(seq), 0) AS seq FROM decisions WHERE run = ?", (run,)).fetchone()
         seq = int(last["seq"]) + 1
         kept = _pack(dump(_Kept, _Kept(seen=look.seen, record=look.record, made=look.made)))
-        db.execute("INSERT INTO looks VALUES (?, ?, ?, ?, ?)", (run, seq, self._shape(db, look.run), at, kept))
+        db.execute("INSERT INTO decisions VALUES (?, ?, ?, ?, ?)", (run, seq, self._shape(db, look.run), at, kept))
         db.execute(_PRUNE, (run, FIRST, seq - NEWEST))
 
     def forget(self, run: RunId) -> None:
@@ -89,29 +92,29 @@ class Looks:
         self._shapes.pop(run, None)
 
     def of(self, run: RunId) -> Iterator[Look]:
-        """Answer the looks of a run that are kept, in order; LaunchError for one that is damaged, pydantic's
+        """Return the looks of a run that are kept, in order; LaunchError for one that is damaged, pydantic's
         ValidationError for one of another format."""
         for line in self.lines(run):
             if isinstance(line, Torn):
                 hint = "`nvlaunch report` leaves it out, and `nvlaunch replay` of the report makes the others again"
                 raise LaunchError(
-                    f"decision {line.seq} of `{run}` is damaged in the store: {line.words}", hints=(hint,)
+                    f"decision {line.seq} of `{run}` is damaged in the store: {line.message}", hints=(hint,)
                 )
             yield read_line(line)
 
     def lines(self, run: RunId) -> Iterator[str | Torn]:
-        """Answer the same, each as a line of JSON, as `report` writes them and `replay` reads them."""
+        """Return the same, each as a line of JSON, as `report` writes them and `replay` reads them."""
         shapes = {row["seq"]: row["shape"] for row in self._db.read("SELECT seq, shape FROM shapes WHERE run = ?", run)}
-        for row in self._db.read("SELECT seq, shape, look FROM looks WHERE run = ? ORDER BY seq", run):
+        for row in self._db.read("SELECT seq, shape, look FROM decisions WHERE run = ? ORDER BY seq", run):
             try:
                 yield f'{{"run":{_unpack(shapes[row["shape"]])},{_unpack(row["look"])[1:]}'
             except (zlib.error, UnicodeDecodeError, TypeError) as error:  # the last for what is no bytes
-                yield Torn(seq=row["seq"], words=str(error).lower())
+                yield Torn(seq=row["seq"], message=str(error).lower())
             except KeyError:
-                yield Torn(seq=row["seq"], words="the run as it was then is not there any more")
+                yield Torn(seq=row["seq"], message="the run as it was then is not there any more")
 
     def _shape(self, db: sqlite3.Connection, run: Run) -> int:
-        """Answer the number under which a run is kept as it is now."""
+        """Return the number under which a run is kept as it is now."""
         before = self._shapes.get(run.id)
         if before is None or before[0] != run:
             row = db.execute("SELECT coalesce(max(seq), 0) AS seq FROM shapes WHERE run = ?", (run.id,)).fetchone()
@@ -122,12 +125,12 @@ class Looks:
 
 
 def read_line(line: str) -> Look:
-    """Answer the look that a line of `Looks.lines` holds; pydantic's ValidationError for anything else."""
+    """Return the look that a line of `Looks.lines` holds; pydantic's ValidationError for anything else."""
     return load(Look, line)
 
 
 def read_lines(lines: Iterable[str]) -> Iterator[Look]:
-    """Answer the looks of a file of such lines."""
+    """Return the looks of a file of such lines."""
     return (read_line(line) for line in lines if line.strip())
 
 

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.store.database import Database
 
 
@@ -15,7 +15,7 @@ class Domains:
         self._db = Database(home)
 
     def of(self, fleet: str) -> Mapping[NodeName, str]:
-        """Answer the domain of each node of an inventory that has reported one."""
+        """Return the domain of each node of an inventory that has reported one."""
         return domains_of(self._db, fleet)
 
     def keep(self, fleet: str, reported: Mapping[NodeName, str], at: float) -> None:
@@ -32,6 +32,6 @@ class Domains:
 
 
 def domains_of(db: Database, fleet: str) -> Mapping[NodeName, str]:
-    """Answer the domain of each node of an inventory that has reported one."""
+    """Return the domain of each node of an inventory that has reported one."""
     rows: list[sqlite3.Row] = db.read("SELECT node, domain FROM domains WHERE fleet = ?", fleet)
     return {NodeName(row["node"]): row["domain"] for row in rows}

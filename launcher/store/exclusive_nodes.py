@@ -3,20 +3,20 @@
 import sqlite3
 from collections.abc import Iterable, Mapping
 
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import RunId
 
 
 def keep(db: sqlite3.Connection, fleet: str, run: RunId, nodes: Iterable[NodeName]) -> None:
     """Keep the nodes that a run encloses now, instead of those that it did."""
-    db.execute("DELETE FROM enclosures WHERE run = ?", (run,))
-    db.executemany("INSERT INTO enclosures VALUES (?, ?, ?)", [(fleet, node, run) for node in nodes])
+    db.execute("DELETE FROM exclusive_nodes WHERE run = ?", (run,))
+    db.executemany("INSERT INTO exclusive_nodes VALUES (?, ?, ?)", [(fleet, node, run) for node in nodes])
 
 
 def of_others(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mapping[NodeName, str]:
-    """Answer the nodes of an inventory that runs enclose which are not over, each with the name of its run."""
+    """Return the nodes of an inventory that runs enclose which are not over, each with the name of its run."""
     query = """
-    SELECT node, name FROM enclosures JOIN runs ON runs.id = enclosures.run
-    WHERE enclosures.fleet = ? AND runs.ended IS NULL AND runs.id IS NOT ?
+    SELECT node, name FROM exclusive_nodes JOIN runs ON runs.id = exclusive_nodes.run
+    WHERE exclusive_nodes.fleet = ? AND runs.ended IS NULL AND runs.id IS NOT ?
     """
     return {NodeName(row["node"]): row["name"] for row in db.execute(query, (fleet, run)).fetchall()}

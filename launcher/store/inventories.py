@@ -24,16 +24,16 @@ class Fleets:
         self._db = db
 
     def of(self, fleet: Inventory) -> Kept | None:
-        """Answer the whole of an inventory that was cut down for a run; None where it was never kept, or by a version
+        """Return the whole of an inventory that was cut down for a run; None where it was never kept, or by a version
         whose words this one does not know."""
-        query = "SELECT inventory, path FROM fleets WHERE name = ? AND source = ?"
+        query = "SELECT inventory, path FROM inventories WHERE name = ? AND source = ?"
         for row in self._db.read(query, fleet.name, storable(fleet.source)):
             return _kept(row)
         return None
 
     def all(self) -> tuple[Kept, ...]:
-        """Answer every inventory that a run was placed on and that this version can read, by name."""
-        rows = self._db.read("SELECT inventory, path FROM fleets ORDER BY name, source")
+        """Return every inventory that a run was placed on and that this version can read, by name."""
+        rows = self._db.read("SELECT inventory, path FROM inventories ORDER BY name, source")
         return tuple(kept for kept in map(_kept, rows) if kept is not None)
 
 
@@ -41,7 +41,7 @@ def keep(db: sqlite3.Connection, fleet: Inventory) -> None:
     """Keep a whole inventory, in the transaction that places a run on it."""
     path = Path(fleet.source)
     absolute = storable(str(path.absolute())) if path.is_file() else ""
-    query = "INSERT OR REPLACE INTO fleets VALUES (?, ?, ?, ?)"
+    query = "INSERT OR REPLACE INTO inventories VALUES (?, ?, ?, ?)"
     db.execute(query, (fleet.name, storable(fleet.source), absolute, dump(Inventory, fleet)))
 
 

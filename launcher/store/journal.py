@@ -10,9 +10,9 @@ from launcher.core.model.run import RunId
 from launcher.store.codec import dump, load, storable
 
 _NEXT = "SELECT coalesce(max(seq), 0) + 1 FROM journal WHERE run = ?"
-_ADD = """INSERT INTO journal (run, seq, at, kind, subject, words, reason, receipt, times, evidence)
-    VALUES (:run, :seq, :at, :kind, :subject, :words, :reason, :receipt, :times, :evidence)"""
-_LAST = """SELECT seq, words, times FROM journal
+_ADD = """INSERT INTO journal (run, seq, at, kind, subject, message, reason, receipt, times, evidence)
+    VALUES (:run, :seq, :at, :kind, :subject, :message, :reason, :receipt, :times, :evidence)"""
+_LAST = """SELECT seq, message, times FROM journal
     WHERE run = ? AND subject = ? AND kind = 'receipt' ORDER BY seq DESC LIMIT 1"""
 
 FOLD = 3
@@ -28,14 +28,14 @@ class EventKind(Enum):
 
     QUEUED = "queued"
     LAUNCHED = "launched"
-    HEADLINE = "headline"
+    STATUS = "status"
     INTENT = "intent"
     RECEIPT = "receipt"
     WARNING = "warning"
     WANTED = "wanted"
-    ORDERED = "ordered"
+    REQUESTED = "requested"
     DRIVEN = "driven"
-    CONDEMNED = "condemned"
+    NODE_FAILED = "node-failed"
     READMITTED = "readmitted"
     ENDED = "ended"
 
@@ -59,7 +59,7 @@ class Event:
     at: float
     kind: EventKind | OtherKind
     subject: str
-    words: str
+    message: str
     reason: str
     times: int = 1
     evidence: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ def add(
     at: float,
     *,
     subject: str,
-    words: str,
+    message: str,
     reason: str = "",
     evidence: Sequence[str] = (),
 ) -> None:
@@ -84,7 +84,7 @@ def add(
         kind=kind.value,
         at=at,
         subject=subject,
-        words=storable(words),
+        message=storable(message),
         reason=reason,
         evidence=_lines(evidence),
     )
@@ -95,18 +95,18 @@ def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], a
     kind = EventKind.INTENT.value
     news = [action for action in actions if (last := _last(db, run, action)) is None or last["times"] < FOLD]
     rows = [
-        (run, seq, at, kind, action.key, action.reason.words, action.reason.why.value)
+        (run, seq, at, kind, action.key, action.reason.message, action.reason.why.value)
         for seq, action in enumerate(news, start=_next(db, run))
     ]
-    query = "INSERT INTO journal (run, seq, at, kind, subject, words, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    query = "INSERT INTO journal (run, seq, at, kind, subject, message, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
     db.executemany(query, rows)
 
 
 def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
-    """Write what came of an action; answer it with its number. Of many alike in a row the last is kept, and counted."""
+    """Write what came of an action; return it with its number. Of many alike in a row the last is kept, and counted."""
     receipt = Receipt(seq=_next(db, run), at=at, action=action, answer=answer)
     last = _last(db, run, action)
-    alike = last is not None and last["words"] == answer.said and answer.result in _FAILURES
+    alike = last is not None and last["message"] == answer.said and answer.result in _FAILURES
     again = last["times"] + 1 if last is not None and alike else 1
     if last is not None and again > FOLD:
         db.execute("DELETE FROM journal WHERE run = ? AND seq = ?", (run, last["seq"]))
@@ -117,30 +117,30 @@ def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answ
         kind=EventKind.RECEIPT.value,
         at=at,
         subject=action.key,
-        words=answer.said,
+        message=answer.said,
         reason=action.reason.why.value,
         receipt=dump(Receipt, receipt),
         times=again,
         evidence=_lines(answer.tail),
     )
-    for words in answer.warnings:
-        add(db, run, EventKind.WARNING, at, subject=action.key, words=words)
+    for message in answer.warnings:
+        add(db, run, EventKind.WARNING, at, subject=action.key, message=message)
     return receipt
 
 
 def read_receipt(row: sqlite3.Row) -> Receipt:
-    """Answer the receipt that a row of the journal holds."""
+    """Return the receipt that a row of the journal holds."""
     return load(Receipt, row["receipt"])
 
 
 def read_event(row: sqlite3.Row) -> Event:
-    """Answer a row of the journal as people read it."""
+    """Return a row of the journal as people read it."""
     return Event(
         seq=row["seq"],
         at=row["at"],
         kind=_KINDS.get(row["kind"]) or OtherKind(row["kind"]),
         subject=row["subject"],
-        words=row["words"],
+        message=row["message"],
         reason=row["reason"],
         times=row["times"],
         evidence=tuple(row["evidence"].splitlines()),
@@ -163,6 +163,6 @@ def _lines(evidence: Sequence[str]) -> str:
 
 
 def _last(db: sqlite3.Connection, run: RunId, action: Action) -> sqlite3.Row | None:
-    """Answer the newest receipt of an action."""
+    """Return the newest receipt of an action."""
     row: sqlite3.Row | None = db.execute(_LAST, (run, action.key)).fetchone()
     return row

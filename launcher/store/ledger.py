@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Taken
-from launcher.core.model.run import Cause, Evidence, Record, RunId
+from launcher.core.model.record import Evidence, Record
+from launcher.core.model.run import Cause, RunId
 from launcher.store import journal
 from launcher.store.codec import storable
 from launcher.store.database import Database
@@ -21,9 +22,9 @@ _QUARANTINED = (Cause.NODE, Cause.EXHAUSTED)
 
 
 class IncidentKind(Enum):
-    """What happened on a node: it was condemned, or a program began to fail there."""
+    """What happened on a node: it was failed, or a program began to fail there."""
 
-    CONDEMNED = "condemned"
+    NODE_FAILED = "failed"
     PROGRAM = "program"
 
 
@@ -38,7 +39,7 @@ class Incident:
     run: str
     at: float
     kind: IncidentKind | OtherKind
-    words: str
+    message: str
     evidence: tuple[str, ...]
 
 
@@ -49,7 +50,7 @@ class Quarantine:
     node: NodeName
     run: str
     since: float
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class Ledger:
             _tell_runs(db, fleet, [row[1] for row in rows], "drain", f"{drain.reason}, asked by {drain.by}", drain.at)
 
     def undrain(self, fleet: str, nodes: Iterable[NodeName], *, by: str, at: float) -> tuple[NodeName, ...]:
-        """Put nodes in service again; answer those that were drained."""
+        """Put nodes in service again; return those that were drained."""
         with self._db.write() as db:
             query = "DELETE FROM drains WHERE fleet = ? AND node = ?"
             lifted = tuple(node for node in nodes if db.execute(query, (fleet, node)).rowcount)
@@ -84,18 +85,18 @@ class Ledger:
             return lifted
 
     def drains(self, fleet: str) -> tuple[Drain, ...]:
-        """Answer the nodes of an inventory that are drained by order, in no particular order."""
+        """Return the nodes of an inventory that are drained by order, in no particular order."""
         rows = self._db.read("SELECT node, reason, at, author FROM drains WHERE fleet = ?", fleet)
         return tuple(
             Drain(node=NodeName(row["node"]), reason=row["reason"], at=row["at"], by=row["author"]) for row in rows
         )
 
     def drained(self, fleet: str) -> Mapping[NodeName, str]:
-        """Answer why each node of an inventory that is drained by order is so."""
+        """Return why each node of an inventory that is drained by order is so."""
         return {drain.node: drain.reason for drain in self.drains(fleet)}
 
     def incidents(self, fleet: str) -> tuple[Incident, ...]:
-        """Answer what happened on the nodes of an inventory, in order."""
+        """Return what happened on the nodes of an inventory, in order."""
         rows = self._db.read("SELECT * FROM incidents WHERE fleet = ? ORDER BY number", fleet)
         return tuple(
             Incident(
@@ -103,27 +104,27 @@ class Ledger:
                 run=row["run"],
                 at=row["at"],
                 kind=_KINDS.get(row["kind"]) or OtherKind(row["kind"]),
-                words=row["words"],
+                message=row["message"],
                 evidence=tuple(row["evidence"].splitlines()),
             )
             for row in rows
         )
 
     def quarantines(self, fleet: str) -> tuple[Quarantine, ...]:
-        """Answer the nodes of an inventory that nothing may be placed on, in no particular order."""
+        """Return the nodes of an inventory that nothing may be placed on, in no particular order."""
         rows = self._db.read("SELECT * FROM quarantines WHERE fleet = ? AND released IS NULL", fleet)
         return tuple(
-            Quarantine(node=NodeName(row["node"]), run=row["run"], since=row["since"], words=row["words"])
+            Quarantine(node=NodeName(row["node"]), run=row["run"], since=row["since"], message=row["message"])
             for row in rows
         )
 
     def readmit(self, fleet: str, node: NodeName, *, by: str, at: float) -> bool:
-        """End the quarantine of a node; answer whether there was one."""
+        """End the quarantine of a node; return whether there was one."""
         with self._db.write() as db:
             return _release(db, fleet, node, by=by, at=at)
 
     def history(self, fleet: str, run: RunId, now: float) -> Mapping[NodeName, int]:
-        """Answer how many other programs began to fail on each node in the last day.
+        """Return how many other programs began to fail on each node in the last day.
 
         Runs of one name are one program: a mistake in it, tried again and again, says nothing about a node.
         """
@@ -134,16 +135,16 @@ class Ledger:
         return {NodeName(row["node"]): int(row["times"]) for row in rows}
 
     def fleets(self) -> tuple[str, ...]:
-        """Answer the inventories that something is known of, in order."""
+        """Return the inventories that something is known of, in order."""
         tables = ("drains", "incidents", "quarantines")
         query = " UNION ".join(f"SELECT fleet FROM {table}" for table in tables)  # noqa: S608 -- names of our tables
         return tuple(row["fleet"] for row in self._db.read(f"{query} ORDER BY fleet"))
 
 
 def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Taken]:
-    """Answer which nodes of an inventory are kept out of every placement, in the current transaction."""
-    sick = db.execute("SELECT node, words FROM quarantines WHERE fleet = ? AND released IS NULL", (fleet,)).fetchall()
-    found = {NodeName(row["node"]): Taken(sick=row["words"]) for row in sick}
+    """Return which nodes of an inventory are kept out of every placement, in the current transaction."""
+    sick = db.execute("SELECT node, message FROM quarantines WHERE fleet = ? AND released IS NULL", (fleet,)).fetchall()
+    found = {NodeName(row["node"]): Taken(sick=row["message"]) for row in sick}
     for row in db.execute("SELECT node, reason FROM drains WHERE fleet = ?", (fleet,)).fetchall():
         name = NodeName(row["node"])
         found[name] = replace(found.get(name, Taken()), drained=row["reason"])
@@ -152,25 +153,27 @@ def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Taken]:
 
 def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Record, at: float) -> None:
     """Write what a new record of a run says of nodes for the first time, in the transaction that keeps the record."""
-    for node, evidence in now.condemned.items():
-        if node not in before.condemned:
-            journal.add(db, run, EventKind.CONDEMNED, at, subject=node, words=evidence.words, evidence=evidence.tail)
-            _condemned(db, fleet, run, node, evidence, at)
-    for node in sorted(before.condemned.keys() - now.condemned.keys()):
-        words = f"was given up for: {before.condemned[node].words}"
-        journal.add(db, run, EventKind.READMITTED, at, subject=node, words=words)
+    for node, evidence in now.failed_nodes.items():
+        if node not in before.failed_nodes:
+            journal.add(
+                db, run, EventKind.NODE_FAILED, at, subject=node, message=evidence.message, evidence=evidence.tail
+            )
+            _failed(db, fleet, run, node, evidence, at)
+    for node in sorted(before.failed_nodes.keys() - now.failed_nodes.keys()):
+        message = f"was given up for: {before.failed_nodes[node].message}"
+        journal.add(db, run, EventKind.READMITTED, at, subject=node, message=message)
         _release(db, fleet, node, by=f"run `{run}`, to which it proved well again", at=at)
     for node, times in now.failures.items():
         for _ in range(times - before.failures.get(node, 0)):
             _add(db, fleet, run, node, IncidentKind.PROGRAM, "its program began to fail here", (), at)
 
 
-def _condemned(db: sqlite3.Connection, fleet: str, run: RunId, node: NodeName, evidence: Evidence, at: float) -> None:
+def _failed(db: sqlite3.Connection, fleet: str, run: RunId, node: NodeName, evidence: Evidence, at: float) -> None:
     if evidence.cause is Cause.LEASE_HELD:
         return  # that somebody else works there says nothing of the node
-    _add(db, fleet, run, node, IncidentKind.CONDEMNED, evidence.words, evidence.tail, at)
+    _add(db, fleet, run, node, IncidentKind.NODE_FAILED, evidence.message, evidence.tail, at)
     if evidence.cause in _QUARANTINED:
-        values = (fleet, node, run, at, storable(evidence.words))
+        values = (fleet, node, run, at, storable(evidence.message))
         db.execute("INSERT OR REPLACE INTO quarantines VALUES (?, ?, ?, ?, ?, NULL, '')", values)
 
 
@@ -180,20 +183,22 @@ def _add(
     run: RunId,
     node: NodeName,
     kind: IncidentKind,
-    words: str,
+    message: str,
     evidence: Sequence[str],
     at: float,
 ) -> None:
-    values = (fleet, node, run, at, kind.value, storable(words), storable("\n".join(evidence)))
-    query = "INSERT INTO incidents (fleet, node, run, at, kind, words, evidence) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    values = (fleet, node, run, at, kind.value, storable(message), storable("\n".join(evidence)))
+    query = "INSERT INTO incidents (fleet, node, run, at, kind, message, evidence) VALUES (?, ?, ?, ?, ?, ?, ?)"
     db.execute(query, values)
 
 
-def _tell_runs(db: sqlite3.Connection, fleet: str, nodes: Iterable[NodeName], what: str, words: str, at: float) -> None:
+def _tell_runs(
+    db: sqlite3.Connection, fleet: str, nodes: Iterable[NodeName], what: str, message: str, at: float
+) -> None:
     """Write into the journal of each run that has one of the nodes what was asked."""
     for node in nodes:
         for row in db.execute("SELECT run FROM claims WHERE fleet = ? AND node = ?", (fleet, node)).fetchall():
-            journal.add(db, row["run"], EventKind.ORDERED, at, subject=f"{what}:{node}", words=storable(words))
+            journal.add(db, row["run"], EventKind.REQUESTED, at, subject=f"{what}:{node}", message=storable(message))
 
 
 def _release(db: sqlite3.Connection, fleet: str, node: NodeName, *, by: str, at: float) -> bool:

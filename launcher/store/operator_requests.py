@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.run import RunId
 from launcher.store import journal
 from launcher.store.codec import storable
@@ -10,7 +10,7 @@ from launcher.store.database import Database
 from launcher.store.journal import EventKind
 from launcher.store.rows import readable
 
-_NEXT = "SELECT coalesce(max(seq), 0) + 1 AS seq FROM orders WHERE run = ?"
+_NEXT = "SELECT coalesce(max(seq), 0) + 1 AS seq FROM operator_requests WHERE run = ?"
 
 
 class Orders:
@@ -19,20 +19,20 @@ class Orders:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def give(self, run: RunId, kind: OrderKind, *, subject: str = "", by: str, at: float) -> Order:
-        """Ask something of a run; answer the order with its number."""
+    def give(self, run: RunId, kind: RequestKind, *, subject: str = "", by: str, at: float) -> OperatorRequest:
+        """Ask something of a run; return the order with its number."""
         with self._db.write() as db:
             return give(db, run, kind, subject=subject, by=by, at=at)
 
-    def after(self, run: RunId, seq: int) -> tuple[Order, ...]:
-        """Answer the orders to a run with a number above `seq`, in order; OtherVersionError for one of another kind."""
-        rows = self._db.read("SELECT * FROM orders WHERE run = ? AND seq > ? ORDER BY seq", run, seq)
+    def after(self, run: RunId, seq: int) -> tuple[OperatorRequest, ...]:
+        """Return the orders to a run with a number above `seq`, in order; OtherVersionError for one of another kind."""
+        rows = self._db.read("SELECT * FROM operator_requests WHERE run = ? AND seq > ? ORDER BY seq", run, seq)
         with readable(run):
             return tuple(
-                Order(
+                OperatorRequest(
                     seq=row["seq"],
                     at=row["at"],
-                    kind=OrderKind(row["kind"]),
+                    kind=RequestKind(row["kind"]),
                     subject=row["subject"],
                     by=row["author"],
                 )
@@ -40,11 +40,13 @@ class Orders:
             )
 
 
-def give(db: sqlite3.Connection, run: RunId, kind: OrderKind, *, subject: str, by: str, at: float) -> Order:
+def give(db: sqlite3.Connection, run: RunId, kind: RequestKind, *, subject: str, by: str, at: float) -> OperatorRequest:
     """Ask something of a run, in the current transaction."""
     seq = int(db.execute(_NEXT, (run,)).fetchone()["seq"])
-    order = Order(seq=seq, at=at, kind=kind, subject=storable(subject), by=storable(by))
-    db.execute("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?)", (run, seq, at, kind.value, order.subject, order.by))
+    order = OperatorRequest(seq=seq, at=at, kind=kind, subject=storable(subject), by=storable(by))
+    db.execute(
+        "INSERT INTO operator_requests VALUES (?, ?, ?, ?, ?, ?)", (run, seq, at, kind.value, order.subject, order.by)
+    )
     named = f"{kind.value.replace('_', '-')}:{order.subject}" if subject else kind.value.replace("_", "-")
-    journal.add(db, run, EventKind.ORDERED, at, subject=named, words=f"asked by {order.by}")
+    journal.add(db, run, EventKind.REQUESTED, at, subject=named, message=f"asked by {order.by}")
     return order

@@ -16,12 +16,12 @@ class Owner:
 
     @classmethod
     def current(cls) -> "Owner":
-        """Answer this process."""
+        """Return this process."""
         pid = os.getpid()
         return cls(host=os.uname().nodename, boot=_boot(), pid=pid, started=_started(pid) or 0)
 
     def alive(self) -> bool:
-        """Answer whether that process still runs. Of another host we cannot tell, and so say yes."""
+        """Whether that process still runs. Of another host we cannot tell, and so say yes."""
         if self.host != os.uname().nodename:
             return True
         return self.boot == _boot() and _started(self.pid) == self.started
@@ -35,7 +35,7 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """Answer field 22 of proc(5) `stat`; None where the process is gone or a zombie (its state is field 3)."""
+    """Return field 22 of proc(5) `stat`; None where the process is gone or a zombie (its state is field 3)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):

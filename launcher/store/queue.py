@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from launcher.core.control.status import RunStatus
-from launcher.core.model.inventory import Inventory, NodeName
-from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.placement import Placement, Taken
-from launcher.core.model.run import Cause, Record, Run, RunId, RunName, RunState, Wanted
+from launcher.core.model.record import Record
+from launcher.core.model.run import Cause, Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
 from launcher.core.queue.backfill import Waiting, left
 from launcher.core.queue.preemption import Going
@@ -27,7 +29,7 @@ _ALL = """
 SELECT id, runs.run AS run, state, wanted, created, snapshot, host, boot, pid, started
 FROM runs LEFT JOIN owners ON owners.run = runs.id WHERE ended IS NULL AND fleet = ? ORDER BY created, id
 """
-_LEAVING = "SELECT DISTINCT run FROM orders WHERE kind = ?"
+_LEAVING = "SELECT DISTINCT run FROM operator_requests WHERE kind = ?"
 _GONE = (RunState.STOPPING, RunState.RELEASE_PENDING)
 
 
@@ -55,11 +57,11 @@ class Queue:
         self._runs: dict[RunId, tuple[str, Run]] = {}
 
     def number(self) -> int:
-        """Answer a number that rises with whatever may change whose turn it is."""
-        return next(int(row["number"]) for row in self._db.read("SELECT number FROM turns"))
+        """Return a number that rises with whatever may change whose turn it is."""
+        return next(int(row["number"]) for row in self._db.read("SELECT number FROM queue_changes"))
 
     def empty(self, fleet: str) -> bool:
-        """Answer whether nobody waits for nodes of an inventory."""
+        """Whether nobody waits for nodes of an inventory."""
         query = "SELECT 1 FROM runs WHERE fleet = ? AND state = ? AND ended IS NULL LIMIT 1"
         return not self._db.read(query, fleet, RunState.QUEUED.value)
 
@@ -77,14 +79,14 @@ class Queue:
             )
             db.execute(NEW_RUN, row_of(run, source, at, IN_LINE))
             inventories.keep(db, fleet)
-            journal.add(db, run.id, EventKind.QUEUED, at, subject=name, words=f"waits for its turn on `{fleet.name}`")
+            journal.add(db, run.id, EventKind.QUEUED, at, subject=name, message=f"waits for its turn on `{fleet.name}`")
         return run
 
     def world(self, fleet: str, at: float) -> World:
-        """Answer what turns on an inventory depend on, at a time of the wall clock (s)."""
+        """Return what turns on an inventory depend on, at a time of the wall clock (s)."""
         rows = self._db.read(_ALL, fleet)
         barred = self._barred()
-        leaving = {row["run"] for row in self._db.read(_LEAVING, OrderKind.PREEMPT.value)}
+        leaving = {row["run"] for row in self._db.read(_LEAVING, RequestKind.PREEMPT.value)}
         going: list[Going] = []
         waiting: list[Waiting] = []
         driven: set[RunId] = set()
@@ -114,7 +116,7 @@ class Queue:
         )
 
     def admit(self, run: RunId, admit: Admit, at: float) -> bool:
-        """Place a run that waits, with its claims, in one transaction; answer whether `admit` let it."""
+        """Place a run that waits, with its claims, in one transaction; return whether `admit` let it."""
         with self._db.write() as db:
             query = "SELECT id, run, fleet FROM runs WHERE id = ? AND state = ? AND wanted = ? AND ended IS NULL"
             row = db.execute(query, (run, RunState.QUEUED.value, Wanted.RUNNING.value)).fetchone()
@@ -125,48 +127,54 @@ class Queue:
             placed = replace(load(Run, row["run"]), placement=placement, fleet=fleet.cut_down(placement.nodes))
             snapshot = dump(RunStatus, first_status(placed, UNDRIVEN, at))
             values = (dump(Run, placed), RunState.STARTING.value, UNDRIVEN, snapshot, run)
-            db.execute("UPDATE runs SET run = ?, state = ?, headline = ?, snapshot = ? WHERE id = ?", values)
-            db.execute("DELETE FROM barred WHERE run = ?", (run,))
+            db.execute("UPDATE runs SET run = ?, state = ?, status_message = ?, snapshot = ? WHERE id = ?", values)
+            db.execute("DELETE FROM unavailable WHERE run = ?", (run,))
             claims.settle(db, placed, fleet, at)
         return True
 
-    def tell(self, run: Run, headline: str, barred: Mapping[NodeName, str], at: float) -> None:
+    def tell(self, run: Run, status_message: str, barred: Mapping[NodeName, str], at: float) -> None:
         """Keep why a run waits, and which nodes were found unfit for it, where that is news."""
         with self._db.write() as db:
-            before = {row["node"]: row["words"] for row in db.execute("SELECT * FROM barred WHERE run = ?", (run.id,))}
+            before = {
+                row["node"]: row["message"] for row in db.execute("SELECT * FROM unavailable WHERE run = ?", (run.id,))
+            }
             if before.keys() != barred.keys():
-                db.execute("DELETE FROM barred WHERE run = ?", (run.id,))
-                rows = [(run.id, node, words) for node, words in barred.items()]
-                db.executemany("INSERT INTO barred VALUES (?, ?, ?)", rows)
-            query = "UPDATE runs SET headline = ?, snapshot = ? WHERE id = ? AND state = ? AND headline != ?"
+                db.execute("DELETE FROM unavailable WHERE run = ?", (run.id,))
+                rows = [(run.id, node, message) for node, message in barred.items()]
+                db.executemany("INSERT INTO unavailable VALUES (?, ?, ?)", rows)
+            query = (
+                "UPDATE runs SET status_message = ?, snapshot = ? WHERE id = ? AND state = ? AND status_message != ?"
+            )
             queued = RunState.QUEUED.value
-            snapshot = dump(RunStatus, first_status(run, headline, run.queued_at or at))
-            if db.execute(query, (headline, snapshot, run.id, queued, headline)).rowcount:
-                journal.add(db, run.id, EventKind.HEADLINE, at, subject=queued, words=headline)
+            snapshot = dump(RunStatus, first_status(run, status_message, run.queued_at or at))
+            if db.execute(query, (status_message, snapshot, run.id, queued, status_message)).rowcount:
+                journal.add(db, run.id, EventKind.STATUS, at, subject=queued, message=status_message)
 
     def preempt(self, chosen: tuple[RunName, ...], by: Run, at: float) -> None:
         """Ask runs to stop for another, each once."""
         with self._db.write() as db:
             for name in chosen:
                 for row in db.execute(claims.LIVE, (name,)).fetchall():
-                    asked = db.execute(f"{_LEAVING} AND run = ?", (OrderKind.PREEMPT.value, row["id"])).fetchone()
+                    asked = db.execute(f"{_LEAVING} AND run = ?", (RequestKind.PREEMPT.value, row["id"])).fetchone()
                     if asked is None:
                         who = f"`{by.name}` (priority {by.task.priority})"
-                        operator_requests.give(db, RunId(row["id"]), OrderKind.PREEMPT, subject=by.name, by=who, at=at)
+                        operator_requests.give(
+                            db, RunId(row["id"]), RequestKind.PREEMPT, subject=by.name, by=who, at=at
+                        )
 
     def after(self, run: RunId) -> RunId | None:
-        """Answer the run that goes on for one that is over and waits for another turn; None where there is none."""
+        """Return the run that goes on for one that is over and waits for another turn; None where there is none."""
         row = self._db.read("SELECT id FROM runs WHERE id = ?", _next_id(run))
         return RunId(row[0]["id"]) if row else None
 
     def last(self, run: RunId) -> RunId:
-        """Answer the run that goes on for one, or itself."""
+        """Return the run that goes on for one, or itself."""
         while (after := self.after(run)) is not None:
             run = after
         return run
 
     def _run(self, row: sqlite3.Row) -> Run:
-        """Answer the run of a row; one that has not changed is not read again."""
+        """Return the run of a row; one that has not changed is not read again."""
         known = self._runs.get(RunId(row["id"]))
         if known is None or known[0] != row["run"]:
             known = row["run"], load(Run, row["run"])
@@ -175,13 +183,13 @@ class Queue:
 
     def _barred(self) -> dict[RunId, dict[NodeName, Taken]]:
         found: dict[RunId, dict[NodeName, Taken]] = {}
-        for row in self._db.read("SELECT run, node, words FROM barred"):
-            found.setdefault(RunId(row["run"]), {})[NodeName(row["node"])] = Taken(sick=row["words"])
+        for row in self._db.read("SELECT run, node, message FROM unavailable"):
+            found.setdefault(RunId(row["run"]), {})[NodeName(row["node"])] = Taken(sick=row["message"])
         return found
 
 
 def successor(run: Run, record: Record) -> Run | None:
-    """Answer the run that waits in the place of one that ends because others have its nodes; None for any other."""
+    """Return the run that waits in the place of one that ends because others have its nodes; None for any other."""
     lost = record.outcome is not None and record.outcome.cause in (Cause.PREEMPTED, Cause.LEASE_HELD)
     if not lost or run.queued_at is None or run.wanted is not Wanted.RUNNING:
         return None
@@ -200,11 +208,13 @@ def again(db: sqlite3.Connection, run: Run, before: RunId, at: float) -> None:
     """Put a run into the queue that goes on for another, in the transaction in which that one ends."""
     source = db.execute("SELECT source FROM runs WHERE id = ?", (before,)).fetchone()["source"]
     db.execute(NEW_RUN, row_of(run, source, at, IN_LINE))
-    journal.add(db, run.id, EventKind.QUEUED, at, subject=run.name, words=f"goes on for `{before}` when it is its turn")
+    journal.add(
+        db, run.id, EventKind.QUEUED, at, subject=run.name, message=f"goes on for `{before}` when it is its turn"
+    )
 
 
 def _next_id(run: RunId) -> RunId:
-    """Answer the id of the run that goes on for another: always the same, so that a crash midway makes no third.
+    """Return the id of the run that goes on for another: always the same, so that a crash midway makes no third.
 
     Ids end in six letters; what goes on for them counts from 2.
     """
@@ -213,7 +223,7 @@ def _next_id(run: RunId) -> RunId:
 
 
 def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool) -> Going:
-    """Answer a run that has nodes; of one whose end hangs on nodes out of reach nobody knows how long it keeps them."""
+    """Return a run that has nodes; of one whose end hangs on nodes out of reach nobody knows how long it keeps them."""
     state = RunState(row["state"])
     ends_at = json.loads(row["snapshot"]).get("ends_at")
     stuck = state is RunState.RELEASE_PENDING

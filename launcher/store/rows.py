@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from launcher.core.model.run import Cause, Outcome, Record, Run, RunId, RunName, RunState, Wanted
+from launcher.core.model.record import Outcome, Record
+from launcher.core.model.run import Cause, Run, RunId, RunName, RunState, Wanted
 from launcher.errors import OtherVersionError
 from launcher.store.codec import load
 from launcher.store.owner import Owner
 
 RUN_ROWS = """
-SELECT id, name, state, wanted, fleet, source, created, ended, headline, snapshot, outcome, host, boot, pid, started
+SELECT id, name, state, wanted, fleet, source, created, ended, status_message, snapshot, outcome, host, boot, pid,
+       started
 FROM runs LEFT JOIN owners ON owners.run = runs.id
 """
 
@@ -26,7 +28,7 @@ class RunRow:
     name: RunName
     state: RunState
     wanted: Wanted
-    headline: str
+    status_message: str
     outcome: Outcome | None
     snapshot: str
     owner: Owner | None
@@ -37,7 +39,7 @@ class RunRow:
 
 
 def read_run_row(row: sqlite3.Row) -> RunRow:
-    """Answer a row of `RUN_ROWS`; OtherVersionError where it has words that this version does not know."""
+    """Return a row of `RUN_ROWS`; OtherVersionError where it has words that this version does not know."""
     with readable(row["id"]):
         return _run_row(row)
 
@@ -57,7 +59,7 @@ def _run_row(row: sqlite3.Row) -> RunRow:
         name=RunName(row["name"]),
         state=RunState(row["state"]),
         wanted=Wanted(row["wanted"]),
-        headline=row["headline"],
+        status_message=row["status_message"],
         outcome=read_outcome(row["outcome"]),
         snapshot=row["snapshot"],
         owner=read_owner(row),
@@ -69,7 +71,7 @@ def _run_row(row: sqlite3.Row) -> RunRow:
 
 
 def read_run(row: sqlite3.Row) -> tuple[Run, Record]:
-    """Answer the run of a row, with what is wanted of it now, and its record; OtherVersionError where it has words that
+    """Return the run of a row, with what is wanted of it now, and its record; OtherVersionError where it has words that
     this version does not know."""
     with readable(row["id"]):
         run = replace(load(Run, row["run"]), wanted=Wanted(row["wanted"]))
@@ -77,14 +79,14 @@ def read_run(row: sqlite3.Row) -> tuple[Run, Record]:
 
 
 def read_owner(row: sqlite3.Row) -> Owner | None:
-    """Answer the owner in a row that has its columns; None where they are empty."""
+    """Return the owner in a row that has its columns; None where they are empty."""
     if row["host"] is None:
         return None
     return Owner(host=row["host"], boot=row["boot"], pid=row["pid"], started=row["started"])
 
 
 def read_outcome(text: str | None) -> Outcome | None:
-    """Answer a stored outcome. By hand, not by the codec: every `status` reads it, and must start fast."""
+    """Return a stored outcome. By hand, not by the codec: every `status` reads it, and must start fast."""
     if text is None:
         return None
     plain = json.loads(text)

@@ -39,28 +39,28 @@ class Shelf:
         self._db = Database(home)
 
     def all(self) -> tuple[Shown, ...]:
-        """Answer every run, the oldest first."""
+        """Return every run, the oldest first."""
         return tuple(_shown(row) for row in self._db.read(f"{_SHOWN} ORDER BY created, runs.rowid"))
 
     def find(self, word: str) -> Shown:
-        """Answer the run of an id, or the newest of a name; SpecError, with what may have been meant."""
+        """Return the run of an id, or the newest of a name; SpecError, with what may have been meant."""
         text = storable(word)
         for row in self._db.read(f"{_SHOWN} {MATCH}", text, text, text):
             return _shown(row)
         raise unknown_run(word, names(self._db))
 
     def names(self) -> tuple[str, ...]:
-        """Answer the names of all runs, in order."""
+        """Return the names of all runs, in order."""
         return names(self._db)
 
 
 def names(db: Database) -> tuple[str, ...]:
-    """Answer the names that runs have or had, in order."""
+    """Return the names that runs have or had, in order."""
     return tuple(row["name"] for row in db.read("SELECT DISTINCT name FROM runs ORDER BY name"))
 
 
 def unknown_run(word: str, known: Iterable[str]) -> SpecError:
-    """Answer the error for a run that is not there, with the nearest name that is."""
+    """Return the error for a run that is not there, with the nearest name that is."""
     close = difflib.get_close_matches(word, known, n=1)
     hint = f"did you mean `{close[0]}`?" if close else "`nvlaunch status` lists the runs"
     return SpecError((Mistake(what=f"no run is named `{word}`", hint=hint),))

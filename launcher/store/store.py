@@ -10,9 +10,11 @@ from pathlib import Path
 
 from launcher.core.control.status import RunStatus
 from launcher.core.model.actions import Action, Answer, Receipt
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Taken
-from launcher.core.model.run import Outcome, Record, Run, RunId, RunName, RunState, Wanted
+from launcher.core.model.record import Outcome, Record
+from launcher.core.model.run import Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
 from launcher.errors import LeaseHeldError, Mistake, NoCapacityError, OtherVersionError, SpecError, StoreError
 from launcher.store import claims, exclusive_nodes, journal, ledger
@@ -41,12 +43,12 @@ Allot = Callable[[Run, Record, Mapping[NodeName, Taken]], Run | None]
 
 
 def secrets_file(home: Path, run: RunId) -> Path:
-    """Answer where the secrets of a run are kept for its controllers; the file goes when the run is over."""
+    """Return where the secrets of a run are kept for its controllers; the file goes when the run is over."""
     return home / "runs" / run / "secrets.json"
 
 
 def files_folders(home: Path, run: RunId) -> tuple[Path, ...]:
-    """Answer where copies of what a run sends to nodes are kept for its controllers; they go when the run is over."""
+    """Return where copies of what a run sends to nodes are kept for its controllers; they go when the run is over."""
     own = home / "runs" / run
     return (own / "files", *own.glob("wheels-*"), *own.glob(".snapshot-*"))
 
@@ -84,17 +86,17 @@ class Store:
         self._db.close()
 
     def taken(self, fleet: Inventory) -> Mapping[NodeName, Taken]:
-        """Answer which nodes of an inventory are not free: which run has each, and which are quarantined or drained."""
+        """Return which nodes of an inventory are not free: which run has each, and which are quarantined or drained."""
         with self._db.at_once() as db:
             return claims.taken(db, fleet.name)
 
     def holders(self, fleet: str) -> Mapping[NodeName, RunId]:
-        """Answer which run has each node of an inventory that one has."""
+        """Return which run has each node of an inventory that one has."""
         rows = self._db.read("SELECT node, run FROM claims WHERE fleet = ?", fleet)
         return {NodeName(row["node"]): RunId(row["run"]) for row in rows}
 
     def domains(self, fleet: str) -> Mapping[NodeName, str]:
-        """Answer the NVLink domains that nodes of an inventory have reported."""
+        """Return the NVLink domains that nodes of an inventory have reported."""
         return domains_of(self._db, fleet)
 
     def check_name(self, name: RunName) -> None:
@@ -126,7 +128,7 @@ class Store:
             values = (run, me.host, me.boot, me.pid, me.started)
             db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?)", values)
             if held != me:
-                journal.add(db, run, EventKind.DRIVEN, time.time(), subject="controller", words=f"driven by {me}")
+                journal.add(db, run, EventKind.DRIVEN, time.time(), subject="controller", message=f"driven by {me}")
         self._owned[run] = me
 
     def disown(self, run: RunId) -> None:
@@ -138,7 +140,7 @@ class Store:
             db.execute(_DISOWN, (run, me.host, me.boot, me.pid, me.started))
 
     def load(self, run: RunId) -> tuple[Run, Record]:
-        """Answer a run, with what is wanted of it now, and its record."""
+        """Return a run, with what is wanted of it now, and its record."""
         return read_run(self._row("SELECT id, run, record, wanted FROM runs WHERE id = ?", run))
 
     def intend(
@@ -146,28 +148,30 @@ class Store:
         run: RunId,
         record: Record,
         actions: Sequence[Action],
-        headline: str,
+        status_message: str,
         state: RunState,
         at: float,
         look: Look | None = None,
     ) -> None:
-        """Keep a decision before it is acted on: record, what is about to be done, a changed headline or state.
+        """Keep a decision before it is acted on: record, what is about to be done, a changed status_message or state.
 
         `look` is what it was made of, kept for `replay`. What the record newly says of nodes goes into the ledger, and
         nodes that the run has let go and that stand in none of its slices are free.
         """
-        now = (record, headline, state)
+        now = (record, status_message, state)
         if not actions and self._intended.get(run) == now:
             return
         try:
             with self._db.write() as db:
                 row = db.execute(_BEFORE, (run,)).fetchone()
                 outcome = dump(Outcome, record.outcome) if record.outcome else row["outcome"]
-                values = (dump(Record, record), headline, state.value, outcome, run)
-                db.execute("UPDATE runs SET record = ?, headline = ?, state = ?, outcome = ? WHERE id = ?", values)
+                values = (dump(Record, record), status_message, state.value, outcome, run)
+                db.execute(
+                    "UPDATE runs SET record = ?, status_message = ?, state = ?, outcome = ? WHERE id = ?", values
+                )
                 self._note(db, run, row, record, at)
-                if (headline, state.value) != (row["headline"], row["state"]):
-                    journal.add(db, run, EventKind.HEADLINE, at, subject=state.value, words=headline)
+                if (status_message, state.value) != (row["status_message"], row["state"]):
+                    journal.add(db, run, EventKind.STATUS, at, subject=state.value, message=status_message)
                 journal.add_intents(db, run, actions, at)
                 if look is not None:
                     self.looks.keep(db, look, at)
@@ -181,11 +185,11 @@ class Store:
         """Only a record that says something new of nodes is held against the one before."""
         intended = self._intended.get(run)
         before = intended[0] if intended else load(Record, row["record"])
-        if before.condemned != record.condemned or before.failures != record.failures:
+        if before.failed_nodes != record.failed_nodes or before.failures != record.failures:
             ledger.note(db, row["fleet"], run, before, record, at)
-        if before.asked - record.asked:
+        if before.requested - record.requested:
             kept = load(Run, row["run"])
-            claims.release(db, kept, before.asked - record.asked)
+            claims.release(db, kept, before.requested - record.requested)
 
     def allot(self, run: RunId, allot: Allot) -> Run | None:
         """Change where a run is, with its claims, in one transaction; None where `allot` refuses or changes nothing."""
@@ -204,7 +208,7 @@ class Store:
             fleet, new = before.fleet.name, {*after.placement.nodes, *_coming(after)}
             held = {row["node"] for row in db.execute("SELECT node FROM claims WHERE run = ?", (run,))}
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet, node, run) for node in sorted(new - held)])
-            claims.release(db, after, {NodeName(node) for node in held - new} - record.asked)
+            claims.release(db, after, {NodeName(node) for node in held - new} - record.requested)
             return after
 
     def receipt(self, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
@@ -213,7 +217,7 @@ class Store:
             return journal.add_receipt(db, run, action, answer, at)
 
     def receipts_after(self, run: RunId, seq: int) -> tuple[Receipt, ...]:
-        """Answer the receipts of a run with a number above `seq`, in order."""
+        """Return the receipts of a run with a number above `seq`, in order."""
         query = "SELECT receipt FROM journal WHERE run = ? AND seq > ? AND receipt IS NOT NULL ORDER BY seq"
         with readable(run):
             return tuple(journal.read_receipt(row) for row in self._db.read(query, run, seq))
@@ -230,7 +234,7 @@ class Store:
         self._published[run] = (status, now)
 
     def standing(self, run: RunId) -> tuple[RunState, float]:
-        """Answer the state of a run that was published last, and since when it is in it (s since the epoch)."""
+        """Return the state of a run that was published last, and since when it is in it (s since the epoch)."""
         shown = self.find(run).snapshot
         with readable(run):
             plain = json.loads(shown)
@@ -249,12 +253,12 @@ class Store:
             what = f"cannot use `{self.home / 'runs'}`: {(error.strerror or str(error)).lower()}"
             raise StoreError(what, hints=("make room on its disk, and let its owner write there",)) from error
         with self._db.write() as db:
-            row = db.execute("SELECT headline FROM runs WHERE id = ? AND ended IS NULL", (run,)).fetchone()
+            row = db.execute("SELECT status_message FROM runs WHERE id = ? AND ended IS NULL", (run,)).fetchone()
             if row is None:
                 return
             db.execute("UPDATE runs SET state = ?, ended = ? WHERE id = ?", (state.value, at, run))
             db.execute("DELETE FROM claims WHERE run = ?", (run,))
-            journal.add(db, run, EventKind.ENDED, at, subject=state.value, words=row["headline"])
+            journal.add(db, run, EventKind.ENDED, at, subject=state.value, message=row["status_message"])
             if after is not None:
                 again(db, after, run, at)
 
@@ -269,29 +273,29 @@ class Store:
             query = "UPDATE runs SET wanted = ? WHERE id = ? AND wanted != ? AND ended IS NULL"
             nothing = Wanted.NOTHING.value
             if db.execute(query, (nothing, run, nothing)).rowcount:
-                journal.add(db, run, EventKind.WANTED, time.time(), subject=nothing, words="asked to take it down")
+                journal.add(db, run, EventKind.WANTED, time.time(), subject=nothing, message="asked to take it down")
 
     def wanted(self, run: RunId) -> Wanted:
-        """Answer what is wanted of a run now."""
+        """Return what is wanted of a run now."""
         row = self._row("SELECT wanted FROM runs WHERE id = ?", run)
         with readable(run):
             return Wanted(row["wanted"])
 
     def runs(self) -> tuple[RunRow, ...]:
-        """Answer every run that this version can read, the oldest first."""
+        """Return every run that this version can read, the oldest first."""
         return self._readable("ORDER BY created, runs.rowid")[0]
 
     def unfinished(self) -> tuple[RunRow, ...]:
-        """Answer the runs that are not over and that this version can read, the oldest first."""
+        """Return the runs that are not over and that this version can read, the oldest first."""
         return self.live()[0]
 
     def live(self) -> tuple[tuple[RunRow, ...], tuple[OtherVersionError, ...]]:
-        """Answer the runs that are not over, the oldest first, and what is to be said of those that this version cannot
+        """Return the runs that are not over, the oldest first, and what is to be said of those that this version cannot
         read."""
         return self._readable("WHERE ended IS NULL ORDER BY created")
 
     def _readable(self, which: str) -> tuple[tuple[RunRow, ...], tuple[OtherVersionError, ...]]:
-        """Answer runs, and the errors of those that cannot be read: one of these must not hide the others."""
+        """Return runs, and the errors of those that cannot be read: one of these must not hide the others."""
         found: list[RunRow] = []
         errors: list[OtherVersionError] = []
         for row in self._db.read(f"{RUN_ROWS} {which}"):
@@ -302,7 +306,7 @@ class Store:
         return tuple(found), tuple(errors)
 
     def find(self, word: str) -> RunRow:
-        """Answer the run of an id, or the newest of a name; SpecError, with what may have been meant, and
+        """Return the run of an id, or the newest of a name; SpecError, with what may have been meant, and
         OtherVersionError where this version cannot read it."""
         text = storable(word)
         for row in self._db.read(f"{RUN_ROWS} {MATCH}", text, text, text):
@@ -310,31 +314,31 @@ class Store:
         raise unknown_run(word, names(self._db))
 
     def events(self, run: RunId, after: int = 0, until: int = LAST_SEQ) -> tuple[Event, ...]:
-        """Answer the journal of a run from after an entry on, until another and with it, in order."""
+        """Return the journal of a run from after an entry on, until another and with it, in order."""
         query = "SELECT * FROM journal WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
         return tuple(journal.read_event(row) for row in self._db.read(query, run, after, until))
 
     def told(self, run: RunId) -> int:
-        """Answer up to which entry of the journal the hook of a run has been told; 0 before the first."""
-        return next((int(row["seq"]) for row in self._db.read("SELECT seq FROM told WHERE run = ?", run)), 0)
+        """Return up to which entry of the journal the hook of a run has been told; 0 before the first."""
+        return next((int(row["seq"]) for row in self._db.read("SELECT seq FROM notified WHERE run = ?", run)), 0)
 
     def tell(self, run: RunId, seq: int) -> None:
         """Keep up to which entry the hook has been told. Lost in a power cut, it is told again."""
         with self._db.write(durable=False) as db:
-            db.execute("INSERT OR REPLACE INTO told VALUES (?, ?)", (run, seq))
+            db.execute("INSERT OR REPLACE INTO notified VALUES (?, ?)", (run, seq))
 
-    def warn(self, run: RunId, subject: str, words: str, at: float) -> None:
+    def warn(self, run: RunId, subject: str, message: str, at: float) -> None:
         """Write something that a person should see to into the journal of a run."""
         with self._db.write() as db:
-            journal.add(db, run, EventKind.WARNING, at, subject=subject, words=storable(words))
+            journal.add(db, run, EventKind.WARNING, at, subject=subject, message=storable(message))
 
     def last_event(self, run: RunId) -> int:
-        """Answer the number of the newest entry in the journal of a run; 0 where it has none."""
+        """Return the number of the newest entry in the journal of a run; 0 where it has none."""
         query = "SELECT coalesce(max(seq), 0) AS seq FROM journal WHERE run = ?"
         return next(int(row["seq"]) for row in self._db.read(query, run))
 
     def world(self, fleet: str) -> str | None:
-        """Answer the stored world of an imaginary fleet."""
+        """Return the stored world of an imaginary fleet."""
         for row in self._db.read("SELECT world FROM worlds WHERE fleet = ?", fleet):
             return str(row["world"])
         return None
@@ -351,10 +355,10 @@ class Store:
 
 
 def _coming(run: Run) -> Iterator[NodeName]:
-    """Answer the nodes that a run has for slices which are still to come."""
+    """Return the nodes that a run has for slices which are still to come."""
     for part in run.target.comes if run.target else ():
         yield from (*part.nodes, *part.spares)
 
 
 _DISOWN = "DELETE FROM owners WHERE run = ? AND host = ? AND boot = ? AND pid = ? AND started = ?"
-_BEFORE = "SELECT headline, state, outcome, record, run, fleet FROM runs WHERE id = ?"
+_BEFORE = "SELECT status_message, state, outcome, record, run, fleet FROM runs WHERE id = ?"

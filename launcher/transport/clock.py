@@ -11,11 +11,11 @@ class SystemClock:
     """Seconds since this machine booted, suspension included: it never goes back and outlives the process."""
 
     def now(self) -> float:
-        """Answer the time in seconds."""
+        """Return the time in seconds."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def wall(self) -> float:
-        """Answer the time of day (s since the epoch)."""
+        """Return the time of day (s since the epoch)."""
         return time.time()
 
     def wait(self, until: float, wake: Callable[[], bool]) -> None:

@@ -21,17 +21,17 @@ def power_off(command: str | None, node: Node) -> Answer:
     RemoteError where it cannot be started or does not end in time.
     """
     if command is None:
-        return Answer(result=Result.FAILED, words="the inventory names no `fence_command`")
+        return Answer(result=Result.FAILED, message="the inventory names no `fence_command`")
     ended = LocalShell().run(_HERE, words(command, node), timeout=FENCE_S)
     said = tail(ended.stdout + b"\n" + ended.stderr)
     if ended.status == 0:
         return Answer(result=Result.POWERED_OFF, tail=said)
     last = f": {said[-1]}" if said else ""
-    return Answer(result=Result.FAILED, words=f"`fence_command` ended with {ended.status}{last}", tail=said)
+    return Answer(result=Result.FAILED, message=f"`fence_command` ended with {ended.status}{last}", tail=said)
 
 
 def words(command: str, node: Node) -> tuple[str, ...]:
-    """Answer a command's words with the node's fields in their places.
+    """Return a command's words with the node's fields in their places.
 
     The command is split first and no shell ever sees it: a name with spaces or quotes in it stays within its word.
     """

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from importlib import resources
 
-from launcher.core.model.inventory import GpuDriver, ImexMode, Node, NodeName, Transport
+from launcher.core.model.inventory import GpuDriver, ImexMode, Node, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Member, Run
 from launcher.errors import RemoteError
 from launcher.probe import collect
@@ -43,7 +44,7 @@ def see_to(site: Site, run: Run, node: Node, member: Member) -> Outcome:
     if run.fleet.transport is not Transport.SSH or node.gpu_driver is GpuDriver.NONE:
         return Outcome()
     if "block" not in site.ask({"op": "hello"}, timeout=ASK_S):
-        return Outcome()  # without a keeper there is no lease, and what comes next says so
+        return Outcome()  # without an agent there is no lease, and what comes next says so
     part = run.slice_of(member)
     mode = run.fleet.imex if len(part.nodes) > 1 else ImexMode.OFF
     bare = Place(own=_names(node), slice=_all(run, part.nodes), spares=_all(run, part.spares))
@@ -72,7 +73,7 @@ def _own(node: Node, facts: Facts) -> frozenset[str]:
 
 
 def _ask(site: Site, node: Node, mode: ImexMode) -> Facts | Unknown:
-    """Answer what is known of IMEX there. Who uses the GPUs is asked where a daemon might be started again."""
+    """Return what is known of IMEX there. Who uses the GPUs is asked where a daemon might be started again."""
     names = {*collect.IMEX, "nvidia_smi"} if mode is ImexMode.MANAGE else collect.IMEX
     program = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
     call = collect.call(program, node, only=names)
@@ -84,7 +85,7 @@ def _ask(site: Site, node: Node, mode: ImexMode) -> Facts | Unknown:
 
 
 def seen(facts: Facts) -> Daemon:
-    """Answer IMEX as the facts of a node show it."""
+    """Return IMEX as the facts of a node show it."""
     unit, ready, files, domain = facts.imex_active, facts.imex_ready, facts.imex_files, facts.imex_domain
     if isinstance(ready, bool):
         active: bool | None = True  # somebody answers, whoever started it
@@ -132,16 +133,16 @@ def _act(site: Site, decision: Decision) -> Outcome:
     try:
         ended = site.shell.run(site.access, argv, stdin=script(decision.steps).encode(), timeout=ACT_S)
     except RemoteError as error:
-        words = f"what IMEX needs could not be done: {error.message}"
-        return _warned(words, f"{words}; run there:\n  {operator(decision.steps)}")
+        message = f"what IMEX needs could not be done: {error.message}"
+        return _warned(message, f"{message}; run there:\n  {operator(decision.steps)}")
     tail = ended.stderr.decode(errors="replace").strip().splitlines()
     if ended.status != 0:
-        words = f"what IMEX needs could not be done: {tail[-1] if tail else f'it ended with {ended.status}'}"
-        return _warned(words, f"{words}; run there:\n  {operator(decision.steps)}")
+        message = f"what IMEX needs could not be done: {tail[-1] if tail else f'it ended with {ended.status}'}"
+        return _warned(message, f"{message}; run there:\n  {operator(decision.steps)}")
     waited = site.shell.run(site.access, ("sh", "-c", _WAIT), timeout=ACT_S)
     if waited.status != 0:
-        words = f"IMEX was started, but is not READY after {READY_TRIES / 2:.0f} s"
-        return _warned(words, f"{words}: `nvidia-imex-ctl -q` says what it waits for")
+        message = f"IMEX was started, but is not READY after {READY_TRIES / 2:.0f} s"
+        return _warned(message, f"{message}: `nvidia-imex-ctl -q` says what it waits for")
     return _told(decision)
 
 
@@ -150,5 +151,5 @@ def _told(decision: Decision) -> Outcome:
     return Outcome(notes=(f"IMEX {decision.kind.value}: {decision.reason}",), warnings=warnings)
 
 
-def _warned(words: str, warning: str) -> Outcome:
-    return Outcome(notes=(words,), warnings=(warning,))
+def _warned(message: str, warning: str) -> Outcome:
+    return Outcome(notes=(message,), warnings=(warning,))

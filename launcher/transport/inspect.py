@@ -2,9 +2,8 @@
 
 from importlib import resources
 
-from launcher.core.model.health import Health
 from launcher.core.model.inventory import Node
-from launcher.core.model.observation import Unseen
+from launcher.core.model.observation import Health, Unseen
 from launcher.errors import RemoteError
 from launcher.probe import collect, health
 from launcher.probe.answer import Unknown
@@ -14,11 +13,11 @@ WAY_S = 4.0
 """Seconds for the way there and back, besides those of the slowest probe."""
 
 BEGAN = "began.json"
-"""Where a keeper says when it began, below the folder of its run."""
+"""Where an agent says when it began, below the folder of its run."""
 
 
 def inspect(site: Site, node: Node) -> Health | Unseen:
-    """Answer the health of a node. One that shares its machine with others has none of its own."""
+    """Return the health of a node. One that shares its machine with others has none of its own."""
     if site.shared:
         return Health(at=0.0)
     script = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
@@ -26,8 +25,8 @@ def inspect(site: Site, node: Node) -> Health | Unseen:
     try:
         ended = site.shell.run(site.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
     except RemoteError as error:
-        return Unseen(words=error.advice)
+        return Unseen(message=error.advice)
     if ended.status == collect.NO_PYTHON:
-        return Unseen(words=collect.no_python(node).why)
+        return Unseen(message=collect.no_python(node).why)
     found = health.read(ended.stdout, node)
-    return Unseen(words=found.why) if isinstance(found, Unknown) else found
+    return Unseen(message=found.why) if isinstance(found, Unknown) else found

@@ -52,8 +52,8 @@ class LocalShell:
             except subprocess.TimeoutExpired as error:
                 os.killpg(process.pid, signal.SIGKILL)
                 elapsed = time.monotonic() - begun
-                words = f"`{argv[0]}` did not end within {timeout:.0f} s"
-                raise RemoteError(words, node=at.address, stage="command", elapsed=elapsed) from error
+                message = f"`{argv[0]}` did not end within {timeout:.0f} s"
+                raise RemoteError(message, node=at.address, stage="command", elapsed=elapsed) from error
         # A signal reads 128 + n, as from every shell.
         status = process.returncode if process.returncode >= 0 else 128 - process.returncode
         return Completed(status=status, stdout=stdout, stderr=stderr)
@@ -65,8 +65,8 @@ class LocalShell:
             for name, (content, mode) in files.items():
                 _write(Path(folder) / name, content, mode)
         except OSError as error:
-            words = f"cannot write to `{folder}`: {error.strerror}"
-            raise RemoteError(words, node=at.address, stage="put") from error
+            message = f"cannot write to `{folder}`: {error.strerror}"
+            raise RemoteError(message, node=at.address, stage="put") from error
 
     def converse(self, at: Access, argv: Sequence[str], *, timeout: float, knock: float) -> Talk:
         """Start a program to speak with."""
@@ -74,11 +74,11 @@ class LocalShell:
         try:
             return _LocalTalk(argv)
         except OSError as error:
-            words = f"cannot start `{argv[0]}`: {error.strerror}"
-            raise RemoteError(words, node=at.address, stage="command") from error
+            message = f"cannot start `{argv[0]}`: {error.strerror}"
+            raise RemoteError(message, node=at.address, stage="command") from error
 
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
-        """Answer the command itself: it is this machine's terminal."""
+        """Return the command itself: it is this machine's terminal."""
         del at
         return tuple(argv)
 
@@ -101,7 +101,7 @@ class _LocalTalk:
             self._process.stdin.write(data)
 
     def read(self) -> bytes:
-        """Answer what it wrote."""
+        """Return what it wrote."""
         assert self._process.stdout
         try:
             return os.read(self._process.stdout.fileno(), _PART)
@@ -109,8 +109,8 @@ class _LocalTalk:
             return b""
 
     def last_words(self) -> str:
-        """Answer how it ended."""
-        return f"what asks the keepers of this machine ended with {self._process.wait()}"
+        """Return how it ended."""
+        return f"what asks the agents of this machine ended with {self._process.wait()}"
 
     def give_up(self) -> None:
         """End it."""
@@ -139,7 +139,7 @@ def _hang_up(process: "subprocess.Popen[bytes]") -> None:
 def _streams(
     process: "subprocess.Popen[bytes]", stdin: Stdin, timeout: float, take: Take | None
 ) -> tuple[bytes, bytes]:
-    """Answer what a process writes to its end, without the stdout that was taken; TimeoutExpired as `communicate`."""
+    """Return what a process writes to its end, without the stdout that was taken; TimeoutExpired as `communicate`."""
     if take is None:
         return process.communicate(stdin, timeout=timeout)  # type: ignore[arg-type]  # any buffer will do
     assert process.stdin

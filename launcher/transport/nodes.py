@@ -1,4 +1,4 @@
-"""The `Nodes` port over a shell: each action is a question to a keeper, or what makes a keeper ask itself."""
+"""The `Nodes` port over a shell: each action is a question to an agent, or what makes an agent ask itself."""
 
 import errno
 import os
@@ -7,28 +7,26 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from launcher.core.model.actions import (
+    Acquire,
     Answer,
-    Claim,
     Join,
+    Kill,
     Level,
     PowerOff,
     Prepare,
+    Release,
     Reserve,
     Result,
     Signal,
     Start,
     StartHead,
-    Sweep,
-    Unclaim,
     Unit,
     Unreserve,
     Verify,
 )
-from launcher.core.model.health import Health
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.observation import Sighting, Unseen
-from launcher.core.model.run import Run
-from launcher.core.model.slots import MemberName
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Health, Sighting, Unseen
+from launcher.core.model.run import MemberName, Run
 from launcher.errors import LaunchError, RemoteError, StoreError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
 from launcher.setup import joint
@@ -41,7 +39,7 @@ from launcher.transport.agent.heads import Heads
 from launcher.transport.agent.observe import Sights
 
 ASK_S = 10.0
-SWEEP_S = 30.0
+KILL_S = 30.0
 STOP_S = 60.0
 # What goes wrong with the disk of this machine, and may be mended.
 _OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -59,17 +57,17 @@ class ShellNodes:
         self._sights = Sights(sites, self._looks)
 
     def look(self, run: Run) -> Sighting:
-        """Answer what exists of the run on each of its nodes and on its head, all asked at once."""
+        """Return what exists of the run on each of its nodes and on its head, all asked at once."""
         return self._sights.look(run)
 
-    def claim(self, run: Run, action: Claim) -> Answer:
-        """Take the node's lease and start its keeper."""
-        site = self._sites.seat(run, action.node)
-        return self._act("claim", lambda: self._provision.keep(run, site), site)
+    def claim(self, run: Run, action: Acquire) -> Answer:
+        """Take the node's lease and start its agent."""
+        site = self._sites.slot(run, action.node)
+        return self._act("acquire", lambda: self._provision.keep(run, site), site)
 
     def prepare(self, run: Run, action: Prepare) -> Answer:
         """Put scripts, secrets and workdir on the node and start its setup."""
-        site = self._sites.seat(run, action.node)
+        site = self._sites.slot(run, action.node)
         return self._act("prepare", lambda: self._provision.prepare(run, action), site)
 
     def start_head(self, run: Run, action: StartHead) -> Answer:
@@ -84,9 +82,9 @@ class ShellNodes:
         return self._act("start_head", act, site)
 
     def join(self, run: Run, action: Join) -> Answer:
-        """Start the raylet of a seat."""
-        site = self._sites.seat(run, action.seat.node)
-        return self._act("join", lambda: self._heads.join(run, action.seat), site)
+        """Start the raylet of a slot."""
+        site = self._sites.slot(run, action.slot.node)
+        return self._act("join", lambda: self._heads.join(run, action.slot), site)
 
     def reserve(self, run: Run, action: Reserve) -> Answer:
         """Ask Ray for the slice's placement group."""
@@ -97,43 +95,43 @@ class ShellNodes:
         return self._act("unreserve", lambda: self._heads.unreserve(run, action.slice), self._sites.head(run))
 
     def verify(self, run: Run, action: Verify) -> Answer:
-        """Answer with the bundles of the slice as Ray has them now."""
+        """Return with the bundles of the slice as Ray has them now."""
         return self._act("verify", lambda: self._heads.verify(run, action.slice))
 
     def start(self, run: Run, action: Start) -> Answer:
-        """Start the ranks of a gang for an epoch."""
-        nodes = {seat.node for seat in action.seats}
-        touched = (self._sites.seat(run, node) for node in nodes)
+        """Start the ranks of a gang for an attempt."""
+        nodes = {slot.node for slot in action.slots}
+        touched = (self._sites.slot(run, node) for node in nodes)
         return self._act("start", lambda: ranks.start(self._sites, self._heads, run, action), *touched)
 
     def signal(self, run: Run, action: Signal) -> Answer:
         """Send the stop signal to the ranks on a node."""
-        site = self._sites.seat(run, action.node)
+        site = self._sites.slot(run, action.node)
         question: Json = {"op": "signal", "signal": action.signal}
         if action.gang is not None:
             question["members"] = [member.name for member in run.members() if run.gang(member) == action.gang]
         return self._act("signal", lambda: done(site.ask(question, timeout=ASK_S)), site)
 
-    def sweep(self, run: Run, action: Sweep) -> Answer:
-        """Kill by marker at a level; where the seat stays, its GPUs have to be free then."""
-        site = self._sites.seat(run, action.node)
-        question: Json = {"op": "sweep", "level": action.level.value}
+    def kill(self, run: Run, action: Kill) -> Answer:
+        """Kill by marker at a level; where the slot stays, its GPUs have to be free then."""
+        site = self._sites.slot(run, action.node)
+        question: Json = {"op": "kill", "level": action.level.value}
         if action.level is Level.GENERATION:
             question |= {"member": action.member, "generation": action.generation}
         if action.level is Level.RANK:
-            question |= {"member": action.member, "epoch": action.epoch}
+            question |= {"member": action.member, "attempt": action.attempt}
 
         def act() -> Answer:
-            told = site.ask(question, timeout=SWEEP_S)
+            told = site.ask(question, timeout=KILL_S)
             if told.get("absent"):  # nothing of ours is there, not even what could look for it
                 self._provision.put(run, site)
-                told = site.ask(question, timeout=SWEEP_S)
+                told = site.ask(question, timeout=KILL_S)
             return self._free(run, site, action) if told["ok"] and action.reused else killed(told)
 
-        return self._act("sweep", act, site)
+        return self._act("kill", act, site)
 
-    def _free(self, run: Run, site: Site, action: Sweep) -> Answer:
-        """Answer whether the GPUs of a swept node are free, or those of one member where others go on beside it.
+    def _free(self, run: Run, site: Site, action: Kill) -> Answer:
+        """Whether the GPUs of a killed node are free, or those of one member where others go on beside it.
 
         Programs of an older launcher do not know the question.
         """
@@ -145,15 +143,15 @@ class ShellNodes:
             self._provision.put(run, site)
             return free(site, node, some)
 
-    def unclaim(self, run: Run, action: Unclaim) -> Answer:
-        """Kill all of the run on a unit, stop its keeper, let go of the lease."""
-        seat = action.node if action.unit is Unit.SEAT else None
-        site = self._sites.seat(run, seat) if seat is not None else self._sites.head_on(run, action.node)
+    def release(self, run: Run, action: Release) -> Answer:
+        """Kill all of the run on a unit, stop its agent, let go of the lease."""
+        slot = action.node if action.unit is Unit.SLOT else None
+        site = self._sites.slot(run, slot) if slot is not None else self._sites.head_on(run, action.node)
 
-        return self._act("unclaim", lambda: killed(self._stop(run, site)), site)
+        return self._act("release", lambda: killed(self._stop(run, site)), site)
 
     def _stop(self, run: Run, site: Site) -> Json:
-        """End a keeper and all of the run; where nothing can be written (a full disk) by what is there already."""
+        """End an agent and all of the run; where nothing can be written (a full disk) by what is there already."""
         unwritten: RemoteError | None = None
         try:
             self._provision.put(run, site)
@@ -169,31 +167,31 @@ class ShellNodes:
         return self._act("power_off", lambda: fence.power_off(run.fleet.fence_command, run.node(action.node)))
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
-        """Answer what a node shows of its own health."""
-        return inspect.inspect(self._sites.seat(run, node), run.node(node))
+        """Return what a node shows of its own health."""
+        return inspect.inspect(self._sites.slot(run, node), run.node(node))
 
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
-        """Answer what stands in a log from a byte offset on; RemoteError where the node cannot be asked."""
-        return ranks.read_log(self._sites.seat(run, node), log, offset)
+        """Return what stands in a log from a byte offset on; RemoteError where the node cannot be asked."""
+        return ranks.read_log(self._sites.slot(run, node), log, offset)
 
     def exec_command(self, run: Run, node: NodeName, command: Command, hear: Hear) -> int:
-        """Run a command beside a rank until it ends; answer its exit status."""
-        return commands.execute(self._sites.seat(run, node), run, run.node(node), command, hear)
+        """Run a command beside a rank until it ends; return its exit status."""
+        return commands.execute(self._sites.slot(run, node), run, run.node(node), command, hear)
 
     def stop_command(self, run: Run, node: NodeName, command: Command) -> None:
         """End a command and all that it started."""
-        commands.stop(self._sites.seat(run, node), command)
+        commands.stop(self._sites.slot(run, node), command)
 
     def fetch(self, run: Run, node: NodeName, path: str, take: Take) -> tuple[str, ...]:
-        """Send a file or folder of a node to `take`, as a tar stream; answer what was left out, and why."""
-        return commands.fetch(self._sites.seat(run, node), path, take)
+        """Send a file or folder of a node to `take`, as a tar stream; return what was left out, and why."""
+        return commands.fetch(self._sites.slot(run, node), path, take)
 
     def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:
-        """Answer the program that opens a terminal on a node."""
-        return commands.visit(self._sites.seat(run, node), member)
+        """Return the program that opens a terminal on a node."""
+        return commands.visit(self._sites.slot(run, node), member)
 
     def _act(self, stage: str, act: Callable[[], Answer], *sites: Site) -> Answer:
-        """Answer what came of an action, with its time; what went wrong on one machine is an answer too.
+        """Return what came of an action, with its time; what went wrong on one machine is an answer too.
 
         What these units said before is forgotten: a look never shows less than what was answered. StoreError where it
         is our own disk, for which no node is to blame.
@@ -203,7 +201,7 @@ class ShellNodes:
             answer = act()
         except LaunchError as error:
             tail = error.tail if isinstance(error, RemoteError) else ()
-            answer = Answer(result=Result.FAILED, words=error.advice, tail=tail)
+            answer = Answer(result=Result.FAILED, message=error.advice, tail=tail)
         except OSError as error:
             if error.errno not in _OUR_DISK:
                 raise

@@ -14,7 +14,7 @@ from launcher.transport.ssh.shell import SshShell
 
 
 def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
-    """Answer the way to the machines of an inventory; `owner` is who people see as the holder of a lease."""
+    """Return the way to the machines of an inventory; `owner` is who people see as the holder of a lease."""
     shell = open_shell(home, fleet)
     return ShellNodes(
         Sites(home.absolute(), fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}"
@@ -22,11 +22,11 @@ def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
 
 
 def open_prober(home: Path, fleet: Inventory) -> Prober:
-    """Answer the way to the facts of the machines of an inventory."""
+    """Return the way to the facts of the machines of an inventory."""
     local = fleet.transport is Transport.LOCAL
     return ShellProber(open_shell(home, fleet), () if local else leases(fleet), shared=local)
 
 
 def open_shell(home: Path, fleet: Inventory) -> Shell:
-    """Answer the way to run commands on the machines of an inventory."""
+    """Return the way to run commands on the machines of an inventory."""
     return LocalShell() if fleet.transport is Transport.LOCAL else SshShell(home.absolute())

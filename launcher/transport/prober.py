@@ -8,7 +8,8 @@ from importlib import resources
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from launcher.core.model.inventory import Node, NodeName
+from launcher.core.model.inventory import Node
+from launcher.core.model.nodeset import NodeName
 from launcher.errors import RemoteError
 from launcher.ports import Listener, Shell
 from launcher.probe import collect
@@ -36,7 +37,7 @@ class ShellProber:
         self._script = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
 
     def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
-        """Answer what is known of each node, all asked at once."""
+        """Return what is known of each node, all asked at once."""
         listener.asking([node.name for node in nodes])
         machines = list(self._machines(nodes))
         told: SimpleQueue[_Told] = SimpleQueue()
@@ -74,7 +75,7 @@ class ShellProber:
             threading.Thread(target=work, name="probe", daemon=True).start()
 
     def _machines(self, nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
-        """Answer the nodes that one question is enough for; those of a shared machine may differ in their Python."""
+        """Return the nodes that one question is enough for; those of a shared machine may differ in their Python."""
         if not self._shared:
             yield from ((node,) for node in nodes)
             return

@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Claim, Join, Prepare, Reason, Result, Unclaim, Unit, Why
+from launcher.core.model.actions import Acquire, Join, Prepare, Reason, Release, Result, Unit, Why
 from launcher.core.model.inventory import Access
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, TopologyRule
@@ -37,7 +37,7 @@ from tests.rig.machine import require
 
 START_S = 3.0
 PATIENCE_S = 900.0
-REASON = Reason(why=Why.START, words="measured")
+REASON = Reason(why=Why.START, message="measured")
 SITE = "/shared/standin"
 TIMES = "/shared/times"
 RAY = """
@@ -106,7 +106,7 @@ class Side:
     def __init__(self, rig: Rig, home: Path, shell: SshShell, run: Run, at_once: int) -> None:
         self.run = run
         self.nodes = ShellNodes(Sites(home, run.fleet, shell), shell, "bench@here")
-        self.seats = local.seats(run)
+        self.slots = local.slots(run)
         self.times = rig.shared / "times" / run.id
         self.at_once = at_once
         self.times.mkdir(parents=True)
@@ -121,9 +121,9 @@ class Side:
         with ThreadPoolExecutor(self.at_once) as pool:
             self._start_head()
             for stage in (self._claim, self._prepare, self._join):
-                list(pool.map(stage, self.seats))
+                list(pool.map(stage, self.slots))
                 print(f"    {stage.__name__[1:]:10}{time.monotonic() - begun:6.2f} s", flush=True)
-        while len(list(self.times.glob("*.ended"))) < len(self.seats):
+        while len(list(self.times.glob("*.ended"))) < len(self.slots):
             assert time.monotonic() - begun < PATIENCE_S, "not all starts have ended"
             time.sleep(0.02)
         return time.monotonic() - begun, self._most_at_once()
@@ -144,14 +144,14 @@ class Side:
             most = max(most, now)
         return most
 
-    def _claim(self, seat: Any) -> None:
-        self._check(self.nodes.claim(self.run, Claim(reason=REASON, node=seat.node)))
+    def _claim(self, slot: Any) -> None:
+        self._check(self.nodes.claim(self.run, Acquire(reason=REASON, node=slot.node)))
 
-    def _prepare(self, seat: Any) -> None:
-        self._check(self.nodes.prepare(self.run, Prepare(reason=REASON, node=seat.node, member=seat.member)))
+    def _prepare(self, slot: Any) -> None:
+        self._check(self.nodes.prepare(self.run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
 
-    def _join(self, seat: Any) -> None:
-        self._check(self.nodes.join(self.run, Join(reason=REASON, seat=seat)))
+    def _join(self, slot: Any) -> None:
+        self._check(self.nodes.join(self.run, Join(reason=REASON, slot=slot)))
 
     @staticmethod
     def _check(answer: Any) -> None:
@@ -159,10 +159,10 @@ class Side:
 
     def down(self) -> None:
         """Take the run down."""
-        units = [Unclaim(reason=REASON, node=seat.node) for seat in self.seats]
+        units = [Release(reason=REASON, node=slot.node) for slot in self.slots]
         with ThreadPoolExecutor(FAN_OUT) as pool:
-            list(pool.map(lambda action: self.nodes.unclaim(self.run, action), units))
-        self.nodes.unclaim(self.run, Unclaim(reason=REASON, node=self.run.head, unit=Unit.HEAD))
+            list(pool.map(lambda action: self.nodes.release(self.run, action), units))
+        self.nodes.release(self.run, Release(reason=REASON, node=self.run.head, unit=Unit.HEAD))
         self.nodes.close()
 
 

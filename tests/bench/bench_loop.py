@@ -14,18 +14,10 @@ import threading
 import time
 from pathlib import Path
 
-from launcher.core.model.inventory import (
-    Access,
-    Fault,
-    FaultKind,
-    Inventory,
-    Node,
-    NodeName,
-    RackName,
-    SimSettings,
-    Transport,
-)
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import RunId, RunName, RunState
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.drive.loop import Loop

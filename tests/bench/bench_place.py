@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
-from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Taken
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place

@@ -103,9 +103,9 @@ def _start(rig: Rig, hosts: list[Host]) -> None:
     for at, host in enumerate(hosts):
         own = [f"--node-ip-address={host.address}", "--disable-usage-stats", "--block"]
         head = ["--head", f"--port={PORT}", "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false"]
-        seat = [f"--address={rig.head.address}:{PORT}", "--num-cpus=4", "--num-gpus=4"]
+        slot = [f"--address={rig.head.address}:{PORT}", "--num-cpus=4", "--num-gpus=4"]
         label = [f"--labels=ray.io/gpu-domain={host.rack}"]
-        host.spawn([sys.executable, ray, "start", *own, *(seat + label if at else head)], user=rig.user)
+        host.spawn([sys.executable, ray, "start", *own, *(slot + label if at else head)], user=rig.user)
         if not at:
             end = time.monotonic() + PATIENCE_S
             while host.run(["bash", "-c", f"exec 3<>/dev/tcp/{host.address}/{PORT}"], check=False).returncode:

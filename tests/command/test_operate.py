@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.operator_requests import OrderKind
-from launcher.core.model.run import Cause, Evidence, Record, RunState
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.operator_requests import RequestKind
+from launcher.core.model.record import Evidence, Record
+from launcher.core.model.run import Cause, RunState
 from launcher.store.store import Store
 from tests.command.test_runs import TASK, Desk, until
 from tests.command.test_runs import desk as desk  # noqa: PLC0414 a fixture
@@ -88,10 +89,10 @@ class TestDrain:
         assert "\x1b" not in shown
         assert re.search(r"^r1 +AAx +0/3", shown, re.MULTILINE)
         (event,) = [
-            one for one in json.loads(running.run("events", "job", "-o", "json").stdout) if one["kind"] == "ordered"
+            one for one in json.loads(running.run("events", "job", "-o", "json").stdout) if one["kind"] == "requested"
         ]
         assert event["subject"] == "drain:r1-n2"
-        assert "asked by " in event["words"]
+        assert "asked by " in event["message"]
         refused = running.up("-n", "other")
         assert refused.returncode == 3
         assert "drained" in refused.stderr
@@ -115,15 +116,15 @@ class TestOrders:
         store = Store(running.home)
         orders = store.orders.after(store.find("job").id, 0)
         assert [(order.seq, order.kind, order.subject) for order in orders] == [
-            (1, OrderKind.CONFIRM_DEAD, "r1-n1"),
-            (2, OrderKind.RESUME, ""),
-            (3, OrderKind.RELOCATE, "main.s1"),
+            (1, RequestKind.CONFIRM_DEAD, "r1-n1"),
+            (2, RequestKind.RESUME, ""),
+            (3, RequestKind.RELOCATE, "main.s1"),
         ]
         assert all("@" in order.by for order in orders)
         assert store.orders.after(store.find("job").id, 2) == orders[2:]
 
     @pytest.mark.parametrize(
-        ("words", "said"),
+        ("message", "said"),
         [
             (("confirm-dead", "r1-n3", "-i", "fleet.yaml", "-y"), "no run has r1-n3"),
             (("relocate", "job", "-y"), "`job` names no slice"),
@@ -141,19 +142,19 @@ class TestOrders:
 
 
 class TestLedger:
-    def test_a_condemned_node_stays_out_until_it_is_readmitted(self, desk: Desk) -> None:
+    def test_a_failed_node_stays_out_until_it_is_readmitted(self, desk: Desk) -> None:
         store = idle(desk)
         run = store.find("job").id
         before = store.load(run)[1]
-        evidence = Evidence(cause=Cause.NODE, words="GPU 2 fell off the bus", tail=("NVRM: Xid 79", HOSTILE))
+        evidence = Evidence(cause=Cause.NODE, message="GPU 2 fell off the bus", tail=("NVRM: Xid 79", HOSTILE))
         record = Record(
             receipts_seen=before.receipts_seen,
-            seats=before.seats,
+            slots=before.slots,
             gangs=before.gangs,
-            condemned={NodeName("r1-n1"): evidence},
+            failed_nodes={NodeName("r1-n1"): evidence},
             failures={NodeName("r2-n1"): 2},
         )
-        store.intend(run, record, (), "one node is condemned", RunState.RECOVERING, time.time())
+        store.intend(run, record, (), "one node is failed", RunState.RECOVERING, time.time())
         store.finish(run, RunState.FAILED, time.time())
         table = desk.run("nodes").stdout
         assert re.search(r"^r1-n1 +hall +quarantined +1 +\d+s ago +GPU 2 fell off the bus$", table, re.MULTILINE)
@@ -175,10 +176,10 @@ class TestLedger:
     def test_a_run_that_gave_a_node_up_is_asked_to_take_it_back(self, desk: Desk) -> None:
         store = idle(desk)
         run = store.find("job").id
-        evidence = Evidence(cause=Cause.PROVISION, words="setup failed")
-        store.intend(run, Record(condemned={NodeName("r1-n1"): evidence}), (), "on", RunState.RUNNING, time.time())
+        evidence = Evidence(cause=Cause.PROVISION, message="setup failed")
+        store.intend(run, Record(failed_nodes={NodeName("r1-n1"): evidence}), (), "on", RunState.RUNNING, time.time())
         assert desk.run("nodes", "readmit", "r1-n1", "-y").returncode == 0
-        assert [order.kind for order in store.orders.after(run, 0)] == [OrderKind.READMIT]
+        assert [order.kind for order in store.orders.after(run, 0)] == [RequestKind.READMIT]
 
     def test_nothing_known_is_said_and_is_an_empty_list(self, desk: Desk) -> None:
         assert desk.run("nodes").stderr == "nothing is held against any node\n"
@@ -274,7 +275,7 @@ class TestReport:
         assert desk.up().returncode == 0
         whole = int(desk.run("replay", "job").stdout.split()[0])
         with sqlite3.connect(desk.home / "state.db") as db:
-            db.execute("UPDATE looks SET look = x'00' WHERE seq = 2")
+            db.execute("UPDATE decisions SET look = x'00' WHERE seq = 2")
             db.execute("UPDATE runs SET snapshot = '{' WHERE name = 'job'")
         db.close()
         done = desk.run("report", "job")

@@ -23,18 +23,18 @@ def test_a_run_grows_and_shrinks_and_what_it_keeps_stays(hall: Hall) -> None:
     assert "1 slice of `job` stays where it is" in grown.stderr
     assert "+  main.s1" in grown.stderr
     seen = hall.until("job", lambda seen: seen["state"] == "running" and len(seen["ranks"]) == 4)
-    assert seen["epoch"] == 2
+    assert seen["attempt"] == 2
     assert placed(hall, "job")["main.s0"] == before["main.s0"]
     shrunk = hall.up("job", task(1, 2), "-d")
     assert shrunk.returncode == 0, shrunk.stderr
     assert "-  main.s1" in shrunk.stderr
     seen = hall.until("job", lambda seen: seen["state"] == "running" and len(seen["ranks"]) == 2)
-    assert (seen["epoch"], seen["restarts"]) == (3, 0)
+    assert (seen["attempt"], seen["restarts"]) == (3, 0)
     assert placed(hall, "job") == before
     # What went is for others.
     hall.accepted("other", task(1, 2), "-d")
     events = Store(hall.home).events(hall.row("job").id)
-    assert [event.subject for event in events if event.kind is EventKind.ORDERED] == ["resize", "resize"]
+    assert [event.subject for event in events if event.kind is EventKind.REQUESTED] == ["resize", "resize"]
 
 
 @pytest.mark.parametrize(

@@ -17,33 +17,41 @@ from typing import Protocol
 import pytest
 
 from launcher.core.model.actions import (
+    Acquire,
     Answer,
-    Claim,
     Join,
+    Kill,
     Level,
     PowerOff,
     Prepare,
     Reason,
+    Release,
     Reserve,
     Result,
     Start,
     StartHead,
-    Sweep,
-    Unclaim,
     Unit,
     Unreserve,
     Verify,
     Why,
 )
-from launcher.core.model.health import Health
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.observation import GroupState, Head, HeadSeen, Keeper, Phase, RankReport, Seen, Sighting
-from launcher.core.model.run import Run
-from launcher.core.model.slots import GangName, MemberName, Seat
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import (
+    AgentReport,
+    GroupState,
+    Head,
+    HeadSeen,
+    Health,
+    Phase,
+    RankReport,
+    Seen,
+    Sighting,
+)
+from launcher.core.model.run import GangName, MemberName, Run, Slot
 from launcher.errors import RemoteError
 from launcher.ports import Command, LogName, Nodes, Stream
 
-REASON = Reason(why=Why.START, words="the suite asks for it")
+REASON = Reason(why=Why.START, message="the suite asks for it")
 GANG = GangName("run")
 GENERATION = 0
 HEARD_S = 8.0
@@ -95,8 +103,8 @@ class NodesSuite:
         node = run.placement.nodes[0]
         assert claim(harness, run, node).result is Result.DONE
         assert claim(harness, run, node).result is Result.DONE
-        seen = harness.until(run, lambda seen: keeper(seen, node) is not None)
-        assert keeper(seen, node) == Keeper()
+        seen = harness.until(run, lambda seen: agent(seen, node) is not None)
+        assert agent(seen, node) == AgentReport()
         assert seen.nodes[run.placement.nodes[1]] == Seen()
 
     def test_a_lease_is_held_against_other_runs_until_it_is_let_go(self, harness: Harness) -> None:
@@ -105,11 +113,11 @@ class NodesSuite:
         claim(harness, ours, node)
         answer = claim(harness, theirs, node)
         assert answer.result is Result.HELD
-        assert ours.id in answer.words
+        assert ours.id in answer.message
         assert harness.nodes.look(theirs).nodes[node] == Seen()
-        assert unclaim(harness, theirs, node).result is Result.KILLED
-        assert keeper(harness.nodes.look(ours), node) is not None
-        assert unclaim(harness, ours, node).result is Result.KILLED
+        assert release(harness, theirs, node).result is Result.KILLED
+        assert agent(harness.nodes.look(ours), node) is not None
+        assert release(harness, ours, node).result is Result.KILLED
         assert claim(harness, theirs, node).result is Result.DONE
 
     def test_setup_is_begun_by_prepare_and_its_end_is_seen(self, harness: Harness) -> None:
@@ -121,36 +129,36 @@ class NodesSuite:
         assert prepare(harness, run, node, 0).result is Result.DONE
         assert claim(harness, run, node).result is Result.DONE
         assert setup(harness.nodes.look(run), node) is Phase.DONE
-        found = keeper(seen, node)
+        found = agent(seen, node)
         assert found is not None
         assert found.ray.phase is Phase.ABSENT
 
-    def test_what_needs_a_keeper_fails_without_one(self, harness: Harness) -> None:
+    def test_what_needs_a_agent_fails_without_one(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS)
         node = run.placement.nodes[0]
         assert prepare(harness, run, node, 0).result is Result.FAILED
         assert harness.nodes.look(run).nodes[node] == Seen()
 
-    def test_a_sweep_of_an_empty_node_kills_nothing_and_says_so(self, harness: Harness) -> None:
+    def test_a_kill_of_an_empty_node_kills_nothing_and_says_so(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS)
         node = run.placement.nodes[0]
-        assert sweep(harness, run, node, Level.NODE).result is Result.KILLED
-        assert unclaim(harness, run, node).result is Result.KILLED
+        assert kill(harness, run, node, Level.NODE).result is Result.KILLED
+        assert release(harness, run, node).result is Result.KILLED
 
-    def test_a_swept_node_is_free_to_start_on_once_no_stranger_computes_there(self, harness: Harness) -> None:
+    def test_a_killed_node_is_free_to_start_on_once_no_stranger_computes_there(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS, crowded=True)
         first, second = run.placement.nodes[:2]
         claim(harness, run, first)
-        taken = sweep(harness, run, first, Level.GENERATION, reused=True)
+        taken = kill(harness, run, first, Level.GENERATION, reused=True)
         assert (taken.result is Result.NOT_FREE) == harness.has_gpus
-        assert "(pid " in taken.words or not harness.has_gpus
-        assert sweep(harness, run, second, Level.GENERATION, reused=True).result is Result.KILLED
-        assert sweep(harness, run, first, Level.GENERATION).result is Result.KILLED, "a node that is left"
+        assert "(pid " in taken.message or not harness.has_gpus
+        assert kill(harness, run, second, Level.GENERATION, reused=True).result is Result.KILLED
+        assert kill(harness, run, first, Level.GENERATION).result is Result.KILLED, "a node that is left"
         again = harness.place(Program.LASTS)
-        assert sweep(harness, again, first, Level.GENERATION, reused=True).result is Result.KILLED
-        assert unclaim(harness, run, first).result is Result.KILLED
+        assert kill(harness, again, first, Level.GENERATION, reused=True).result is Result.KILLED
+        assert release(harness, run, first).result is Result.KILLED
 
-    def test_a_command_runs_where_a_rank_will_and_needs_its_keeper(self, harness: Harness) -> None:
+    def test_a_command_runs_where_a_rank_will_and_needs_its_agent(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS)
         node, member = run.placement.nodes[0], next(run.members()).name
         command = Command(token="look", argv=("env",), member=member, timeout=20.0)
@@ -197,127 +205,127 @@ class NodesSuite:
 
     def test_a_run_from_its_claims_to_the_last_process(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS)
-        seats = bring_up(harness, run)
-        check_bundles(harness, run, seats)
-        start(harness, run, seats, 1)
-        begun = harness.until(run, lambda seen: running(seen, seats, 1))
-        start(harness, run, seats, 1)
-        assert running(harness.nodes.look(run), seats, 1)
-        assert all(len(reports(begun, seat)) == 1 for seat in seats)
-        check_hearing(begun, seats)
-        check_log(harness, run, seats[1])
-        sweep_rank_and_start_again(harness, run, seats)
-        sweep_raylet_and_rejoin(harness, run, seats)
+        slots = bring_up(harness, run)
+        check_bundles(harness, run, slots)
+        start(harness, run, slots, 1)
+        begun = harness.until(run, lambda seen: running(seen, slots, 1))
+        start(harness, run, slots, 1)
+        assert running(harness.nodes.look(run), slots, 1)
+        assert all(len(reports(begun, slot)) == 1 for slot in slots)
+        check_hearing(begun, slots)
+        check_log(harness, run, slots[1])
+        kill_rank_and_start_again(harness, run, slots)
+        kill_raylet_and_rejoin(harness, run, slots)
         take_down(harness, run)
 
     def test_exit_statuses_are_seen(self, harness: Harness) -> None:
         run = harness.place(Program.FAILS)
-        seats = bring_up(harness, run)
-        start(harness, run, seats, 1)
-        seen = harness.until(run, lambda seen: all(ended(seen, seat, 1) for seat in seats))
-        for seat in seats:
-            (report,) = reports(seen, seat)
-            assert (report.epoch, report.exit_code) == (1, 3)
+        slots = bring_up(harness, run)
+        start(harness, run, slots, 1)
+        seen = harness.until(run, lambda seen: all(ended(seen, slot, 1) for slot in slots))
+        for slot in slots:
+            (report,) = reports(seen, slot)
+            assert (report.attempt, report.exit_code) == (1, 3)
             assert report.tail
-        start(harness, run, seats, 1)
-        assert not any(report.running for seat in seats for report in reports(harness.nodes.look(run), seat))
+        start(harness, run, slots, 1)
+        assert not any(report.running for slot in slots for report in reports(harness.nodes.look(run), slot))
         take_down(harness, run)
 
     def test_success_is_seen(self, harness: Harness) -> None:
         run = harness.place(Program.SUCCEEDS)
-        seats = bring_up(harness, run)
-        start(harness, run, seats, 1)
-        seen = harness.until(run, lambda seen: all(ended(seen, seat, 1) for seat in seats))
-        assert [report.exit_code for seat in seats for report in reports(seen, seat)] == [0, 0]
+        slots = bring_up(harness, run)
+        start(harness, run, slots, 1)
+        seen = harness.until(run, lambda seen: all(ended(seen, slot, 1) for slot in slots))
+        assert [report.exit_code for slot in slots for report in reports(seen, slot)] == [0, 0]
         take_down(harness, run)
 
 
-def bring_up(harness: Harness, run: Run) -> tuple[Seat, ...]:
-    """Take a run to where its ranks can start; answer its seats."""
-    seats = tuple(
-        Seat(member=member.name, node=node, generation=GENERATION)
+def bring_up(harness: Harness, run: Run) -> tuple[Slot, ...]:
+    """Take a run to where its ranks can start; answer its slots."""
+    slots = tuple(
+        Slot(member=member.name, node=node, generation=GENERATION)
         for member, node in zip(run.members(), run.placement.slices[0].nodes, strict=True)
     )
-    for at, seat in enumerate(seats):
-        assert claim(harness, run, seat.node).result is Result.DONE
-        assert prepare(harness, run, seat.node, at).result is Result.DONE
+    for at, slot in enumerate(slots):
+        assert claim(harness, run, slot.node).result is Result.DONE
+        assert prepare(harness, run, slot.node, at).result is Result.DONE
     assert harness.nodes.start_head(run, StartHead(reason=REASON)).result is Result.DONE
-    harness.until(run, lambda seen: all(setup(seen, seat.node) is Phase.DONE for seat in seats))
+    harness.until(run, lambda seen: all(setup(seen, slot.node) is Phase.DONE for slot in slots))
     harness.until(run, lambda seen: head(seen).ready)
     assert harness.nodes.start_head(run, StartHead(reason=REASON)).result is Result.DONE
     assert harness.nodes.reserve(run, reserve(run)).result is Result.DONE
     harness.until(run, lambda seen: group_state(seen) is GroupState.PENDING)
-    for seat in seats:
-        join(harness, run, seat)
+    for slot in slots:
+        join(harness, run, slot)
     seen = harness.until(run, lambda seen: group_state(seen) is GroupState.CREATED)
     assert harness.nodes.reserve(run, reserve(run)).result is Result.DONE
-    assert all(alive(seen, run, seat) for seat in seats)
-    assert all(raylet(seen, seat) is Phase.RUNNING for seat in seats)
-    return seats
+    assert all(alive(seen, run, slot) for slot in slots)
+    assert all(raylet(seen, slot) is Phase.RUNNING for slot in slots)
+    return slots
 
 
-def check_bundles(harness: Harness, run: Run, seats: tuple[Seat, ...]) -> None:
-    """Check that Ray placed each bundle on its own seat, in the slice's domain."""
+def check_bundles(harness: Harness, run: Run, slots: tuple[Slot, ...]) -> None:
+    """Check that Ray placed each bundle on its own slot, in the slice's domain."""
     answer = harness.nodes.verify(run, Verify(reason=REASON, slice=run.placement.slices[0].key))
     assert answer.result is Result.DONE
-    found = [(bundle.index, bundle.seat, bundle.domain, bundle.generation) for bundle in answer.bundles]
+    found = [(bundle.index, bundle.slot, bundle.domain, bundle.generation) for bundle in answer.bundles]
     domain = run.placement.slices[0].domain
-    assert found == [(at, label(run, seat), domain, seat.generation) for at, seat in enumerate(seats)]
+    assert found == [(at, label(run, slot), domain, slot.generation) for at, slot in enumerate(slots)]
 
 
-def check_hearing(seen: Sighting, seats: tuple[Seat, ...]) -> None:
-    """Check that head and seats hear each other."""
-    assert all(head(seen).heard[seat.node] < HEARD_S for seat in seats)
-    silences = [found.head_silent for seat in seats if (found := keeper(seen, seat.node))]
+def check_hearing(seen: Sighting, slots: tuple[Slot, ...]) -> None:
+    """Check that head and slots hear each other."""
+    assert all(head(seen).heard[slot.node] < HEARD_S for slot in slots)
+    silences = [found.head_silent for slot in slots if (found := agent(seen, slot.node))]
     assert all(silent is not None and silent < HEARD_S for silent in silences)
     assert seen.reached == {}
 
 
-def check_log(harness: Harness, run: Run, seat: Seat) -> None:
+def check_log(harness: Harness, run: Run, slot: Slot) -> None:
     """Check that a rank's log is there, in pieces and from its end."""
-    name = LogName(member=seat.member, epoch=1)
+    name = LogName(member=slot.member, attempt=1)
     wanted = b"NVLAUNCH_NODE_RANK=1\n"
-    harness.until(run, lambda _: wanted in harness.nodes.read_log(run, seat.node, name, 0).data)
-    whole = harness.nodes.read_log(run, seat.node, name, 0)
-    assert (whole.epoch, whole.next_offset) == (1, len(whole.data))
-    rest = harness.nodes.read_log(run, seat.node, name, 5).data
+    harness.until(run, lambda _: wanted in harness.nodes.read_log(run, slot.node, name, 0).data)
+    whole = harness.nodes.read_log(run, slot.node, name, 0)
+    assert (whole.attempt, whole.next_offset) == (1, len(whole.data))
+    rest = harness.nodes.read_log(run, slot.node, name, 5).data
     assert rest.startswith(whole.data[5:])
-    newest = harness.nodes.read_log(run, seat.node, LogName(member=seat.member), -4)
-    assert newest.epoch == 1
+    newest = harness.nodes.read_log(run, slot.node, LogName(member=slot.member), -4)
+    assert newest.attempt == 1
     assert newest.data
-    beyond = harness.nodes.read_log(run, seat.node, LogName(member=seat.member, epoch=9), 0)
+    beyond = harness.nodes.read_log(run, slot.node, LogName(member=slot.member, attempt=9), 0)
     assert beyond.data == b""
 
 
-def sweep_rank_and_start_again(harness: Harness, run: Run, seats: tuple[Seat, ...]) -> None:
-    """Check that a rank is gone when its sweep says so, that its raylet lives, and that a new epoch starts."""
-    for seat in seats:
-        answer = sweep(harness, run, seat.node, Level.RANK, seat.member, epoch=1)
+def kill_rank_and_start_again(harness: Harness, run: Run, slots: tuple[Slot, ...]) -> None:
+    """Check that a rank is gone when its kill says so, that its raylet lives, and that a new attempt starts."""
+    for slot in slots:
+        answer = kill(harness, run, slot.node, Level.RANK, slot.member, attempt=1)
         assert answer.result is Result.KILLED
-        assert not any(report.running for report in reports(harness.nodes.look(run), seat))
+        assert not any(report.running for report in reports(harness.nodes.look(run), slot))
     seen = harness.nodes.look(run)
-    assert all(raylet(seen, seat) is Phase.RUNNING for seat in seats)
-    start(harness, run, seats, 2)
-    harness.until(run, lambda seen: running(seen, seats, 2))
-    old = sweep(harness, run, seats[0].node, Level.RANK, seats[0].member, epoch=1)
+    assert all(raylet(seen, slot) is Phase.RUNNING for slot in slots)
+    start(harness, run, slots, 2)
+    harness.until(run, lambda seen: running(seen, slots, 2))
+    old = kill(harness, run, slots[0].node, Level.RANK, slots[0].member, attempt=1)
     assert old.result is Result.KILLED
-    assert running(harness.nodes.look(run), seats, 2)
+    assert running(harness.nodes.look(run), slots, 2)
 
 
-def sweep_raylet_and_rejoin(harness: Harness, run: Run, seats: tuple[Seat, ...]) -> None:
-    """Check that a swept raylet takes its rank along, that Ray notices, and that a new one heals the group."""
-    lost = seats[1]
-    answer = sweep(harness, run, lost.node, Level.GENERATION, lost.member, generation=GENERATION)
+def kill_raylet_and_rejoin(harness: Harness, run: Run, slots: tuple[Slot, ...]) -> None:
+    """Check that a killed raylet takes its rank along, that Ray notices, and that a new one heals the group."""
+    lost = slots[1]
+    answer = kill(harness, run, lost.node, Level.GENERATION, lost.member, generation=GENERATION)
     assert answer.result is Result.KILLED
     seen = harness.until(run, lambda seen: raylet(seen, lost) is not Phase.RUNNING)
     assert not any(report.running for report in reports(seen, lost))
     harness.until(run, lambda seen: group_state(seen) is GroupState.RESCHEDULING)
     assert harness.nodes.reserve(run, reserve(run)).result is Result.DONE
     assert group_state(harness.nodes.look(run)) is GroupState.RESCHEDULING
-    healed = Seat(member=lost.member, node=lost.node, generation=GENERATION + 1)
+    healed = Slot(member=lost.member, node=lost.node, generation=GENERATION + 1)
     join(harness, run, healed)
     harness.until(run, lambda seen: group_state(seen) is GroupState.CREATED)
-    check_bundles(harness, run, (seats[0], healed))
+    check_bundles(harness, run, (slots[0], healed))
 
 
 def take_down(harness: Harness, run: Run) -> None:
@@ -325,20 +333,20 @@ def take_down(harness: Harness, run: Run) -> None:
     assert harness.nodes.unreserve(run, unreserve(run)).result is Result.DONE
     harness.until(run, lambda seen: group_state(seen) in (None, GroupState.REMOVED))
     for node in run.placement.nodes:
-        assert unclaim(harness, run, node).result is Result.KILLED
-    gone = Unclaim(reason=REASON, node=run.head, unit=Unit.HEAD)
-    assert harness.nodes.unclaim(run, gone).result is Result.KILLED
-    assert harness.nodes.unclaim(run, gone).result is Result.KILLED
+        assert release(harness, run, node).result is Result.KILLED
+    gone = Release(reason=REASON, node=run.head, unit=Unit.HEAD)
+    assert harness.nodes.release(run, gone).result is Result.KILLED
+    assert harness.nodes.release(run, gone).result is Result.KILLED
     empty = dict.fromkeys((node.name for node in run.fleet.nodes), Seen())
     harness.until(run, lambda seen: seen.nodes == empty and seen.head == HeadSeen())
 
 
 def claim(harness: Harness, run: Run, node: NodeName) -> Answer:
-    return harness.nodes.claim(run, Claim(reason=REASON, node=node))
+    return harness.nodes.claim(run, Acquire(reason=REASON, node=node))
 
 
-def unclaim(harness: Harness, run: Run, node: NodeName) -> Answer:
-    return harness.nodes.unclaim(run, Unclaim(reason=REASON, node=node))
+def release(harness: Harness, run: Run, node: NodeName) -> Answer:
+    return harness.nodes.release(run, Release(reason=REASON, node=node))
 
 
 def prepare(harness: Harness, run: Run, node: NodeName, rank: int) -> Answer:
@@ -346,9 +354,9 @@ def prepare(harness: Harness, run: Run, node: NodeName, rank: int) -> Answer:
     return harness.nodes.prepare(run, Prepare(reason=REASON, node=node, member=member))
 
 
-def join(harness: Harness, run: Run, seat: Seat) -> None:
+def join(harness: Harness, run: Run, slot: Slot) -> None:
     for _ in range(2):
-        assert harness.nodes.join(run, Join(reason=REASON, seat=seat)).result is Result.DONE
+        assert harness.nodes.join(run, Join(reason=REASON, slot=slot)).result is Result.DONE
 
 
 def reserve(run: Run) -> Reserve:
@@ -359,54 +367,56 @@ def unreserve(run: Run) -> Unreserve:
     return Unreserve(reason=REASON, slice=run.placement.slices[0].key)
 
 
-def start(harness: Harness, run: Run, seats: tuple[Seat, ...], epoch: int) -> None:
-    action = Start(reason=REASON, gang=GANG, epoch=epoch, restarts=epoch - 1, seats=seats)
+def start(harness: Harness, run: Run, slots: tuple[Slot, ...], attempt: int) -> None:
+    action = Start(reason=REASON, gang=GANG, attempt=attempt, restarts=attempt - 1, slots=slots)
     answer = harness.nodes.start(run, action)
     assert answer.result is Result.DONE, answer
 
 
-def sweep(
+def kill(
     harness: Harness,
     run: Run,
     node: NodeName,
     level: Level,
     member: MemberName | None = None,
     *,
-    epoch: int = 0,
+    attempt: int = 0,
     generation: int = 0,
     reused: bool = False,
 ) -> Answer:
     member = member or next(run.members()).name
-    action = Sweep(reason=REASON, node=node, level=level, member=member, gang=GANG, epoch=epoch, generation=generation)
-    return harness.nodes.sweep(run, replace(action, reused=reused))
+    action = Kill(
+        reason=REASON, node=node, level=level, member=member, gang=GANG, attempt=attempt, generation=generation
+    )
+    return harness.nodes.kill(run, replace(action, reused=reused))
 
 
-def keeper(seen: Sighting, node: NodeName) -> Keeper | None:
+def agent(seen: Sighting, node: NodeName) -> AgentReport | None:
     view = seen.nodes[node]
-    return view.keeper if isinstance(view, Seen) else None
+    return view.agent if isinstance(view, Seen) else None
 
 
 def setup(seen: Sighting, node: NodeName) -> Phase:
-    found = keeper(seen, node)
+    found = agent(seen, node)
     return found.setup.phase if found else Phase.ABSENT
 
 
-def raylet(seen: Sighting, seat: Seat) -> Phase:
-    found = keeper(seen, seat.node)
+def raylet(seen: Sighting, slot: Slot) -> Phase:
+    found = agent(seen, slot.node)
     return found.ray.phase if found else Phase.ABSENT
 
 
-def reports(seen: Sighting, seat: Seat) -> list[RankReport]:
-    found = keeper(seen, seat.node)
-    return [report for report in found.ranks if report.member == seat.member] if found else []
+def reports(seen: Sighting, slot: Slot) -> list[RankReport]:
+    found = agent(seen, slot.node)
+    return [report for report in found.ranks if report.member == slot.member] if found else []
 
 
-def running(seen: Sighting, seats: Iterable[Seat], epoch: int) -> bool:
-    return all(any(report.running and report.epoch == epoch for report in reports(seen, seat)) for seat in seats)
+def running(seen: Sighting, slots: Iterable[Slot], attempt: int) -> bool:
+    return all(any(report.running and report.attempt == attempt for report in reports(seen, slot)) for slot in slots)
 
 
-def ended(seen: Sighting, seat: Seat, epoch: int) -> bool:
-    return any(not report.running and report.epoch == epoch for report in reports(seen, seat))
+def ended(seen: Sighting, slot: Slot, attempt: int) -> bool:
+    return any(not report.running and report.attempt == attempt for report in reports(seen, slot))
 
 
 def head(seen: Sighting) -> Head:
@@ -418,10 +428,10 @@ def group_state(seen: Sighting) -> GroupState | None:
     return next((report.state for report in head(seen).groups), None)
 
 
-def label(run: Run, seat: Seat) -> str:
-    return next(member.label for member in run.members() if member.name == seat.member)
+def label(run: Run, slot: Slot) -> str:
+    return next(member.label for member in run.members() if member.name == slot.member)
 
 
-def alive(seen: Sighting, run: Run, seat: Seat) -> bool:
-    wanted = (label(run, seat), seat.generation, True)
-    return wanted in [(node.seat, node.generation, node.alive) for node in head(seen).nodes]
+def alive(seen: Sighting, run: Run, slot: Slot) -> bool:
+    wanted = (label(run, slot), slot.generation, True)
+    return wanted in [(node.slot, node.generation, node.alive) for node in head(seen).nodes]

@@ -20,8 +20,9 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from launcher.admission import store_retry
-from launcher.core.model.inventory import Fault, FaultKind, NodeName, SimSettings
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import RunId, RunName, RunState
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.drive.control import drive, spawn
 from launcher.drive.metrics import RunCollector, serve
 from launcher.drive.replay import replay
@@ -73,7 +74,7 @@ class Hall:
     def until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while not holds():
-            assert time.monotonic() < deadline, [(row.name, row.state, row.headline) for row in self.store.runs()]
+            assert time.monotonic() < deadline, [(row.name, row.state, row.status_message) for row in self.store.runs()]
             time.sleep(0.05)
 
 
@@ -107,7 +108,7 @@ def test_every_run_is_driven_also_new_ones_and_those_whose_driver_was_killed(hal
     herd.wait()
     other = hall.watch()
     hall.until(lambda: {hall.driver(run) for run in (first, second, third)} == {other.pid})
-    assert {json.loads(row.snapshot)["epoch"] for row in hall.store.runs()} == {1}
+    assert {json.loads(row.snapshot)["attempt"] for row in hall.store.runs()} == {1}
 
 
 def test_it_ends_when_it_is_told_to_and_the_runs_go_on_undriven(hall: Hall) -> None:
@@ -192,7 +193,7 @@ def test_a_locked_store_is_told_once_and_waited_for_and_the_run_goes_on(
     assert "state.db`: database is locked" in words
     assert again == "the store works again"
     row = hall.store.find(run)
-    assert (row.state, json.loads(row.snapshot)["epoch"]) == (RunState.SUCCEEDED, 1)
+    assert (row.state, json.loads(row.snapshot)["attempt"]) == (RunState.SUCCEEDED, 1)
     events = [json.loads(line) for line in told.read_text().splitlines()]
     assert (events[0]["kind"], events[-1]["kind"]) == ("launched", "ended")
 
@@ -207,7 +208,7 @@ def test_a_store_that_is_locked_at_any_moment_of_a_launch_changes_nothing(
     with Lock(hall.home):
         hall.until(lambda: bool(driven.said))
     assert driven.end() is RunState.SUCCEEDED
-    assert json.loads(hall.store.find(run).snapshot)["epoch"] == 1
+    assert json.loads(hall.store.find(run).snapshot)["attempt"] == 1
     assert replay(driven.store.looks.of(run)).difference is None
 
 
@@ -260,10 +261,10 @@ def test_the_hook_is_told_each_event_once_and_in_order_whatever_becomes_of_it(ha
     events = [json.loads(line) for line in told.read_text().splitlines()]
     assert [event["seq"] for event in events] == sorted({event["seq"] for event in events})
     assert (events[0]["kind"], events[-1]["kind"]) == ("launched", "ended")
-    states = [event["subject"] for event in events if event["kind"] == "headline"]
+    states = [event["subject"] for event in events if event["kind"] == "status_message"]
     assert states == [state for state, _ in itertools.groupby(states)], "a state is told when it begins, once"
     assert (states[0], states[-1]) == ("starting", "stopping")
-    warnings = [event.words for event in hall.store.events(run) if event.subject == "on_event"]
+    warnings = [event.message for event in hall.store.events(run) if event.subject == "on_event"]
     assert [words.endswith("exit status 3: no luck") for words in warnings] == [True]
 
 
@@ -309,7 +310,7 @@ def test_metrics_tell_recoveries_goodput_and_spares(hall: Hall) -> None:
     faults = (Fault(at=30.0, node=NodeName("r1-n2"), fault=FaultKind.RAYLET_KILLED, duration=1e6),)
     run = hall.launch("job", sim=SimSettings(run_s=1e6, speed=20.0, faults=faults))
     hall.watch("--metrics-port", str(port))
-    hall.until(lambda: json.loads(hall.store.find(run).snapshot)["epoch"] == 2)
+    hall.until(lambda: json.loads(hall.store.find(run).snapshot)["attempt"] == 2)
     hall.until(lambda: hall.store.find(run).state is RunState.RUNNING)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()

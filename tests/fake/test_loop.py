@@ -15,8 +15,9 @@ import pytest
 
 from launcher.admission.store_retry import Log, Trouble
 from launcher.core.control.conditions import Condition
-from launcher.core.model.inventory import Fault, FaultKind, NodeName, SimSettings
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Cause, Run, RunId, RunName, RunState
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.drive.control import control, spawn
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
@@ -60,7 +61,7 @@ class Hall:
         """The row of a run, as soon as it is as it should be."""
         deadline = time.monotonic() + DEADLINE
         while not holds(row := self.row(run)):
-            assert time.monotonic() < deadline, f"{row.state.value}: {row.headline}"
+            assert time.monotonic() < deadline, f"{row.state.value}: {row.status_message}"
             time.sleep(0.02)
         return row
 
@@ -106,7 +107,7 @@ def test_a_detached_controller_is_replaced_after_kill_9_and_no_rank_notices(hall
     spawn(hall.home, run)
     row = hall.until(run, lambda row: row.ended is not None)
     assert row.state is RunState.SUCCEEDED
-    assert snapshot(row)["epoch"] == 1
+    assert snapshot(row)["attempt"] == 1
 
 
 @pytest.mark.parametrize("moment", moments(100, 24))
@@ -120,7 +121,7 @@ def test_kill_9_of_a_controller_at_any_moment_of_the_launch_changes_nothing(hall
     if hall.row(run).ended is None:
         spawn(hall.home, run)
     row = hall.until(run, lambda row: row.ended is not None)
-    assert (row.state, snapshot(row)["epoch"]) == (RunState.SUCCEEDED, 1)
+    assert (row.state, snapshot(row)["attempt"]) == (RunState.SUCCEEDED, 1)
 
 
 def test_a_new_controller_knows_since_when_a_run_is_as_it_is(hall: Hall) -> None:
@@ -164,7 +165,7 @@ def test_down_from_any_state_leaves_nothing(hall: Hall, state: RunState) -> None
     assert row.state is RunState.STOPPED
     ended = hall.store.load(run)[0]
     look = SimNodes(hall.store).look(ended)
-    assert all(getattr(view, "keeper", "unseen") is None for view in look.nodes.values())
+    assert all(getattr(view, "agent", "unseen") is None for view in look.nodes.values())
     assert not hall.store.taken(ended.fleet)
 
 
@@ -184,7 +185,7 @@ def test_a_node_that_dies_for_good_is_replaced_by_the_spare_of_its_slice(hall: H
     run = hall.launch(sim=SimSettings(run_s=60.0, faults=faults))
     assert control(hall.home, run) is RunState.SUCCEEDED
     record = hall.store.load(run)[1]
-    holders = {member: seat.node for member, seat in record.seats.items()}
+    holders = {member: slot.node for member, slot in record.slots.items()}
     assert holders == {"main/0": "r1-n1", "main/1": "r1-n3", "main/2": "r2-n1", "main/3": "r2-n2"}
     events = hall.store.events(run)
     redone = {event.subject for event in events if event.kind.value == "intent" and event.subject.startswith("prepare")}
@@ -237,7 +238,7 @@ def test_a_wall_clock_an_hour_back_and_right_again_is_no_fault_and_moves_no_limi
     while not (decision := loop.tick()).state.final:
         if decision.state is RunState.RUNNING:
             began = began if began is not None else clock.now()
-            said.add(decision.headline)
+            said.add(decision.status_message)
             conditions |= set(decision.conditions.values())
             assert not decision.actions
         outcome = decision.record.outcome

@@ -10,22 +10,12 @@ import pytest
 import yaml
 
 from launcher.core.control.reconcile import Decision
-from launcher.core.model.inventory import (
-    Access,
-    Fault,
-    FaultKind,
-    GpuDriver,
-    Inventory,
-    Node,
-    NodeName,
-    RackName,
-    SimSettings,
-    Transport,
-)
-from launcher.core.model.nodeset import expand
-from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName, expand
+from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement
 from launcher.core.model.run import Run, RunId, RunName, RunState
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.core.placement.place import place
 from tests.property.worlds import Play
@@ -33,7 +23,7 @@ from tests.property.worlds import Play
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))
 STARTED = 15.0
 """By then every rank of a scenario runs (s); its faults come later."""
-TOUCHING = ("prepare", "join", "sweep", "unclaim", "power_off", "signal")
+TOUCHING = ("prepare", "join", "kill", "release", "power_off", "signal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +149,10 @@ class Scenario:
             elif told["order"] == "free":
                 self.play.allotter.taken.pop(NodeName(told["subject"]), None)
             elif all(order.seq != at for order in self.play.orders):
-                kind = OrderKind(told["order"])
-                self.play.orders.append(Order(seq=at, at=now, kind=kind, subject=told.get("subject", ""), by="ann"))
+                kind = RequestKind(told["order"])
+                self.play.orders.append(
+                    OperatorRequest(seq=at, at=now, kind=kind, subject=told.get("subject", ""), by="ann")
+                )
 
     def began(self) -> float:
         """When the first fault or order came."""
@@ -174,11 +166,11 @@ class Scenario:
         return [action.key for moment in going for action in moment.decision.actions]
 
     def recovered(self) -> float:
-        """How long after the first fault every rank ran again, in a new epoch (s)."""
+        """How long after the first fault every rank ran again, in a new attempt (s)."""
         first = self.moments[0].decision.record.gangs.keys()
         for moment in self.moments:
             record = moment.decision.record
-            again = all(record.gangs[name].epoch > 1 and not record.gangs[name].broken for name in first)
+            again = all(record.gangs[name].attempt > 1 and not record.gangs[name].broken for name in first)
             if moment.at > self.began() and again and moment.decision.state is RunState.RUNNING:
                 return moment.at - self.began()
         return float("inf")
@@ -188,12 +180,12 @@ def check(here: Scenario, last: Decision) -> None:
     """Hold what came of a scenario to what it expects."""
     expect, record = dict(here.told["expect"]), last.record
     expect.pop("until", None)
-    assert last.state.value == expect.pop("state"), last.headline
-    began = here.moments[0].decision.record.seats
-    moved = {name: seat.node for name, seat in record.seats.items() if seat.node != began[name].node}
+    assert last.state.value == expect.pop("state"), last.status_message
+    began = here.moments[0].decision.record.slots
+    moved = {name: slot.node for name, slot in record.slots.items() if slot.node != began[name].node}
     assert moved == expect.pop("swaps", {})
     for key, found in (
-        ("epochs", max(gang.epoch for gang in record.gangs.values())),
+        ("attempts", max(gang.attempt for gang in record.gangs.values())),
         ("restarts", sum(gang.restarts for gang in record.gangs.values())),
         ("clusters", record.cluster),
         ("cause", record.outcome.cause.value if record.outcome else None),
@@ -202,7 +194,7 @@ def check(here: Scenario, last: Decision) -> None:
             assert found == expect.pop(key), key
     touched = {key.split(":")[1].split("#")[0] for key in here.acts() if key.split(":")[0] in ("prepare", "join")}
     assert not touched & set(expand(expect.pop("untouched", "none"))), touched
-    headlines = [moment.decision.headline for moment in here.moments]
+    headlines = [moment.decision.status_message for moment in here.moments]
     for words in expect.pop("said", ()):
         assert any(words in line for line in headlines), sorted(set(headlines))
     for words in expect.pop("never_said", ()):

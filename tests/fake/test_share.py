@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from launcher.core.model.actions import Sweep
-from launcher.core.model.run import RunState
-from launcher.core.model.slots import MemberName
+from launcher.core.model.actions import Kill
+from launcher.core.model.run import MemberName, RunState
 from tests.fake.test_scenarios import Scenario, check
 
 TASK = {"nodes": 2, "spares": 1, "guest": 2}
@@ -16,7 +15,7 @@ SCENES: dict[str, dict[str, Any]] = {
         "fleet": {"racks": 1, "nodes": 3},
         "task": TASK,
         "faults": [{"at": 30, "node": "r1-n2", "fault": "raylet_killed"}],
-        "expect": {"state": "succeeded", "epochs": 2, "restarts": 0, "untouched": "r1-n1", "within": 12},
+        "expect": {"state": "succeeded", "attempts": 2, "restarts": 0, "untouched": "r1-n1", "within": 12},
     },
     "a node loses its power: all on it move to the spare": {
         "fleet": {"racks": 1, "nodes": 3},
@@ -25,7 +24,7 @@ SCENES: dict[str, dict[str, Any]] = {
         "expect": {
             "state": "succeeded",
             "swaps": {"main/1": "r1-n3", "guest/1": "r1-n3"},
-            "epochs": 2,
+            "attempts": 2,
             "restarts": 0,
             "untouched": "r1-n1",
         },
@@ -37,7 +36,7 @@ SCENES: dict[str, dict[str, Any]] = {
         "expect": {
             "state": "succeeded",
             "swaps": {"main/0": "r1-n4", "guest/0": "r1-n4"},
-            "epochs": 2,
+            "attempts": 2,
             "clusters": 1,
             "restarts": 0,
         },
@@ -46,13 +45,13 @@ SCENES: dict[str, dict[str, Any]] = {
         "fleet": {"racks": 1, "nodes": 3},
         "task": TASK,
         "faults": [{"at": 30, "node": "r1-n2", "fault": "rank_killed"}],
-        "expect": {"state": "succeeded", "epochs": 2, "restarts": 1, "untouched": "r1-n[1-2]"},
+        "expect": {"state": "succeeded", "attempts": 2, "restarts": 1, "untouched": "r1-n[1-2]"},
     },
     "one member a gang: only those on the node that failed start again": {
         "fleet": {"racks": 1, "nodes": 3},
         "task": {**TASK, "restart_with": "member"},
         "faults": [{"at": 30, "node": "r1-n2", "fault": "raylet_killed"}],
-        "expect": {"state": "succeeded", "epochs": 2, "restarts": 0, "untouched": "r1-n1"},
+        "expect": {"state": "succeeded", "attempts": 2, "restarts": 0, "untouched": "r1-n1"},
     },
     "a rack is lost: its slice and the guests on it find another": {
         "fleet": {"racks": 2, "nodes": 3, "head": True},
@@ -61,7 +60,7 @@ SCENES: dict[str, dict[str, Any]] = {
         "expect": {
             "state": "succeeded",
             "swaps": {"main/0": "r2-n1", "main/1": "r2-n2", "main/2": "r2-n3", "guest/0": "r2-n1"},
-            "epochs": 2,
+            "attempts": 2,
             "restarts": 0,
         },
     },
@@ -72,7 +71,7 @@ SCENES: dict[str, dict[str, Any]] = {
         "expect": {
             "state": "succeeded",
             "swaps": {"main/1": "r1-n3", "guest/1": "r1-n3"},
-            "epochs": 2,
+            "attempts": 2,
             "restarts": 0,
         },
     },
@@ -83,7 +82,7 @@ SCENES: dict[str, dict[str, Any]] = {
         "expect": {
             "state": "succeeded",
             "swaps": {"main/0": "r2-n1", "main/1": "r2-n2", "guest/0": "r2-n1"},
-            "epochs": 2,
+            "attempts": 2,
             "restarts": 0,
         },
     },
@@ -95,25 +94,25 @@ MIXED: dict[str, dict[str, Any]] = {
     "a rank of the host fails elsewhere: the guest goes on beside one that starts again": {
         "task": APART,
         "faults": [{"at": 30, "node": "r1-n2", "fault": "rank_killed"}],
-        "epochs": {"main": 2, "guest": 1},
+        "attempts": {"main": 2, "guest": 1},
         "where": {"main/0": "r1-n1", "main/1": "r1-n2", "guest/0": "r1-n1"},
     },
     "the node of both fails: both come back": {
         "task": APART,
         "faults": [{"at": 30, "node": "r1-n1", "fault": "raylet_killed"}],
-        "epochs": {"main": 2, "guest": 2},
+        "attempts": {"main": 2, "guest": 2},
         "where": {"main/0": "r1-n1", "main/1": "r1-n2", "guest/0": "r1-n1"},
     },
     "a node of the host alone is drained: the guest gets no signal": {
         "task": APART,
         "orders": [{"at": 30, "order": "drain", "subject": "r1-n2"}],
-        "epochs": {"main": 2, "guest": 1},
+        "attempts": {"main": 2, "guest": 1},
         "where": {"main/0": "r1-n1", "main/1": "r1-n3", "guest/0": "r1-n1"},
     },
     "the node of both is drained: both are told, and both move": {
         "task": {**APART, "nodes": 3},
         "orders": [{"at": 30, "order": "drain", "subject": "r1-n1"}],
-        "epochs": {"main": 2, "guest": 2},
+        "attempts": {"main": 2, "guest": 2},
         "where": {"main/0": "r1-n4", "main/1": "r1-n2", "main/2": "r1-n3", "guest/0": "r1-n4"},
     },
 }
@@ -127,9 +126,9 @@ def test_a_guest_of_another_gang_goes_on_unless_its_node_is_lost(
     told = {"fleet": {"racks": 1, "nodes": 4, "head": True}, "expect": {}, **deepcopy(scene)}
     here = Scenario(told)
     last = here.go(tuple(here.began() + after for after in crashes))
-    assert last.state is RunState.SUCCEEDED, last.headline
-    assert {name: gang.epoch for name, gang in last.record.gangs.items()} == scene["epochs"]
-    assert {name: seat.node for name, seat in last.record.seats.items()} == scene["where"]
+    assert last.state is RunState.SUCCEEDED, last.status_message
+    assert {name: gang.attempt for name, gang in last.record.gangs.items()} == scene["attempts"]
+    assert {name: slot.node for name, slot in last.record.slots.items()} == scene["where"]
     assert {name for name, gang in last.record.gangs.items() if gang.restarts} <= {"main"}
 
 
@@ -144,10 +143,10 @@ def test_who_sits_on_one_node_fares_as_one(scene: dict[str, Any], crashes: tuple
     check(here, last)
 
 
-def _sweeps(here: Scenario) -> set[tuple[str, str, bool]]:
-    """Of each sweep: how much of whom, and whether the GPUs have to be free then."""
+def _kills(here: Scenario) -> set[tuple[str, str, bool]]:
+    """Of each kill: how much of whom, and whether the GPUs have to be free then."""
     actions = (action for moment in here.moments for action in moment.decision.actions)
-    return {(one.level.value, one.member, one.reused) for one in actions if isinstance(one, Sweep)}
+    return {(one.level.value, one.member, one.reused) for one in actions if isinstance(one, Kill)}
 
 
 @pytest.mark.parametrize(("restart_with", "asks"), [("run", False), ("group", True)])
@@ -157,7 +156,7 @@ def test_each_on_a_node_is_fenced_and_gpus_are_asked_about_once_a_gang(restart_w
         fault_there = {"at": 30, "node": "r1-n2", "fault": fault}
         here = Scenario({"fleet": {"racks": 1, "nodes": 3}, "task": told, "faults": [fault_there], "expect": {}})
         here.go()
-        assert {(level, "main/1", True), (level, "guest/1", asks)} <= _sweeps(here)
+        assert {(level, "main/1", True), (level, "guest/1", asks)} <= _kills(here)
 
 
 def test_every_group_of_a_place_that_is_left_is_taken_back() -> None:
@@ -167,11 +166,11 @@ def test_every_group_of_a_place_that_is_left_is_taken_back() -> None:
     assert {"unreserve:main.s0", "unreserve:guest.s0"} <= set(here.acts())
 
 
-def test_a_node_that_falls_silent_ends_the_epoch_of_each_gang_on_it() -> None:
+def test_a_node_that_falls_silent_ends_the_attempt_of_each_gang_on_it() -> None:
     task = {"nodes": 2, "guest": 2, "spares": 1, "restart_with": "group", "run_s": 200}
     cut = {"at": 30, "node": "r1-n2", "fault": "link_down", "duration": 100}
     here = Scenario({"fleet": {"racks": 1, "nodes": 3, "head": True}, "task": task, "faults": [cut], "expect": {}})
     last = here.go()
-    assert last.state is RunState.SUCCEEDED, last.headline
-    assert {name: gang.epoch for name, gang in last.record.gangs.items()} == {"main": 2, "guest": 2}
-    assert last.record.seats[MemberName("guest/1")].node == "r1-n3"
+    assert last.state is RunState.SUCCEEDED, last.status_message
+    assert {name: gang.attempt for name, gang in last.record.gangs.items()} == {"main": 2, "guest": 2}
+    assert last.record.slots[MemberName("guest/1")].node == "r1-n3"

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.actions import Claim, Level, PowerOff, Result, Signal, StartHead
-from launcher.core.model.health import Health, Symptom
-from launcher.core.model.inventory import (
-    Access,
-    Fault,
-    FaultKind,
-    Inventory,
-    Node,
-    NodeName,
-    RackName,
-    SimSettings,
-    Transport,
+from launcher.core.model.actions import Acquire, Level, PowerOff, Result, Signal, StartHead
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import (
+    AgentReport,
+    GroupState,
+    HeadSeen,
+    Health,
+    Phase,
+    Seen,
+    Sighting,
+    Symptom,
+    Unseen,
 )
-from launcher.core.model.observation import GroupState, HeadSeen, Keeper, Phase, Seen, Sighting, Unseen
 from launcher.core.model.placement import Placement, Slice
-from launcher.core.model.run import Run, RunId, RunName
-from launcher.core.model.slots import MemberName
+from launcher.core.model.run import MemberName, Run, RunId, RunName
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.ports import LogName
 from launcher.sim.clock import SimClock
@@ -106,23 +106,23 @@ FIRST, SECOND, SPARE = NodeName("r0-n0"), NodeName("r0-n1"), NodeName("r0-n2")
 def started(harness: SimHarness, *faults: Fault) -> Run:
     """A run whose ranks run from some seconds after 0 on, well before 20."""
     run = harness.place(Program.LASTS, *faults)
-    seats = suite.bring_up(harness, run)
-    suite.start(harness, run, seats, 1)
+    slots = suite.bring_up(harness, run)
+    suite.start(harness, run, slots, 1)
     assert SimClock(harness.store, run).now() < 20.0
     return run
 
 
 def test_a_killed_raylet_takes_its_rank_and_ray_notices_later(harness: SimHarness) -> None:
     run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.RAYLET_KILLED))
-    assert keeper(harness.at(run, 29.0), SECOND).ray.phase is Phase.RUNNING
+    assert agent(harness.at(run, 29.0), SECOND).ray.phase is Phase.RUNNING
     seen = harness.at(run, 31.0)
-    assert keeper(seen, SECOND).ray.phase is Phase.FAILED
-    assert [(report.running, report.exit_code) for report in keeper(seen, SECOND).ranks] == [(False, None)]
+    assert agent(seen, SECOND).ray.phase is Phase.FAILED
+    assert [(report.running, report.exit_code) for report in agent(seen, SECOND).ranks] == [(False, None)]
     assert suite.group_state(seen) is GroupState.CREATED
     later = harness.at(run, 34.0)
     assert suite.group_state(later) is GroupState.RESCHEDULING
-    assert [bundle.seat for bundle in suite.head(later).groups[0].bundles] == ["main-0", None]
-    assert [report.running for report in keeper(later, FIRST).ranks] == [True]
+    assert [bundle.slot for bundle in suite.head(later).groups[0].bundles] == ["main-0", None]
+    assert [report.running for report in agent(later, FIRST).ranks] == [True]
 
 
 @pytest.mark.parametrize(
@@ -130,17 +130,17 @@ def test_a_killed_raylet_takes_its_rank_and_ray_notices_later(harness: SimHarnes
 )
 def test_a_rank_ends_and_its_raylet_stays(harness: SimHarness, kind: FaultKind, code: int | None) -> None:
     run = started(harness, Fault(at=30.0, node=SECOND, fault=kind, code=9))
-    found = keeper(harness.at(run, 31.0), SECOND)
+    found = agent(harness.at(run, 31.0), SECOND)
     assert found.ray.phase is Phase.RUNNING
     assert [(report.running, report.exit_code, report.at) for report in found.ranks] == [(False, code, 30.0)]
 
 
-def test_what_a_killed_keeper_had_started_is_left_over_until_it_is_swept(harness: SimHarness) -> None:
-    run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.KEEPER_KILLED))
+def test_what_a_killed_agent_had_started_is_left_over_until_it_is_killed(harness: SimHarness) -> None:
+    run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.AGENT_KILLED))
     assert harness.at(run, 31.0).nodes[SECOND] == Seen(leftovers=2)
     assert suite.claim(harness, run, SECOND).result is Result.DONE
-    assert harness.nodes.look(run).nodes[SECOND] == Seen(keeper=Keeper(head_silent=0.0), leftovers=2)
-    assert suite.sweep(harness, run, SECOND, Level.NODE).result is Result.KILLED
+    assert harness.nodes.look(run).nodes[SECOND] == Seen(agent=AgentReport(head_silent=0.0), leftovers=2)
+    assert suite.kill(harness, run, SECOND, Level.NODE).result is Result.KILLED
     view = harness.nodes.look(run).nodes[SECOND]
     assert isinstance(view, Seen)
     assert view.leftovers == 0
@@ -151,8 +151,8 @@ def test_a_power_cut_hides_a_node_and_leaves_nothing_on_it(harness: SimHarness) 
     seen = harness.at(run, 31.0)
     assert isinstance(seen.nodes[SECOND], Unseen)
     assert suite.group_state(seen) is GroupState.CREATED
-    assert suite.sweep(harness, run, SECOND, Level.NODE).result is Result.CANNOT_TELL
-    assert suite.unclaim(harness, run, SECOND).result is Result.CANNOT_TELL
+    assert suite.kill(harness, run, SECOND, Level.NODE).result is Result.CANNOT_TELL
+    assert suite.release(harness, run, SECOND).result is Result.CANNOT_TELL
     assert suite.claim(harness, run, SECOND).result is Result.FAILED
     assert suite.group_state(harness.at(run, 49.0)) is GroupState.RESCHEDULING
     assert harness.at(run, 91.0).nodes[SECOND] == Seen()
@@ -166,9 +166,9 @@ def test_a_short_silence_harms_nothing(harness: SimHarness) -> None:
     assert harness.at(run, 60.0) == before
 
 
-def test_a_long_silence_ends_in_the_keepers_self_stop(harness: SimHarness) -> None:
+def test_a_long_silence_ends_in_the_agents_self_stop(harness: SimHarness) -> None:
     run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.LINK_DOWN, duration=20.0))
-    found = keeper(harness.at(run, 51.0), SECOND)
+    found = agent(harness.at(run, 51.0), SECOND)
     assert found.ray.phase is Phase.FAILED
     assert [(report.running, report.at) for report in found.ranks] == [(False, 45.0)]
 
@@ -177,7 +177,7 @@ def test_a_silent_head_host_stops_the_other_nodes(harness: SimHarness) -> None:
     run = started(harness, Fault(at=30.0, node=FIRST, fault=FaultKind.POWER_CUT))
     seen = harness.at(run, 46.0)
     assert isinstance(seen.head, Unseen)
-    assert keeper(seen, SECOND).ray.phase is Phase.FAILED
+    assert agent(seen, SECOND).ray.phase is Phase.FAILED
 
 
 def test_a_killed_head_comes_back_with_its_tables(harness: SimHarness) -> None:
@@ -186,7 +186,7 @@ def test_a_killed_head_comes_back_with_its_tables(harness: SimHarness) -> None:
     assert isinstance(seen.head, HeadSeen)
     assert seen.head.head is not None
     assert seen.head.head.ray.phase is Phase.FAILED
-    assert [report.running for report in keeper(seen, SECOND).ranks] == [True]
+    assert [report.running for report in agent(seen, SECOND).ranks] == [True]
     assert harness.nodes.start_head(run, StartHead(reason=REASON)).result is Result.DONE
     healed = harness.until(run, lambda seen: suite.head(seen).ready)
     assert suite.group_state(healed) is GroupState.CREATED
@@ -196,10 +196,10 @@ def test_a_failing_setup_is_seen_and_may_be_tried_again(harness: SimHarness) -> 
     run = harness.place(Program.LASTS, Fault(at=0.0, node=FIRST, fault=FaultKind.SETUP_FAILS, duration=5.0, code=7))
     suite.claim(harness, run, FIRST)
     suite.prepare(harness, run, FIRST, 0)
-    step = keeper(harness.at(run, 6.0), FIRST).setup
+    step = agent(harness.at(run, 6.0), FIRST).setup
     assert (step.phase, step.exit_code) == (Phase.FAILED, 7)
     suite.prepare(harness, run, FIRST, 0)
-    assert keeper(harness.at(run, 12.0), FIRST).setup.phase is Phase.DONE
+    assert agent(harness.at(run, 12.0), FIRST).setup.phase is Phase.DONE
 
 
 def test_a_slow_node_takes_longer(harness: SimHarness) -> None:
@@ -208,14 +208,14 @@ def test_a_slow_node_takes_longer(harness: SimHarness) -> None:
         suite.claim(harness, run, node)
         suite.prepare(harness, run, node, 0)
     seen = harness.at(run, 3.0)
-    assert keeper(seen, FIRST).setup.phase is Phase.RUNNING
-    assert keeper(seen, SECOND).setup.phase is Phase.DONE
+    assert agent(seen, FIRST).setup.phase is Phase.RUNNING
+    assert agent(seen, SECOND).setup.phase is Phase.DONE
 
 
 def test_a_stranger_holds_the_lease_for_a_while(harness: SimHarness) -> None:
     run = harness.place(Program.LASTS, Fault(at=0.0, node=FIRST, fault=FaultKind.CLAIM_HELD, duration=5.0))
     answer = suite.claim(harness, run, FIRST)
-    assert (answer.result, "somebody@elsewhere" in answer.words) == (Result.HELD, True)
+    assert (answer.result, "somebody@elsewhere" in answer.message) == (Result.HELD, True)
     harness.at(run, 6.0)
     assert suite.claim(harness, run, FIRST).result is Result.DONE
 
@@ -228,17 +228,17 @@ def test_a_signal_ends_the_ranks_of_a_node(harness: SimHarness) -> None:
     harness.at(run, now + 0.9)
     assert harness.nodes.signal(run, action).result is Result.DONE
     seen = harness.at(run, now + 1.1)
-    assert [report.exit_code for report in keeper(seen, SECOND).ranks] == [143]
-    assert [report.running for report in keeper(seen, FIRST).ranks] == [True]
+    assert [report.exit_code for report in agent(seen, SECOND).ranks] == [143]
+    assert [report.running for report in agent(seen, FIRST).ranks] == [True]
 
 
-def test_a_seat_in_another_domain_never_heals_its_group(harness: SimHarness) -> None:
+def test_a_slot_in_another_domain_never_heals_its_group(harness: SimHarness) -> None:
     run = harness.place(Program.LASTS)
     moved = tuple(replace(node, domain="far") if node.name == SPARE else node for node in run.fleet.nodes)
     run = replace(run, fleet=replace(run.fleet, nodes=moved))
-    seats = suite.bring_up(harness, run)
-    lost = seats[1]
-    suite.sweep(harness, run, lost.node, Level.GENERATION, lost.member, generation=1)
+    slots = suite.bring_up(harness, run)
+    lost = slots[1]
+    suite.kill(harness, run, lost.node, Level.GENERATION, lost.member, generation=1)
     suite.claim(harness, run, SPARE)
     suite.prepare(harness, run, SPARE, 1)
     harness.until(run, lambda seen: suite.setup(seen, SPARE) is Phase.DONE)
@@ -260,7 +260,7 @@ def test_another_process_sees_the_same_fleet_at_the_same_time(harness: SimHarnes
     tail = others.read_log(run, SECOND, LogName(member=MemberName("main/1")), -30).data
     assert tail.splitlines()[-1] == b"step 9 of 10"
     other = replace(run, id=RunId("job-9"))
-    assert others.claim(other, Claim(reason=REASON, node=FIRST)).result is Result.HELD
+    assert others.claim(other, Acquire(reason=REASON, node=FIRST)).result is Result.HELD
     store.close()
 
 
@@ -277,8 +277,8 @@ def test_a_clock_with_a_speed_really_waits_and_can_be_woken(harness: SimHarness)
     assert SimClock(harness.store, run).now() >= before
 
 
-def keeper(seen: Sighting, node: NodeName) -> Keeper:
-    found = suite.keeper(seen, node)
+def agent(seen: Sighting, node: NodeName) -> AgentReport:
+    found = suite.agent(seen, node)
     assert found is not None
     return found
 
@@ -286,9 +286,9 @@ def keeper(seen: Sighting, node: NodeName) -> Keeper:
 def test_a_stopped_raylet_lives_until_it_learns_that_ray_gave_it_up(harness: SimHarness) -> None:
     run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.RAYLET_STOPPED, duration=40.0))
     seen = harness.at(run, 49.0)
-    assert keeper(seen, SECOND).ray.phase is Phase.RUNNING
+    assert agent(seen, SECOND).ray.phase is Phase.RUNNING
     assert [node.alive for node in suite.head(seen).nodes] == [True, False]
-    assert keeper(harness.at(run, 71.0), SECOND).ray.phase is Phase.FAILED
+    assert agent(harness.at(run, 71.0), SECOND).ray.phase is Phase.FAILED
 
 
 def test_ten_seconds_of_a_stopped_raylet_harm_nothing(harness: SimHarness) -> None:
@@ -310,14 +310,14 @@ def test_others_say_whether_they_reach_what_we_do_not(harness: SimHarness, kind:
 
 def test_a_head_that_is_cut_off_from_most_ends_itself_and_its_own_node(harness: SimHarness) -> None:
     run = make_run("job-cut", ranks=3, sim=SimSettings(faults=(Fault(at=40.0, node=FIRST, fault=FaultKind.LINK_DOWN),)))
-    seats = suite.bring_up(harness, run)
+    slots = suite.bring_up(harness, run)
     suite.claim(harness, run, run.placement.nodes[3])
-    suite.start(harness, run, seats, 1)
+    suite.start(harness, run, slots, 1)
     fleet, _ = harness.nodes._open(run)
     assert any(one.alive(54.0) for one in fleet.life(FIRST).ranks)
     seen = harness.at(run, 56.0)
     assert not any(one.alive(56.0) for node in run.placement.nodes for one in fleet.life(node).ranks)
-    assert keeper(seen, SECOND).head_silent == 16.0
+    assert agent(seen, SECOND).head_silent == 16.0
 
 
 def test_what_befalls_a_node_is_what_it_says_of_itself(harness: SimHarness) -> None:

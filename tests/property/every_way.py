@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from launcher.core.model.inventory import Inventory, Node, NodeName
+from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Taken
 from launcher.core.model.task import Group, Task, TopologyRule
 

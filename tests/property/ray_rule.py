@@ -6,7 +6,8 @@ times the first, second and third; 7 of 20 times a small slice took the only rac
 
 from random import Random
 
-from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Taken
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place

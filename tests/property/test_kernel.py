@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from launcher.core.control.conditions import Condition
 from launcher.core.control.reconcile import PATIENT, STEADY, Decision, reconcile
-from launcher.core.model.actions import Claim, Join, Level, PowerOff, Prepare, Relocate, Signal, Start, Sweep, Unclaim
-from launcher.core.model.inventory import Access, Fault, FaultKind, NodeName, SimSettings
+from launcher.core.model.actions import Acquire, Join, Kill, Level, PowerOff, Prepare, Release, Relocate, Signal, Start
+from launcher.core.model.inventory import Access
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation, Seen, Unseen
-from launcher.core.model.operator_requests import OrderKind
-from launcher.core.model.run import Cause, Record, Run, RunState, Wanted
-from launcher.core.model.slots import GangName
+from launcher.core.model.operator_requests import RequestKind
+from launcher.core.model.record import Record
+from launcher.core.model.run import Cause, GangName, Run, RunState, Wanted
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare
 from tests.effort import drawn
 from tests.property.worlds import AT_ONCE, Pace, Play, Wish, hall, runs, wishes
@@ -101,35 +103,35 @@ def play(
 def hold_to_rules(here: Play, before: Record, seen: Observation, decision: Decision) -> None:
     """What must be true of every decision, whatever happened before."""
     run, record = here.decided, decision.record
-    seats_stay_in_their_slices(here, record)
+    slots_stay_in_their_slices(here, record)
     counters_only_rise(run, before, record)
     budgets_are_kept(run, record)
-    who_loses_its_raylet_ends_its_epoch(run, before, record)
+    who_loses_its_raylet_ends_its_attempt(run, before, record)
     nothing_healthy_is_touched(run, before, seen, decision)
     only_the_allowed_leaves_its_rack(run, seen, before, decision)
     nothing_starts_unfenced(here, decision)
-    one_epoch_runs_at_a_time(here)
+    one_attempt_runs_at_a_time(here)
     power_is_cut_only_of_the_dead(here, decision)
     the_next_look_is_never_forgotten(seen, decision)
     the_order_of_nodes_does_not_matter(run, before, seen, decision)
 
 
-def seats_stay_in_their_slices(here: Play, record: Record) -> None:
+def slots_stay_in_their_slices(here: Play, record: Record) -> None:
     members = list(here.decided.members())
-    holders = [record.seats[member.name].node for member in members if member.host is None]
-    assert len(holders) == len(set(holders)), "one node holds two seats"
+    holders = [record.slots[member.name].node for member in members if member.host is None]
+    assert len(holders) == len(set(holders)), "one node holds two slots"
     for member in members:
-        seat = record.seats[member.name]
+        slot = record.slots[member.name]
         if member.host is not None:
-            host = record.seats[member.host]
-            assert (seat.node, seat.generation) == (host.node, host.generation), "a guest is not where its host is"
+            host = record.slots[member.host]
+            assert (slot.node, slot.generation) == (host.node, host.generation), "a guest is not where its host is"
         else:
-            assert seat.node in here.allotter.given[member.slice_key], "a seat left its slice"
+            assert slot.node in here.allotter.given[member.slice_key], "a slot left its slice"
 
 
 def only_the_allowed_leaves_its_rack(run: Run, seen: Observation, before: Record, decision: Decision) -> None:
     """A slice goes to another rack because its task says so, or an operator does."""
-    ordered = {order.subject for order in seen.orders if order.kind is OrderKind.RELOCATE} | before.moving
+    ordered = {order.subject for order in seen.requests if order.kind is RequestKind.RELOCATE} | before.moving
     members = {member.name: member for member in run.members()}
     ordered |= {
         members[member.host].slice_key for member in members.values() if member.host and member.slice_key in ordered
@@ -141,11 +143,11 @@ def only_the_allowed_leaves_its_rack(run: Run, seen: Observation, before: Record
             assert policy is OnNoSpare.RELOCATE or action.slice in ordered, f"{action.key} was never allowed"
 
 
-def one_epoch_runs_at_a_time(here: Play) -> None:
-    """The truth: no two epochs of a gang run at once, on whatever side of a cut; that would be two brains."""
+def one_attempt_runs_at_a_time(here: Play) -> None:
+    """The truth: no two attempts of a gang run at once, on whatever side of a cut; that would be two brains."""
     for name in here.record.gangs:
-        epochs = {epoch for _, epoch in ranks_alive(here, name)}
-        assert len(epochs) <= 1, f"epochs {sorted(epochs)} of {name} run at once"
+        attempts = {attempt for _, attempt in ranks_alive(here, name)}
+        assert len(attempts) <= 1, f"attempts {sorted(attempts)} of {name} run at once"
 
 
 def power_is_cut_only_of_the_dead(here: Play, decision: Decision) -> None:
@@ -158,18 +160,18 @@ def power_is_cut_only_of_the_dead(here: Play, decision: Decision) -> None:
 def counters_only_rise(run: Run, before: Record, record: Record) -> None:
     for name, gang in record.gangs.items():
         was = before.gangs.get(name)
-        assert gang.epoch - (was.epoch if was else 0) in (0, 1)
+        assert gang.attempt - (was.attempt if was else 0) in (0, 1)
         assert gang.restarts >= (was.restarts if was else 0)
-    for member, seat in record.seats.items():
-        assert seat.generation >= (before.seats[member].generation if member in before.seats else 0)
+    for member, slot in record.slots.items():
+        assert slot.generation >= (before.slots[member].generation if member in before.slots else 0)
 
 
-def who_loses_its_raylet_ends_its_epoch(run: Run, before: Record, record: Record) -> None:
-    """A rank that has not finished goes with its raylet, and none begins a second time in one epoch."""
+def who_loses_its_raylet_ends_its_attempt(run: Run, before: Record, record: Record) -> None:
+    """A rank that has not finished goes with its raylet, and none begins a second time in one attempt."""
     for member in run.members():
-        was, gang = before.seats.get(member.name), record.gangs[run.gang(member)]
-        if was is not None and was != record.seats[member.name]:
-            assert gang.epoch == 0 or gang.broken or member.name in record.exits, (
+        was, gang = before.slots.get(member.name), record.gangs[run.gang(member)]
+        if was is not None and was != record.slots[member.name]:
+            assert gang.attempt == 0 or gang.broken or member.name in record.exits, (
                 f"{member.name} goes on without a raylet"
             )
 
@@ -178,7 +180,7 @@ def budgets_are_kept(run: Run, record: Record) -> None:
     restarts = max(group.recovery.max_restarts for group in run.task.groups)
     attempts = max(group.recovery.node_attempts for group in run.task.groups)
     assert all(gang.restarts <= restarts for gang in record.gangs.values()), "a restart beyond the budget"
-    assert all(count <= attempts + 1 for count in record.attempts.values()), "a node was tried too often"
+    assert all(count <= attempts + 1 for count in record.node_attempts.values()), "a node was tried too often"
 
 
 def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, decision: Decision) -> None:
@@ -187,14 +189,14 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
         return
     broken = {name for name, gang in decision.record.gangs.items() if gang.broken}
     serving = {
-        (decision.record.seats[member.name].node, member.name)
+        (decision.record.slots[member.name].node, member.name)
         for member in run.members()
         if decision.conditions[member.name] is Condition.SERVING and run.gang(member) not in broken
     }
     for action in decision.actions:
         node = _node_of(action)
         told = isinstance(action, Signal) and any(key.startswith("draining:") for key in decision.record.since)
-        only = action.member if isinstance(action, Sweep) and action.level is Level.RANK else None
+        only = action.member if isinstance(action, Kill) and action.level is Level.RANK else None
         harmed = [member for at, member in serving if at == node and only in (None, member)]
         assert not harmed or told, f"{action.key} on a node whose rank runs"
         if isinstance(action, Signal) and action.gang is None:
@@ -205,21 +207,21 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
     if decision.state is RunState.RUNNING and all(at in UP for at in decision.conditions.values()):
         orphaned = {node for node, view in seen.nodes.items() if isinstance(view, Seen) and view.leftovers}
         placed = {name for part in run.placement.slices for name in (*part.nodes, *part.spares)}
-        others = {*decision.record.condemned, *orphaned, *seen.drained, *(seen.nodes.keys() - placed)}
-        allowed = ("verify", "claim", "reserve", "start_head", "enlist", "relocate")
+        others = {*decision.record.failed_nodes, *orphaned, *seen.drained, *(seen.nodes.keys() - placed)}
+        allowed = ("verify", "acquire", "reserve", "start_head", "add_spare", "relocate")
         restless = [a for a in decision.actions if _node_of(a) not in others and a.kind not in allowed]
-        old = [a for a in restless if isinstance(a, Unclaim) and a.node in decision.record.heads]
-        # A head without a seat is fenced when its machine falls silent; no rank notices.
+        old = [a for a in restless if isinstance(a, Release) and a.node in decision.record.heads]
+        # A head without a slot is fenced when its machine falls silent; no rank notices.
         meant = [a for a in restless if isinstance(a, Signal) or (isinstance(a, PowerOff) and a.node == run.head_at)]
         assert not [a for a in restless if a not in old and a not in meant], "a steady run is not silent"
 
 
 def nothing_starts_unfenced(here: Play, decision: Decision) -> None:
-    """When a gang starts, no rank of an earlier epoch of it may live anywhere, seen or unseen."""
+    """When a gang starts, no rank of an earlier attempt of it may live anywhere, seen or unseen."""
     for action in decision.actions:
         if isinstance(action, Start):
             alive = ranks_alive(here, action.gang)
-            assert all(epoch >= action.epoch for _, epoch in alive), f"{action.key} beside {sorted(alive)}"
+            assert all(attempt >= action.attempt for _, attempt in alive), f"{action.key} beside {sorted(alive)}"
 
 
 def the_next_look_is_never_forgotten(seen: Observation, decision: Decision) -> None:
@@ -230,16 +232,20 @@ def the_next_look_is_never_forgotten(seen: Observation, decision: Decision) -> N
 def the_order_of_nodes_does_not_matter(run: Run, before: Record, seen: Observation, decision: Decision) -> None:
     turned = replace(seen, nodes=dict(reversed(list(seen.nodes.items()))))
     again = reconcile(run, turned, before)
-    assert (again.actions, again.state, again.headline) == (decision.actions, decision.state, decision.headline)
+    assert (again.actions, again.state, again.status_message) == (
+        decision.actions,
+        decision.state,
+        decision.status_message,
+    )
     assert again.record == decision.record
 
 
 def ranks_alive(here: Play, gang: GangName) -> set[tuple[NodeName, int]]:
-    """The truth: which nodes have a live rank of a gang, and of which epoch."""
+    """The truth: which nodes have a live rank of a gang, and of which attempt."""
     fleet, clock = here.nodes._open(here.run)
     of_gang = {member.name for member in here.run.members() if here.run.gang(member) == gang}
     return {
-        (node, life.rank.epoch)
+        (node, life.rank.attempt)
         for node in [node.name for node in here.run.fleet.nodes]
         for life in fleet.life(node).ranks
         if life.rank.member in of_gang and life.alive(clock.now())
@@ -248,12 +254,12 @@ def ranks_alive(here: Play, gang: GangName) -> set[tuple[NodeName, int]]:
 
 def _node_of(action: object) -> NodeName | None:
     match action:
-        case Claim() | Prepare() | Sweep() | Signal():
+        case Acquire() | Prepare() | Kill() | Signal():
             return action.node
-        case Unclaim():
-            return action.node if action.unit.value == "seat" else None
+        case Release():
+            return action.node if action.unit.value == "slot" else None
         case Join():
-            return action.seat.node
+            return action.slot.node
         case _:
             return None
 
@@ -278,19 +284,19 @@ def test_no_rule_is_broken_where_nodes_are_cut_off_from_us_and_from_each_other(
 @given(run=runs(kinds=PASSING), script=crashes)
 def test_a_run_on_nodes_that_can_be_seen_comes_to_an_end_or_waits_for_a_spare(run: Run, script: list[Crash]) -> None:
     here, decision = play(run, script)
-    assert decision.state.final or decision.state is RunState.HOLDING, decision.headline
+    assert decision.state.final or decision.state is RunState.ON_HOLD, decision.status_message
     if decision.state is RunState.SUCCEEDED:
         assert all(here.record.exits[member.name].ok for member in run.members())
 
 
 @BOUNDED
-@given(run=runs(max_faults=8, kinds=(FaultKind.RAYLET_KILLED, FaultKind.KEEPER_KILLED)), script=crashes)
+@given(run=runs(max_faults=8, kinds=(FaultKind.RAYLET_KILLED, FaultKind.AGENT_KILLED)), script=crashes)
 def test_nodes_that_fail_one_after_the_other_never_share_a_spare_or_exceed_a_budget(
     run: Run, script: list[Crash]
 ) -> None:
     strict = replace(run, task=replace(run.task, groups=tuple(_impatient(group) for group in run.task.groups)))
     _, decision = play(strict, script)
-    assert decision.state.final or decision.state is RunState.HOLDING, decision.headline
+    assert decision.state.final or decision.state is RunState.ON_HOLD, decision.status_message
 
 
 @BOUNDED
@@ -299,7 +305,7 @@ def test_however_long_actions_take_no_rule_is_broken_and_the_run_comes_to_an_end
     run: Run, script: list[Crash], taking: list[Pace]
 ) -> None:
     _, decision = play(run, script, taking=taking)
-    assert decision.state.final or decision.state is RunState.HOLDING, decision.headline
+    assert decision.state.final or decision.state is RunState.ON_HOLD, decision.status_message
 
 
 @BOUNDED
@@ -309,8 +315,8 @@ def test_however_long_actions_take_a_run_without_faults_blames_no_node_and_succe
 ) -> None:
     here, decision = play(run, [], taking=taking)
     assert decision.state is RunState.SUCCEEDED
-    assert {gang.epoch for gang in here.record.gangs.values()} == {1}
-    assert not here.record.attempts
+    assert {gang.attempt for gang in here.record.gangs.values()} == {1}
+    assert not here.record.node_attempts
 
 
 def _impatient(group: Group) -> Group:
@@ -319,24 +325,24 @@ def _impatient(group: Group) -> Group:
 
 @BOUNDED
 @given(run=runs(max_faults=0), script=crashes)
-def test_without_faults_every_run_succeeds_in_its_first_epoch(run: Run, script: list[Crash]) -> None:
+def test_without_faults_every_run_succeeds_in_its_first_attempt(run: Run, script: list[Crash]) -> None:
     here, decision = play(run, script)
     assert decision.state is RunState.SUCCEEDED
-    assert {gang.epoch for gang in here.record.gangs.values()} == {1}
-    assert not here.record.condemned
+    assert {gang.attempt for gang in here.record.gangs.values()} == {1}
+    assert not here.record.failed_nodes
 
 
 @BOUNDED
 @given(run=runs(kinds=PASSING), script=crashes, at=st.integers(0, 80))
 def test_down_at_any_point_leaves_nothing_anywhere(run: Run, script: list[Crash], at: int) -> None:
     here, decision = play(run, script, down_at=at)
-    if decision.state is RunState.HOLDING:
+    if decision.state is RunState.ON_HOLD:
         here.take_down()
         decision = here.drive(lambda decision: decision.state.final)
     assert decision.state.final
     look = here.nodes.look(replace(run, wanted=Wanted.NOTHING))
     assert all(
-        not isinstance(view, Unseen) and view.keeper is None and not view.leftovers for view in look.nodes.values()
+        not isinstance(view, Unseen) and view.agent is None and not view.leftovers for view in look.nodes.values()
     )
     assert all(not ranks_alive(here, name) for name in here.record.gangs)
 
@@ -350,7 +356,7 @@ def test_one_crash_at_every_step_of_a_small_run_changes_nothing_about_its_end(
     run = make_run(slices=1, spares=1)
     here, decision = play(run, [Crash(tick=tick, until=until, lose=lose)])
     assert decision.state is RunState.SUCCEEDED
-    assert here.record.gangs[GangName("run")].epoch == 1
+    assert here.record.gangs[GangName("run")].attempt == 1
 
 
 LASTING = (FaultKind.POWER_CUT, FaultKind.LINK_DOWN, FaultKind.DISK_FULL, FaultKind.GPU_LOST, FaultKind.RAYLET_KILLED)
@@ -376,12 +382,12 @@ def test_where_one_node_is_at_fault_one_node_is_replaced(
     run = replace(run, fleet=replace(run.fleet, sim=sim, head=machine))
     calm = [replace(pace, timed_out=False) for pace in taking]
     here, decision = play(run, script, taking=calm, ticks=900)
-    assert here.record.condemned.keys() <= {node}
-    moved = {seat.node for seat in here.record.seats.values()} - {*run.placement.nodes[:6]}
+    assert here.record.failed_nodes.keys() <= {node}
+    moved = {slot.node for slot in here.record.slots.values()} - {*run.placement.nodes[:6]}
     assert moved <= {NodeName(f"r{rank // 3 + 1}-n4")}
     assert all(gang.restarts == 0 for gang in here.record.gangs.values())
-    assert here.record.outcome is not None, decision.headline
-    assert here.record.outcome.cause is Cause.SUCCESS, decision.headline
+    assert here.record.outcome is not None, decision.status_message
+    assert here.record.outcome.cause is Cause.SUCCESS, decision.status_message
 
 
 @BOUNDED
@@ -392,5 +398,5 @@ def test_when_all_is_mended_a_run_comes_to_an_end_or_waits_for_a_person(run: Run
     mended = tuple(replace(fault, duration=fault.duration or 30.0) for fault in sim.faults)
     run = replace(run, fleet=replace(run.fleet, sim=replace(sim, faults=mended)))
     here, decision = play(run, script)
-    over = decision.state.final or decision.state is RunState.HOLDING
-    assert over, f"{decision.headline} at {here.clock.now()}"
+    over = decision.state.final or decision.state is RunState.ON_HOLD
+    assert over, f"{decision.status_message} at {here.clock.now()}"

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
@@ -128,7 +129,7 @@ def placed(data: st.DataObject, most: int) -> tuple[Inventory, Mapping[NodeName,
 @given(st.data())
 def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.DataObject) -> None:
     inventory, taken, task, before, part = placed(data, 8)
-    worse = {**taken, part.nodes[0]: Taken(sick="condemned")}
+    worse = {**taken, part.nodes[0]: Taken(sick="failed")}
     after = replace_slice(task, inventory, worse, before, part)
     kept = [other for other in before.slices if other.key != part.key]
     if isinstance(after, Shortfall):
@@ -152,7 +153,7 @@ def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(
     own = task.group(part.group).topology
     assume(not own.spares_per_rack)
     lost = data.draw(st.lists(st.sampled_from((*part.nodes, *part.spares)), min_size=1, unique=True))
-    worse = {**taken, **{name: Taken(sick="condemned") for name in lost}}
+    worse = {**taken, **{name: Taken(sick="failed") for name in lost}}
     after = replace_nodes(task, inventory, worse, before, part, lost)
     ways = EveryWay(task, inventory, worse)
     healthy = ways.of(ways.usable(task.group(part.group)) - {*before.nodes})

@@ -9,7 +9,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Taken
 from launcher.core.model.run import RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule

@@ -28,29 +28,29 @@ def test_no_decision_breaks_a_rule_while_slices_come_and_go(
     run: Run, script: list[Crash], wishes: list[Wish], taking: list[Pace]
 ) -> None:
     here, _ = play(run, script, asked=wishes, taking=taking, ticks=500)
-    assert here.record.seats.keys() == {member.name for member in here.decided.members()}
+    assert here.record.slots.keys() == {member.name for member in here.decided.members()}
 
 
 @BOUNDED
 @given(run=runs(max_faults=2, kinds=PASSING), script=crashes, tick=st.integers(0, 60), at=st.integers(0, 11))
 def test_it_comes_to_an_end_whatever_fails_meanwhile(run: Run, script: list[Crash], tick: int, at: int) -> None:
     here, decision = play(run, script, asked=[Wish(tick=tick, what="resize", at=at)])
-    assert decision.state.final or decision.state is RunState.HOLDING, decision.headline
+    assert decision.state.final or decision.state is RunState.ON_HOLD, decision.status_message
     if decision.state is RunState.SUCCEEDED:
         assert all(here.record.exits[member.name].ok for member in here.decided.members())
 
 
 @BOUNDED
 @given(run=runs(max_faults=0), tick=st.integers(0, 80), at=st.integers(0, 11))
-def test_without_faults_one_more_epoch_is_all_that_it_costs(run: Run, tick: int, at: int) -> None:
+def test_without_faults_one_more_attempt_is_all_that_it_costs(run: Run, tick: int, at: int) -> None:
     here = Play(run, whole=hall(run))
     before = here.drive(lambda decision: decision.state.final, ticks=tick)
-    if before.state.final or any(gang.epoch != 1 for gang in before.record.gangs.values()):
+    if before.state.final or any(gang.attempt != 1 for gang in before.record.gangs.values()):
         return
     here.resize(at)
     asked_for = here.run.target
     last = here.drive(lambda decision: decision.state.final)
-    assert last.state is RunState.SUCCEEDED, last.headline
+    assert last.state is RunState.SUCCEEDED, last.status_message
     if asked_for is None or here.run.target is not None:
         return
     members = {member.name for member in here.run.members()}
@@ -59,5 +59,5 @@ def test_without_faults_one_more_epoch_is_all_that_it_costs(run: Run, tick: int,
         group.topology.slices for group in asked_for.task.groups
     }
     # A gang that was over by then does not begin again.
-    assert all(gang.epoch <= 2 for gang in last.record.gangs.values())
+    assert all(gang.attempt <= 2 for gang in last.record.gangs.values())
     assert not any(ranks_alive(here, name) for name in last.record.gangs)

@@ -6,11 +6,12 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.model.run import Run, RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
-from launcher.core.placement.colocation import first_gpu, most_slices, seat, seated
+from launcher.core.placement.colocation import colocate, first_gpu, most_slices, with_colocated
 from launcher.core.placement.place import place
 from launcher.core.placement.replacement import replace_slice
 from tests.effort import drawn
@@ -110,15 +111,15 @@ def test_a_host_that_is_placed_again_takes_its_guests_along(data: st.DataObject)
     assume(isinstance(before, Placement))
     assert isinstance(before, Placement)
     part = data.draw(st.sampled_from([part for part in before.slices if part.group == "main"]))
-    after = replace_slice(task, inventory, {**taken, part.nodes[0]: Taken(sick="condemned")}, before, part)
+    after = replace_slice(task, inventory, {**taken, part.nodes[0]: Taken(sick="failed")}, before, part)
     if isinstance(after, Shortfall):
         return
-    slices = seated(task, [after if one.key == part.key else one for one in before.slices])
+    slices = with_colocated(task, [after if one.key == part.key else one for one in before.slices])
     check(task, inventory, taken, Placement(slices=slices))
-    assert _seats(task, inventory, slices) == _seats(task, inventory, before.slices), "somebody else sits beside it"
+    assert _slots(task, inventory, slices) == _slots(task, inventory, before.slices), "somebody else sits beside it"
 
 
-def _seats(task: Task, inventory: Inventory, slices: tuple[Slice, ...]) -> dict[str, str | None]:
+def _slots(task: Task, inventory: Inventory, slices: tuple[Slice, ...]) -> dict[str, str | None]:
     """Who sits beside whom, as the members say and as their nodes do."""
     run = Run(id=RunId("t-1"), name=RunName("t"), task=task, placement=Placement(slices=slices), fleet=inventory)
     at = {member.name: run.slice_of(member).nodes[member.slice_rank] for member in run.members()}
@@ -138,7 +139,7 @@ def test_a_refusal_that_names_a_host_is_right(data: st.DataObject) -> None:
     assume(isinstance(found, Shortfall))
     assert isinstance(found, Shortfall)
     other = next(group for group in own if group.name != found.group)
-    changed = seat(task, found.group, other)
+    changed = colocate(task, found.group, other)
     named = f"`nodes_of: {other.name}` for `{found.group}`" in found.changes
     fits = most_slices(task.group(found.group).topology, other.topology) >= task.group(found.group).topology.slices
     assert named == (fits and isinstance(place(changed, inventory, taken), Placement))

@@ -17,11 +17,11 @@ words = st.text(max_size=5)
 times = st.floats(0.0, 1e6)
 maybe = st.none() | times
 counts = st.integers(0, 9)
-raylets = st.builds(Raylet, seat=words, generation=counts, begun_at=times, ended_at=maybe)
+raylets = st.builds(Raylet, slot=words, generation=counts, begun_at=times, ended_at=maybe)
 ranks = st.builds(
     Rank,
     member=words,
-    epoch=counts,
+    attempt=counts,
     restarts=counts,
     generation=counts,
     master=words,
@@ -33,7 +33,7 @@ ranks = st.builds(
 hosts = st.builds(
     Host,
     run=st.none() | words,
-    keeper_at=maybe,
+    agent_at=maybe,
     setup=st.none() | st.builds(Setup, member=words, begun_at=times),
     raylets=st.lists(raylets, max_size=2).map(tuple),
     ranks=st.lists(ranks, max_size=2).map(tuple),

@@ -8,27 +8,29 @@ from hypothesis import strategies as st
 
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.resized_record import hindrance
-from launcher.core.model.actions import Action, Answer, Claim, Enlist, Join, Prepare, Receipt, Relocate, Resize, Result
-from launcher.core.model.health import Health
-from launcher.core.model.inventory import (
-    Access,
-    Fault,
-    FaultKind,
-    Inventory,
-    Node,
-    NodeName,
-    RackName,
-    SimSettings,
-    Transport,
+from launcher.core.model.actions import (
+    Acquire,
+    Action,
+    AddSpare,
+    Answer,
+    Join,
+    Prepare,
+    Receipt,
+    Relocate,
+    Resize,
+    Result,
 )
-from launcher.core.model.observation import Observation
-from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Health, Observation
+from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
-from launcher.core.model.run import Record, Run, RunId, RunName, Target, Wanted
+from launcher.core.model.record import Record
+from launcher.core.model.run import Run, RunId, RunName, Target, Wanted
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
-from launcher.core.placement.colocation import most_slices, seated
-from launcher.core.placement.enlist import spare_for
-from launcher.core.placement.replacement import replace_slice
+from launcher.core.placement.colocation import most_slices, with_colocated
+from launcher.core.placement.replacement import replace_slice, spare_for
 from launcher.core.placement.resize import resize
 from launcher.drive.execute import execute
 from launcher.sim.clock import SimClock
@@ -70,7 +72,7 @@ def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] =
             parts += found
     if draw(st.sampled_from((False, False, True))):
         groups.append(draw(guests(groups)))
-    placement = Placement(slices=seated(Task(name="job", groups=tuple(groups)), parts))
+    placement = Placement(slices=with_colocated(Task(name="job", groups=tuple(groups)), parts))
     settings = draw(sims(placement.nodes, max_faults=max_faults, kinds=kinds))
     task = Task(name="job", groups=tuple(groups), stop_grace=draw(st.sampled_from((0.0, 10.0))))
     head = draw(st.sampled_from((None, Access(address="10.9.9.9"))))
@@ -185,20 +187,20 @@ class MemoryAllotter:
         self.taken = {NodeName(name): Taken(by_run="another") for name in taken}
         self.given = {part.key: {*part.nodes, *part.spares} for part in play.run.placement.slices}
 
-    def enlist(self, run: Run, action: Enlist) -> Answer:
+    def add_spare(self, run: Run, action: AddSpare) -> Answer:
         """Give a slice one more spare; the one that it has and does not use, where an answer was lost."""
         del run
         now, record = self._play.run, self._play.record
         part = next((part for part in now.placement.slices if part.key == action.slice), None)
         if part is None:
-            return Answer(result=Result.FAILED, words="it went meanwhile")
-        held = {seat.node for seat in record.seats.values()}
-        idle = [name for name in part.spares if name not in held and name not in record.condemned]
+            return Answer(result=Result.FAILED, message="it went meanwhile")
+        held = {slot.node for slot in record.slots.values()}
+        idle = [name for name in part.spares if name not in held and name not in record.failed_nodes]
         if idle:
             return Answer(result=Result.DONE, nodes=(idle[0],))
         found = spare_for(now.task, self.whole, self._barred(record, ()), now.placement, part)
         if found is None:
-            return Answer(result=Result.FAILED, words=f"no free node in {part.place}")
+            return Answer(result=Result.FAILED, message=f"no free node in {part.place}")
         return self._give(replace(part, spares=(*part.spares, found)))
 
     def relocate(self, run: Run, action: Relocate) -> Answer:
@@ -207,14 +209,14 @@ class MemoryAllotter:
         now, record = self._play.run, self._play.record
         part = next((part for part in now.placement.slices if part.key == action.slice), None)
         if part is None:
-            return Answer(result=Result.FAILED, words="it went meanwhile")
-        if not set(part.nodes) & {*record.asked, *record.condemned, *action.without}:
+            return Answer(result=Result.FAILED, message="it went meanwhile")
+        if not set(part.nodes) & {*record.requested, *record.failed_nodes, *action.without}:
             return Answer(result=Result.DONE, nodes=part.nodes)
         left = tuple(node.name for node in self.whole.nodes if node.rack in action.without_racks)
         barred = self._barred(record, (*action.without, *left))
         found = replace_slice(now.task, self.whole, barred, now.placement, part)
         if isinstance(found, Shortfall):
-            return Answer(result=Result.FAILED, words=f"{part.key} fits nowhere else")
+            return Answer(result=Result.FAILED, message=f"{part.key} fits nowhere else")
         return self._give(found)
 
     def resize(self, run: Run, action: Resize) -> Answer:
@@ -225,10 +227,10 @@ class MemoryAllotter:
             return Answer(result=Result.DONE)
         if (words := hindrance(now, self._play.record)) is not None:
             self._play.run = replace(now, target=None)
-            return Answer(result=Result.FAILED, words=words)
+            return Answer(result=Result.FAILED, message=words)
         stay = [part for part in now.placement.slices if part.key not in now.target.goes]
         slices = tuple(sorted((*stay, *now.target.comes), key=lambda part: (part.group, part.index)))
-        slices = seated(now.target.task, slices)
+        slices = with_colocated(now.target.task, slices)
         for part in now.target.comes:
             self.given[part.key] = {*part.nodes, *part.spares}
         names = {node.name for node in (*now.fleet.nodes, *now.target.fleet.nodes)}
@@ -244,7 +246,7 @@ class MemoryAllotter:
     def _barred(self, record: Record, without: Sequence[NodeName]) -> dict[NodeName, Taken]:
         target = self._play.run.target
         coming = [name for part in (target.comes if target else ()) for name in (*part.nodes, *part.spares)]
-        return {**self.taken, **{name: Taken(sick="not free") for name in (*record.condemned, *without, *coming)}}
+        return {**self.taken, **{name: Taken(sick="not free") for name in (*record.failed_nodes, *without, *coming)}}
 
     def _give(self, part: Slice) -> Answer:
         run = self._play.run
@@ -253,7 +255,7 @@ class MemoryAllotter:
         names = {node.name for node in run.fleet.nodes}
         new = tuple(n for n in self.whole.nodes if n.name in (*part.nodes, *part.spares) and n.name not in names)
         fleet = replace(run.fleet, nodes=(*run.fleet.nodes, *new))
-        self._play.run = replace(run, placement=Placement(slices=seated(run.task, slices)), fleet=fleet)
+        self._play.run = replace(run, placement=Placement(slices=with_colocated(run.task, slices)), fleet=fleet)
         return Answer(result=Result.DONE, nodes=(*part.nodes, *part.spares))
 
 
@@ -276,7 +278,7 @@ class Play:
         self.journal: list[Receipt] = []
         self.health: dict[NodeName, Health] = {}
         self.doubted: frozenset[NodeName] = frozenset()
-        self.orders: list[Order] = []
+        self.orders: list[OperatorRequest] = []
         self.drained: dict[NodeName, str] = {}
         self.crash()
 
@@ -301,7 +303,7 @@ class Play:
             receipts=tuple(receipts),
             in_flight=in_flight,
             health=dict(self.health),
-            orders=tuple(order for order in self.orders if order.seq > self.record.orders_seen),
+            requests=tuple(order for order in self.orders if order.seq > self.record.requests_seen),
             drained=dict(self.drained),
             wall=self.clock.wall(),
         )
@@ -325,7 +327,7 @@ class Play:
         done = decision.actions[:until]
         for at, action in enumerate(done):
             pace, keep = next(self.paces), not (lose and at == len(done) - 1)
-            late = pace.timed_out and isinstance(action, Claim | Prepare | Join)
+            late = pace.timed_out and isinstance(action, Acquire | Prepare | Join)
             begun = UnderWay(action=action, keep=keep, effect=pace.effect, receipt=pace.receipt, timed_out=late)
             self.under_way.append(begun)
         for one in self.under_way:
@@ -339,7 +341,7 @@ class Play:
             return
         if one.answer is None:
             answer = execute(self.run, self.nodes, one.action, self.allotter)
-            one.answer = replace(answer, result=Result.FAILED, words="timed out") if one.timed_out else answer
+            one.answer = replace(answer, result=Result.FAILED, message="timed out") if one.timed_out else answer
         one.receipt -= 1
         if one.receipt < 0 and one.keep:
             seq = len(self.journal) + 1
@@ -366,13 +368,13 @@ class Play:
         elif wish.what == "undrain":
             self.drained.clear()
         else:
-            kind = OrderKind(wish.what)
+            kind = RequestKind(wish.what)
             life = self.nodes._open(self.run)[0].life(node)
             runs = any(one.alive(now) for one in life.ranks) or any(one.alive(now) for one in life.raylets)
-            subject = slices[wish.at % len(slices)].key if kind is OrderKind.RELOCATE else node
-            if kind is not OrderKind.CONFIRM_DEAD or not runs:
+            subject = slices[wish.at % len(slices)].key if kind is RequestKind.RELOCATE else node
+            if kind is not RequestKind.CONFIRM_DEAD or not runs:
                 seq = len(self.orders) + 1
-                self.orders.append(Order(seq=seq, at=now, kind=kind, subject=subject, by="ann"))
+                self.orders.append(OperatorRequest(seq=seq, at=now, kind=kind, subject=subject, by="ann"))
 
     def resize(self, at: int) -> None:
         """Ask for another number of slices of a group, where that can be had."""
@@ -384,7 +386,7 @@ class Play:
             return
         groups = tuple(replace(one, topology=rule) if one is group else one for one in now.task.groups)
         task, ours = replace(now.task, groups=groups), set(now.placement.nodes)
-        barred = {name: Taken(by_run="given up") for name in {*self.record.condemned, *self.record.asked} - ours}
+        barred = {name: Taken(by_run="given up") for name in {*self.record.failed_nodes, *self.record.requested} - ours}
         found = resize(task, self.allotter.whole, {**self.allotter.taken, **barred}, now.placement)
         if isinstance(found, Shortfall) or any(old.nodes != new.nodes for old, new in found.moves) or now.target:
             return
@@ -402,7 +404,7 @@ class Play:
             return
         self.run = aimed
         seq = len(self.orders) + 1
-        self.orders.append(Order(seq=seq, at=self.clock.now(), kind=OrderKind.RESIZE, by="ann"))
+        self.orders.append(OperatorRequest(seq=seq, at=self.clock.now(), kind=RequestKind.RESIZE, by="ann"))
 
     def take_down(self) -> None:
         """Want nothing of the run from now on."""

@@ -1,4 +1,4 @@
-"""The harness of the `Nodes` suite for adapters with real nodes: one rack of three, keepers and Ray on them."""
+"""The harness of the `Nodes` suite for adapters with real nodes: one rack of three, agents and Ray on them."""
 
 import itertools
 import time
@@ -6,8 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from launcher.core.model.actions import Answer, Unclaim, Unit
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.actions import Answer, Release, Unit
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Sighting
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, TopologyRule
@@ -63,5 +64,5 @@ class RealHarness:
 
     def _let_go(self, run: Run) -> Answer:
         for node in run.placement.nodes:
-            local.ok(self.nodes.unclaim(run, Unclaim(reason=REASON, node=node)))
-        return self.nodes.unclaim(run, Unclaim(reason=REASON, node=run.head, unit=Unit.HEAD))
+            local.ok(self.nodes.release(run, Release(reason=REASON, node=node)))
+        return self.nodes.release(run, Release(reason=REASON, node=run.head, unit=Unit.HEAD))

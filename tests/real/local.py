@@ -6,17 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.core.model.actions import Answer, Claim, Join, Prepare, Reason, Result, StartHead, Unclaim, Unit, Why
-from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.model.observation import Head, HeadSeen, Keeper, RankReport, Seen, Sighting
+from launcher.core.model.actions import Acquire, Answer, Join, Prepare, Reason, Release, Result, StartHead, Unit, Why
+from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import AgentReport, Head, HeadSeen, RankReport, Seen, Sighting
 from launcher.core.model.placement import Placement, Slice
-from launcher.core.model.run import Run, RunId, RunName
-from launcher.core.model.slots import Seat
+from launcher.core.model.run import Run, RunId, RunName, Slot
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.ports import Nodes
 from launcher.transport.open import open_nodes
 
-REASON = Reason(why=Why.START, words="a test asks for it")
+REASON = Reason(why=Why.START, message="a test asks for it")
 AMPLE_S = 60.0
 
 
@@ -70,29 +70,29 @@ class Stand:
         self.home = home
         self.run = run
         self.nodes: Nodes = open_nodes(home, run.fleet, "somebody@here")
-        self.seats = seats(run)
+        self.slots = slots(run)
 
     def bring_up(self) -> None:
         """Take the run to where its slices can be reserved: every raylet alive in Ray's table."""
         with ThreadPoolExecutor() as pool:
-            each = pool.map(self._make_ready, self.seats)
+            each = pool.map(self._make_ready, self.slots)
             ok(self.nodes.start_head(self.run, StartHead(reason=REASON)))
             list(each)
             self.until(lambda seen: head(seen).ready)
-            list(pool.map(self.join, self.seats))
-        self.until(lambda seen: alive(seen) == {(self.label(seat), seat.generation) for seat in self.seats})
+            list(pool.map(self.join, self.slots))
+        self.until(lambda seen: alive(seen) == {(self.label(slot), slot.generation) for slot in self.slots})
 
-    def _make_ready(self, seat: Seat) -> None:
-        ok(self.nodes.claim(self.run, Claim(reason=REASON, node=seat.node)))
-        ok(self.nodes.prepare(self.run, Prepare(reason=REASON, node=seat.node, member=seat.member)))
+    def _make_ready(self, slot: Slot) -> None:
+        ok(self.nodes.claim(self.run, Acquire(reason=REASON, node=slot.node)))
+        ok(self.nodes.prepare(self.run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
 
-    def join(self, seat: Seat) -> None:
-        """Start a seat's raylet."""
-        ok(self.nodes.join(self.run, Join(reason=REASON, seat=seat)))
+    def join(self, slot: Slot) -> None:
+        """Start a slot's raylet."""
+        ok(self.nodes.join(self.run, Join(reason=REASON, slot=slot)))
 
-    def label(self, seat: Seat) -> str:
-        """Answer how Ray calls a seat."""
-        return next(member.label for member in self.run.members() if member.name == seat.member)
+    def label(self, slot: Slot) -> str:
+        """Answer how Ray calls a slot."""
+        return next(member.label for member in self.run.members() if member.name == slot.member)
 
     def until(self, holds: Callable[[Sighting], bool], limit: float = AMPLE_S) -> Sighting:
         """Look until what is seen holds, and answer it; fails with the last look."""
@@ -107,9 +107,9 @@ class Stand:
     def take_down(self) -> list[Answer]:
         """Let go of every node and of the head; answer what came of it."""
         with ThreadPoolExecutor() as pool:
-            nodes = [Unclaim(reason=REASON, node=node) for node in self.run.placement.nodes]
-            head_too = [*nodes, Unclaim(reason=REASON, node=self.run.head, unit=Unit.HEAD)]
-            return list(pool.map(lambda action: self.nodes.unclaim(self.run, action), head_too))
+            nodes = [Release(reason=REASON, node=node) for node in self.run.placement.nodes]
+            head_too = [*nodes, Release(reason=REASON, node=self.run.head, unit=Unit.HEAD)]
+            return list(pool.map(lambda action: self.nodes.release(self.run, action), head_too))
 
 
 def ok(answer: Answer) -> Answer:
@@ -118,17 +118,17 @@ def ok(answer: Answer) -> Answer:
     return answer
 
 
-def seats(run: Run, generation: int = 0) -> tuple[Seat, ...]:
+def slots(run: Run, generation: int = 0) -> tuple[Slot, ...]:
     """Answer who holds what at first."""
     members = list(run.members())
     nodes = [name for part in run.placement.slices for name in part.nodes]
-    return tuple(Seat(member=m.name, node=n, generation=generation) for m, n in zip(members, nodes, strict=True))
+    return tuple(Slot(member=m.name, node=n, generation=generation) for m, n in zip(members, nodes, strict=True))
 
 
-def keeper(seen: Sighting, node: NodeName) -> Keeper:
-    """Answer what the keeper of a node says; an empty one where there is none."""
+def agent(seen: Sighting, node: NodeName) -> AgentReport:
+    """Answer what the agent of a node says; an empty one where there is none."""
     view = seen.nodes[node]
-    return (view.keeper if isinstance(view, Seen) else None) or Keeper()
+    return (view.agent if isinstance(view, Seen) else None) or AgentReport()
 
 
 def head(seen: Sighting) -> Head:
@@ -137,19 +137,19 @@ def head(seen: Sighting) -> Head:
 
 
 def alive(seen: Sighting) -> set[tuple[str, int]]:
-    """Answer the seats that are alive in Ray's table, with their generations."""
-    return {(node.seat, node.generation) for node in head(seen).nodes if node.alive}
+    """Answer the slots that are alive in Ray's table, with their generations."""
+    return {(node.slot, node.generation) for node in head(seen).nodes if node.alive}
 
 
-def rank(seen: Sighting, seat: Seat, epoch: int) -> RankReport | None:
-    """Answer what is seen of a seat's rank of an epoch."""
-    reports = keeper(seen, seat.node).ranks
-    return next((one for one in reports if one.member == seat.member and one.epoch == epoch), None)
+def rank(seen: Sighting, slot: Slot, attempt: int) -> RankReport | None:
+    """Answer what is seen of a slot's rank of an attempt."""
+    reports = agent(seen, slot.node).ranks
+    return next((one for one in reports if one.member == slot.member and one.attempt == attempt), None)
 
 
-def runs(seen: Sighting, seat: Seat, epoch: int) -> bool:
-    """Answer whether a seat's rank of an epoch runs."""
-    report = rank(seen, seat, epoch)
+def runs(seen: Sighting, slot: Slot, attempt: int) -> bool:
+    """Answer whether a slot's rank of an attempt runs."""
+    report = rank(seen, slot, attempt)
     return report is not None and report.running
 
 

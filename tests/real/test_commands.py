@@ -1,4 +1,4 @@
-"""A person's commands beside ranks, and their files back, on local nodes: keepers are real, Ray is not needed."""
+"""A person's commands beside ranks, and their files back, on local nodes: agents are real, Ray is not needed."""
 
 import io
 import os
@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.actions import Claim, Level, Prepare, Sweep, Unclaim
+from launcher.core.model.actions import Acquire, Kill, Level, Prepare, Release
 from launcher.core.model.observation import Phase
-from launcher.core.model.run import Run
-from launcher.core.model.slots import GangName, MemberName
+from launcher.core.model.run import GangName, MemberName, Run
 from launcher.core.model.task import Group, TopologyRule
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Command, Nodes, Stream
@@ -35,9 +34,9 @@ def stand(home: Path) -> Iterator[Stand]:
     run = local.place(local.inventory(home, racks=1, nodes=2), "beside", group, secrets=("TOKEN",))
     made = Stand(home, run)
     node = run.placement.nodes[0]
-    local.ok(made.nodes.claim(run, Claim(reason=REASON, node=node)))
+    local.ok(made.nodes.claim(run, Acquire(reason=REASON, node=node)))
     local.ok(made.nodes.prepare(run, Prepare(reason=REASON, node=node, member=RANK0)))
-    made.until(lambda seen: local.keeper(seen, node).setup.phase is Phase.DONE)
+    made.until(lambda seen: local.agent(seen, node).setup.phase is Phase.DONE)
     yield made
     made.take_down()
     made.nodes.close()
@@ -177,16 +176,16 @@ def test_it_ends_with_the_run_and_not_with_a_rank(stand: Stand) -> None:
     thread = threading.Thread(target=heard.run)
     thread.start()
     until(lambda: alive("sleep", "304"))
-    rank = Sweep(reason=REASON, node=node, level=Level.RANK, member=RANK0, gang=GangName("run"), epoch=9)
-    local.ok(stand.nodes.sweep(stand.run, rank))
+    rank = Kill(reason=REASON, node=node, level=Level.RANK, member=RANK0, gang=GangName("run"), attempt=9)
+    local.ok(stand.nodes.kill(stand.run, rank))
     assert alive("sleep", "304")
-    local.ok(stand.nodes.unclaim(stand.run, Unclaim(reason=REASON, node=node)))
+    local.ok(stand.nodes.release(stand.run, Release(reason=REASON, node=node)))
     thread.join(15)
     assert heard.status in (137, 143) or isinstance(heard.error, RemoteError)
     assert not alive("sleep", "304")
     again = begin(stand, "true").run()
     assert isinstance(again.error, RemoteError)
-    assert again.error.message == "no keeper of this run lives on the node"
+    assert again.error.message == "no agent of this run lives on the node"
 
 
 def alive(*argv: str) -> bool:
@@ -210,7 +209,7 @@ def fetched(stand: Stand, path: str) -> tuple[dict[str, tarfile.TarInfo], tuple[
 
 def test_a_folder_comes_back_also_after_the_end(stand: Stand, tmp_path: Path) -> None:
     node = stand.run.placement.nodes[0]
-    local.ok(stand.nodes.unclaim(stand.run, Unclaim(reason=REASON, node=node)))
+    local.ok(stand.nodes.release(stand.run, Release(reason=REASON, node=node)))
     workdir = stand.home / "nodes" / node / "beside" / "workdir"
     out = workdir / "out put"
     (out / "deep").mkdir(parents=True)

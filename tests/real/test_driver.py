@@ -42,7 +42,7 @@ driver: |
       print("reserved", part["placement_group"], [bundle["GPU"] for bundle in group.bundle_specs])
       strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(group)
       print("imported", ray.get(imports.options(scheduling_strategy=strategy).remote(), timeout=60))
-  print("epoch", os.environ["NVLAUNCH_EPOCH"], "restarts", os.environ["NVLAUNCH_RESTARTS"])
+  print("attempt", os.environ["NVLAUNCH_ATTEMPT"], "restarts", os.environ["NVLAUNCH_RESTARTS"])
   END
   exit $((3 - NVLAUNCH_RESTARTS * 3))
 """
@@ -63,10 +63,11 @@ driver: |
   @ray.remote(num_cpus=1, num_gpus=4)
   class Trainer:
       def where(self):
-          return ray.get_runtime_context().get_node_labels()["nvlaunch.io/seat"]
+          return ray.get_runtime_context().get_node_labels()["nvlaunch.io/slot"]
 
   trainers = [Trainer.remote() for _ in range(4)]
-  print("epoch", os.environ["NVLAUNCH_EPOCH"], sorted(ray.get([one.where.remote() for one in trainers])), flush=True)
+  attempt = os.environ["NVLAUNCH_ATTEMPT"]
+  print("attempt", attempt, sorted(ray.get([one.where.remote() for one in trainers])), flush=True)
   while not os.path.exists(os.environ["GATE"]):
       time.sleep(0.1)
   END
@@ -101,17 +102,17 @@ def test_a_driver_that_fails_is_started_again_within_its_budget_and_finds_what_i
     assert "reserved main.s0 [4.0]" in logs
     assert "reserved main.s1 [4.0]" in logs
     assert logs.count("imported 42") == 2
-    assert "epoch 2 restarts 1" in logs
+    assert "attempt 2 restarts 1" in logs
 
 
 def test_a_driver_that_loses_a_raylet_is_started_again_with_all_that_it_made(desk: Desk) -> None:
     file = desk.task("loses-a-node", WAITS)
     up = desk.begin(*desk.up_args(file), "--foreground")
-    seats = "['main-0', 'main-1', 'main-2', 'main-3']"
-    desk.until("loses-a-node", lambda _: f"epoch 1 {seats}" in desk.run("logs", "loses-a-node").stdout)
+    slots = "['main-0', 'main-1', 'main-2', 'main-3']"
+    desk.until("loses-a-node", lambda _: f"attempt 1 {slots}" in desk.run("logs", "loses-a-node").stdout)
     (raylet,) = raylets("127.0.72.2")
     os.kill(raylet, signal.SIGKILL)
-    desk.until("loses-a-node", lambda _: f"epoch 2 {seats}" in desk.run("logs", "loses-a-node").stdout)
+    desk.until("loses-a-node", lambda _: f"attempt 2 {slots}" in desk.run("logs", "loses-a-node").stdout)
     desk.gate("loses-a-node").touch()
     _, err = up.communicate(timeout=60)
     assert up.returncode == 0, err

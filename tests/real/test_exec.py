@@ -1,4 +1,4 @@
-"""`exec` and `sync-down` as people type them, on local nodes: keepers are real, Ray is not needed."""
+"""`exec` and `sync-down` as people type them, on local nodes: agents are real, Ray is not needed."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.actions import Claim, Prepare
+from launcher.core.model.actions import Acquire, Prepare
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Group, TopologyRule
 from launcher.store.store import Store
@@ -34,9 +34,9 @@ def desk(home: Path) -> Iterator[Stand]:
         at=time.time(),
     )
     made = Stand(home, run)
-    for seat in made.seats:
-        local.ok(made.nodes.claim(run, Claim(reason=REASON, node=seat.node)))
-        local.ok(made.nodes.prepare(run, Prepare(reason=REASON, node=seat.node, member=seat.member)))
+    for slot in made.slots:
+        local.ok(made.nodes.claim(run, Acquire(reason=REASON, node=slot.node)))
+        local.ok(made.nodes.prepare(run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
     yield made
     made.take_down()
     made.nodes.close()

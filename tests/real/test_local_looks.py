@@ -1,4 +1,4 @@
-"""Looks at real keepers, of which one hangs: nobody waits for it, and it is told apart from the others."""
+"""Looks at real agents, of which one hangs: nobody waits for it, and it is told apart from the others."""
 
 import contextlib
 import fcntl
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.actions import Claim, PowerOff, Result, Unclaim, Unit
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.actions import Acquire, PowerOff, Release, Result, Unit
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Seen, Sighting, Unseen
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, TopologyRule
@@ -31,7 +31,7 @@ N1, N2, N3 = (NodeName(f"r1-n{at}") for at in (1, 2, 3))
 
 
 class Kept:
-    """Three nodes whose keepers live; nothing else was started."""
+    """Three nodes whose agents live; nothing else was started."""
 
     def __init__(self, home: Path) -> None:
         fleet = local.inventory(home, racks=1, nodes=3)
@@ -39,11 +39,11 @@ class Kept:
         self.run: Run = local.place(fleet, f"looks-{os.getpid()}", group)
         self.nodes: Nodes = open_nodes(home, fleet, "somebody@here")
         for name in (N1, N2, N3):
-            ok(self.nodes.claim(self.run, Claim(reason=REASON, node=name)))
+            ok(self.nodes.claim(self.run, Acquire(reason=REASON, node=name)))
 
-    def keeper(self, node: NodeName) -> int:
-        """Answer the process of a node's keeper."""
-        mark = f"NVLAUNCH_KEEPER={self.run.id}:{node}".encode()
+    def agent(self, node: NodeName) -> int:
+        """Answer the process of a node's agent."""
+        mark = f"NVLAUNCH_AGENT={self.run.id}:{node}".encode()
         for folder in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if folder.name.isdecimal() and mark in (folder / "environ").read_bytes().split(b"\0"):
@@ -56,13 +56,13 @@ def kept(home: Path) -> Iterator[Kept]:
     made = Kept(home)
     yield made
     for name in (N1, N2, N3):
-        ok(made.nodes.unclaim(made.run, Unclaim(reason=REASON, node=name)))
+        ok(made.nodes.release(made.run, Release(reason=REASON, node=name)))
     made.nodes.close()
 
 
-def test_a_keeper_that_hangs_holds_up_nobody_and_is_seen_again_when_it_goes_on(kept: Kept) -> None:
+def test_a_agent_that_hangs_holds_up_nobody_and_is_seen_again_when_it_goes_on(kept: Kept) -> None:
     kept.nodes.look(kept.run)
-    stopped = kept.keeper(N1)
+    stopped = kept.agent(N1)
     os.kill(stopped, signal.SIGSTOP)
     try:
         longest, deadline = 0.0, time.monotonic() + 30
@@ -78,8 +78,8 @@ def test_a_keeper_that_hangs_holds_up_nobody_and_is_seen_again_when_it_goes_on(k
             assert time.monotonic() < deadline, seen
             time.sleep(0.2)
         assert longest < 2.0
-        assert "did not answer within" in view.words
-        assert ", since " in view.words
+        assert "did not answer within" in view.message
+        assert ", since " in view.message
         assert seen.reached[N1].answers, "its machine is this one"
         assert seen.reached[N1].by in (N2, N3)
     finally:
@@ -90,20 +90,20 @@ def test_a_keeper_that_hangs_holds_up_nobody_and_is_seen_again_when_it_goes_on(k
         time.sleep(0.1)
 
 
-def test_a_killed_keeper_is_seen_as_gone(kept: Kept) -> None:
-    os.kill(kept.keeper(N1), signal.SIGKILL)
+def test_a_killed_agent_is_seen_as_gone(kept: Kept) -> None:
+    os.kill(kept.agent(N1), signal.SIGKILL)
     deadline = time.monotonic() + 10
     while kept.nodes.look(kept.run).nodes[N1] != Seen():
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def test_what_asks_the_keepers_may_die_and_is_started_again(kept: Kept) -> None:
+def test_what_asks_the_agents_may_die_and_is_started_again(kept: Kept) -> None:
     before = kept.nodes.look(kept.run)
     children = Path(f"/proc/{os.getpid()}/task")
     pids = {pid for task in children.iterdir() for pid in (task / "children").read_text().split()}
     for pid in pids:
-        if b"Asks the keepers of a machine" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"Asks the agents of a machine" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(int(pid), signal.SIGKILL)
     deadline = time.monotonic() + 10
     while kept.nodes.look(kept.run).nodes != before.nodes:
@@ -111,7 +111,7 @@ def test_what_asks_the_keepers_may_die_and_is_started_again(kept: Kept) -> None:
         time.sleep(0.1)
 
 
-def test_keepers_and_the_heads_keeper_hear_each_other(kept: Kept) -> None:
+def test_agents_and_the_heads_agent_hear_each_other(kept: Kept) -> None:
     nodes = kept.nodes
     assert isinstance(nodes, ShellNodes)
     ok(nodes._provision.keep(kept.run, nodes._sites.head(kept.run)))
@@ -127,7 +127,7 @@ def test_keepers_and_the_heads_keeper_hear_each_other(kept: Kept) -> None:
         until(lambda seen: all(_silence(seen, node) is not None for node in (N1, N2, N3)))
         seen = until(lambda seen: all(_heard(seen, node) < 3 for node in (N1, N2, N3)))
         assert all((_silence(seen, node) or 0.0) < 3 for node in (N1, N2, N3))
-        stopped = kept.keeper(N2)
+        stopped = kept.agent(N2)
         os.kill(stopped, signal.SIGSTOP)
         try:
             seen = until(lambda seen: _heard(seen, N2) > 5)
@@ -136,7 +136,7 @@ def test_keepers_and_the_heads_keeper_hear_each_other(kept: Kept) -> None:
             os.kill(stopped, signal.SIGCONT)
         until(lambda seen: _heard(seen, N2) < 3)
     finally:
-        ok(nodes.unclaim(kept.run, Unclaim(reason=REASON, node=kept.run.head, unit=Unit.HEAD)))
+        ok(nodes.release(kept.run, Release(reason=REASON, node=kept.run.head, unit=Unit.HEAD)))
     gone = time.monotonic()
     while time.monotonic() - gone < 5:
         seen = nodes.look(kept.run)
@@ -149,7 +149,7 @@ def _heard(seen: Sighting, node: NodeName) -> float:
 
 
 def _silence(seen: Sighting, node: NodeName) -> float | None:
-    return local.keeper(seen, node).head_silent
+    return local.agent(seen, node).head_silent
 
 
 def test_power_is_switched_off_by_the_inventorys_command_alone(kept: Kept, tmp_path: Path) -> None:
@@ -168,29 +168,29 @@ def test_power_is_switched_off_by_the_inventorys_command_alone(kept: Kept, tmp_p
     assert (tmp_path / "said").read_text() == f"of {N1} at 127.0.41.1 0\n"
     refused = kept.nodes.power_off(with_command(3), action)
     assert refused.result is Result.FAILED
-    assert refused.words == f"`fence_command` ended with 3: switch of of {N1} at 127.0.41.1"
+    assert refused.message == f"`fence_command` ended with 3: switch of of {N1} at 127.0.41.1"
 
 
-def test_a_node_whose_keeper_is_just_starting_is_not_taken_for_a_free_one(home: Path) -> None:
+def test_a_node_whose_agent_is_just_starting_is_not_taken_for_a_free_one(home: Path) -> None:
     fleet = local.inventory(home, racks=1, nodes=1)
     run = local.place(fleet, f"starts-{os.getpid()}", Group(name="main", topology=TopologyRule(), run="true"))
     nodes = open_nodes(home, fleet, "somebody@here")
     assert isinstance(nodes, ShellNodes)
-    site = nodes._sites.seat(run, N1)
+    site = nodes._sites.slot(run, N1)
     nodes._provision.put(run, site)
     scratch = Path(site.layout.scratch)
     scratch.mkdir(mode=0o700)
     try:
         with (scratch / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # as whoever starts a keeper does
+            fcntl.flock(lock, fcntl.LOCK_EX)  # as whoever starts an agent does
             view = nodes.look(run).nodes[N1]
             assert isinstance(view, Unseen)
-            assert "its keeper is starting" in view.words
+            assert "its agent is starting" in view.message
         view = nodes.look(run).nodes[N1]
         assert isinstance(view, Seen)
-        assert (view.keeper, view.leftovers) == (None, 0)
+        assert (view.agent, view.leftovers) == (None, 0)
     finally:
-        ok(nodes.unclaim(run, Unclaim(reason=REASON, node=N1)))
+        ok(nodes.release(run, Release(reason=REASON, node=N1)))
         nodes.close()
 
 
@@ -198,10 +198,10 @@ def test_a_machine_that_is_slow_to_look_for_leftovers_is_waited_for_and_asked_on
     package = tmp_path / "package"
     package.mkdir()
     (tmp_path / relay.BEGUN).touch()
-    slow = 'import time; time.sleep(4); print(\'{"ok": true, "keeper": null, "leftovers": 0}\')'
+    slow = 'import time; time.sleep(4); print(\'{"ok": true, "agent": null, "leftovers": 0}\')'
     (package / "__main__.py").write_text(slow)
     where = {"socket": str(tmp_path / "none"), "package": str(package), "root": str(tmp_path)}
-    asked = {"key": ["r", "n"], "question": {"op": "status"}, "limit": connection.KEEPER_S, **where}
+    asked = {"key": ["r", "n"], "question": {"op": "status"}, "limit": connection.AGENT_S, **where}
     line = json.dumps(asked).encode() + b"\n"
     argv = [sys.executable, "-EsS", "-c", Path(relay.__file__).read_text()]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:

@@ -19,36 +19,35 @@ import pytest
 
 from launcher.core.control.startup import PLACE_GRACE
 from launcher.core.model.actions import (
-    Claim,
+    Acquire,
+    Kill,
     Level,
+    Release,
     Reserve,
     Result,
     Signal,
     Start,
     StartHead,
-    Sweep,
-    Unclaim,
     Unreserve,
     Verify,
 )
 from launcher.core.model.observation import GroupState, HeadSeen, Phase, Seen, Sighting, Unseen
-from launcher.core.model.run import RunId
-from launcher.core.model.slots import GangName, Seat
+from launcher.core.model.run import GangName, RunId, Slot
 from launcher.core.model.task import Group, TopologyRule
 from launcher.ports import LogName
 from tests.real import local
-from tests.real.local import REASON, Stand, head, keeper, ok, rank, runs
+from tests.real.local import REASON, Stand, agent, head, ok, rank, runs
 
 SECRET = f"a-value-that-must-not-be-found-{os.getpid()}"
 
-# Epoch 1 ends at once, rank 1 with a failure. Later ones last, deaf to TERM, with a grandchild that hides: it has no
+# Attempt 1 ends at once, rank 1 with a failure. Later ones last, deaf to TERM, with a grandchild that hides: it has no
 # parent, no environment, and a session of its own.
 HIDDEN = f"sleep {1_000_000 + os.getpid()}"
 SCRIPT = f"""
 env | sort
 yes | head -n 1 > /dev/null; echo "yes ended with ${{PIPESTATUS[0]}}"
 echo "secret has ${{#TOKEN}} characters"
-if [ "$NVLAUNCH_EPOCH" = 1 ]; then
+if [ "$NVLAUNCH_ATTEMPT" = 1 ]; then
   [ "$NODE_RANK" = 1 ] && {{ echo "it had $TOKEN"; echo "this is $(printf "\\377") why" >&2; exit 3; }}
   exit 0
 fi
@@ -99,11 +98,11 @@ def stand(home: Path, foreign: object) -> Iterator[Stand]:
         stand.nodes.close()
 
 
-def test_each_slice_is_in_its_rack_and_each_bundle_on_its_seat(stand: Stand) -> None:
+def test_each_slice_is_in_its_rack_and_each_bundle_on_its_slot(stand: Stand) -> None:
     for part in stand.run.placement.slices:
         answer = ok(stand.nodes.verify(stand.run, Verify(reason=REASON, slice=part.key)))
-        found = [(bundle.seat, bundle.domain) for bundle in answer.bundles]
-        assert found == [(stand.label(seat), part.domain) for seat in stand.seats if seat.node in part.nodes]
+        found = [(bundle.slot, bundle.domain) for bundle in answer.bundles]
+        assert found == [(stand.label(slot), part.domain) for slot in stand.slots if slot.node in part.nodes]
 
 
 def test_a_slice_that_was_given_up_is_gone_at_once_and_can_be_reserved_again(stand: Stand) -> None:
@@ -117,16 +116,16 @@ def test_a_slice_that_was_given_up_is_gone_at_once_and_can_be_reserved_again(sta
 
 def test_ranks_end_with_their_codes_and_the_failed_one_shows_why(stand: Stand) -> None:
     _start(stand, 1)
-    seen = stand.until(lambda seen: all((r := rank(seen, s, 1)) and not r.running for s in stand.seats))
-    reports = [rank(seen, seat, 1) for seat in stand.seats]
+    seen = stand.until(lambda seen: all((r := rank(seen, s, 1)) and not r.running for s in stand.slots))
+    reports = [rank(seen, slot, 1) for slot in stand.slots]
     assert [report.exit_code for report in reports if report] == [0, 3, 0, 0]
     assert [report.tail[-2:] for report in reports if report] == [(), ("it had <hidden>", "this is � why"), (), ()]
     ok(_start(stand, 1))
-    assert all(not runs(stand.nodes.look(stand.run), seat, 1) for seat in stand.seats), "an epoch begins once"
+    assert all(not runs(stand.nodes.look(stand.run), slot, 1) for slot in stand.slots), "an attempt begins once"
 
 
 def test_a_rank_sees_its_variables_and_nothing_of_rays(stand: Stand) -> None:
-    lines = _log(stand, stand.seats[2], 1)
+    lines = _log(stand, stand.slots[2], 1)
     assert "yes ended with 141" in lines
     variables = dict(line.partition("=")[::2] for line in lines if "=" in line)
     assert variables["NVLAUNCH_NODE_RANK"] == variables["SKYPILOT_NODE_RANK"] == variables["NODE_RANK"] == "2"
@@ -142,23 +141,23 @@ def test_a_rank_sees_its_variables_and_nothing_of_rays(stand: Stand) -> None:
 
 
 def test_setup_runs_once_a_node_in_the_workdir_with_its_variables(stand: Stand) -> None:
-    for seat in stand.seats:
-        part = stand.nodes.read_log(stand.run, seat.node, LogName(), 0)
+    for slot in stand.slots:
+        part = stand.nodes.read_log(stand.run, slot.node, LogName(), 0)
         lines = part.data.decode().splitlines()
-        rank = stand.label(seat).partition("-")[2]
+        rank = stand.label(slot).partition("-")[2]
         assert lines.count(f"SKYPILOT_SETUP_NODE_RANK={rank}") == 1
-        assert f"PWD={stand.home / 'nodes' / seat.node / stand.run.id / 'workdir'}" in lines
+        assert f"PWD={stand.home / 'nodes' / slot.node / stand.run.id / 'workdir'}" in lines
         assert not [line for line in lines if line.startswith(("CUDA_VISIBLE_DEVICES=", "RAY_"))]
         assert "yes ended with 141" in lines, "a broken pipe ends a program of the user's as in any shell"
 
 
 def test_a_secret_reaches_the_ranks_and_is_found_nowhere_else(stand: Stand) -> None:
-    assert f"secret has {len(SECRET)} characters" in _log(stand, stand.seats[0], 1)
+    assert f"secret has {len(SECRET)} characters" in _log(stand, stand.slots[0], 1)
     # Setup and ranks print or hold it only if the user's own program does: this one prints its environment.
     holders = [path for path in stand.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert {path.name for path in holders} == {"secrets.json", "log", "provision.log"}
     memory = [path for path in Path("/dev/shm").glob("nvl-*/secrets.json") if SECRET in path.read_text()]
-    assert len(memory) == len(stand.seats)
+    assert len(memory) == len(stand.slots)
     assert {path.stat().st_mode & 0o777 for path in memory} == {0o600}
     assert {path.parent.stat().st_mode & 0o777 for path in memory} == {0o700}
     commands = [path.read_bytes() for path in _proc("cmdline")]
@@ -167,99 +166,99 @@ def test_a_secret_reaches_the_ranks_and_is_found_nowhere_else(stand: Stand) -> N
 
 def test_the_stop_signal_reaches_the_program(stand: Stand) -> None:
     _start_and_run(stand, 2)
-    seat = stand.seats[0]
-    ok(stand.nodes.signal(stand.run, Signal(reason=REASON, node=seat.node, signal="TERM")))
-    _poll(lambda: "heard TERM" in _log(stand, seat, 2), 10)
-    _poll(lambda: len(_hidden()) == len(stand.seats) - 1, 10)
-    assert runs(stand.nodes.look(stand.run), seat, 2)
+    slot = stand.slots[0]
+    ok(stand.nodes.signal(stand.run, Signal(reason=REASON, node=slot.node, signal="TERM")))
+    _poll(lambda: "heard TERM" in _log(stand, slot, 2), 10)
+    _poll(lambda: len(_hidden()) == len(stand.slots) - 1, 10)
+    assert runs(stand.nodes.look(stand.run), slot, 2)
 
 
-def test_a_sweep_of_ranks_leaves_nothing_of_them_and_all_of_ray(stand: Stand) -> None:
+def test_a_kill_of_ranks_leaves_nothing_of_them_and_all_of_ray(stand: Stand) -> None:
     assert _hidden()
-    for seat in stand.seats:
-        assert _sweep(stand, seat, Level.RANK, epoch=2).result is Result.KILLED
+    for slot in stand.slots:
+        assert _kill(stand, slot, Level.RANK, attempt=2).result is Result.KILLED
     assert _hidden() == []
     seen = stand.nodes.look(stand.run)
-    assert [keeper(seen, seat.node).ray.phase for seat in stand.seats] == [Phase.RUNNING] * len(stand.seats)
+    assert [agent(seen, slot.node).ray.phase for slot in stand.slots] == [Phase.RUNNING] * len(stand.slots)
     _start_and_run(stand, 3)
-    assert _sweep(stand, stand.seats[0], Level.RANK, epoch=2).result is Result.KILLED
-    assert runs(stand.nodes.look(stand.run), stand.seats[0], 3), "an older epoch's sweep spares the newer rank"
+    assert _kill(stand, stand.slots[0], Level.RANK, attempt=2).result is Result.KILLED
+    assert runs(stand.nodes.look(stand.run), stand.slots[0], 3), "an older attempt's kill spares the newer rank"
 
 
 def test_ranks_outlive_a_head_that_is_killed_whole(stand: Stand) -> None:
     before = _rank_pids(stand)
-    (first, *others) = _pids("NVLAUNCH_KEEPER", f"{stand.run.id}:@head")
+    (first, *others) = _pids("NVLAUNCH_AGENT", f"{stand.run.id}:@head")
     assert not others
     for pid in (first, *_marked(f"{stand.run.id}:@head:")):
-        _kill(pid)
+        _kill_process(pid)
     stand.until(lambda seen: isinstance(seen.head, HeadSeen) and seen.head.head is None, 10)
     ok(stand.nodes.start_head(stand.run, StartHead(reason=REASON)))
     _until_created(stand)
     assert _rank_pids(stand) == before
-    assert all(runs(stand.nodes.look(stand.run), seat, 3) for seat in stand.seats)
+    assert all(runs(stand.nodes.look(stand.run), slot, 3) for slot in stand.slots)
 
 
-def test_a_killed_raylet_is_seen_and_its_seat_can_be_taken_again(stand: Stand) -> None:
-    lost = stand.seats[3]
+def test_a_killed_raylet_is_seen_and_its_slot_can_be_taken_again(stand: Stand) -> None:
+    lost = stand.slots[3]
     for pid in _marked(f"{stand.run.id}:{lost.node}:0"):
         if b"raylet/raylet" in _command(pid):
-            _kill(pid)
-    seen = stand.until(lambda seen: keeper(seen, lost.node).ray.phase is Phase.FAILED, 10)
-    assert keeper(seen, lost.node).ray.exit_code == 1
-    assert _sweep(stand, lost, Level.GENERATION).result is Result.KILLED
+            _kill_process(pid)
+    seen = stand.until(lambda seen: agent(seen, lost.node).ray.phase is Phase.FAILED, 10)
+    assert agent(seen, lost.node).ray.exit_code == 1
+    assert _kill(stand, lost, Level.GENERATION).result is Result.KILLED
     assert not runs(stand.nodes.look(stand.run), lost, 3)
-    assert len(_hidden()) == len(stand.seats) - 1
+    assert len(_hidden()) == len(stand.slots) - 1
     healed = replace(lost, generation=1)
     stand.join(healed)
     stand.until(lambda seen: (stand.label(healed), 1) in local.alive(seen))
-    stand.seats = (*stand.seats[:3], healed)
+    stand.slots = (*stand.slots[:3], healed)
     _until_created(stand)
-    for seat in stand.seats:
-        _sweep(stand, seat, Level.RANK, epoch=3)
+    for slot in stand.slots:
+        _kill(stand, slot, Level.RANK, attempt=3)
     _start_and_run(stand, 4)
 
 
-def test_a_keeper_that_hangs_is_unseen_and_can_be_ended_all_the_same(stand: Stand) -> None:
-    node = stand.seats[2].node
-    (pid,) = _pids("NVLAUNCH_KEEPER", f"{stand.run.id}:{node}")
+def test_a_agent_that_hangs_is_unseen_and_can_be_ended_all_the_same(stand: Stand) -> None:
+    node = stand.slots[2].node
+    (pid,) = _pids("NVLAUNCH_AGENT", f"{stand.run.id}:{node}")
     os.kill(pid, signal.SIGSTOP)
     seen = stand.until(lambda seen: isinstance(seen.nodes[node], Unseen), 10)
     assert all(isinstance(view, Seen) for name, view in seen.nodes.items() if name != node)
     os.kill(pid, signal.SIGCONT)
-    stand.until(lambda seen: runs(seen, stand.seats[2], 4))
+    stand.until(lambda seen: runs(seen, stand.slots[2], 4))
 
 
-def test_a_killed_keeper_takes_its_raylet_and_rank_along(stand: Stand) -> None:
-    seat = stand.seats[1]
-    (pid,) = _pids("NVLAUNCH_KEEPER", f"{stand.run.id}:{seat.node}")
-    _kill(pid)
-    mark = f"{stand.run.id}:{seat.node}:"
+def test_a_killed_agent_takes_its_raylet_and_rank_along(stand: Stand) -> None:
+    slot = stand.slots[1]
+    (pid,) = _pids("NVLAUNCH_AGENT", f"{stand.run.id}:{slot.node}")
+    _kill_process(pid)
+    mark = f"{stand.run.id}:{slot.node}:"
     _poll(lambda: not _marked(mark), 20)
-    view = stand.nodes.look(stand.run).nodes[seat.node]
+    view = stand.nodes.look(stand.run).nodes[slot.node]
     assert isinstance(view, Seen)
-    assert view.keeper is None
-    assert ok(stand.nodes.unclaim(stand.run, Unclaim(reason=REASON, node=seat.node))).result is Result.KILLED
+    assert view.agent is None
+    assert ok(stand.nodes.release(stand.run, Release(reason=REASON, node=slot.node))).result is Result.KILLED
 
 
 def test_a_node_is_held_against_others_and_free_after_the_end(stand: Stand, foreign: subprocess.Popen[bytes]) -> None:
     other = replace(stand.run, id=RunId(f"other-{os.getpid()}"))
-    claim = Claim(reason=REASON, node=stand.seats[0].node)
+    claim = Acquire(reason=REASON, node=stand.slots[0].node)
     held = stand.nodes.claim(other, claim)
     assert held.result is Result.HELD
-    assert f"run `job` ({stand.run.id}) of somebody@here" in held.words
+    assert f"run `job` ({stand.run.id}) of somebody@here" in held.message
     assert [answer.result for answer in stand.take_down()] == [Result.KILLED] * 5
     assert _marked(f"{stand.run.id}:") == []
-    assert _pids("NVLAUNCH_KEEPER", stand.run.id) == []
+    assert _pids("NVLAUNCH_AGENT", stand.run.id) == []
     assert _hidden() == []
     assert not [path for path in Path("/dev/shm").glob("nvl-*/secrets.json") if SECRET in path.read_text()]
     assert ok(stand.nodes.claim(other, claim))
-    assert ok(stand.nodes.unclaim(other, Unclaim(reason=REASON, node=claim.node))).result is Result.KILLED
+    assert ok(stand.nodes.release(other, Release(reason=REASON, node=claim.node))).result is Result.KILLED
     assert foreign.poll() is None
     assert _listens(6379)
 
 
 def _until_created(stand: Stand) -> None:
-    """See every group created; one that Ray does not place on live seats is reserved anew, as the kernel does."""
+    """See every group created; one that Ray does not place on live slots is reserved anew, as the kernel does."""
     count = len(stand.run.placement.slices)
 
     def placed(seen: Sighting) -> bool:
@@ -278,37 +277,37 @@ def _unplaced(seen: Sighting) -> list[str]:
     return [group.slice for group in head(seen).groups if group.state is not GroupState.CREATED]
 
 
-def _start(stand: Stand, epoch: int):  # type: ignore[no-untyped-def]
-    action = Start(reason=REASON, gang=GangName("run"), epoch=epoch, restarts=epoch - 1, seats=stand.seats)
+def _start(stand: Stand, attempt: int):  # type: ignore[no-untyped-def]
+    action = Start(reason=REASON, gang=GangName("run"), attempt=attempt, restarts=attempt - 1, slots=stand.slots)
     return ok(stand.nodes.start(stand.run, action))
 
 
-def _start_and_run(stand: Stand, epoch: int) -> None:
-    _start(stand, epoch)
-    stand.until(lambda seen: all(runs(seen, seat, epoch) for seat in stand.seats))
-    _poll(lambda: len(_hidden()) == len(stand.seats), 20)
+def _start_and_run(stand: Stand, attempt: int) -> None:
+    _start(stand, attempt)
+    stand.until(lambda seen: all(runs(seen, slot, attempt) for slot in stand.slots))
+    _poll(lambda: len(_hidden()) == len(stand.slots), 20)
 
 
-def _sweep(stand: Stand, seat: Seat, level: Level, epoch: int = 0):  # type: ignore[no-untyped-def]
-    action = Sweep(
+def _kill(stand: Stand, slot: Slot, level: Level, attempt: int = 0):  # type: ignore[no-untyped-def]
+    action = Kill(
         reason=REASON,
-        node=seat.node,
+        node=slot.node,
         level=level,
-        member=seat.member,
+        member=slot.member,
         gang=GangName("run"),
-        epoch=epoch,
-        generation=seat.generation,
+        attempt=attempt,
+        generation=slot.generation,
     )
-    return stand.nodes.sweep(stand.run, action)
+    return stand.nodes.kill(stand.run, action)
 
 
-def _log(stand: Stand, seat: Seat, epoch: int) -> list[str]:
-    part = stand.nodes.read_log(stand.run, seat.node, LogName(member=seat.member, epoch=epoch), 0)
+def _log(stand: Stand, slot: Slot, attempt: int) -> list[str]:
+    part = stand.nodes.read_log(stand.run, slot.node, LogName(member=slot.member, attempt=attempt), 0)
     return part.data.decode(errors="replace").splitlines()
 
 
 def _rank_pids(stand: Stand) -> list[str]:
-    folders = [stand.home / "nodes" / s.node / stand.run.id / "ranks" / stand.label(s) / "3" for s in stand.seats]
+    folders = [stand.home / "nodes" / s.node / stand.run.id / "ranks" / stand.label(s) / "3" for s in stand.slots]
     return [(folder / "state.json").read_text() for folder in folders]
 
 
@@ -346,7 +345,7 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def _kill(pid: int) -> None:
+def _kill_process(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 

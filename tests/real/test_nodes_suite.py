@@ -1,4 +1,4 @@
-"""The suite of the `Nodes` port against real keepers and real Ray on this machine."""
+"""The suite of the `Nodes` port against real agents and real Ray on this machine."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from launcher.cli import parcel
-from launcher.core.model.actions import Claim, Prepare, Result, Unclaim
+from launcher.core.model.actions import Acquire, Prepare, Release, Result
 from launcher.core.model.inventory import Transport
 from launcher.core.model.observation import Phase
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, Task, TopologyRule
 from tests.real import local
-from tests.real.local import REASON, Stand, keeper, ok
+from tests.real.local import REASON, Stand, agent, ok
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def stand(home: Path, tmp_path: Path) -> Iterator[Stand]:
     made = Stand(home, replace(run, task=task))
     yield made
     for node in made.run.placement.nodes:
-        ok(made.nodes.unclaim(made.run, Unclaim(reason=REASON, node=node)))
+        ok(made.nodes.release(made.run, Release(reason=REASON, node=node)))
 
 
 def workdir(stand: Stand, run: Run, at: int) -> Path:
@@ -40,10 +40,10 @@ def workdir(stand: Stand, run: Run, at: int) -> Path:
 def test_setup_runs_in_the_workdir_with_the_mounts_in_it_and_later_nodes_get_the_same(
     stand: Stand, tmp_path: Path
 ) -> None:
-    for at, seat in enumerate(stand.seats):
-        ok(stand.nodes.claim(stand.run, Claim(reason=REASON, node=seat.node)))
-        ok(stand.nodes.prepare(stand.run, Prepare(reason=REASON, node=seat.node, member=seat.member)))
-        stand.until(lambda seen, node=seat.node: keeper(seen, node).setup.phase is Phase.DONE)  # type: ignore[misc]
+    for at, slot in enumerate(stand.slots):
+        ok(stand.nodes.claim(stand.run, Acquire(reason=REASON, node=slot.node)))
+        ok(stand.nodes.prepare(stand.run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
+        stand.until(lambda seen, node=slot.node: agent(seen, node).setup.phase is Phase.DONE)  # type: ignore[misc]
         assert (workdir(stand, stand.run, at) / "joined").read_text() == "print(){}"
         (tmp_path / "work" / "train.py").write_text("edited")
 
@@ -51,12 +51,12 @@ def test_setup_runs_in_the_workdir_with_the_mounts_in_it_and_later_nodes_get_the
 def test_files_that_are_gone_are_an_answer_that_names_them(stand: Stand, tmp_path: Path) -> None:
     lost = replace(stand.run, task=replace(stand.run.task, workdir=str(tmp_path / "gone")))
     lost = replace(lost, id=type(lost.id)("lost"))
-    seat = stand.seats[0]
-    ok(stand.nodes.claim(lost, Claim(reason=REASON, node=seat.node)))
-    answer = stand.nodes.prepare(lost, Prepare(reason=REASON, node=seat.node, member=seat.member))
-    ok(stand.nodes.unclaim(lost, Unclaim(reason=REASON, node=seat.node)))
+    slot = stand.slots[0]
+    ok(stand.nodes.claim(lost, Acquire(reason=REASON, node=slot.node)))
+    answer = stand.nodes.prepare(lost, Prepare(reason=REASON, node=slot.node, member=slot.member))
+    ok(stand.nodes.release(lost, Release(reason=REASON, node=slot.node)))
     assert answer.result is Result.FAILED
-    assert answer.words == f"workdir `{tmp_path / 'gone'}` is gone"
+    assert answer.message == f"workdir `{tmp_path / 'gone'}` is gone"
 
 
 def test_what_goes_to_each_node_is_said_before_and_much_of_it_is_warned_of(

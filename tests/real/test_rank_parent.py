@@ -1,4 +1,4 @@
-"""A rank's parent without a cluster: what it asks of the keeper, and that no rank outlives what that said last."""
+"""A rank's parent without a cluster: what it asks of the agent, and that no rank outlives what that said last."""
 
 import importlib
 import json
@@ -21,8 +21,8 @@ PACKAGE = Path(rpc.__file__).parent
 MARK = "r:n1:0:main/0:1"
 
 
-class Keeper:
-    """What stands in for a keeper: a process that may be stopped, and the answers that it would give."""
+class AgentReport:
+    """What stands in for an agent: a process that may be stopped, and the answers that it would give."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,9 +30,9 @@ class Keeper:
         self.deadline = heartbeat.Deadline(folder / "deadline")
         self.asked: list[dict[str, Any]] = []
         self.refusal = ""
-        socket = str(folder / "keeper.sock")
+        socket = str(folder / "agent.sock")
         spec = {"run": "r", "place": "n1", "scratch": str(folder / "scratch"), "socket": socket}
-        (folder / "keeper.json").write_text(json.dumps(spec))
+        (folder / "agent.json").write_text(json.dumps(spec))
         (folder / "secrets.json").write_text("{}")
         (folder / "workdir").mkdir()
         rpc.serve(Path(socket), self._reply)
@@ -40,24 +40,24 @@ class Keeper:
     def _reply(self, question: dict[str, Any]) -> dict[str, Any]:
         self.asked.append(question)
         if self.refusal:
-            return {"ok": False, "words": self.refusal}
+            return {"ok": False, "message": self.refusal}
         base = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
         paths = {"secrets": str(self.folder / "secrets.json"), "deadline": str(self.folder / "deadline")}
-        return {"ok": True, "base": base, "keeper": self.process.pid, **paths}
+        return {"ok": True, "base": base, "agent": self.process.pid, **paths}
 
     def begin(self, script: str) -> "subprocess.Popen[bytes]":
         (self.folder / "run.sh").write_text(script)
         own = self.folder / "ranks" / "main-0" / "1"
         own.mkdir(parents=True)
-        spec = {"member": "main/0", "epoch": 1, "script": "run.sh", "env": {}, "rank_env": {}}
+        spec = {"member": "main/0", "attempt": 1, "script": "run.sh", "env": {}, "rank_env": {}}
         (own / "spec.json").write_text(json.dumps(spec))
         argv = [sys.executable, "-EsS", str(PACKAGE), "rank", str(self.folder), "main-0", "1"]
         return subprocess.Popen(argv, env={**os.environ, "NVLAUNCH_MARK": MARK}, stderr=subprocess.PIPE)
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[Keeper]:
-    made = Keeper(tmp_path)
+def agent(tmp_path: Path) -> Iterator[AgentReport]:
+    made = AgentReport(tmp_path)
     yield made
     made.process.kill()
     made.process.wait()
@@ -78,48 +78,48 @@ while :; do sleep 1; done
 """
 
 
-def test_nothing_of_a_rank_writes_after_the_moment_that_its_stopped_keeper_published(keeper: Keeper) -> None:
-    rank = keeper.begin(WRITES)
-    written = keeper.folder / "written"
+def test_nothing_of_a_rank_writes_after_the_moment_that_its_stopped_agent_published(agent: AgentReport) -> None:
+    rank = agent.begin(WRITES)
+    written = agent.folder / "written"
     until(written.exists)
-    keeper.process.send_signal(signal.SIGSTOP)
+    agent.process.send_signal(signal.SIGSTOP)
     end = heartbeat.now() + 1.0
-    keeper.deadline.put(end)
+    agent.deadline.put(end)
     rank.wait(20)
     late = heartbeat.now() - end
     size = written.stat().st_size
     assert late < 3.0, "the margin of three seconds is for this"
     time.sleep(0.3)
     assert written.stat().st_size == size
-    assert not (keeper.folder / "ranks" / "main-0" / "1" / "exit.json").exists(), "it did not end by itself"
+    assert not (agent.folder / "ranks" / "main-0" / "1" / "exit.json").exists(), "it did not end by itself"
 
 
-def test_a_rank_lives_while_its_moment_is_put_off(keeper: Keeper) -> None:
-    rank = keeper.begin(WRITES)
+def test_a_rank_lives_while_its_moment_is_put_off(agent: AgentReport) -> None:
+    rank = agent.begin(WRITES)
     for _ in range(8):
-        keeper.deadline.put(heartbeat.now() + 1.0)
+        agent.deadline.put(heartbeat.now() + 1.0)
         time.sleep(0.3)
     assert rank.poll() is None
-    keeper.process.kill()
-    keeper.process.wait()
+    agent.process.kill()
+    agent.process.wait()
     rank.wait(20)
 
 
-def test_a_rank_that_was_swept_does_not_begin_and_is_told_why(keeper: Keeper) -> None:
-    keeper.refusal = "epoch 1 of `main/0` is over on this node: it was swept"
-    rank = keeper.begin("touch ../began")
+def test_a_rank_that_was_killed_does_not_begin_and_is_told_why(agent: AgentReport) -> None:
+    agent.refusal = "attempt 1 of `main/0` is over on this node: it was killed"
+    rank = agent.begin("touch ../began")
     _, said = rank.communicate(timeout=20)
     assert rank.returncode == 4
-    assert keeper.refusal in said.decode()
-    assert not (keeper.folder / "began").exists()
-    (asked,) = keeper.asked
-    assert (asked["member"], asked["generation"], asked["epoch"]) == ("main/0", 0, 1)
+    assert agent.refusal in said.decode()
+    assert not (agent.folder / "began").exists()
+    (asked,) = agent.asked
+    assert (asked["member"], asked["generation"], asked["attempt"]) == ("main/0", 0, 1)
 
 
-def test_a_rank_is_told_where_its_heartbeat_goes(keeper: Keeper) -> None:
-    rank = keeper.begin('touch "$NVLAUNCH_HEARTBEAT"')
+def test_a_rank_is_told_where_its_heartbeat_goes(agent: AgentReport) -> None:
+    rank = agent.begin('touch "$NVLAUNCH_HEARTBEAT"')
     assert rank.wait(20) == 0
-    assert (keeper.folder / "ranks" / "main-0" / "1" / "heartbeat").exists()
+    assert (agent.folder / "ranks" / "main-0" / "1" / "heartbeat").exists()
 
 
 # As most people write it: the program is a child of the shell, which a signal ends at once.
@@ -139,16 +139,16 @@ echo never
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_rank_that_is_told_to_stop_has_ended_when_its_program_has(keeper: Keeper, told: bool) -> None:
-    keeper.deadline.put(heartbeat.now() + 60.0)
-    rank = keeper.begin(CHECKPOINTS)
-    until((keeper.folder / "begun").exists)
+def test_a_rank_that_is_told_to_stop_has_ended_when_its_program_has(agent: AgentReport, told: bool) -> None:
+    agent.deadline.put(heartbeat.now() + 60.0)
+    rank = agent.begin(CHECKPOINTS)
+    until((agent.folder / "begun").exists)
     if told:
-        ranks.tell_to_stop(keeper.folder, None)
-    found = procs.scan(procs.Scope(run="r", place="n1", level="rank", member="main/0", epoch=1))
+        ranks.tell_to_stop(agent.folder, None)
+    found = procs.scan(procs.Scope(run="r", place="n1", level="rank", member="main/0", attempt=1))
     procs.send([one for one in found if one.pid != rank.pid], signal.SIGTERM)
     assert rank.wait(20) == 0
-    assert (keeper.folder / "saved").exists() is told
-    ended = json.loads((keeper.folder / "ranks" / "main-0" / "1" / "exit.json").read_text())
+    assert (agent.folder / "saved").exists() is told
+    ended = json.loads((agent.folder / "ranks" / "main-0" / "1" / "exit.json").read_text())
     assert ended["code"] == 128 + signal.SIGTERM
-    procs.sweep(procs.Scope(run="r", place="n1"), grace=0)
+    procs.kill(procs.Scope(run="r", place="n1"), grace=0)

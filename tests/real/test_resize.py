@@ -23,7 +23,7 @@ envs: {{GATE: null}}
 stop_grace: 2
 setup: echo set up
 run: |
-  echo "epoch $NVLAUNCH_EPOCH, $NODE_RANK of $NNODES"
+  echo "attempt $NVLAUNCH_ATTEMPT, $NODE_RANK of $NNODES"
   until [ -e "$GATE" ]; do sleep 0.1; done
 """
 
@@ -36,9 +36,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     made.run("down", "--all", "-y")
 
 
-def running(desk: Desk, ranks: int, epoch: int) -> None:
+def running(desk: Desk, ranks: int, attempt: int) -> None:
     desk.until(
-        "elastic", lambda seen: (seen["state"], len(seen["ranks"]), seen.get("epoch")) == ("running", ranks, epoch)
+        "elastic", lambda seen: (seen["state"], len(seen["ranks"]), seen.get("attempt")) == ("running", ranks, attempt)
     )
 
 
@@ -51,7 +51,7 @@ def test_what_stays_keeps_its_raylet_and_what_goes_leaves_nothing(desk: Desk) ->
     assert grown.returncode == 0, grown.stderr
     running(desk, 2, 2)
     assert raylets("127.0.74.1")
-    desk.until("elastic", lambda _: "epoch 2, 1 of 2" in desk.run("logs", "elastic", "--rank", "1").stdout)
+    desk.until("elastic", lambda _: "attempt 2, 1 of 2" in desk.run("logs", "elastic", "--rank", "1").stdout)
     shrunk = desk.run(*desk.up_args(desk.task("elastic", TASK.format(slices=1))), "-d")
     assert shrunk.returncode == 0, shrunk.stderr
     running(desk, 1, 3)
@@ -59,6 +59,6 @@ def test_what_stays_keeps_its_raylet_and_what_goes_leaves_nothing(desk: Desk) ->
     assert raylets("127.0.73.1") == kept, "the slice that stayed was not left alone"
     desk.gate("elastic").touch()
     ended = desk.until("elastic", lambda seen: seen["state"] == "succeeded")
-    assert ended["outcome"]["words"]
+    assert ended["outcome"]["message"]
     events = desk.run("events", "elastic").stdout
     assert events.count("prepare:a1: done") == 1, "it was set up anew"

@@ -76,19 +76,19 @@ def test_groups_share_nodes_come_back_together_and_move_together(desk: Desk) -> 
 
     (raylet,) = raylets("127.0.63.2")
     os.kill(raylet, signal.SIGKILL)
-    seen = desk.until("shared", lambda seen: seen["state"] == "running" and seen["epoch"] == 2)
+    seen = desk.until("shared", lambda seen: seen["state"] == "running" and seen["attempt"] == 2)
     assert _where(seen) == together
 
     assert desk.run("drain", "a2", "-y", "--reason", "a test asks for it").returncode == 0
-    seen = desk.until("shared", lambda seen: seen["state"] == "running" and seen["epoch"] == 3)
+    seen = desk.until("shared", lambda seen: seen["state"] == "running" and seen["attempt"] == 3)
     assert _where(seen) == {**together, "prefill/1": "a3", "decode/1": "a3"}
     assert desk.run("undrain", "a2").returncode == 0
 
-    # Ranks beside it were swept twice and told to stop once; the raylet under it was not touched, unless Ray could not
+    # Ranks beside it were killed twice and told to stop once; the raylet under it was not touched, unless Ray could not
     # place the others any more: then its whole cluster begins anew, and says so.
     anew = "its Ray begins anew" in desk.run("events", "shared").stdout
-    assert _variables(desk, "router/0")["NVLAUNCH_EPOCH"] == "1" or anew
-    assert _variables(desk, "prefill/0")["NVLAUNCH_EPOCH"] == "3"
+    assert _variables(desk, "router/0")["NVLAUNCH_ATTEMPT"] == "1" or anew
+    assert _variables(desk, "prefill/0")["NVLAUNCH_ATTEMPT"] == "3"
     desk.gate("shared").touch()
     _, err = up.communicate(timeout=AMPLE_S)
     assert up.returncode == 0, err

@@ -108,8 +108,8 @@ def test_two_slices_run_each_in_one_rack_and_end_well(desk: Desk) -> None:
         (3, 1, "r2", "b2", "running"),
     ]
     events = desk.run("events", "main-job").stdout
-    for key, seats, rack in (("main.s0", "main-[0-1]", "r1"), ("main.s1", "main-[2-3]", "r2")):
-        assert f"verify:{key}: done: Ray has {seats} in {rack}" in events
+    for key, slots, rack in (("main.s0", "main-[0-1]", "r1"), ("main.s1", "main-[2-3]", "r2")):
+        assert f"verify:{key}: done: Ray has {slots} in {rack}" in events
     racks = json.loads(desk.run("racks", "-i", str(desk.inventory), "-o", "json").stdout)
     assert "main-job" in json.dumps(racks)
     desk.gate("main-job").touch()
@@ -133,20 +133,22 @@ def test_a_rank_that_exits_3_restarts_its_gang_and_then_fails_the_run_by_name(de
     assert "the reason why" in up.stderr
     assert "main/1 on a2 exited with 3 after 1 restart" in up.stderr
     seen = desk.status("fails")
-    assert (seen["state"], seen["restarts"], seen["epoch"]) == ("failed", 1, 2)
+    assert (seen["state"], seen["restarts"], seen["attempt"]) == ("failed", 1, 2)
     assert seen["ranks"][1]["exit_code"] == 3
     assert left_over(desk.home) == {}
 
 
-@pytest.mark.parametrize("moment", ["claim", "setup", "join", "running"])
+@pytest.mark.parametrize("moment", ["acquire", "setup", "join", "running"])
 def test_down_after_kill_9_of_the_controller_leaves_no_process(desk: Desk, moment: str) -> None:
     name = f"killed-{moment}"
     file = task(desk, name)
     if moment == "setup":
         file.write_text(file.read_text().replace("setup: echo", "setup: sleep 300 & sleep 300; echo"))
-    words = {"claim": "to claim", "setup": "in setup", "join": "joining Ray", "running": "2 of 2 ranks running"}[moment]
+    words = {"acquire": "to claim", "setup": "in setup", "join": "joining Ray", "running": "2 of 2 ranks running"}[
+        moment
+    ]
     up = desk.begin(*desk.up_args(file, "-d"))  # which returns when all is claimed
-    desk.until(name, lambda seen: words in seen["headline"] or seen["state"] == "running")
+    desk.until(name, lambda seen: words in seen["status_message"] or seen["state"] == "running")
     os.kill(desk.controller(name), signal.SIGKILL)
     down = desk.run("down", name, "-y")
     assert down.returncode == 0, down.stderr
@@ -168,7 +170,7 @@ def test_ctrl_c_ends_the_following_and_not_the_run(desk: Desk) -> None:
     desk.gate("followed").touch()
     _, err = watch.communicate(timeout=AMPLE_S)
     assert watch.returncode == 0, err
-    assert desk.status("followed")["epoch"] == 1
+    assert desk.status("followed")["attempt"] == 1
 
 
 def test_a_secret_reaches_the_ranks_and_is_found_nowhere_else(desk: Desk) -> None:

@@ -295,7 +295,7 @@ def test_a_cut_stream_or_a_broken_content_shows_nothing(folder: Path, node: Node
         node.plan("one", taken)
         answer = node.program("one", "fill", stdin=broken)
         assert not answer["ok"]
-        assert words in answer["words"]
+        assert words in answer["message"]
         assert not list((node.base / "one").glob("*workdir*[!k]")), "nothing half is left"
     node.receive("one", taken)
 
@@ -330,5 +330,5 @@ def test_a_mount_does_not_go_through_a_link_of_the_workdir(folder: Path, node: N
     taken = take(folder, tmp_path / "kept", Tree(source=folder / "run.sh", to="out/x", listing=None))
     missing = node.plan("one", taken)["missing"]
     answer = node.program("one", "fill", stdin=taken.contents(missing))
-    assert "`out` is a link" in answer["words"]
+    assert "`out` is a link" in answer["message"]
     assert not list(outside.iterdir())

@@ -10,9 +10,9 @@ from tests.rig import Host
 
 # What stays beside the folder of the run: leases, which are locks; what Python and login shells write of their own.
 OWN = re.compile(r"lock|lease|/__pycache__/|^/var/log/")
-INTENT, HEADLINE = "intent", "headline"
+INTENT, HEADLINE = "intent", "status_message"
 STAGES = {
-    "lease": (INTENT, "claim:"),
+    "lease": (INTENT, "acquire:"),
     "sync": (HEADLINE, "copying files"),
     "environment": (HEADLINE, "making a Python environment"),
     "setup": (HEADLINE, "in setup"),
@@ -37,7 +37,7 @@ def _reached(desk: Desk, name: str, kind: str, words: str) -> bool:
         return False
     store = Store(desk.home)
     told = (event for event in store.events(store.find(name).id) if event.kind.value == kind)
-    return any(event.subject.startswith(words) if kind == INTENT else words in event.words for event in told)
+    return any(event.subject.startswith(words) if kind == INTENT else words in event.message for event in told)
 
 
 def outside(host: Host, run: str, before: set[str]) -> set[str]:

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Claim, Prepare, Reason, Result, Unclaim, Why
+from launcher.core.model.actions import Acquire, Prepare, Reason, Release, Result, Why
 from launcher.core.model.placement import Placement, Slice
-from launcher.core.model.run import Run, RunId, RunName
-from launcher.core.model.slots import MemberName
+from launcher.core.model.run import MemberName, Run, RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import RemoteError
 from launcher.ports import Command, Nodes, Stream
@@ -26,7 +25,7 @@ from launcher.transport.open import open_nodes
 from tests.rig import Host, Rig
 from tests.rig.witness import until
 
-REASON = Reason(why=Why.START, words="a test asks for it")
+REASON = Reason(why=Why.START, message="a test asks for it")
 RANK0 = MemberName("main/0")
 
 
@@ -42,7 +41,7 @@ def host(rig: Rig) -> Host:
     return rig["r01-n01"]
 
 
-class Seat:
+class Slot:
     """A run that has a tray, and the way there."""
 
     def __init__(self, home: Path, run: Run) -> None:
@@ -65,7 +64,7 @@ class Seat:
 
 
 @pytest.fixture
-def seat(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seat]:
+def slot(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slot]:
     """A run on the first tray, ready."""
     (tmp_path / ".ssh").mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -80,14 +79,14 @@ def seat(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     placement = Placement(slices=(part,))
     task = Task(name="job", groups=(group,))
     own = fleet.cut_down(placement.nodes)
-    made = Seat(
+    made = Slot(
         tmp_path / "home", Run(id=RunId("person-1"), name=RunName("job"), task=task, placement=placement, fleet=own)
     )
-    assert made.nodes.claim(made.run, Claim(reason=REASON, node=made.node)).result is Result.DONE
+    assert made.nodes.claim(made.run, Acquire(reason=REASON, node=made.node)).result is Result.DONE
     answer = made.nodes.prepare(made.run, Prepare(reason=REASON, node=made.node, member=RANK0))
     assert answer.result is Result.DONE, answer
     yield made
-    made.nodes.unclaim(made.run, Unclaim(reason=REASON, node=made.node))
+    made.nodes.release(made.run, Release(reason=REASON, node=made.node))
     made.nodes.close()
 
 
@@ -95,33 +94,33 @@ def lives(host: Host, *argv: str) -> bool:
     return any(process.argv == argv and process.state != "Z" for process in host.processes())
 
 
-def test_status_streams_and_arguments_come_through(seat: Seat) -> None:
+def test_status_streams_and_arguments_come_through(slot: Slot) -> None:
     words = ("a b", "$HOME", "'", '"', "", "*", "\n", "ü", "-x", "`id`", "\\", "!", "%h")
-    status, out, _ = seat.exec("printf", "%s|", *words)
+    status, out, _ = slot.exec("printf", "%s|", *words)
     assert (status, out.decode()) == (0, "".join(f"{word}|" for word in words))
-    assert seat.exec("sh", "-c", "echo out; echo err >&2; exit 255") == (255, b"out\n", b"err\n")
-    status, out, _ = seat.exec("head", "-c", "8000000", "/dev/zero")
+    assert slot.exec("sh", "-c", "echo out; echo err >&2; exit 255") == (255, b"out\n", b"err\n")
+    status, out, _ = slot.exec("head", "-c", "8000000", "/dev/zero")
     assert (status, len(out)) == (0, 8_000_000)
-    lines = seat.exec("env")[1].decode().splitlines()
+    lines = slot.exec("env")[1].decode().splitlines()
     assert "COLOUR=blue" in lines
     assert "NVLAUNCH_RUN=job" in lines
 
 
-def test_nothing_is_left_when_the_time_is_over(seat: Seat, host: Host) -> None:
+def test_nothing_is_left_when_the_time_is_over(slot: Slot, host: Host) -> None:
     with pytest.raises(RemoteError, match="its time was over"):
-        seat.exec("sh", "-c", "trap '' TERM; env -i setsid sleep 301 & sleep 302", timeout=1.0)
+        slot.exec("sh", "-c", "trap '' TERM; env -i setsid sleep 301 & sleep 302", timeout=1.0)
     assert not lives(host, "sleep", "301")
     assert not lives(host, "sleep", "302")
 
 
-def test_stop_ends_it_and_so_does_a_launcher_that_is_gone(seat: Seat, host: Host) -> None:
+def test_stop_ends_it_and_so_does_a_launcher_that_is_gone(slot: Slot, host: Host) -> None:
     for end in ("stop", "gone"):
-        nodes = seat.open()
+        nodes = slot.open()
         ended: list[object] = []
 
         def run(nodes: Nodes = nodes, ended: list[object] = ended) -> None:
             try:
-                ended.append(seat.exec("sleep", "303", timeout=None, nodes=nodes)[0])
+                ended.append(slot.exec("sleep", "303", timeout=None, nodes=nodes)[0])
             except RemoteError as error:
                 ended.append(error.stage)
 
@@ -129,7 +128,7 @@ def test_stop_ends_it_and_so_does_a_launcher_that_is_gone(seat: Seat, host: Host
         thread.start()
         until(lambda: lives(host, "sleep", "303"))
         if end == "stop":
-            seat.nodes.stop_command(seat.run, seat.node, Command(token="t1", argv=("sleep", "303"), member=RANK0))
+            slot.nodes.stop_command(slot.run, slot.node, Command(token="t1", argv=("sleep", "303"), member=RANK0))
         else:
             nodes.close()
         until(lambda: not lives(host, "sleep", "303"))
@@ -138,27 +137,27 @@ def test_stop_ends_it_and_so_does_a_launcher_that_is_gone(seat: Seat, host: Host
         nodes.close()
 
 
-def test_files_come_back(seat: Seat, host: Host) -> None:
-    seat.exec("sh", "-c", "mkdir -p out/deep && head -c 3000000 /dev/zero > out/deep/zeros && ln -s deep out/latest")
+def test_files_come_back(slot: Slot, host: Host) -> None:
+    slot.exec("sh", "-c", "mkdir -p out/deep && head -c 3000000 /dev/zero > out/deep/zeros && ln -s deep out/latest")
     parts: list[bytes] = []
-    assert seat.nodes.fetch(seat.run, seat.node, "out", parts.append) == ()
+    assert slot.nodes.fetch(slot.run, slot.node, "out", parts.append) == ()
     with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
         sizes = {entry.name: entry.size for entry in archive}
     assert sizes == {"out": 0, "out/deep": 0, "out/deep/zeros": 3_000_000, "out/latest": 0}
     with pytest.raises(RemoteError, match="No such file or directory"):
-        seat.nodes.fetch(seat.run, seat.node, "~/nothing", parts.append)
+        slot.nodes.fetch(slot.run, slot.node, "~/nothing", parts.append)
 
 
 @pytest.mark.parametrize("pinned", [True, False], ids=["pinned host key", "learnt host key"])
-def test_a_terminal_opens_beside_the_rank_without_a_question(seat: Seat, host: Host, pinned: bool) -> None:
+def test_a_terminal_opens_beside_the_rank_without_a_question(slot: Slot, host: Host, pinned: bool) -> None:
     if not pinned:
-        node = seat.run.fleet.nodes[0]
+        node = slot.run.fleet.nodes[0]
         free = replace(node, access=replace(node.access, host_key=None))
-        seat.run = replace(seat.run, fleet=replace(seat.run.fleet, nodes=(free,)))
+        slot.run = replace(slot.run, fleet=replace(slot.run.fleet, nodes=(free,)))
     spec = json.dumps({"env": {"COLOUR": "blue"}, "rank_env": {"NODE_RANK": "0"}})
     begun = f"mkdir -p ../ranks/main-0/7 && printf %s '{spec}' > ../ranks/main-0/7/spec.json"
-    assert seat.exec("sh", "-c", begun)[0] == 0
-    program = seat.nodes.visit(seat.run, seat.node, RANK0)
+    assert slot.exec("sh", "-c", begun)[0] == 0
+    program = slot.nodes.visit(slot.run, slot.node, RANK0)
     assert program[0] == "ssh"
     ours, theirs = pty.openpty()
     with subprocess.Popen(program, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:

@@ -78,7 +78,7 @@ class Told:
         """Answer, whether it stops a start, and words, of a fact of a node."""
         (one,) = (one for one in self.json["nodes"] if one["node"] == node)
         (finding,) = (finding for finding in one["findings"] if finding["fact"] == fact)
-        return finding["answer"], finding["stops"], finding["words"]
+        return finding["answer"], finding["stops"], finding["message"]
 
     def not_good(self) -> set[tuple[str, str]]:
         """Node and fact of all that is not good."""
@@ -210,7 +210,7 @@ def test_another_ray_on_one_node(launcher: Launcher, spoilt: Host) -> None:
     told = launcher.doctor()
     (shared,) = (one for one in told.json["shared"] if one["fact"] == "ray")
     assert (told.code, shared["of"], shared["nodes"]) == (4, "all", [SPOILT])
-    assert f"{SPOILT}: 2.61.3" in shared["words"]
+    assert f"{SPOILT}: 2.61.3" in shared["message"]
 
 
 def test_a_port_that_is_taken_is_stepped_over_and_a_wall_of_them_is_not(launcher: Launcher, spoilt: Host) -> None:

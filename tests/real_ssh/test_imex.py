@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Answer, Claim, Prepare, Reason, Result, Unclaim, Why
-from launcher.core.model.inventory import ImexMode, NodeName
+from launcher.core.model.actions import Acquire, Answer, Prepare, Reason, Release, Result, Why
+from launcher.core.model.inventory import ImexMode
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice
-from launcher.core.model.run import Member, Run, RunId, RunName
-from launcher.core.model.slots import MemberName
+from launcher.core.model.run import Member, MemberName, Run, RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.ports import Nodes
 from launcher.transport.open import open_nodes
 from tests.desk import Desk
 from tests.rig import Host, Rig
 
-REASON = Reason(why=Why.START, words="a test asks for it")
+REASON = Reason(why=Why.START, message="a test asks for it")
 LIST = "/etc/nvidia-imex/nodes_config.cfg"
 CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
 UNIT = "nvidia-imex"
@@ -52,13 +52,13 @@ class Launch:
 
     def prepare(self) -> dict[str, Answer]:
         """Take the leases and make ready, tray by tray; spares are not made ready."""
-        return {member.name: self._ready(member.name, node) for member, node in self._seats()}
+        return {member.name: self._ready(member.name, node) for member, node in self._slots()}
 
-    def _seats(self) -> list[tuple[Member, NodeName]]:
+    def _slots(self) -> list[tuple[Member, NodeName]]:
         return list(zip(self.run.members(), self.run.placement.slices[0].nodes, strict=True))
 
     def _ready(self, member: MemberName, node: NodeName) -> Answer:
-        assert self.nodes.claim(self.run, Claim(reason=REASON, node=node)).result is Result.DONE
+        assert self.nodes.claim(self.run, Acquire(reason=REASON, node=node)).result is Result.DONE
         deadline = time.monotonic() + 60
         while True:
             answer = self.nodes.prepare(self.run, Prepare(reason=REASON, node=node, member=member))
@@ -67,7 +67,7 @@ class Launch:
 
     def end(self) -> None:
         for node in self.run.placement.nodes:
-            self.nodes.unclaim(self.run, Unclaim(reason=REASON, node=node))
+            self.nodes.release(self.run, Release(reason=REASON, node=node))
         self.nodes.close()
 
 

@@ -1,5 +1,5 @@
 """Ctrl-C at each stage of `up` on real hosts: the run goes on and says how to come back, or nothing was begun; and at
-each stage `status` says what the keepers on the nodes say."""
+each stage `status` says what the agents on the nodes say."""
 
 import json
 import os
@@ -134,12 +134,12 @@ def test_a_run_that_was_accepted_goes_on_and_says_how_to_come_back(rig: Rig, des
         assert outside(host, desk.status("kept")["id"], before[host.name]) == set()
 
 
-def keepers(rig: Rig, run: str) -> dict[str, dict[str, Any]]:
-    """What the files of the keepers on the hosts say, by node: nothing where there is none."""
+def agents(rig: Rig, run: str) -> dict[str, dict[str, Any]]:
+    """What the files of the agents on the hosts say, by node: nothing where there is none."""
     found = {}
     for host in rig.hosts.values():
         folder = f"/home/{rig.user}/.nvlaunch/runs/{run}/{host.name}"
-        alive = any("keeper serve" in " ".join(p.argv) and folder in " ".join(p.argv) for p in host.processes(run))
+        alive = any("agent serve" in " ".join(p.argv) and folder in " ".join(p.argv) for p in host.processes(run))
         setup = host.run(["cat", f"{folder}/setup.json"], check=False).stdout
         raylet = any(p.argv[0].endswith("/raylet") for p in host.processes(run))
         rank = host.run(["sh", "-c", f"cat {folder}/ranks/*/*/state.json"], check=False).stdout
@@ -152,7 +152,7 @@ def test_status_agrees_with_the_nodes_at_each_stage(rig: Rig, desk: Desk) -> Non
 
     def agrees(state: str, holds: Callable[[dict[str, Any]], bool]) -> None:
         seen = desk.until("told", lambda seen: {rank["state"] for rank in seen["ranks"]} == {state})
-        nodes = keepers(rig, seen["id"])
+        nodes = agents(rig, seen["id"])
         assert {rank["node"] for rank in seen["ranks"]} == set(nodes)
         assert all(holds(said) for said in nodes.values()), (state, nodes)
 

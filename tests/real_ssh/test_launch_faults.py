@@ -18,7 +18,7 @@ stop_grace: 1
 setup: |
   {setup}
 run: |
-  echo "rank $NODE_RANK on $(hostname) epoch $NVLAUNCH_EPOCH"
+  echo "rank $NODE_RANK on $(hostname) attempt $NVLAUNCH_ATTEMPT"
   {run}
 """
 WAIT = "until [ -e /tmp/gate ]; do sleep 0.2; done"
@@ -62,7 +62,7 @@ def over(seen: dict[str, object]) -> bool:
     return seen["state"] in ("succeeded", "failed", "stopped")
 
 
-def test_a_setup_that_fails_on_one_node_gives_its_seat_to_the_spare(rig: Rig, desk: Desk) -> None:
+def test_a_setup_that_fails_on_one_node_gives_its_slot_to_the_spare(rig: Rig, desk: Desk) -> None:
     code, said = up(desk, "badsetup", setup="[ $(hostname) != r01-n02 ] || { echo no such driver; exit 7; }")
     assert code == 0, said
     seen = desk.until("badsetup", lambda seen: seen["state"] == "running" or over(seen))
@@ -84,7 +84,7 @@ def test_a_setup_that_fails_without_a_spare_ends_the_launch_and_names_node_and_s
 
 def test_a_setup_that_hangs_is_ended_by_down_with_all_that_it_started(rig: Rig, desk: Desk) -> None:
     assert up(desk, "hangs", setup=f"{DAEMON} sleep 600")[0] == 0
-    desk.until("hangs", lambda seen: "in setup" in str(seen["headline"]))
+    desk.until("hangs", lambda seen: "in setup" in str(seen["status_message"]))
     down(rig, desk, "hangs")
     for host in rig.hosts.values():
         assert not [p for p in host.processes() if p.argv[:2] == ("sleep", "600")]
@@ -101,13 +101,13 @@ def test_daemons_of_ranks_that_ignore_term_are_gone_after_down(rig: Rig, desk: D
 def test_a_network_that_is_cut_for_thirty_seconds_while_nodes_are_made_ready_only_delays_the_launch(
     rig: Rig, desk: Desk
 ) -> None:
-    """And where there is a spare, it has the seat; the node that comes back goes on with nothing."""
+    """And where there is a spare, it has the slot; the node that comes back goes on with nothing."""
     setup = "echo begun >> /tmp/cut; sleep 45; echo done >> /tmp/cut"
     assert up(desk, "spared", setup=setup, spares=1)[0] == 0
     assert up(desk, "cut", setup=setup, run="exit 0", spares=0)[0] == 0
     lost = {}
     for name in ("spared", "cut"):
-        seen = desk.until(name, lambda seen: "2 in setup" in str(seen["headline"]))
+        seen = desk.until(name, lambda seen: "2 in setup" in str(seen["status_message"]))
         lost[name] = rig[seen["ranks"][1]["node"]]
     for host in lost.values():
         host.link(False)
@@ -119,10 +119,10 @@ def test_a_network_that_is_cut_for_thirty_seconds_while_nodes_are_made_ready_onl
     done = desk.run("watch", "cut")
     assert done.returncode == 0, done.stderr
     seen = desk.status("cut")
-    assert (seen["epoch"], seen["ranks"][1]["node"]) == (1, lost["cut"].name)
+    assert (seen["attempt"], seen["ranks"][1]["node"]) == (1, lost["cut"].name)
     assert lost["cut"].read("/tmp/cut").split() == ["begun", "done"], "its setup went on, and once"
     seen = desk.until("spared", lambda seen: seen["state"] == "running")
-    assert seen["epoch"] == 1
+    assert seen["attempt"] == 1
     assert seen["ranks"][1]["node"] not in (lost["spared"].name, lost["cut"].name)
     assert lost["spared"].read("/tmp/cut").split() == ["begun"], "its setup was ended"
     down(rig, desk, "spared")
@@ -136,7 +136,7 @@ def test_down_says_release_pending_while_a_node_is_gone_and_ends_when_it_is_back
     host = rig[seen["ranks"][1]["node"]]
     host.link(False)
     done = desk.begin("down", "gone", "-y")
-    desk.until("gone", lambda seen: seen["state"] == "release_pending")
+    desk.until("gone", lambda seen: seen["state"] == "release-pending")
     host.link(True)
     done.communicate(timeout=AMPLE_S)
     desk.until("gone", over)

@@ -139,7 +139,7 @@ def test_a_launch_whose_controllers_are_killed_at_every_stage_ends_well_and_does
         host.write("/tmp/gate", "")
     _, err = watching.communicate(timeout=AMPLE_S)
     assert watching.returncode == 0, err
-    assert desk.status("killed")["epoch"] == 1
+    assert desk.status("killed")["attempt"] == 1
     for host in hosts:
         assert host.read("/tmp/setups") == "done\n", "setup ran once"
         assert host.unit_calls(IMEX, "restart") == 0, "to start a unit that starts is nothing; to start it anew is not"

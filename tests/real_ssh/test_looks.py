@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Claim
-from launcher.core.model.health import Health, Symptom
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.observation import Seen, Sighting, Unseen
+from launcher.core.model.actions import Acquire
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Health, Seen, Sighting, Symptom, Unseen
 from launcher.core.model.run import Run
 from tests.contracts.ports_suite import REASON, Program
 from tests.real import local
@@ -31,7 +30,7 @@ def rig() -> Iterator[Rig]:
 
 @pytest.fixture
 def harness(rig: Rig, home: Path, user: Path) -> Iterator[RealHarness]:
-    """Three hosts whose keepers live; nothing else of the run is there."""
+    """Three hosts whose agents live; nothing else of the run is there."""
     home.mkdir()
     (home / "rack.yaml").write_text(rig.inventory())
     made = RealHarness(home, read_inventory(home / "rack.yaml"))
@@ -56,7 +55,7 @@ def test_a_silent_host_holds_up_no_look_and_is_seen_again_when_it_is_back(rig: R
     run = harness.place(Program.LASTS)
     first, others = run.placement.nodes[0], run.placement.nodes[1:]
     for node in run.placement.nodes:
-        local.ok(harness.nodes.claim(run, Claim(reason=REASON, node=node)))
+        local.ok(harness.nodes.claim(run, Acquire(reason=REASON, node=node)))
 
     def sees(seen: Sighting, *nodes: NodeName) -> bool:
         return all(isinstance(seen.nodes[node], Seen) for node in nodes)
@@ -86,7 +85,7 @@ def test_a_host_shows_what_has_happened_since_the_run_is_there(rig: Rig, harness
     host = rig[node]
     fatal = "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000)"
     host.set_hardware(lambda tray: tray.with_xid(149, fatal, at=time.monotonic()))
-    local.ok(harness.nodes.claim(run, Claim(reason=REASON, node=node)))
+    local.ok(harness.nodes.claim(run, Acquire(reason=REASON, node=node)))
     before = harness.nodes.inspect(run, node)
     assert isinstance(before, Health)
     assert before.signs == (), "it was there before the run"
@@ -95,7 +94,7 @@ def test_a_host_shows_what_has_happened_since_the_run_is_there(rig: Rig, harness
     after = harness.nodes.inspect(run, node)
     assert isinstance(after, Health)
     assert after.worst is Symptom.FATAL_LINK
-    assert "the driver asks for `GPU Reset`" in after.signs[0].words
+    assert "the driver asks for `GPU Reset`" in after.signs[0].message
     host.set_hardware(smi_hang=-1.0)
     hanging = harness.nodes.inspect(run, node)
     assert isinstance(hanging, Health)

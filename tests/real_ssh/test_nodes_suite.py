@@ -1,4 +1,4 @@
-"""The suite of the `Nodes` port against keepers and Ray on hosts of their own, over SSH."""
+"""The suite of the `Nodes` port against agents and Ray on hosts of their own, over SSH."""
 
 import sys
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from tests.contracts.ports_suite import NodesSuite
 from tests.real.harness import RealHarness
 from tests.rig import Rig

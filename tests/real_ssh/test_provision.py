@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Answer, Claim, Join, Prepare, Result, StartHead, Unclaim, Unit
+from launcher.core.model.actions import Acquire, Answer, Join, Prepare, Release, Result, StartHead, Unit
 from launcher.core.model.inventory import Access, Inventory
 from launcher.core.model.observation import Phase, Sighting, Step
 from launcher.core.model.run import Run
@@ -21,7 +21,7 @@ from launcher.transport.agent.addresses import Sites
 from launcher.transport.nodes import ShellNodes
 from launcher.transport.ssh.shell import SshShell
 from tests.real import local
-from tests.real.local import REASON, keeper, ok
+from tests.real.local import REASON, agent, ok
 from tests.real_ssh.wheels import wheel
 from tests.rig import Host, Rig
 from tests.rig.plan import Sizes
@@ -82,7 +82,7 @@ class Stand:
         return next(nodes for known, nodes in self.runs if known.id == run.id)
 
     def claim(self, run: Run, at: int) -> Answer:
-        return self.nodes(run).claim(run, Claim(reason=REASON, node=run.placement.nodes[at]))
+        return self.nodes(run).claim(run, Acquire(reason=REASON, node=run.placement.nodes[at]))
 
     def prepare(self, run: Run, at: int) -> Answer:
         member = list(run.members())[min(at, 2)].name
@@ -101,8 +101,8 @@ class Stand:
     def setup(self, run: Run, at: int, limit: float = 60.0) -> Step:
         """Answer how the setup of a node ended."""
         node = run.placement.nodes[at]
-        seen = self.until(run, lambda seen: keeper(seen, node).setup.phase in (Phase.DONE, Phase.FAILED), limit)
-        return keeper(seen, node).setup
+        seen = self.until(run, lambda seen: agent(seen, node).setup.phase in (Phase.DONE, Phase.FAILED), limit)
+        return agent(seen, node).setup
 
     def until(self, run: Run, holds: Callable[[Sighting], bool], limit: float = 60.0) -> Sighting:
         deadline = time.monotonic() + limit
@@ -119,8 +119,8 @@ class Stand:
 
     def down(self, run: Run) -> None:
         for node in run.placement.nodes:
-            ok(self.nodes(run).unclaim(run, Unclaim(reason=REASON, node=node)))
-        ok(self.nodes(run).unclaim(run, Unclaim(reason=REASON, node=run.head, unit=Unit.HEAD)))
+            ok(self.nodes(run).release(run, Release(reason=REASON, node=node)))
+        ok(self.nodes(run).release(run, Release(reason=REASON, node=run.head, unit=Unit.HEAD)))
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_a_mount_where_the_user_may_not_write_is_said_so(stand: Stand, folder: P
     ok(stand.claim(run, 0))
     answer = stand.prepare(run, 0)
     assert answer.result is Result.FAILED
-    assert answer.words == "cannot write `/etc/nvlaunch`: permission denied"
+    assert answer.message == "cannot write `/etc/nvlaunch`: permission denied"
     assert ".workdir.partial" not in listed(stand.host(run, 0), stand.folder(run, 0))
 
 
@@ -231,8 +231,8 @@ def test_a_disk_that_fills_leaves_nothing_half_and_is_said_so(stand: Stand, fold
         stand.shell.before_fill = fill
     answer = stand.prepare(run, 0)
     assert answer.result is Result.FAILED
-    assert answer.words.startswith("no room for the files of the run in `/home/")
-    assert (": 2 MB are needed, 1 MB are free" in answer.words) is (when == "before")
+    assert answer.message.startswith("no room for the files of the run in `/home/")
+    assert (": 2 MB are needed, 1 MB are free" in answer.message) is (when == "before")
     assert not {name for name in listed(host, stand.folder(run, 0)) if "workdir" in name} - {"./.workdir.lock"}
     host.run(["rm", ballast])
     stand.shell.before_fill = None
@@ -249,7 +249,7 @@ def test_a_home_that_is_read_only_is_said_at_the_claim(stand: Stand) -> None:
     finally:
         host.read_only(f"/home/{stand.rig.user}", False)
     assert answer.result is Result.FAILED
-    assert "read-only file system" in answer.words.lower()
+    assert "read-only file system" in answer.message.lower()
 
 
 def test_setup_has_the_login_s_environment_the_site_s_and_the_task_s_last(stand: Stand) -> None:
@@ -282,7 +282,7 @@ def test_a_login_shell_that_hangs_holds_up_nobody_for_long(stand: Stand) -> None
         host.write(profile, before, user=stand.rig.user)
     ok(stand.prepare(run, 0))
     assert stand.setup(run, 0).phase is Phase.DONE
-    assert "does not tell its environment" in host.read(f"{stand.folder(run, 0)}/log/keeper.log")
+    assert "does not tell its environment" in host.read(f"{stand.folder(run, 0)}/log/agent.log")
     assert not [process for process in host.processes() if process.argv[:2] == ("sleep", "600")]
 
 
@@ -290,7 +290,7 @@ def test_a_given_python_without_ray_or_with_another_one_is_refused_at_the_claim(
     run = stand.place("no-ray", stand.fleet(python=PYTHON))
     answer = stand.claim(run, 0)
     assert answer.result is Result.FAILED
-    assert answer.words.startswith(f"`{PYTHON}` has no Ray: install Ray 2.60 there")
+    assert answer.message.startswith(f"`{PYTHON}` has no Ray: install Ray 2.60 there")
     old = stand.place("old-ray", stand.fleet())
     host = stand.host(old, 1)
     host.ray_version("2.9.3")
@@ -299,7 +299,7 @@ def test_a_given_python_without_ray_or_with_another_one_is_refused_at_the_claim(
     finally:
         host.ray_version("2.60.0")
     assert answer.result is Result.FAILED
-    assert "has Ray 2.9.3, and 2.60 is needed" in answer.words
+    assert "has Ray 2.9.3, and 2.60 is needed" in answer.message
 
 
 def test_without_python_wheels_and_internet_it_says_what_to_set(stand: Stand) -> None:
@@ -308,11 +308,11 @@ def test_without_python_wheels_and_internet_it_says_what_to_set(stand: Stand) ->
     ok(stand.claim(run, 0))
     ok(stand.prepare(run, 0))
     node = run.placement.nodes[0]
-    seen = stand.until(run, lambda seen: keeper(seen, node).setup.phase is not Phase.ABSENT)
-    assert keeper(seen, node).setup.words == "making a Python environment"
+    seen = stand.until(run, lambda seen: agent(seen, node).setup.phase is not Phase.ABSENT)
+    assert agent(seen, node).setup.message == "making a Python environment"
     ended = stand.setup(run, 0, limit=120)
     assert ended.phase is Phase.FAILED
-    assert ended.words == "making a Python environment"
+    assert ended.message == "making a Python environment"
     assert "no environment with Ray 2.60" in ended.tail[-2]
     assert "set `python:` to an interpreter with it, or `wheels:` to a folder of wheels" in ended.tail[-1]
     host = stand.host(run, 0)
@@ -355,7 +355,7 @@ def test_wheels_make_an_environment_once_a_node_and_user_without_internet(
     run = stand.place("wheels", fleet, setup="command -v python3; echo set up > mark")
     ok(stand.claim(run, 0))
     nodes = stand.nodes(run)
-    with ThreadPoolExecutor() as pool:  # the head's keeper wants the same environment at the same time
+    with ThreadPoolExecutor() as pool:  # the head's agent wants the same environment at the same time
         preparing = pool.submit(stand.prepare, run, 0)
         heading = pool.submit(nodes.start_head, run, StartHead(reason=REASON))
         ok(preparing.result())
@@ -368,11 +368,11 @@ def test_wheels_make_an_environment_once_a_node_and_user_without_internet(
     log = host.read(f"{stand.folder(run, 0)}/log/provision.log")
     assert "/.nvlaunch/env/" not in log.splitlines()[-1], "setup sees the user's own Python"
     assert "wheels" not in host.run(["ls", stand.folder(run, 0)]).stdout.split()
-    ok(nodes.join(run, Join(reason=REASON, seat=local.seats(run)[0])))
+    ok(nodes.join(run, Join(reason=REASON, slot=local.slots(run)[0])))
     began = f"find /tmp -name started -path '*nvl-*' -exec cat {{}} + | grep -c {home}/env/{made[0]} || true"
     deadline = time.monotonic() + 30
     while host.run(["sh", "-c", "find /tmp -name started -path '*nvl-*' | wc -l"]).stdout.strip() != "2":
-        assert time.monotonic() < deadline, "head and seat run on the environment"
+        assert time.monotonic() < deadline, "head and slot run on the environment"
         time.sleep(0.1)
     assert host.run(["sh", "-c", began]).stdout.strip()
     stand.down(run)

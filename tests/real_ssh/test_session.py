@@ -68,7 +68,7 @@ def test_with_a_lingering_user_the_run_goes_on(rig: Rig, desk: Desk) -> None:
         assert before[host.name] <= lives(host, run), "killed at the logout"
         host.write("/tmp/gate", "")
     assert desk.run("watch", "lasting").returncode == 0
-    assert desk.status("lasting")["epoch"] == 1
+    assert desk.status("lasting")["attempt"] == 1
 
 
 def test_without_it_is_said_before_and_down_converges_after(rig: Rig, desk: Desk) -> None:

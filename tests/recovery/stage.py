@@ -175,7 +175,7 @@ class Stage:
                 cure()
 
     def _order(self, order: Mapping[str, Any]) -> None:
-        if order["order"] == "resume" and self.desk.status(self.name)["state"] != "holding":
+        if order["order"] == "resume" and self.desk.status(self.name)["state"] != "on-hold":
             self._later(1.0, lambda: self._order(order))  # there is nothing yet that it could be told to go on with
             return
         subject = {"resume": self.name, "relocate": f"{self.name}/{order.get('subject', '')}"}
@@ -278,7 +278,7 @@ class Stage:
             host.kill(pid)
 
     def _ours(self, host: Host, word: str) -> list[int]:
-        """The processes of the run on a host that are called so; a head's raylet is not the seat's."""
+        """The processes of the run on a host that are called so; a head's raylet is not the slot's."""
         found = []
         for process in host.processes(self.name):
             called = [Path(part).name for part in process.argv[:3]]
@@ -303,21 +303,21 @@ class Stage:
         """What the journal has from the first fault on."""
         return [event for event in self._events() if event["seq"] > self.started]
 
-    def recovered(self, epoch: int, patience: float) -> float:
-        """Wait until every rank counts in this epoch; answer how long after the first fault that was (s)."""
+    def recovered(self, attempt: int, patience: float) -> float:
+        """Wait until every rank counts in this attempt; answer how long after the first fault that was (s)."""
         ranks = [rank["rank"] for rank in self.first["ranks"]]
         end = time.monotonic() + patience
-        while not all(self._epoch(rank) >= epoch for rank in ranks):
+        while not all(self._attempt(rank) >= attempt for rank in ranks):
             assert time.monotonic() < end, self.desk.run("events", self.name).stdout[-6000:]
             time.sleep(0.05)
         return time.monotonic() - self.struck
 
-    def _epoch(self, rank: int) -> int:
+    def _attempt(self, rank: int) -> int:
         lines = (self.shared / f"trail-{rank}").read_text().splitlines()
         return int(lines[-1].split()[0]) if lines else 0
 
     def goes_on(self, lasts: float) -> None:
-        """Wait as long as the fault lasts and a little more; every rank goes on counting in its first epoch, but for
+        """Wait as long as the fault lasts and a little more; every rank goes on counting in its first attempt, but for
         those that were to end well: each of them is done once."""
         self.passes(lasts)
         done = {fault["node"] for fault in self._faults() if fault["fault"] == "rank_fails" and fault.get("code") == 0}
@@ -325,7 +325,7 @@ class Stage:
         before = {rank: self._lines(rank) for rank in ranks}
         until(lambda: all(ended or self._lines(rank) > before[rank] for rank, ended in ranks.items()), AMPLE_S)
         assert all(self._lines(rank) == before[rank] for rank, ended in ranks.items() if ended)
-        assert all(self._epoch(rank) == 1 for rank in ranks), self.desk.run("events", self.name).stdout[-6000:]
+        assert all(self._attempt(rank) == 1 for rank in ranks), self.desk.run("events", self.name).stdout[-6000:]
 
     def passes(self, seconds: float) -> None:
         """Wait while something has to last."""
@@ -369,8 +369,8 @@ class Stage:
             saved = json.loads((self.shared / f"saved-{rank}").read_text())
             assert saved["sum"] == saved["step"] * (saved["step"] + 1) // 2, f"rank {rank} lost or repeated a step"
             lines = [line.split() for line in (self.shared / f"trail-{rank}").read_text().splitlines()]
-            epochs = [int(line[0]) for line in lines]
-            assert epochs == sorted(epochs), f"rank {rank}: an old holder wrote after its successor"
+            attempts = [int(line[0]) for line in lines]
+            assert attempts == sorted(attempts), f"rank {rank}: an old holder wrote after its successor"
             for before, after in itertools.pairwise(lines):
                 step = int(after[2])
                 resumed = before[0] != after[0] and int(before[2]) - 5 <= step <= int(before[2]) + 1

@@ -90,10 +90,10 @@ def test_what_comes_of_a_fault_on_real_hosts(stage: Stage, record_property: Any)
     expect = dict(stage.told["expect"])
     stage.up()
     stage.strike(shorter)
-    if expect.get("epochs", 2) == 1:
+    if expect.get("attempts", 2) == 1:
         stage.goes_on(stage.lasts(shorter) + QUIET_S)
     else:
-        took = stage.recovered(expect.get("epochs", 2), PATIENCE_S)
+        took = stage.recovered(expect.get("attempts", 2), PATIENCE_S)
         record_property("recovered_s", round(took, 1))
         print(f"{stage.name}: every rank counts again after {took:.1f} s")
         assert took <= SLOW * expect.get("within", PATIENCE_S)
@@ -105,9 +105,9 @@ def test_what_comes_of_a_fault_on_real_hosts(stage: Stage, record_property: Any)
         assert not acts
     state = expect.pop("state")
     last = stage.over() if state == "failed" else stage.finish()
-    assert last["state"] == state, last["headline"]
+    assert last["state"] == state, last["status_message"]
     if not stage.either:
-        assert last["epoch"] == expect.get("epochs", last["epoch"]), acts
+        assert last["attempt"] == expect.get("attempts", last["attempt"]), acts
     assert last["outcome"]["cause"] == expect.pop("cause", last["outcome"]["cause"])
     began = {f"main/{rank['rank']}": rank["node"] for rank in stage.first["ranks"]}
     moved = {f"main/{rank['rank']}": rank["node"] for rank in last["ranks"]}
@@ -118,13 +118,13 @@ def test_what_comes_of_a_fault_on_real_hosts(stage: Stage, record_property: Any)
     touched = {subject.split(":")[1].split("#")[0] for subject in acts if subject.split(":")[0] in ("prepare", "join")}
     untouched = set(expand(expect.pop("untouched"))) if "untouched" in expect else set()
     assert not touched & untouched, acts
-    said = [event["words"] for event in stage.later_events()]
+    said = [event["message"] for event in stage.later_events()]
     unsaid = [words for words in expect.pop("said", ()) if not any(words in line for line in said)]
     assert not unsaid, said
     stage.hold_the_count()
     again = [node for node in untouched if stage.setups(node) > 1]
     assert not again, f"{again} ran their setup twice"
-    assert not expect.keys() - {"epochs", "within", *SIM_ALONE}, f"unknown expectations {expect}"
+    assert not expect.keys() - {"attempts", "within", *SIM_ALONE}, f"unknown expectations {expect}"
 
 
 @pytest.mark.parametrize("stage", ["power_cut"], indirect=True)

@@ -24,7 +24,7 @@ def folder_name(name: str, number: int, owner: int, born: int) -> str:
     return f"{name}-{number}-{owner}-{born}"
 
 
-def sweep() -> list[str]:
+def kill() -> list[str]:
     """Remove what rigs of dead owners left and answer their names."""
     return [folder.name for folder in _stale() if _remove(folder)]
 
@@ -72,8 +72,8 @@ def end_warden(folder: Path, how: signal.Signals, patience: float) -> bool:
 
 
 def main() -> None:
-    """Sweep, and say what was removed."""
-    removed = sweep()
+    """Kill, and say what was removed."""
+    removed = kill()
     print("\n".join(f"removed {name}" for name in removed) or "nothing to remove")
 
 

@@ -13,17 +13,17 @@ from tests.rig.hardware import Hardware, hardware
 from tests.rig.identity import birth
 from tests.rig.inside import Ground
 from tests.rig.layer import fingerprint, make_own
-from tests.rig.plan import Seat, link_up_lines, wire
+from tests.rig.plan import Slot, link_up_lines, wire
 
 
 class Host(Faults):
     """A host; it is off until `boot`."""
 
-    def __init__(self, ground: Ground, seat: Seat, gpus: int, accelerator: str) -> None:
-        super().__init__(ground, seat)
+    def __init__(self, ground: Ground, slot: Slot, gpus: int, accelerator: str) -> None:
+        super().__init__(ground, slot)
         self._boots = 0
         self.host_key = ""
-        self.hardware: Hardware = hardware(seat.name, seat.rack, seat.tray, gpus, accelerator)
+        self.hardware: Hardware = hardware(slot.name, slot.rack, slot.tray, gpus, accelerator)
 
     @property
     def fingerprint(self) -> str:
@@ -33,13 +33,13 @@ class Host(Faults):
     @property
     def cable(self) -> str:
         """The router's interface to the host since its last boot."""
-        return wire(self._seat, self._boots)
+        return wire(self._slot, self._boots)
 
     # power
 
     def prepare(self) -> None:
         """Write the first contents of an empty disk, with a new host key."""
-        self.host_key = make_own(self._ground.disk(self.name), self._seat, render(self.hardware))
+        self.host_key = make_own(self._ground.disk(self.name), self._slot, render(self.hardware))
 
     def next_boot(self) -> int:
         """Answer the number of the boot that comes now."""
@@ -71,7 +71,7 @@ class Host(Faults):
 
     def link(self, up: bool) -> None:
         """Plug the cable in or out: out is silence seen from elsewhere, and no carrier seen from the host."""
-        self._ip(*(link_up_lines(self._seat, self._boots) if up else [f"link set {self.cable} down"]))
+        self._ip(*(link_up_lines(self._slot, self._boots) if up else [f"link set {self.cable} down"]))
 
     def drop(self, on: bool) -> None:
         """Drop all packets from and to the host while its link stays up, or stop doing so."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tests.rig import kernel
-from tests.rig.plan import Plan, Seat, host_lines
+from tests.rig.plan import Plan, Slot, host_lines
 
 _PATH = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _SSHD = ("/usr/sbin/sshd", "-D", "-f", "/etc/ssh/sshd_config", "-E", "/var/log/auth.log")
@@ -27,7 +27,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _PATIENCE = 20  # seconds for sshd to listen, on a machine that starts a hundred of them
 
 
-def become(plan: Plan, seat: Seat, warden: int, control: socket.socket) -> NoReturn:
+def become(plan: Plan, slot: Slot, warden: int, control: socket.socket) -> NoReturn:
     """Turn this fresh child of the warden into PID 1 of a host; it says `isolated`, waits for its cable, says `up`."""
     try:
         kernel.die_with_parent(warden)
@@ -37,11 +37,11 @@ def become(plan: Plan, seat: Seat, warden: int, control: socket.socket) -> NoRet
         kernel.name_process("init")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)  # which the kernel ignores for PID 1
-        kernel.name_machine(seat.name)
-        _make_root(plan, Path(plan.folder, "world"), seat)
+        kernel.name_machine(slot.name)
+        _make_root(plan, Path(plan.folder, "world"), slot)
         if control.recv(100) != b"go":
             os._exit(1)
-        _make_network(seat)
+        _make_network(slot)
         init = _Init(control)
         init.start_sshd()
         control.send(b"up")
@@ -52,8 +52,8 @@ def become(plan: Plan, seat: Seat, warden: int, control: socket.socket) -> NoRet
     os._exit(1)
 
 
-def _make_root(plan: Plan, world: Path, seat: Seat) -> None:
-    base = world / "hosts" / seat.name
+def _make_root(plan: Plan, world: Path, slot: Slot) -> None:
+    base = world / "hosts" / slot.name
     root = base / "root"
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("overlay", root, "overlay", options=_overlay(f"{world}/common:/", base / "disk"))
@@ -97,9 +97,9 @@ def _make_dev(dev: Path, shm: str) -> None:
     kernel.mount("tmpfs", dev / "shm", "tmpfs", kernel.MS_NOSUID, f"mode=1777,size={shm},nr_inodes=1m")
 
 
-def _make_network(seat: Seat) -> None:
+def _make_network(slot: Slot) -> None:
     kernel.silence_ipv6("eth0")
-    lines = "\n".join(host_lines(seat))
+    lines = "\n".join(host_lines(slot))
     subprocess.run(["ip", "-batch", "-"], input=lines, text=True, check=True, env=_PATH, capture_output=True)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from tests.rig.errors import RigError
 from tests.rig.identity import birth
 from tests.rig.layer import accounts
-from tests.rig.plan import Plan, Seat
+from tests.rig.plan import Plan, Slot
 
 OWN_MOUNTS = ("/tmp", "/run", "/dev/shm")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -51,9 +51,9 @@ class Ground(Protocol):
 class Inside:
     """A host by its PID 1, while that lives."""
 
-    def __init__(self, ground: Ground, seat: Seat) -> None:
+    def __init__(self, ground: Ground, slot: Slot) -> None:
         self._ground = ground
-        self._seat = seat
+        self._slot = slot
         self._pid: int | None = None
         self._born: int | None = None
 
@@ -63,22 +63,22 @@ class Inside:
     @property
     def name(self) -> str:
         """The host's name, such as `r01-n02`."""
-        return self._seat.name
+        return self._slot.name
 
     @property
     def rack(self) -> str:
         """The rack's name; empty for a bastion."""
-        return self._seat.rack
+        return self._slot.rack
 
     @property
     def tray(self) -> int:
         """The place in the rack, from 0."""
-        return self._seat.tray
+        return self._slot.tray
 
     @property
     def address(self) -> str:
         """The host's address."""
-        return self._seat.address
+        return self._slot.address
 
     @property
     def on(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.rig.plan import Plan, Seat
+from tests.rig.plan import Plan, Slot
 
 _STANDINS = Path(__file__).with_name("standins")
 _NVIDIA = ("nvidia-smi", "nvidia-imex-ctl")
@@ -88,7 +88,7 @@ def make_common(layer: Path, plan: Plan, authorized: str, nvidia: bool) -> None:
     passwd = [*_lines("passwd"), *(f"{u.name}:x:{u.uid}:{u.uid}::{u.home}:/bin/bash" for u in users)]
     group = [*_lines("group"), *(f"{u.name}:x:{u.uid}:" for u in users)]
     shadow = [*map(_unlocked, _lines("shadow")), *(f"{u.name}:*:19000:0:99999:7:::" for u in users)]
-    hosts = ["127.0.0.1 localhost", *(f"{seat.address} {seat.name}" for seat in plan.seats.values())]
+    hosts = ["127.0.0.1 localhost", *(f"{slot.address} {slot.name}" for slot in plan.slots.values())]
     files = {"passwd": passwd, "group": group, "hosts": hosts, "resolv.conf": ["nameserver 127.0.0.1"]}
     for name, lines in files.items():
         put(layer / "etc" / name, "\n".join(lines) + "\n")
@@ -108,14 +108,14 @@ def make_common(layer: Path, plan: Plan, authorized: str, nvidia: bool) -> None:
     elevate.chmod(0o4755)
 
 
-def make_own(disk: Path, seat: Seat, state: Iterable[tuple[str, str]]) -> str:
+def make_own(disk: Path, slot: Slot, state: Iterable[tuple[str, str]]) -> str:
     """Write what a host has for itself on its empty disk and answer its public host key."""
     up = disk / "up"
     up.chmod(0o755)
-    put(up / "etc/hostname", f"{seat.name}\n")
+    put(up / "etc/hostname", f"{slot.name}\n")
     put(up / "etc/machine-id", f"{uuid.uuid4().hex}\n")
     (up / "etc/ssh").mkdir(parents=True)
-    public = make_key(up / "etc/ssh/ssh_host_ed25519_key", f"root@{seat.name}")
+    public = make_key(up / "etc/ssh/ssh_host_ed25519_key", f"root@{slot.name}")
     for path, text in state:
         put(up / path.lstrip("/"), text)
     for made in [up / "var/lib/rig", *(up / "var/lib/rig").rglob("*")]:

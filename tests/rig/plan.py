@@ -24,7 +24,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Seat:
+class Slot:
     """One host: its number in the rig, name, place and addresses."""
 
     number: int
@@ -42,7 +42,7 @@ class Plan:
     folder: str
     owner: int
     range: int
-    seats: Mapping[str, Seat]
+    slots: Mapping[str, Slot]
     sizes: Sizes = field(default_factory=Sizes)
     exposed: tuple[str, ...] = ()  # folders of the launching machine that an overlay of / does not show
     hidden: tuple[str, ...] = ("/root", "/home")
@@ -74,21 +74,21 @@ class Plan:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Plan":
         """Answer the plan that `to_json` was given."""
-        seats = {name: Seat(**seat) for name, seat in data["seats"].items()}
+        slots = {name: Slot(**slot) for name, slot in data["slots"].items()}
         lists = {"exposed": tuple(data["exposed"]), "hidden": tuple(data["hidden"])}
-        return Plan(**{**data, **lists, "seats": seats, "sizes": Sizes(**data["sizes"])})
+        return Plan(**{**data, **lists, "slots": slots, "sizes": Sizes(**data["sizes"])})
 
 
-def seats(racks: int, nodes: int, of: int, outside: Sequence[str] = ()) -> dict[str, Seat]:
+def slots(racks: int, nodes: int, of: int, outside: Sequence[str] = ()) -> dict[str, Slot]:
     """Answer the hosts of `racks` x `nodes` in range `of`, and those outside: `r03-n07` has 10.RANGE.3.7."""
     places = [(f"r{rack:02}", rack, node) for rack in range(1, racks + 1) for node in range(1, nodes + 1)]
     names = [(f"{rack}-n{node:02}", rack, number, node) for rack, number, node in places]
     names += [(name, "", 255, _OUTSIDE[name]) for name in outside]
     made = [
-        Seat(at, name, rack, node - 1, f"10.{of}.{number}.{node}", _mac(of, number, node))
+        Slot(at, name, rack, node - 1, f"10.{of}.{number}.{node}", _mac(of, number, node))
         for at, (name, rack, number, node) in enumerate(names)
     ]
-    return {seat.name: seat for seat in made}
+    return {slot.name: slot for slot in made}
 
 
 def _mac(of: int, rack: int, node: int) -> str:
@@ -111,8 +111,8 @@ def router_lines(plan: Plan) -> list[str]:
         f"route add {plan.launcher_address}/32 dev up0",
         f"neigh add {plan.launcher_address} lladdr {_UPLINK_MAC} dev up0 nud permanent",
     ]
-    if BASTION in plan.seats:
-        bastion = plan.seats[BASTION].address
+    if BASTION in plan.slots:
+        bastion = plan.slots[BASTION].address
         lines += [
             f"rule add pref 100 iif up0 to {bastion} lookup main",
             "rule add pref 101 iif up0 blackhole",
@@ -132,33 +132,33 @@ def launcher_lines(plan: Plan) -> list[str]:
     ]
 
 
-def wire(seat: Seat, boots: int) -> str:
+def wire(slot: Slot, boots: int) -> str:
     """Answer the router's interface to a host: one a boot, as the kernel removes the last one when it likes."""
-    return f"h{seat.number}.{boots}"
+    return f"h{slot.number}.{boots}"
 
 
-def cable_lines(seat: Seat, boots: int, pid: int) -> list[str]:
+def cable_lines(slot: Slot, boots: int, pid: int) -> list[str]:
     """Answer the lines that plug the host whose PID 1 is `pid` into the router."""
-    name = wire(seat, boots)
-    peer = f"name eth0 address {seat.mac} netns {pid}"
-    return [f"link add {name} address {ROUTER_MAC} type veth peer {peer}", *link_up_lines(seat, boots)]
+    name = wire(slot, boots)
+    peer = f"name eth0 address {slot.mac} netns {pid}"
+    return [f"link add {name} address {ROUTER_MAC} type veth peer {peer}", *link_up_lines(slot, boots)]
 
 
-def link_up_lines(seat: Seat, boots: int) -> list[str]:
+def link_up_lines(slot: Slot, boots: int) -> list[str]:
     """Answer the lines that bring the cable up; down takes route and neighbour with it."""
-    name = wire(seat, boots)
+    name = wire(slot, boots)
     return [
         f"link set {name} up",
-        f"route add {seat.address}/32 dev {name}",
-        f"neigh replace {seat.address} lladdr {seat.mac} dev {name} nud permanent",
+        f"route add {slot.address}/32 dev {name}",
+        f"neigh replace {slot.address} lladdr {slot.mac} dev {name} nud permanent",
     ]
 
 
-def host_lines(seat: Seat) -> list[str]:
+def host_lines(slot: Slot) -> list[str]:
     """Answer the lines that a host runs itself at boot."""
     return [
         "link set lo up",
-        f"addr add {seat.address}/32 dev eth0",
+        f"addr add {slot.address}/32 dev eth0",
         "link set eth0 up",
         f"neigh add {GATEWAY} lladdr {ROUTER_MAC} dev eth0 nud permanent",
         f"route add default via {GATEWAY} dev eth0 onlink",

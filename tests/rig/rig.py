@@ -19,12 +19,12 @@ from types import TracebackType
 from typing import Any
 
 from tests.rig import kernel, machine
-from tests.rig.clean import BASE, end_warden, folder_name, sweep
+from tests.rig.clean import BASE, end_warden, folder_name, kill
 from tests.rig.errors import RigError
 from tests.rig.host import Host
 from tests.rig.identity import birth
 from tests.rig.layer import make_common, make_key, put, sshd_config
-from tests.rig.plan import BASTION, HEAD, MAX_NODES, MAX_RACKS, Plan, Sizes, launcher_lines, seats
+from tests.rig.plan import BASTION, HEAD, MAX_NODES, MAX_RACKS, Plan, Sizes, launcher_lines, slots
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE = 90  # seconds for one answer of the warden
@@ -79,7 +79,7 @@ class Rig:
 
     def __enter__(self) -> "Rig":  # noqa: PYI034 `Self` is not in every standard library
         machine.require()
-        sweep()
+        kill()
         try:
             self._open()
         except BaseException:
@@ -91,8 +91,8 @@ class Rig:
         self.close()
 
     def _open(self) -> None:
-        number, claim = machine.claim_range()
-        with claim:
+        number, held = machine.claim_range()
+        with held:
             self.plan = self._planned(number)
             self.folder = Path(self.plan.folder)
             while not self.folder.exists():  # another rig that closes may remove the empty folder above just now
@@ -101,7 +101,7 @@ class Rig:
             self._closing.callback(self._remove_folder)
             self.key = self.folder / "key"
             authorized = make_key(self.key, f"nvlaunch {self.folder.name}")
-            self._start_warden(claim)
+            self._start_warden(held)
         self.ask("", plan=self.plan.to_json())
         self._furnish(authorized)
         pids = self.ask("boot", hosts={host.name: host.next_boot() for host in self._all.values()})["pids"]
@@ -117,7 +117,7 @@ class Rig:
         common = self._world / "common"
         make_common(common, self.plan, authorized, self.driver)
         put(common / "etc/ssh/sshd_config", sshd_config(self._sshd))
-        made = [Host(self, seat, self.gpus, self.accelerator) for seat in self.plan.seats.values()]
+        made = [Host(self, slot, self.gpus, self.accelerator) for slot in self.plan.slots.values()]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(Host.prepare, made))
         for name in self._outside:
@@ -129,16 +129,16 @@ class Rig:
     def _planned(self, number: int) -> Plan:
         owner = os.getpid()
         folder = BASE / folder_name(self.name, number, owner, birth(owner) or 0)
-        plan = Plan(str(folder), owner, number, seats(*self._shape, number, self._outside), self._sizes)
+        plan = Plan(str(folder), owner, number, slots(*self._shape, number, self._outside), self._sizes)
         shown = machine.exposed(self.python, plan.hidden) if self.python else ()
-        return Plan(plan.folder, owner, number, plan.seats, plan.sizes, shown, plan.hidden)
+        return Plan(plan.folder, owner, number, plan.slots, plan.sizes, shown, plan.hidden)
 
-    def _start_warden(self, claim: socket.socket) -> None:
+    def _start_warden(self, held: socket.socket) -> None:
         with (self.folder / "warden.log").open("wb") as log:
             self._warden = subprocess.Popen(
                 [sys.executable, "-m", "tests.rig.warden", str(self.folder)],
                 cwd=_ROOT, env=_ENV, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                pass_fds=[claim.fileno()], start_new_session=True,
+                pass_fds=[held.fileno()], start_new_session=True,
             )  # fmt: skip
         self._closing.callback(self._end_warden)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.rig import init, kernel
 from tests.rig.identity import birth
-from tests.rig.plan import Plan, Seat, cable_lines, router_lines
+from tests.rig.plan import Plan, Slot, cable_lines, router_lines
 
 _BOOT_PATIENCE = 30  # seconds
 _INODES = 1_000_000
@@ -53,8 +53,8 @@ class Warden:
         (self._world / "common").mkdir()
         (self._world / "shared").mkdir()
         (self._world / "shared").chmod(0o1777)
-        for seat in self._plan.seats.values():
-            disk = self._disk(seat.name)
+        for slot in self._plan.slots.values():
+            disk = self._disk(slot.name)
             disk.mkdir(parents=True)
             (disk.parent / "root").mkdir()
             kernel.mount("tmpfs", disk, "tmpfs", options=f"mode=755,size={self._plan.sizes.disk},nr_inodes={_INODES}")
@@ -89,11 +89,11 @@ class Warden:
                 raise RuntimeError(f"host `{name}` is on")
         try:
             for name in hosts:
-                self._hosts[name] = self._fork(self._plan.seats[name])
+                self._hosts[name] = self._fork(self._plan.slots[name])
             for name in hosts:
                 self._expect(name, b"isolated")
             cables = (
-                cable_lines(self._plan.seats[name], boots, self._hosts[name].pid) for name, boots in hosts.items()
+                cable_lines(self._plan.slots[name], boots, self._hosts[name].pid) for name, boots in hosts.items()
             )
             _ip([line for lines in cables for line in lines])
             for name in hosts:
@@ -105,7 +105,7 @@ class Warden:
             raise
         return {"pids": {name: self._hosts[name].pid for name in hosts}}
 
-    def _fork(self, seat: Seat) -> _Host:
+    def _fork(self, slot: Slot) -> _Host:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         warden = os.getpid()
         kernel.unshare(kernel.NEWPID)
@@ -115,7 +115,7 @@ class Warden:
             for other in self._hosts.values():
                 other.control.close()
             _forget_standard_streams()
-            init.become(self._plan, seat, warden, theirs)
+            init.become(self._plan, slot, warden, theirs)
         kernel.join(self._own_pids, kernel.NEWPID)
         theirs.close()
         ours.settimeout(_BOOT_PATIENCE)

@@ -9,20 +9,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from launcher.core.control.reconcile import Decision
-from launcher.core.model.inventory import (
-    Access,
-    Fault,
-    FaultKind,
-    Inventory,
-    Node,
-    NodeName,
-    RackName,
-    SimSettings,
-    Transport,
-)
-from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement
 from launcher.core.model.run import Run, RunId, RunName, RunState
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.sim.faults import window
@@ -42,7 +34,7 @@ _FAULTS: tuple[tuple[FaultKind, int, tuple[float, ...]], ...] = (
     (FaultKind.RAYLET_KILLED, 4, (0.0,)),
     (FaultKind.RANK_FAILS, 2, (0.0,)),
     (FaultKind.RANK_KILLED, 2, (0.0,)),
-    (FaultKind.KEEPER_KILLED, 2, (0.0,)),
+    (FaultKind.AGENT_KILLED, 2, (0.0,)),
     (FaultKind.HEAD_KILLED, 1, (0.0, 90.0)),
     (FaultKind.POWER_CUT, 4, (5.0, 120.0, HOUR, 24 * HOUR)),
     (FaultKind.LINK_DOWN, 6, (5.0, 10.0, 16.0, 20.0, 40.0, 300.0, HOUR)),
@@ -68,7 +60,7 @@ class Totals:
     node_hours: float = 0.0
     faults: int = 0
     decisions: int = 0
-    epochs: int = 0
+    attempts: int = 0
     ends: Counter[str] = field(default_factory=Counter)
 
 
@@ -100,7 +92,7 @@ def _episode(rnd: Random, totals: Totals) -> None:
         state = decision.state
         if crash:
             play.crash()
-        if state is RunState.HOLDING and now - asked > HOUR:
+        if state is RunState.ON_HOLD and now - asked > HOUR:
             asked = now
             _operate(play, rnd)
         if state.final:
@@ -109,7 +101,7 @@ def _episode(rnd: Random, totals: Totals) -> None:
         now = play.clock.now()
     totals.node_hours += len(whole.nodes) * now / HOUR
     totals.faults += sum(1 for fault in run.fleet.sim.faults if fault.at < now) if run.fleet.sim else 0
-    totals.epochs += max((gang.epoch for gang in play.record.gangs.values()), default=0)
+    totals.attempts += max((gang.attempt for gang in play.record.gangs.values()), default=0)
     totals.ends[state.value] += 1
 
 
@@ -122,7 +114,7 @@ class Pace:
 
     def next(self, play: Play, decision: Decision, now: float) -> float:
         """Answer when to decide next."""
-        still = decision.state in (RunState.RUNNING, RunState.HOLDING) and not decision.actions and not decision.doubted
+        still = decision.state in (RunState.RUNNING, RunState.ON_HOLD) and not decision.actions and not decision.doubted
         if not still or play.under_way:
             self._quiet_since = None
             return decision.wake_at
@@ -143,12 +135,12 @@ class Pace:
 def _operate(play: Play, rnd: Random) -> None:
     """Do what a person does about a run that holds: let it go on, and give it back what is well again."""
     seq = len(play.orders)
-    kinds = [(OrderKind.RESUME, "")]
+    kinds = [(RequestKind.RESUME, "")]
     if rnd.random() < 0.5:
-        kinds += [(OrderKind.READMIT, node) for node in sorted(play.record.condemned)]
+        kinds += [(RequestKind.READMIT, node) for node in sorted(play.record.failed_nodes)]
     for kind, subject in kinds:
         seq += 1
-        play.orders.append(Order(seq=seq, at=play.clock.now(), kind=kind, subject=subject, by="ann"))
+        play.orders.append(OperatorRequest(seq=seq, at=play.clock.now(), kind=kind, subject=subject, by="ann"))
 
 
 def _run(rnd: Random) -> tuple[Run, Inventory]:

@@ -7,10 +7,10 @@ import pytest
 
 from launcher.admission.reallocate import StoreAllotter
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Enlist, Reason, Relocate, Result, Why
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.run import Cause, Evidence, Record, Run, RunName, RunState
-from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.actions import AddSpare, Reason, Relocate, Result, Why
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.record import Evidence, Record
+from launcher.core.model.run import Cause, MemberName, Run, RunName, RunState, Slot
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.drive.control import open_prober
@@ -18,8 +18,8 @@ from launcher.sim.prober import SimProber
 from launcher.store.ledger import Drain
 from launcher.store.store import Store
 
-REASON = Reason(why=Why.SWAP, words="a node is lost")
-ENLIST = Enlist(reason=REASON, slice="main.s0")
+REASON = Reason(why=Why.REPLACE, message="a node is lost")
+ENLIST = AddSpare(reason=REASON, slice="main.s0")
 
 
 class Hall:
@@ -53,10 +53,10 @@ class Hall:
         """The run's controller keeps a record."""
         self.store.intend(self.run.id, replace(Record(), **changes), (), "on", RunState.RUNNING, 5.0)
 
-    def on(self, *nodes: str) -> dict[MemberName, Seat]:
-        """Who holds the seats."""
+    def on(self, *nodes: str) -> dict[MemberName, Slot]:
+        """Who holds the slots."""
         names = [MemberName(f"main/{rank}") for rank in range(len(nodes))]
-        return {name: Seat(member=name, node=NodeName(node)) for name, node in zip(names, nodes, strict=True)}
+        return {name: Slot(member=name, node=NodeName(node)) for name, node in zip(names, nodes, strict=True)}
 
     def claims(self) -> set[str]:
         return {name for name, use in self.store.taken(self.fleet).items() if use.by_run == "job"}
@@ -73,9 +73,9 @@ TWO_RACKS = 'racks: {r1: {nodes: "r1-n[1-4]"}, r2: {nodes: "r2-n[1-4]"}}'
 def test_a_slice_gets_a_node_of_its_own_rack_and_the_run_and_its_claims_say_so(folder: Path) -> None:
     hall = Hall(folder, racks=TWO_RACKS)
     hall.keep(
-        seats=hall.on("r1-n1", "r1-n3"), condemned={NodeName("r1-n2"): Evidence(cause=Cause.NODE, words="Xid 79")}
+        slots=hall.on("r1-n1", "r1-n3"), failed_nodes={NodeName("r1-n2"): Evidence(cause=Cause.NODE, message="Xid 79")}
     )
-    answer = hall.allotter.enlist(hall.run, ENLIST)
+    answer = hall.allotter.add_spare(hall.run, ENLIST)
     assert (answer.result, answer.nodes) == (Result.DONE, ("r1-n4",))
     run, _ = hall.store.load(hall.run.id)
     assert run.placement.slices[0].spares == ("r1-n3", "r1-n4")
@@ -85,23 +85,23 @@ def test_a_slice_gets_a_node_of_its_own_rack_and_the_run_and_its_claims_say_so(f
 
 def test_the_same_order_after_a_crash_gives_no_second_node(folder: Path) -> None:
     hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-6]"}}')
-    hall.keep(seats=hall.on("r1-n1", "r1-n3"))
-    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n4",)
-    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n4",)
-    hall.keep(seats=hall.on("r1-n4", "r1-n3"))
-    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n5",)
+    hall.keep(slots=hall.on("r1-n1", "r1-n3"))
+    assert hall.allotter.add_spare(hall.run, ENLIST).nodes == ("r1-n4",)
+    assert hall.allotter.add_spare(hall.run, ENLIST).nodes == ("r1-n4",)
+    hall.keep(slots=hall.on("r1-n4", "r1-n3"))
+    assert hall.allotter.add_spare(hall.run, ENLIST).nodes == ("r1-n5",)
 
 
 def test_no_node_of_another_rack_another_run_or_out_of_service_is_given(folder: Path) -> None:
     hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-6]"}, r2: {nodes: "r2-n[1-2]"}}', taken=1)
-    hall.keep(seats=hall.on("r1-n2", "r1-n4"))
+    hall.keep(slots=hall.on("r1-n2", "r1-n4"))
     hall.store.ledger.drain("hall", [NodeName("r1-n5")], Drain(node=NodeName("r1-n5"), reason="fan", at=1.0, by="me"))
-    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n6",)
+    assert hall.allotter.add_spare(hall.run, ENLIST).nodes == ("r1-n6",)
     hall.keep(
-        seats=hall.on("r1-n4", "r1-n6"), condemned={NodeName("r1-n2"): Evidence(cause=Cause.NODE, words="Xid 79")}
+        slots=hall.on("r1-n4", "r1-n6"), failed_nodes={NodeName("r1-n2"): Evidence(cause=Cause.NODE, message="Xid 79")}
     )
-    answer = hall.allotter.enlist(hall.run, ENLIST)
-    assert (answer.result, answer.words) == (
+    answer = hall.allotter.add_spare(hall.run, ENLIST)
+    assert (answer.result, answer.message) == (
         Result.FAILED,
         "no node that slice `main.s0` could have is free in `r1`",
     )
@@ -110,26 +110,26 @@ def test_no_node_of_another_rack_another_run_or_out_of_service_is_given(folder: 
 def test_a_node_that_does_not_answer_is_passed_over_and_said(folder: Path) -> None:
     sim = "{faults: [{at: 0, node: r1-n4, fault: power_cut}]}"
     hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-5]"}}', sim=sim)
-    hall.keep(seats=hall.on("r1-n1", "r1-n3"))
-    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n5",)
-    hall.keep(seats=hall.on("r1-n5", "r1-n3"))
-    assert "`r1-n4`: " in hall.allotter.enlist(hall.run, ENLIST).words
+    hall.keep(slots=hall.on("r1-n1", "r1-n3"))
+    assert hall.allotter.add_spare(hall.run, ENLIST).nodes == ("r1-n5",)
+    hall.keep(slots=hall.on("r1-n5", "r1-n3"))
+    assert "`r1-n4`: " in hall.allotter.add_spare(hall.run, ENLIST).message
 
 
 def test_a_node_that_was_added_to_the_file_serves_and_a_broken_file_harms_nobody(folder: Path) -> None:
     hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-3]"}}')
-    hall.keep(seats=hall.on("r1-n1", "r1-n3"))
+    hall.keep(slots=hall.on("r1-n1", "r1-n3"))
     hall.file.write_text("racks: {")
-    assert hall.allotter.enlist(hall.run, ENLIST).result is Result.FAILED
+    assert hall.allotter.add_spare(hall.run, ENLIST).result is Result.FAILED
     hall.write('racks: {r1: {nodes: "r1-n[1-4]"}}')
-    assert hall.allotter.enlist(hall.run, ENLIST).nodes == ("r1-n4",)
+    assert hall.allotter.add_spare(hall.run, ENLIST).nodes == ("r1-n4",)
 
 
 def test_a_slice_moves_whole_and_its_old_nodes_stay_until_they_are_let_go(folder: Path) -> None:
     hall = Hall(folder, racks=TWO_RACKS)
     old = frozenset(hall.run.placement.nodes)
     assert old == {"r1-n1", "r1-n2", "r1-n3"}
-    hall.keep(seats=hall.on("r1-n1", "r1-n2"), asked=old)
+    hall.keep(slots=hall.on("r1-n1", "r1-n2"), requested=old)
     move = Relocate(reason=REASON, slice="main.s0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
     answer = hall.allotter.relocate(hall.run, move)
     assert answer.nodes == ("r2-n1", "r2-n2", "r2-n3")
@@ -140,18 +140,18 @@ def test_a_slice_moves_whole_and_its_old_nodes_stay_until_they_are_let_go(folder
     assert hall.claims() == old | set(answer.nodes)
     again = hall.allotter.relocate(hall.run, move)
     assert again.nodes == answer.nodes
-    hall.keep(seats=hall.on("r2-n1", "r2-n2"), asked=old | set(answer.nodes))
-    hall.keep(seats=hall.on("r2-n1", "r2-n2"), asked=frozenset({NodeName("r1-n1"), *answer.nodes}))
+    hall.keep(slots=hall.on("r2-n1", "r2-n2"), requested=old | set(answer.nodes))
+    hall.keep(slots=hall.on("r2-n1", "r2-n2"), requested=frozenset({NodeName("r1-n1"), *answer.nodes}))
     assert hall.claims() == {"r1-n1", *answer.nodes}
 
 
 def test_a_slice_that_fits_nowhere_else_says_why(folder: Path) -> None:
     hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-4]"}, r2: {nodes: "r2-n[1-2]"}}')
-    hall.keep(seats=hall.on("r1-n1", "r1-n2"), asked=frozenset(hall.run.placement.nodes))
+    hall.keep(slots=hall.on("r1-n1", "r1-n2"), requested=frozenset(hall.run.placement.nodes))
     move = Relocate(reason=REASON, slice="main.s0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
     answer = hall.allotter.relocate(hall.run, move)
     assert answer.result is Result.FAILED
-    assert answer.words == (
+    assert answer.message == (
         "slice `main.s0` fits nowhere else: it needs 3 nodes in one place, and the most that one has free is 2"
     )
     assert hall.store.load(hall.run.id)[0] == hall.run
@@ -166,7 +166,7 @@ def test_a_slice_that_fits_nowhere_else_says_why(folder: Path) -> None:
 )
 def test_a_node_that_a_run_of_another_home_has_is_passed_over(folder: Path, lease: str | None, given: str) -> None:
     hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-5]"}}')
-    hall.keep(seats=hall.on("r1-n1", "r1-n3"))
+    hall.keep(slots=hall.on("r1-n1", "r1-n3"))
 
     class Held(SimProber):
         def probe(self, nodes, listener):
@@ -174,4 +174,4 @@ def test_a_node_that_a_run_of_another_home_has_is_passed_over(folder: Path, leas
             return {name: replace(one, lease=lease if name == "r1-n4" else None) for name, one in found.items()}
 
     allotter = StoreAllotter(hall.store, lambda fleet: Held(fleet.sim))
-    assert allotter.enlist(hall.run, ENLIST).nodes == (given,)
+    assert allotter.add_spare(hall.run, ENLIST).nodes == (given,)

@@ -61,7 +61,7 @@ def test_json_stays_json_and_names_stay_names() -> None:
         "main": {
             "node": "true",
             "why": "main",
-            "words": ["main is true", 'say "hi"'],
+            "message": ["main is true", 'say "hi"'],
             "on": True,
             "none": None,
             "n": 1234,
@@ -70,12 +70,12 @@ def test_json_stays_json_and_names_stay_names() -> None:
         "fence_command": "off",
         "key": "start:main@1234",
     }
-    blank = Blank(["true", "main", "null", "1234", 'say "hi"', "words"], {"main", "start"})
+    blank = Blank(["true", "main", "null", "1234", 'say "hi"', "message"], {"main", "start"})
     assert json.loads(json.dumps(blank.shape(shape))) == {
         "main": {
             "node": "<hidden>",
             "why": "main",
-            "words": ["<hidden> is <hidden>", "<hidden>"],
+            "message": ["<hidden> is <hidden>", "<hidden>"],
             "on": True,
             "none": None,
             "n": 1234,

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from launcher.core.model.health import Health, Sign, Symptom
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.observation import Unseen
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Health, Sign, Symptom, Unseen
 from launcher.core.model.run import Run
 from launcher.drive.health_polling import AGAIN_S, EVERY_S, Checkups
 from tests.situations import make_run, name
@@ -78,7 +77,7 @@ def test_a_doubted_node_is_asked_at_once_and_its_health_is_of_when_it_was_asked(
     checkups.begin(RUN, ALL, {ALL[2]})
     asked.clock.at += 7
     assert not checkups.pending()
-    sick = Health(at=0.0, signs=(Sign(symptom=Symptom.GPU_LOST, words="gone"),))
+    sick = Health(at=0.0, signs=(Sign(symptom=Symptom.GPU_LOST, message="gone"),))
     asked.answer(ALL[2], sick)
     assert checkups.pending()
     found = checkups.health[ALL[2]]
@@ -109,7 +108,7 @@ def test_a_node_out_of_sight_keeps_what_was_known_of_it(checkups: Checkups, aske
     checkups.begin(RUN, (), {ALL[0]})
     asked.clock.at += 2
     checkups.begin(RUN, (), {ALL[0]})
-    asked.answer(ALL[0], Unseen(words="no answer"))
+    asked.answer(ALL[0], Unseen(message="no answer"))
     assert checkups.health == before
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from launcher.cli.follow import Follower, Progress
-from launcher.core.model.actions import Answer, Claim, Result
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.actions import Acquire, Answer, Result
+from launcher.core.model.nodeset import NodeName
 from launcher.store.store import Store
 from tests.unit.test_store import REASON, launch
 
@@ -23,9 +23,9 @@ def test_a_warning_that_many_nodes_give_is_told_once(store: Store, capsys: pytes
     run = launch(store)
     answer = Answer(result=Result.DONE, warnings=("IMEX does not run\nat all",))
     for at in range(3):
-        store.receipt(run.id, Claim(reason=REASON, node=NodeName(f"r1-n0{at}")), answer, float(at))
+        store.receipt(run.id, Acquire(reason=REASON, node=NodeName(f"r1-n0{at}")), answer, float(at))
     with Progress() as progress:
         follower = Follower(store, run.id, progress)
         follower.look()
         follower.look()
-    assert capsys.readouterr().err == "warning: claim:r1-n00: IMEX does not run\nat all\n"
+    assert capsys.readouterr().err == "warning: acquire:r1-n00: IMEX does not run\nat all\n"

@@ -3,10 +3,10 @@
 import pytest
 
 from launcher.cli.log_reader import Reader, Source, sources
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice
-from launcher.core.model.run import Record, Run, RunId, RunName
-from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.record import Record
+from launcher.core.model.run import MemberName, Run, RunId, RunName, Slot
 from launcher.errors import LaunchError, ProvisionError, SpecError
 from launcher.ports import LogName, LogPart
 from tests.unit.test_store import a_fleet, a_task
@@ -28,7 +28,7 @@ def a_run(*groups: str) -> Run:
 
 
 class Logs:
-    """The one method of `Nodes` that reads: each node has an epoch and what it wrote in it."""
+    """The one method of `Nodes` that reads: each node has an attempt and what it wrote in it."""
 
     def __init__(self) -> None:
         self.written: dict[str, tuple[int, bytes]] = {}
@@ -36,10 +36,10 @@ class Logs:
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
         if node not in self.written:
             raise LaunchError("no route to host")
-        epoch, data = self.written[node]
+        attempt, data = self.written[node]
         at = max(0, len(data) + offset) if offset < 0 else offset
         part = data[at : at + 4] if offset >= 0 else data[at:]
-        return LogPart(data=part, next_offset=at + len(part), epoch=epoch)
+        return LogPart(data=part, next_offset=at + len(part), attempt=attempt)
 
 
 def a_source(node: str) -> Source:
@@ -48,8 +48,8 @@ def a_source(node: str) -> Source:
 
 class TestSources:
     def test_all_ranks_in_order_on_the_nodes_that_hold_them_now(self) -> None:
-        swapped = Seat(member=MemberName("main/1"), node=NodeName("r1-n05"))
-        found = sources(a_run("main"), Record(seats={swapped.member: swapped}), rank=None, node=None, provision=False)
+        swapped = Slot(member=MemberName("main/1"), node=NodeName("r1-n05"))
+        found = sources(a_run("main"), Record(slots={swapped.member: swapped}), rank=None, node=None, provision=False)
         assert [(source.label, source.node) for source in found] == [("main/0", "r1-n00"), ("main/1", "r1-n05")]
 
     def test_a_rank_by_number_or_by_group(self) -> None:
@@ -110,7 +110,7 @@ class TestReader:
 
     def test_a_restart_begins_the_new_log_at_its_start(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         logs = Logs()
-        logs.written["a"] = (1, b"first epoch\n")
+        logs.written["a"] = (1, b"first attempt\n")
         reader = self.read(logs, "a")
         reader.start(5)
         logs.written["a"] = (2, b"second\nlonger than the first was\n")
@@ -118,8 +118,8 @@ class TestReader:
         reader.finish()
         reader.close()
         out, err = capfdbinary.readouterr()
-        assert out == b"first epoch\nsecond\nlonger than the first was\n"
-        assert b"started again (epoch 2)" in err
+        assert out == b"first attempt\nsecond\nlonger than the first was\n"
+        assert b"started again (attempt 2)" in err
 
     def test_what_cannot_be_read_is_told_after_the_rest(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         logs = Logs()

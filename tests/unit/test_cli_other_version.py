@@ -56,7 +56,7 @@ def test_an_incident_of_another_version_is_read_with_its_kind_as_it_is(store: St
         values = ("hall", "r1-n00", store.find("good").id, 1.0, "dance", "it danced", "")
         db.execute("INSERT INTO incidents VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", values)
     (incident,) = store.ledger.incidents("hall")
-    assert (incident.kind.value, incident.words) == ("dance", "it danced")
+    assert (incident.kind.value, incident.message) == ("dance", "it danced")
 
 
 @pytest.mark.parametrize("command", [["down", "--all", "-y"], ["queue"]])

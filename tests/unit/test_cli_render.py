@@ -7,8 +7,8 @@ from launcher.cli.output.console import clean
 from launcher.cli.output.errors import error_text, mistake_text
 from launcher.cli.output.status import age, run_text, runs_text
 from launcher.cli.output.table import table
-from launcher.core.model.run import Cause, Outcome, RunId, RunName, RunState, Wanted
-from launcher.core.model.slots import MemberName
+from launcher.core.model.record import Outcome
+from launcher.core.model.run import Cause, MemberName, RunId, RunName, RunState, Wanted
 from launcher.errors import ExitCode, LaunchError, Mistake, ProvisionError, RemoteError
 from launcher.store.rows import RunRow
 
@@ -72,8 +72,8 @@ SNAPSHOT = {
     "name": "job",
     "id": "job-abc234",
     "state": "recovering",
-    "headline": "main/2 \x1b on r2-n1 failed",
-    "epoch": 2,
+    "status_message": "main/2 \x1b on r2-n1 failed",
+    "attempt": 2,
     "restarts": 1,
     "since": 100.0,
     "observed_at": 159.0,
@@ -90,7 +90,7 @@ def test_ranks_that_stand_alike_share_a_row() -> None:
     assert run_text(SNAPSHOT, 160.0).splitlines() == [
         "job (job-abc234) on `hall`",
         "recovering for 1m00s: main/2 \\x1b on r2-n1 failed",
-        "epoch 2, restarts 1, seen 1s ago",
+        "attempt 2, restarts 1, seen 1s ago",
         "",
         "SLICE    RACK  STATE    RANKS  NODES      EXIT",
         "main.s0  r1    running  0-1    r1-n[1-2]",
@@ -115,13 +115,13 @@ def test_an_older_run_of_the_same_name_is_listed_with_the_id_that_means_it() -> 
 
 
 def ended(cause: Cause | None, state: RunState = RunState.FAILED) -> RunRow:
-    outcome = cause and Outcome(cause=cause, words="why", member=MemberName("main/2"), tail=("boom\x1b",))
+    outcome = cause and Outcome(cause=cause, message="why", member=MemberName("main/2"), tail=("boom\x1b",))
     return RunRow(
         id=RunId("job-abc234"),
         name=RunName("job"),
         state=state,
         wanted=Wanted.RUNNING,
-        headline="why",
+        status_message="why",
         outcome=outcome,
         snapshot="{}",
         owner=None,

@@ -3,7 +3,7 @@
 import pytest
 
 from launcher.cli.targets import members, places, slice_named
-from launcher.core.model.run import Record
+from launcher.core.model.record import Record
 from launcher.errors import SpecError
 from tests.unit.test_cli_logs import a_run
 

@@ -1,4 +1,4 @@
-"""Sweeps that do not succeed: a stranger on the GPUs of a seat, and what cannot be killed."""
+"""Kills that do not succeed: a stranger on the GPUs of a slot, and what cannot be killed."""
 
 import importlib
 import time
@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from launcher.core.control.reconcile import Decision
-from launcher.core.model.actions import PowerOff, Result, Sweep
-from launcher.core.model.health import Symptom
-from launcher.core.model.observation import Phase, Step
-from launcher.core.model.run import RunState
-from launcher.core.model.slots import MemberName
+from launcher.core.model.actions import Kill, PowerOff, Result
+from launcher.core.model.observation import Phase, Step, Symptom
+from launcher.core.model.run import MemberName, RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import PATIENT, Situation, kinds, make_run, name
 
@@ -27,60 +25,60 @@ def lost(*, spares: int = 1, recovery: RecoveryPolicy = PATIENT) -> tuple[Situat
     """A run whose raylet on one node has ended."""
     here = Situation(make_run(slices=1, spares=spares, recovery=recovery))
     here.serving()
-    here.keeper(LOST, ray=Step(phase=Phase.FAILED, exit_code=1), ranks=())
+    here.agent(LOST, ray=Step(phase=Phase.FAILED, exit_code=1), ranks=())
     found = here.decide()
-    here.keeper(OTHER, ranks=())
+    here.agent(OTHER, ranks=())
     return here, found
 
 
-def swept(here: Situation, found: Decision, result: Result = Result.KILLED, words: str = "") -> None:
-    """Every sweep of the lost node is answered so, all others with `killed`."""
+def killed(here: Situation, found: Decision, result: Result = Result.KILLED, words: str = "") -> None:
+    """Every kill of the lost node is answered so, all others with `killed`."""
     for action in found.actions:
-        if isinstance(action, Sweep):
+        if isinstance(action, Kill):
             theirs = (result, words) if action.node == LOST else (Result.KILLED, "")
-            here.receive(action, theirs[0], words=theirs[1])
+            here.receive(action, theirs[0], message=theirs[1])
 
 
 def tries(here: Situation, found: Decision, times: int, words: str = STRANGE) -> Decision:
-    """The sweep of the lost node is refused so often, each time that it is asked."""
+    """The kill of the lost node is refused so often, each time that it is asked."""
     for _ in range(times):
-        swept(here, found, Result.NOT_FREE, words)
+        killed(here, found, Result.NOT_FREE, words)
         here.decide()
         found = here.decide(after=31.0)
     return found
 
 
-def sweeps(found: Decision) -> list[Sweep]:
-    return [action for action in found.actions if isinstance(action, Sweep)]
+def kills(found: Decision) -> list[Kill]:
+    return [action for action in found.actions if isinstance(action, Kill)]
 
 
-def test_gpus_have_to_be_free_where_a_seat_stays_and_not_where_it_leaves() -> None:
+def test_gpus_have_to_be_free_where_a_slot_stays_and_not_where_it_leaves() -> None:
     here, found = lost()
-    assert {sweep.node for sweep in sweeps(found)} == {LOST, OTHER}
-    assert all(sweep.reused for sweep in sweeps(found))
+    assert {kill.node for kill in kills(found)} == {LOST, OTHER}
+    assert all(kill.reused for kill in kills(found))
     found = tries(here, found, 3)
-    assert here.record.seats[MemberName("main/1")].node == SPARE
-    assert {sweep.node: sweep.reused for sweep in sweeps(found)} == {LOST: False}
+    assert here.record.slots[MemberName("main/1")].node == SPARE
+    assert {kill.node: kill.reused for kill in kills(found)} == {LOST: False}
 
 
 def test_a_stranger_for_a_moment_costs_nothing() -> None:
     here, found = lost()
     found = tries(here, found, 2)
     assert not [key for key in kinds(found) if key.startswith("join")]
-    swept(here, found)
-    here.keeper(LOST, ray=Step())
+    killed(here, found)
+    here.agent(LOST, ray=Step())
     assert kinds(here.decide()) == [f"join:{LOST}#1"]
-    assert LOST not in here.record.condemned
+    assert LOST not in here.record.failed_nodes
 
 
 def test_without_a_spare_the_run_waits_names_the_stranger_and_goes_on_once_he_is_gone() -> None:
     here, found = lost(spares=0)
-    here.keeper(LOST, ray=Step())
+    here.agent(LOST, ray=Step())
     for _ in range(20):
         found = tries(here, found, 1)
-        assert {action.kind for action in found.actions} <= {"sweep"}
-    assert (found.state, found.headline) == (RunState.HOLDING, f"main/1 waits for {LOST}: {STRANGE}")
-    swept(here, found)
+        assert {action.kind for action in found.actions} <= {"kill"}
+    assert (found.state, found.status_message) == (RunState.ON_HOLD, f"main/1 waits for {LOST}: {STRANGE}")
+    killed(here, found)
     assert kinds(here.decide()) == [f"join:{LOST}#1"]
 
 
@@ -88,32 +86,32 @@ def test_a_policy_that_does_not_wait_ends_the_run_and_says_why() -> None:
     here, found = lost(spares=0, recovery=RecoveryPolicy(on_no_spare=OnNoSpare.FAIL))
     tries(here, found, 3)
     assert here.record.outcome is not None
-    assert STRANGE in here.record.outcome.words
+    assert STRANGE in here.record.outcome.message
 
 
 def test_what_cannot_be_killed_is_named() -> None:
     here, found = lost()
     for _ in range(2):
-        swept(here, found, Result.CANNOT_TELL, "still alive: 4711")
+        killed(here, found, Result.CANNOT_TELL, "still alive: 4711")
         here.decide()
         found = here.decide(after=31.0)
-    assert found.headline == f"main/1 waits for {LOST}: still alive: 4711"
-    assert here.record.seats[MemberName("main/1")].node == LOST
+    assert found.status_message == f"main/1 waits for {LOST}: still alive: 4711"
+    assert here.record.slots[MemberName("main/1")].node == LOST
 
 
 @pytest.mark.parametrize("fence", [None, "fence {node}"])
-def test_power_ends_what_cannot_be_killed_once_its_seat_has_gone_elsewhere(fence: str | None) -> None:
+def test_power_ends_what_cannot_be_killed_once_its_slot_has_gone_elsewhere(fence: str | None) -> None:
     here, found = lost()
     here.run = replace(here.run, fleet=replace(here.run.fleet, fence_command=fence))
     here.sign(LOST, Symptom.GPU_LOST, "3 of 4 GPUs")
     cuts: list[float] = []
     for _ in range(20):
-        swept(here, found, Result.CANNOT_TELL, "still alive: 4711")
+        killed(here, found, Result.CANNOT_TELL, "still alive: 4711")
         here.decide()
         found = here.decide(after=31.0)
         cuts += [here.at for action in found.actions if isinstance(action, PowerOff)]
         assert not [key for key in kinds(found) if key.startswith("start")]
-    assert here.record.seats[MemberName("main/1")].node == SPARE
+    assert here.record.slots[MemberName("main/1")].node == SPARE
     assert (len(cuts) >= 2) == (fence is not None)
     assert all(later - earlier >= 120 for earlier, later in pairwise(cuts)), "a machine may be seen for a while"
 
@@ -167,8 +165,8 @@ def test_a_sick_driver_gets_its_time_and_no_more(
     begun = time.monotonic()
     told = gpus.free(4, list)
     assert not told["ok"]
-    assert told["words"].startswith("cannot tell whether its GPUs are free: ")
-    assert words in told["words"]
+    assert told["message"].startswith("cannot tell whether its GPUs are free: ")
+    assert words in told["message"]
     assert time.monotonic() - begun < 20
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from launcher.core.control.reconcile import reconcile
 from launcher.core.control.status import summarise
-from launcher.core.model.run import Cause, RunState, rebased
+from launcher.core.model.record import rebased
+from launcher.core.model.run import Cause, RunState
 from launcher.core.model.text import span
 from tests.situations import Situation, kinds, make_run
 
@@ -29,9 +30,9 @@ def test_ranks_are_told_and_have_their_grace_when_the_time_is_over() -> None:
         at.receive(action)
     waiting = at.decide(after=30)
     assert (waiting.actions, waiting.state) == ((), RunState.STOPPING)
-    assert {action.kind for action in at.decide(after=31).actions} == {"unclaim"}
+    assert {action.kind for action in at.decide(after=31).actions} == {"release"}
     assert at.record.outcome
-    assert (at.record.outcome.cause, at.record.outcome.words) == (
+    assert (at.record.outcome.cause, at.record.outcome.message) == (
         Cause.TIME_LIMIT,
         "its time limit of 10m is over",
     )

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.run import Record, RunState
+from launcher.core.model.record import Record
+from launcher.core.model.run import RunState
 from launcher.drive import hooks
 from launcher.drive.hooks import Hook
 from launcher.store.store import Store
@@ -21,7 +22,7 @@ def told(tmp_path: Path, command: str, **task: object) -> list[str]:
     store.want_nothing(run.id)
     hook = Hook(store, run).begin()
     hook.end()
-    return [event.words for event in store.events(run.id) if event.subject == "on_event"]
+    return [event.message for event in store.events(run.id) if event.subject == "on_event"]
 
 
 def test_it_runs_beside_the_task_file_and_is_not_told_again(tmp_path: Path) -> None:
@@ -38,8 +39,8 @@ def test_a_state_that_an_earlier_controller_told_is_not_told_again(tmp_path: Pat
     store = Store(tmp_path / "home")
     run = launch(store, source=str(tmp_path / "task.yaml"))
     run = replace(run, task=replace(run.task, on_event="cat >> here"))
-    for headline in ("3 of 4 ranks running, 1 done", "2 of 4 ranks running, 2 done"):
-        store.intend(run.id, Record(), (), headline, RunState.RUNNING, 1.0)
+    for status_message in ("3 of 4 ranks running, 1 done", "2 of 4 ranks running, 2 done"):
+        store.intend(run.id, Record(), (), status_message, RunState.RUNNING, 1.0)
         Hook(store, run).begin().end()
     assert (tmp_path / "here").read_text().count('"running"') == 1
 

@@ -11,7 +11,7 @@ from launcher.config.inventory.amend import amended
 from launcher.config.inventory.read import parse_inventory
 from launcher.core.discovery.diff import Verdict, compare
 from launcher.core.discovery.location import Whereabouts, amend
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.errors import SpecError
 from tests.effort import drawn
 
@@ -180,7 +180,7 @@ def test_compare_tells_what_differs_from_what_is_left_out() -> None:
         NodeName("a2"): at("C1", 1, A.upper(), machine="GPU-1"),
         NodeName("b1"): at("C2", 0, B),
     }
-    assert [(one.verdict, one.whose, one.words) for one in compare(fleet, told)] == [
+    assert [(one.verdict, one.whose, one.message) for one in compare(fleet, told)] == [
         (Verdict.DIFFERS, "a1", f"the inventory says domain `{A}`, the drivers `{B}`"),
         (Verdict.DIFFERS, "a[1-2]", "are one machine"),
         (Verdict.LEFT_OUT, "b1", f"the domain is `{B}`"),

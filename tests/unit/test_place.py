@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.model.nodeset import expand
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName, expand
 from launcher.core.model.placement import Exclusion, Placement, Shortfall, Taken
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place

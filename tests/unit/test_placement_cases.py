@@ -18,7 +18,7 @@ VARIABLE = "NVLAUNCH_PLACEMENT_CASES"
 @pytest.mark.parametrize("case", read_cases(OWN), ids=lambda case: case["id"])
 def test_our_own_cases_come_out_as_they_say(case: dict[str, Any]) -> None:
     outcome = judge(case)
-    assert outcome.verdict.value == case["verdict"], outcome.words
+    assert outcome.verdict.value == case["verdict"], outcome.message
 
 
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"`{VARIABLE}` names no file of cases")

@@ -7,8 +7,8 @@ import pytest
 
 from launcher.admission.node_checks import HEAD
 from launcher.admission.preflight import Preflight
-from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
-from launcher.core.model.nodeset import expand, fold
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName, expand, fold
 from launcher.core.model.placement import Exclusion, Placement, Shortfall, Taken
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import ProvisionError, SpecError
@@ -249,7 +249,7 @@ def test_what_warns_of_the_runs_life_is_a_finding_and_no_sickness() -> None:
     flight = preflight(task(), fleet(2), World(every("r1-n[1-2]", LOGOUT)))
     answer = flight.place({})
     assert isinstance(answer, Placement)
-    told = {finding.words for one in flight.of(answer) for finding in one.findings if finding.answer.value == "bad"}
+    told = {finding.message for one in flight.of(answer) for finding in one.findings if finding.answer.value == "bad"}
     assert len(told) == 1
     assert "`RemoveIPC` removes its shared memory" in told.pop()
 

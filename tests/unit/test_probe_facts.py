@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 import launcher
-from launcher.core.model.inventory import Access, GpuDriver, Node, NodeName, RackName
+from launcher.core.model.inventory import Access, GpuDriver, Node, RackName
+from launcher.core.model.nodeset import NodeName
 from launcher.probe import imex, system, xid
 from launcher.probe.answer import MARK, Ran, Unknown, read_answers
 from launcher.probe.collect import NO_PYTHON, Facts, call, facts, read
@@ -89,7 +90,7 @@ def test_this_machine_answers_in_one_call() -> None:
     assert {findings[fact].answer for fact in GPU_FACTS} == {Answer.NOT_APPLICABLE}
     for fact in (Fact.HOST, Fact.CLOCK, Fact.PYTHON, Fact.RAY):
         assert findings[fact].answer is Answer.GOOD, findings[fact]
-    assert os.uname().nodename in findings[Fact.HOST].words
+    assert os.uname().nodename in findings[Fact.HOST].message
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has the tool")

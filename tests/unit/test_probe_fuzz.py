@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, composite
 
-from launcher.core.model.inventory import Access, Node, NodeName, RackName
+from launcher.core.model.inventory import Access, Node, RackName
+from launcher.core.model.nodeset import NodeName
 from launcher.probe import pci, tree
 from launcher.probe.answer import MARK, Ran, Unknown, read_answers
 from launcher.probe.collect import Facts, facts, probes, read
@@ -79,7 +80,7 @@ def test_any_answers_can_be_judged(answers: dict[str, Ran]) -> None:
     found = facts(answers, NODE, now=0.0)
     findings = judge(found, NODE, ports=frozenset({1}))
     others = judge_slice([(NODE, found), (replace(NODE, name=NodeName("n2")), found)])
-    assert all(isinstance(finding, Finding) and finding.words for finding in (*findings, *others))
+    assert all(isinstance(finding, Finding) and finding.message for finding in (*findings, *others))
 
 
 @drawn(50)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.health import Health, Symptom
 from launcher.core.model.inventory import GpuDriver
+from launcher.core.model.observation import Health, Symptom
 from launcher.probe import health
 from launcher.probe.answer import Ran
 from tests.facts import NODE
@@ -58,7 +58,7 @@ def judged(answers: dict[str, Ran]) -> Health:
 
 
 def shown(found: Health) -> list[tuple[Symptom, str]]:
-    return [(sign.symptom, sign.words) for sign in found.signs]
+    return [(sign.symptom, sign.message) for sign in found.signs]
 
 
 def test_a_well_node_shows_nothing() -> None:
@@ -126,11 +126,11 @@ def test_the_worst_node_of_a_dead_link_is_the_one_that_lost_it() -> None:
 
 def test_a_recovery_action_comes_first_and_is_of_the_rank_of_its_gpus_error() -> None:
     (due,) = judged(well(nvidia_smi=smi("580-recovery-due"))).signs
-    bus = due.words.rpartition(" ")[2]
+    bus = due.message.rpartition(" ")[2]
     text = f"[  100.0] NVRM: Xid (PCI:{bus}): 48, pid=1, name=x, DBE\n"
     found = judged(well(nvidia_smi=smi("580-recovery-due"), journal=Ran(rc=0, out=text, lines=9)))
     assert [sign.symptom for sign in found.signs] == [Symptom.MEMORY, Symptom.MEMORY]
-    assert found.signs[0].words.startswith("the driver asks for")
+    assert found.signs[0].message.startswith("the driver asks for")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.model.inventory import Access, GpuDriver, Node, NodeName
+from launcher.core.model.inventory import Access, GpuDriver, Node
+from launcher.core.model.nodeset import NodeName
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.fabric import Fabric, FabricState
@@ -26,7 +27,7 @@ def found(fact: Fact, facts: Facts, node: Node = NODE) -> Finding:
 
 def test_a_healthy_node_is_good_in_everything_and_in_order() -> None:
     findings = judge(FACTS, NODE)
-    assert [(finding.fact, finding.words) for finding in findings if finding.answer is not Answer.GOOD] == []
+    assert [(finding.fact, finding.message) for finding in findings if finding.answer is not Answer.GOOD] == []
     assert [finding.fact for finding in findings] == [fact for fact in Fact if fact is not Fact.REACHABLE]
 
 
@@ -44,7 +45,7 @@ def test_gpu_facts_do_not_apply_to_a_cpu_rack() -> None:
 def test_an_answer_that_is_none_keeps_a_gang_away() -> None:
     (only,) = judge(Unknown(why="the node answered with something else: bash: python3: not found"), NODE)
     assert (only.answer, only.stops) == (Answer.CANNOT_TELL, True)
-    assert "python3: not found" in only.words
+    assert "python3: not found" in only.message
 
 
 def with_gpu(**changed: object) -> Callable[[Facts], Facts]:
@@ -64,7 +65,7 @@ def with_all(**changed: object) -> Callable[[Facts], Facts]:
 
 
 def process(pid: int = 7, **changed: object) -> Process:
-    base = Process(pid=pid, user="bob", name="ray::IDLE", ray=True, mark=None, keeper=None)
+    base = Process(pid=pid, user="bob", name="ray::IDLE", ray=True, mark=None, agent=None)
     return replace(base, **changed)
 
 
@@ -138,12 +139,12 @@ CASES = {
     "own-ray-is-not-foreign": (Fact.OTHER_RAY, same(processes=(process(mark="x1:r07-n01:0"),)), (GOOD, False, "")),
     "leftovers": (
         Fact.LEFTOVERS,
-        same(processes=(process(mark="x1:r07-n01:0"), process(9, keeper="x2:r07-n01"))),
+        same(processes=(process(mark="x1:r07-n01:0"), process(9, agent="x2:r07-n01"))),
         (BAD, True, "a process of run `x1` left behind: `kill -9 7`"),
     ),
     "a-live-run-is-no-leftover": (
         Fact.LEFTOVERS,
-        same(processes=(process(mark="x1:r07-n01:0:main/3:1"), process(9, ray=False, keeper="x1:r07-n01"))),
+        same(processes=(process(mark="x1:r07-n01:0:main/3:1"), process(9, ray=False, agent="x1:r07-n01"))),
         (GOOD, False, "x1:r07-n01"),
     ),
     "logout-kills": (
@@ -190,7 +191,7 @@ CASES = {
     "memory-of-the-driver-itself": (Fact.GPU_MEMORY, with_gpu(used=700), (GOOD, False, "free")),
     "memory-of-a-live-run": (
         Fact.GPU_MEMORY,
-        lambda facts: with_gpu(used=99999)(replace(facts, processes=(process(keeper="x1:r07-n01"),))),
+        lambda facts: with_gpu(used=99999)(replace(facts, processes=(process(agent="x1:r07-n01"),))),
         (GOOD, False, "in use by x1:r07-n01"),
     ),
     "recovery-due": (
@@ -310,7 +311,7 @@ def test_one_fact_that_is_out_of_the_ordinary(
     finding = found(fact, change(FACTS))
     answer, stops, words = expected
     assert (finding.answer, finding.stops) == (answer, stops), finding
-    assert words in finding.words
+    assert words in finding.message
 
 
 def test_a_domain_against_the_inventory_shows_both() -> None:
@@ -322,7 +323,7 @@ def test_a_domain_against_the_inventory_shows_both() -> None:
 @pytest.mark.parametrize("domain", [None, DOMAIN.upper()], ids=["unknown-so-far", "in-capitals"])
 def test_a_domain_that_the_inventory_does_not_contradict(domain: str | None) -> None:
     finding = found(Fact.DOMAIN, FACTS, replace(NODE, domain=domain))
-    assert (finding.answer, finding.words) == (Answer.GOOD, DOMAIN)
+    assert (finding.answer, finding.message) == (Answer.GOOD, DOMAIN)
 
 
 def test_a_run_that_brings_its_own_ray_does_not_ask_for_the_systems() -> None:
@@ -333,7 +334,7 @@ def test_a_run_that_brings_its_own_ray_does_not_ask_for_the_systems() -> None:
     old = replace(facts, python=replace(FACTS.python, version=(3, 9, 2), ray=None))
     told = found(Fact.PYTHON, old, node)
     assert (told.answer, told.stops) == (Answer.BAD, True)
-    assert "name another one with `python:`" in told.words
+    assert "name another one with `python:`" in told.message
 
 
 def members(*facts: Facts) -> list[tuple[Node, Facts]]:
@@ -376,7 +377,7 @@ def test_clocks_far_apart_name_both_ends() -> None:
     clocks = [replace(FACTS, clock=clock) for clock in (0.2, -1800.0, 1800.0)]
     finding = next(one for one in judge_slice(members(*clocks)) if one.fact is Fact.CLOCK)
     assert (finding.answer, finding.nodes, finding.stops) == (Answer.BAD, ("r07-n02", "r07-n03"), True)
-    assert "3600.0 s apart" in finding.words
+    assert "3600.0 s apart" in finding.message
 
 
 def test_a_node_that_cannot_be_seen_is_not_called_equal() -> None:

@@ -4,8 +4,8 @@ import math
 from dataclasses import replace
 
 from launcher.core.model.actions import Why
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.placement import Taken
 from launcher.core.model.run import Cause, RunName, RunState
 from launcher.core.model.task import Task
@@ -112,10 +112,10 @@ class TestVictims:
 def test_a_victim_may_write_a_checkpoint_and_says_who_goes_first() -> None:
     at = Situation(make_run(slices=1, nodes=2, spares=0))
     at.serving()
-    at.order(OrderKind.PREEMPT, "big")
+    at.order(RequestKind.PREEMPT, "big")
     told = at.decide()
     assert [(action.kind, action.reason.why) for action in told.actions] == [("signal", Why.STOP)] * 2
     assert told.state is RunState.STOPPING
     assert told.record.outcome
     assert told.record.outcome.cause is Cause.PREEMPTED
-    assert "preempted for ann" in told.record.outcome.words
+    assert "preempted for ann" in told.record.outcome.message

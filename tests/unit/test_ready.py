@@ -8,7 +8,8 @@ import pytest
 from launcher.cli.intake import Request
 from launcher.cli.launching import claim
 from launcher.cli.ready import preflight
-from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Taken
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Group, Task, TopologyRule

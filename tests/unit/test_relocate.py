@@ -1,4 +1,4 @@
-"""A slice that was placed again: its seats leave their nodes, and nothing of it stays where it was."""
+"""A slice that was placed again: its slots leave their nodes, and nothing of it stays where it was."""
 
 from dataclasses import replace
 
@@ -6,8 +6,7 @@ from launcher.core.model.actions import Result
 from launcher.core.model.inventory import Access, Node, RackName
 from launcher.core.model.observation import Seen, Unseen
 from launcher.core.model.placement import Placement
-from launcher.core.model.run import Wanted
-from launcher.core.model.slots import MemberName
+from launcher.core.model.run import MemberName, Wanted
 from tests.situations import RUN, Situation, kinds, make_run, name
 
 
@@ -33,49 +32,49 @@ def settle(here: Situation) -> list[str]:
         decision = here.decide()
         asked += kinds(decision)
         for action in decision.actions:
-            here.receive(action, Result.KILLED if action.kind in ("sweep", "unclaim") else Result.DONE)
-            if action.kind == "claim":
-                here.keeper(action.node)
-            if action.kind == "unclaim" and action.node is not None:
+            here.receive(action, Result.KILLED if action.kind in ("kill", "release") else Result.DONE)
+            if action.kind == "acquire":
+                here.agent(action.node)
+            if action.kind == "release" and action.node is not None:
                 here.views[action.node] = Seen()
-            if action.kind == "sweep":
-                here.keeper(action.node, ranks=())
+            if action.kind == "kill":
+                here.agent(action.node, ranks=())
     return asked
 
 
-def test_seats_follow_their_slice_and_the_old_nodes_are_let_go_of() -> None:
+def test_slots_follow_their_slice_and_the_old_nodes_are_let_go_of() -> None:
     here = relocated()
     asked = settle(here)
-    assert {seat.node for seat in here.record.seats.values()} == {"r2-n1", "r2-n2"}
-    assert {"unclaim:seat:r1-n1", "unclaim:seat:r1-n2", "claim:r2-n1", "claim:r2-n2"} <= set(asked)
-    assert not {"r1-n1", "r1-n2"} & here.record.asked
+    assert {slot.node for slot in here.record.slots.values()} == {"r2-n1", "r2-n2"}
+    assert {"release:slot:r1-n1", "release:slot:r1-n2", "acquire:r2-n1", "acquire:r2-n2"} <= set(asked)
+    assert not {"r1-n1", "r1-n2"} & here.record.requested
     assert here.gang().restarts == 0
 
 
 def test_rays_group_of_the_old_place_is_taken_back_before_anything_starts_in_the_new_one() -> None:
     here = relocated()
     settle(here)
-    here.show_ready(here.record.seats)
+    here.show_ready(here.record.slots)
     decision = here.decide()
     assert "unreserve:main.s0" in kinds(decision)
     assert not [key for key in kinds(decision) if key.startswith(("start", "verify"))]
 
 
-def test_a_lost_machine_of_the_head_ends_the_epoch_and_the_head_begins_on_a_node_of_the_run() -> None:
+def test_a_lost_machine_of_the_head_ends_the_attempt_and_the_head_begins_on_a_node_of_the_run() -> None:
     run = make_run(slices=1, nodes=3, spares=0)
     here = Situation(replace(run, fleet=replace(run.fleet, head=Access(address="10.9.9.9"))))
     here.serving()
-    here.head = Unseen(words="timed out")
+    here.head = Unseen(message="timed out")
     for node in here.views:
-        here.keeper(node, head_silent=20.0)
+        here.agent(node, head_silent=20.0)
     for _ in range(10):
         here.decide(after=1.0)
     assert (here.record.cluster, here.record.head, here.record.heads) == (1, "r1-n1", (None,))
     assert here.record.gangs[RUN].broken is not None
-    assert here.record.seats[MemberName("main/2")].generation == 1
+    assert here.record.slots[MemberName("main/2")].generation == 1
 
 
 def test_down_lets_go_of_every_node_that_the_run_ever_had() -> None:
     here = relocated()
     here.run = replace(here.run, wanted=Wanted.NOTHING)
-    assert {"unclaim:seat:r1-n1", "unclaim:seat:r1-n2"} <= set(kinds(here.decide()))
+    assert {"release:slot:r1-n1", "release:slot:r1-n2"} <= set(kinds(here.decide()))

@@ -7,7 +7,8 @@ import pytest
 
 from launcher.admission.node_checks import examine
 from launcher.admission.repair import Cure, Remedy, apply, look, may_be_root, remedy
-from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.errors import LeaseHeldError, RemoteError
 from launcher.ports import Completed, Listener
 from launcher.probe.answer import Unknown

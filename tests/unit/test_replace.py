@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from launcher.core.model.inventory import NodeName, RackName
+from launcher.core.model.inventory import RackName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Exclusion, Placement, Shortfall, Slice, Taken
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.replacement import replace_slice
@@ -43,7 +44,7 @@ def again(
 def test_a_slice_goes_whole_to_the_fullest_rack_with_room() -> None:
     asked = task(main=TopologyRule(slices=2, nodes_per_slice=3, spares=1))
     before = (part("main", 0, 0, range(3), [3]), part("main", 1, 1, range(3), [3]))
-    new = again(asked, [4, 4, 9, 5], {NodeName("r1-n00"): Taken(sick="condemned")}, before, at=1)
+    new = again(asked, [4, 4, 9, 5], {NodeName("r1-n00"): Taken(sick="failed")}, before, at=1)
     assert isinstance(new, Slice)
     assert (new.index, new.rack, len(new.nodes), len(new.spares)) == (1, "r3", 3, 1)
 
@@ -51,7 +52,7 @@ def test_a_slice_goes_whole_to_the_fullest_rack_with_room() -> None:
 def test_nodes_of_the_slices_that_stay_are_not_given() -> None:
     asked = task(main=TopologyRule(slices=2, nodes_per_slice=2))
     before = (part("main", 0, 0, [0, 1]), part("main", 1, 1, [0, 1]))
-    new = again(asked, [4, 2], {NodeName("r1-n00"): Taken(sick="condemned")}, before, at=1)
+    new = again(asked, [4, 2], {NodeName("r1-n00"): Taken(sick="failed")}, before, at=1)
     assert isinstance(new, Slice)
     assert new.nodes == ("r0-n02", "r0-n03")
 
@@ -59,7 +60,7 @@ def test_nodes_of_the_slices_that_stay_are_not_given() -> None:
 def test_the_old_nodes_serve_again_unless_they_are_taken() -> None:
     asked = task(main=TopologyRule(nodes_per_slice=2))
     before = (part("main", 0, 0, [0, 1]),)
-    new = again(asked, [3], {NodeName("r0-n00"): Taken(sick="condemned")}, before)
+    new = again(asked, [3], {NodeName("r0-n00"): Taken(sick="failed")}, before)
     assert isinstance(new, Slice)
     assert new.nodes == ("r0-n01", "r0-n02")
     refused = again(asked, [3], used("r0-n00", "r0-n01"), before)
@@ -109,6 +110,6 @@ def test_the_slices_that_stay_are_no_other_run_to_an_exclusive_rack() -> None:
     asked = task(main=TopologyRule(slices=2, nodes_per_slice=2, exclusive="rack"))
     before = (part("main", 0, 0, [0, 1]), part("main", 1, 0, [2, 3]))
     own = {NodeName(f"r0-n{tray:02d}"): Taken(by_run="this one") for tray in (2, 3)}
-    new = again(asked, [6], {**own, NodeName("r0-n00"): Taken(sick="condemned")}, before)
+    new = again(asked, [6], {**own, NodeName("r0-n00"): Taken(sick="failed")}, before)
     assert isinstance(new, Slice)
     assert new.nodes == ("r0-n01", "r0-n04")

@@ -1,4 +1,4 @@
-"""What a node is asked before its keeper starts: whether the interpreter there has a Ray that will do."""
+"""What a node is asked before its agent starts: whether the interpreter there has a Ray that will do."""
 
 import importlib
 import sys

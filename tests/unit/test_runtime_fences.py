@@ -1,4 +1,4 @@
-"""What a node remembers of sweeps, and what it says of ranks of several epochs and of quiet ones."""
+"""What a node remembers of kills, and what it says of ranks of several attempts and of quiet ones."""
 
 import importlib
 import json
@@ -18,20 +18,20 @@ def raylet(member: str, generation: int) -> dict[str, Any]:
     return {"op": "ray", "member": member, "generation": generation}
 
 
-def test_what_was_swept_never_starts_again_and_a_new_keeper_knows_it(tmp_path: Path) -> None:
+def test_what_was_killed_never_starts_again_and_a_new_agent_knows_it(tmp_path: Path) -> None:
     kept = fences.Fences(tmp_path / "fences.json")
     kept.raise_to("generation", "main/0", 2, 0)
     kept.raise_to("rank", "main/1", 0, 5)
     for found in (kept, fences.Fences(tmp_path / "fences.json")):
         assert "generation 2 of `main/0` is over" in found.against_raylet(raylet("main/0", 2))
         assert found.against_raylet(raylet("main/0", 3)) == ""
-        assert found.against_raylet(raylet("main/1", 0)) == "", "another seat on this node is not meant"
+        assert found.against_raylet(raylet("main/1", 0)) == "", "another slot on this node is not meant"
         assert found.against_rank("main/0", 2, 9)
-        assert "epoch 5 of `main/1` is over" in found.against_rank("main/1", 7, 5)
+        assert "attempt 5 of `main/1` is over" in found.against_rank("main/1", 7, 5)
         assert found.against_rank("main/1", 7, 6) == ""
 
 
-def test_an_old_sweep_lowers_nothing_and_one_of_the_node_ends_nothing_for_good(tmp_path: Path) -> None:
+def test_an_old_kill_lowers_nothing_and_one_of_the_node_ends_nothing_for_good(tmp_path: Path) -> None:
     kept = fences.Fences(tmp_path / "fences.json")
     kept.raise_to("generation", "main/0", 4, 0)
     kept.raise_to("generation", "main/0", 1, 0)
@@ -53,23 +53,23 @@ class Time:
         return self.now
 
 
-def rank(folder: Path, epoch: int, *, lives: bool, code: int | None = None) -> Path:
-    own = folder / "ranks" / "main-0" / str(epoch)
+def rank(folder: Path, attempt: int, *, lives: bool, code: int | None = None) -> Path:
+    own = folder / "ranks" / "main-0" / str(attempt)
     own.mkdir(parents=True)
     me = procs.find(os.getpid())
     start = me.start if lives else me.start - 1
-    (own / "state.json").write_text(json.dumps({"pid": me.pid, "start": start, "member": "main/0", "epoch": epoch}))
+    (own / "state.json").write_text(json.dumps({"pid": me.pid, "start": start, "member": "main/0", "attempt": attempt}))
     if code is not None:
         (own / "exit.json").write_text(json.dumps({"code": code, "at": 1.0}))
     return own
 
 
 def told(folder: Path, quiet: Any = None) -> list[tuple[int, bool]]:
-    return [(one["epoch"], one["running"]) for one in ranks.reports(folder, quiet or ranks.Quiet())]
+    return [(one["attempt"], one["running"]) for one in ranks.reports(folder, quiet or ranks.Quiet())]
 
 
 @pytest.mark.parametrize(
-    ("epochs", "expected"),
+    ("attempts", "expected"),
     [
         ({1: "ended", 2: "lives"}, [(2, True)]),
         ({1: "lives", 2: "ended"}, [(1, True), (2, False)]),
@@ -78,14 +78,14 @@ def told(folder: Path, quiet: Any = None) -> list[tuple[int, bool]]:
     ],
     ids=["newest", "an-older-one-still-lives", "the-newest-never-began", "two-live"],
 )
-def test_the_newest_epoch_that_began_is_told_and_each_older_one_that_lives(
-    tmp_path: Path, epochs: dict[int, str], expected: list[tuple[int, bool]]
+def test_the_newest_attempt_that_began_is_told_and_each_older_one_that_lives(
+    tmp_path: Path, attempts: dict[int, str], expected: list[tuple[int, bool]]
 ) -> None:
-    for epoch, how in epochs.items():
+    for attempt, how in attempts.items():
         if how == "never-began":
-            (tmp_path / "ranks" / "main-0" / str(epoch)).mkdir(parents=True)
+            (tmp_path / "ranks" / "main-0" / str(attempt)).mkdir(parents=True)
         else:
-            rank(tmp_path, epoch, lives=how == "lives", code=0 if how == "ended" else None)
+            rank(tmp_path, attempt, lives=how == "lives", code=0 if how == "ended" else None)
     assert told(tmp_path) == expected
 
 

@@ -26,19 +26,19 @@ RANK = "r:n1:2:main/0:5"
         ({}, {RAYLET, SETUP, RANK}),
         ({"level": "generation", "generation": 2}, {RAYLET, RANK}),
         ({"level": "generation", "generation": 1}, set()),
-        ({"level": "rank", "member": "main/0", "epoch": 5}, {RANK}),
-        ({"level": "rank", "member": "main/0", "epoch": 4}, set()),
-        ({"level": "rank", "member": "main/1", "epoch": 9}, set()),
+        ({"level": "rank", "member": "main/0", "attempt": 5}, {RANK}),
+        ({"level": "rank", "member": "main/0", "attempt": 4}, set()),
+        ({"level": "rank", "member": "main/1", "attempt": 9}, set()),
     ],
-    ids=["node", "generation", "newer-generation", "rank", "newer-epoch", "other-member"],
+    ids=["node", "generation", "newer-generation", "rank", "newer-attempt", "other-member"],
 )
-def test_a_sweep_covers_just_its_level(scope: dict[str, object], covered: set[str]) -> None:
+def test_a_kill_covers_just_its_level(scope: dict[str, object], covered: set[str]) -> None:
     found = procs.Scope("r", "n1", **scope)
     assert {mark for mark in (RAYLET, SETUP, RANK) if found.covers(mark)} == covered
 
 
 @pytest.mark.parametrize("mark", ["r:n2:2", "r2:n1:2", "r:@head:0", "", "nonsense"])
-def test_no_sweep_covers_another_place_or_run(mark: str) -> None:
+def test_no_kill_covers_another_place_or_run(mark: str) -> None:
     assert not procs.Scope("r", "n1").covers(mark)
 
 
@@ -117,30 +117,30 @@ def test_a_folder_where_anybody_may_write_must_be_ours_alone(tmp_path: Path) -> 
             files.private(tmp_path / name)
 
 
-def rank_folder(root: Path, epoch: int, state: dict[str, object], end: dict[str, object] | None = None) -> None:
-    folder = root / "ranks" / "main-0" / str(epoch)
+def rank_folder(root: Path, attempt: int, state: dict[str, object], end: dict[str, object] | None = None) -> None:
+    folder = root / "ranks" / "main-0" / str(attempt)
     folder.mkdir(parents=True)
-    (folder / "state.json").write_text(json.dumps({"member": "main/0", "epoch": epoch, **state}))
+    (folder / "state.json").write_text(json.dumps({"member": "main/0", "attempt": attempt, **state}))
     (folder / "log").write_text("the last words\n")
     if end:
         (folder / "exit.json").write_text(json.dumps(end))
 
 
-def test_the_newest_epoch_of_a_rank_is_reported(tmp_path: Path) -> None:
+def test_the_newest_attempt_of_a_rank_is_reported(tmp_path: Path) -> None:
     me = procs.find(os.getpid())
     quiet = ranks.Quiet()
     assert ranks.reports(tmp_path, quiet) == []
     rank_folder(tmp_path, 9, {"pid": me.pid, "start": me.start}, {"code": 3, "at": 5.0})
     (failed,) = ranks.reports(tmp_path, quiet)
     assert failed == {
-        "member": "main/0", "epoch": 9, "running": False, "exit_code": 3, "at": 5.0, "tail": ["the last words"],
+        "member": "main/0", "attempt": 9, "running": False, "exit_code": 3, "at": 5.0, "tail": ["the last words"],
     }  # fmt: skip
     rank_folder(tmp_path, 10, {"pid": me.pid, "start": me.start})
     (running,) = ranks.reports(tmp_path, quiet)
-    assert (running["epoch"], running["running"]) == (10, True)
+    assert (running["attempt"], running["running"]) == (10, True)
     rank_folder(tmp_path, 11, {"pid": me.pid, "start": me.start - 1})
     _, vanished = ranks.reports(tmp_path, quiet)
-    assert (vanished["epoch"], vanished["running"], vanished["exit_code"]) == (11, False, None)
+    assert (vanished["attempt"], vanished["running"], vanished["exit_code"]) == (11, False, None)
 
 
 def test_a_program_sees_a_login_and_nothing_else_of_the_shell_that_launched() -> None:

@@ -28,8 +28,8 @@ class Time:
         return self.now
 
 
-class Seat:
-    """A seat's keeper: what it was told to stop for, and until when its ranks may live."""
+class Slot:
+    """A slot's agent: what it was told to stop for, and until when its ranks may live."""
 
     def __init__(self, name: str, clock: Time) -> None:
         self.stopped: list[str] = []
@@ -41,7 +41,7 @@ class Seat:
 
 
 class Head:
-    """A head's keeper. Its `listener` is stepped when a seat waits for its word."""
+    """A head's agent. Its `listener` is stepped when a slot waits for its word."""
 
     def __init__(self, clock: Time) -> None:
         self.cuts = 0
@@ -53,7 +53,7 @@ class Head:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """Read and answer while a seat asks."""
+        """Read and answer while a slot asks."""
         done = threading.Event()
 
         def serve() -> None:
@@ -85,16 +85,16 @@ def head(clock: Time) -> Iterator[Head]:
     made.close()
 
 
-def follow(seat: Seat, head: Head) -> None:
+def follow(slot: Slot, head: Head) -> None:
     with head.serving():
-        assert seat.beat.follow(HERE, head.port)
+        assert slot.beat.follow(HERE, head.port)
 
 
-def exchange(seats: list[Seat], head: Head) -> None:
-    """Each seat says its name, and reads the word."""
+def exchange(slots: list[Slot], head: Head) -> None:
+    """Each slot says its name, and reads the word."""
     with head.serving():
-        for seat in seats:
-            seat.beat.step()
+        for slot in slots:
+            slot.beat.step()
 
 
 def lost() -> Callable[..., socket.socket]:
@@ -106,83 +106,83 @@ def lost() -> Callable[..., socket.socket]:
     return connect
 
 
-def test_a_seat_stops_when_the_heads_host_has_answered_nothing_for_long(
+def test_a_slot_stops_when_the_heads_host_has_answered_nothing_for_long(
     clock: Time, head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seat = Seat("n1", clock)
-    follow(seat, head)
-    assert seat.until == clock.now + LIMIT
-    seat.beat._hang_up()
+    slot = Slot("n1", clock)
+    follow(slot, head)
+    assert slot.until == clock.now + LIMIT
+    slot.beat._hang_up()
     monkeypatch.setattr(socket, "create_connection", lost())
     clock.now += LIMIT - 0.1
-    assert seat.beat.step() <= 0.1 + heartbeat.LEAST_S, "the next look is not later than the end"
-    assert seat.stopped == []
+    assert slot.beat.step() <= 0.1 + heartbeat.LEAST_S, "the next look is not later than the end"
+    assert slot.stopped == []
     clock.now += 0.1
-    seat.beat.step()
-    assert len(seat.stopped) == 1
+    slot.beat.step()
+    assert len(slot.stopped) == 1
     clock.now += 60
-    seat.beat.step()
-    assert len(seat.stopped) == 1, "one silence, one stop"
-    assert seat.beat.silence == pytest.approx(LIMIT + 60)
+    slot.beat.step()
+    assert len(slot.stopped) == 1, "one silence, one stop"
+    assert slot.beat.silence == pytest.approx(LIMIT + 60)
 
 
-def test_a_seat_that_was_stopped_itself_stops_before_it_asks_again(clock: Time, head: Head) -> None:
-    seat = Seat("n1", clock)
-    follow(seat, head)
+def test_a_slot_that_was_stopped_itself_stops_before_it_asks_again(clock: Time, head: Head) -> None:
+    slot = Slot("n1", clock)
+    follow(slot, head)
     clock.now += LIMIT + 1
-    seat.beat.step()
-    assert len(seat.stopped) == 1, "others gave it up while it could not ask: that somebody answers now is too late"
+    slot.beat.step()
+    assert len(slot.stopped) == 1, "others gave it up while it could not ask: that somebody answers now is too late"
 
 
 def test_a_head_process_that_is_down_stops_nobody(clock: Time, head: Head) -> None:
-    seat = Seat("n1", clock)
-    follow(seat, head)
+    slot = Slot("n1", clock)
+    follow(slot, head)
     head.close()
     for _ in range(60):
         clock.now += 1
-        seat.beat.step()
-    assert seat.stopped == []
-    assert seat.beat.silence == 0.0
+        slot.beat.step()
+    assert slot.stopped == []
+    assert slot.beat.silence == 0.0
 
 
 def test_a_head_process_that_hangs_stops_nobody_and_nobody_is_taken_for_silent(
     clock: Time, head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "WORD_S", 0.02)
-    seat = Seat("n1", clock)
-    follow(seat, head)
+    slot = Slot("n1", clock)
+    follow(slot, head)
     for _ in range(20):
         clock.now += 1
-        seat.beat.step()
-    assert seat.stopped == []
+        slot.beat.step()
+    assert slot.stopped == []
     assert head.listener.ages() == {"n1": 0.0}, "while the listener stands still, nobody grows older"
     head.listener.step(0.0)
     assert head.listener.ages()["n1"] == 0.0
 
 
 def test_the_head_says_how_long_ago_it_heard_each(clock: Time, head: Head) -> None:
-    seats = [Seat("n1", clock), Seat("n2", clock)]
-    for seat in seats:
-        follow(seat, head)
+    slots = [Slot("n1", clock), Slot("n2", clock)]
+    for slot in slots:
+        follow(slot, head)
     clock.now += 10
-    exchange(seats[:1], head)
+    exchange(slots[:1], head)
     assert head.listener.ages() == {"n1": 0.0, "n2": 10.0}
     assert head.listener.listening == 10.0
 
 
-def test_a_seat_without_a_head_is_silent_about_it(clock: Time) -> None:
-    seat = Seat("n1", clock)
-    assert seat.beat.silence is None
+def test_a_slot_without_a_head_is_silent_about_it(clock: Time) -> None:
+    slot = Slot("n1", clock)
+    assert slot.beat.silence is None
     clock.now += 100
-    seat.beat.step()
-    assert seat.stopped == []
+    slot.beat.step()
+    assert slot.stopped == []
 
 
 def test_no_raylet_is_started_for_a_head_that_does_not_answer(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
-    seat = Seat("n1", clock)
+    slot = Slot("n1", clock)
     monkeypatch.setattr(socket, "create_connection", lost())
-    assert not seat.beat.follow(HERE, 9)
-    assert seat.beat.silence is None
+    assert not slot.beat.follow(HERE, 9)
+    assert slot.beat.silence is None
 
 
 @pytest.mark.parametrize(
@@ -191,59 +191,59 @@ def test_no_raylet_is_started_for_a_head_that_does_not_answer(clock: Time, monke
     ids=["most", "a-tie-goes-to-the-head", "fewer-than-half", "nobody"],
 )
 def test_a_head_that_hears_too_few_is_cut_off_and_says_so(clock: Time, head: Head, heard: set[str], cut: bool) -> None:
-    seats = {name: Seat(name, clock) for name in ("n1", "n2", "n3", "n4")}
-    for seat in seats.values():
-        follow(seat, head)
+    slots = {name: Slot(name, clock) for name in ("n1", "n2", "n3", "n4")}
+    for slot in slots.values():
+        follow(slot, head)
     for _ in range(int(LIMIT) + 2):
         clock.now += 1
-        exchange([seats[name] for name in sorted(heard)], head)
+        exchange([slots[name] for name in sorted(heard)], head)
         head.listener.step(0.0)
     assert head.cuts == int(cut)
     clock.now += 1
-    exchange([seats["n1"]], head)
-    assert bool(seats["n1"].stopped) is cut
+    exchange([slots["n1"]], head)
+    assert bool(slots["n1"].stopped) is cut
 
 
 def test_a_head_is_cut_off_before_others_may_take_it_for_lost(clock: Time, head: Head) -> None:
-    """Whatever a seat that no longer hears the head reports, the head has ended itself by then."""
+    """Whatever a slot that no longer hears the head reports, the head has ended itself by then."""
     margin = 3.0
-    seats = [Seat(name, clock) for name in ("n1", "n2", "n3")]
-    for seat in seats:
-        follow(seat, head)
+    slots = [Slot(name, clock) for name in ("n1", "n2", "n3")]
+    for slot in slots:
+        follow(slot, head)
     for _ in range(5):
         clock.now += 1
-        exchange(seats, head)
+        exchange(slots, head)
     while head.cuts == 0:
         clock.now += listener.ROUND_S
         head.listener.step(0.0)
-        assert min(seat.beat.silence or 0.0 for seat in seats[1:]) < LIMIT + margin - 1
+        assert min(slot.beat.silence or 0.0 for slot in slots[1:]) < LIMIT + margin - 1
 
 
 def test_nodes_that_left_a_minute_ago_are_not_missed(clock: Time, head: Head) -> None:
-    seats = [Seat(name, clock) for name in ("n1", "n2", "n3", "n4", "n5")]
-    for seat in seats:
-        follow(seat, head)
+    slots = [Slot(name, clock) for name in ("n1", "n2", "n3", "n4", "n5")]
+    for slot in slots:
+        follow(slot, head)
     for gone in (2, 3):
         for _ in range(int(POPULATION) + 1):
             clock.now += 1
-            exchange(seats[gone:], head)
+            exchange(slots[gone:], head)
     assert head.cuts == 0
 
 
 def test_nodes_that_were_let_go_of_are_not_missed(clock: Time, head: Head) -> None:
-    seats = [Seat(name, clock) for name in ("n1", "n2", "n3")]
-    for seat in seats:
-        follow(seat, head)
+    slots = [Slot(name, clock) for name in ("n1", "n2", "n3")]
+    for slot in slots:
+        follow(slot, head)
     with head.serving():
-        for seat in seats[:2]:
-            seat.beat.leave()
+        for slot in slots[:2]:
+            slot.beat.leave()
     for _ in range(int(LIMIT) + 2):
         clock.now += 1
-        exchange(seats, head)
+        exchange(slots, head)
     assert head.cuts == 0
     assert set(head.listener.ages()) == {"n3"}
-    assert seats[0].stopped == []
-    assert seats[0].beat.silence is None
+    assert slots[0].stopped == []
+    assert slots[0].beat.silence is None
 
 
 def test_a_head_that_nobody_serves_is_not_cut_off(clock: Time, head: Head) -> None:
@@ -253,7 +253,7 @@ def test_a_head_that_nobody_serves_is_not_cut_off(clock: Time, head: Head) -> No
 
 
 def test_a_head_that_is_started_again_misses_nobody_of_before(clock: Time, head: Head) -> None:
-    follow(Seat("n1", clock), head)
+    follow(Slot("n1", clock), head)
     clock.now += LIMIT + 1
     head.listener.step(0.0)
     assert (head.cuts, head.listener.cut_off) == (1, True)
@@ -262,8 +262,8 @@ def test_a_head_that_is_started_again_misses_nobody_of_before(clock: Time, head:
     assert (head.cuts, head.listener.cut_off) == (1, False)
 
 
-def test_a_node_without_a_seat_listens_too_where_it_is_told_to(clock: Time, head: Head) -> None:
-    spare = Seat("n9", clock)
+def test_a_node_without_a_slot_listens_too_where_it_is_told_to(clock: Time, head: Head) -> None:
+    spare = Slot("n9", clock)
     spare.beat.hint(HERE, head.port)
     exchange([spare], head)
     assert head.listener.ages() == {"n9": 0.0}
@@ -280,8 +280,8 @@ def test_what_a_stranger_says_ends_nothing(clock: Time, head: Head) -> None:
             head.listener.step(0.0)
     head.listener.step(0.0)
     assert head.listener.ages() == {}
-    seat = Seat("n1", clock)
-    follow(seat, head)
+    slot = Slot("n1", clock)
+    follow(slot, head)
     assert head.listener.ages() == {"n1": 0.0}
 
 

@@ -18,8 +18,8 @@ def left_over(path: Path, run: str, days: float) -> Path:
     (path / "workdir").mkdir(parents=True)
     (path / "workdir" / "big").write_text("x")
     (path / "log").mkdir()
-    (path / "keeper.json").write_text(json.dumps({"run": run, "place": "n1"}))
-    for one in (path / "keeper.json", path / "log", path):
+    (path / "agent.json").write_text(json.dumps({"run": run, "place": "n1"}))
+    for one in (path / "agent.json", path / "log", path):
         os.utime(one, (NOW - days * DAY, NOW - days * DAY))
     return path
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.inventory import Access, GpuDriver, ImexMode, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, GpuDriver, ImexMode, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.setup import imex
 from launcher.setup.imex import Daemon, Kind, Place, decide
 

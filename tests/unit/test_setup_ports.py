@@ -33,8 +33,8 @@ def test_a_head_has_no_port_of_the_raylet_beside_it() -> None:
     assert min(ports.heads().starts) >= beside
 
 
-def test_the_rendezvous_port_changes_with_every_epoch() -> None:
+def test_the_rendezvous_port_changes_with_every_attempt() -> None:
     of = ports.narrow().ports(ports.FIRST)
-    ten = [of.master_port(epoch) for epoch in range(10)]
+    ten = [of.master_port(attempt) for attempt in range(10)]
     assert all(earlier != later for earlier, later in itertools.pairwise(ten))
     assert all(of.master[0] <= port <= of.master[1] for port in ten)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice
-from launcher.core.model.run import Run, RunId, RunName
-from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.run import MemberName, Run, RunId, RunName, Slot
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.setup import environ, layout, ports, ray
 
@@ -35,16 +35,16 @@ def make_run(*, within: str = "rack", gpus: int = 4) -> Run:
     return Run(id=RunId("id1"), name=RunName("job"), task=task, placement=Placement(slices=(part,)), fleet=fleet)
 
 
-SEATS = tuple(Seat(member=MemberName(f"main/{at}"), node=node.name, generation=3) for at, node in enumerate(NODES))
+SLOTS = tuple(Slot(member=MemberName(f"main/{at}"), node=node.name, generation=3) for at, node in enumerate(NODES))
 
 
-def test_a_raylet_carries_its_levels_its_domain_its_seat_and_its_generation() -> None:
+def test_a_raylet_carries_its_levels_its_domain_its_slot_and_its_generation() -> None:
     run = make_run()
-    assert ray.labels(run, SEATS[1], list(run.members())[1]) == {
+    assert ray.labels(run, SLOTS[1], list(run.members())[1]) == {
         "nvlaunch.io/block": "b1",
         "nvlaunch.io/rack": "r1",
         "ray.io/gpu-domain": "6f1c.32766",
-        "nvlaunch.io/seat": "main-1",
+        "nvlaunch.io/slot": "main-1",
         "nvlaunch.io/generation": "3",
     }
 
@@ -77,11 +77,11 @@ def test_nothing_is_placed_on_a_head_and_every_port_is_pinned() -> None:
 
 
 def test_every_process_of_ray_is_told_how_to_authenticate_and_only_the_head_has_storage() -> None:
-    head, seat = ray.environment(head=True), ray.environment(head=False)
-    assert head["RAY_AUTH_MODE"] == seat["RAY_AUTH_MODE"] == "token"
-    assert {name for name in head if name not in seat} == {"RAY_gcs_storage", "RAY_gcs_storage_path"}
+    head, slot = ray.environment(head=True), ray.environment(head=False)
+    assert head["RAY_AUTH_MODE"] == slot["RAY_AUTH_MODE"] == "token"
+    assert {name for name in head if name not in slot} == {"RAY_gcs_storage", "RAY_gcs_storage_path"}
     # Equal on both sides, or the server takes a client's keepalive for an attack.
-    assert all(head[name] == seat[name] for name in seat)
+    assert all(head[name] == slot[name] for name in slot)
 
 
 def test_the_path_of_a_socket_of_ray_stays_below_the_limit_of_the_kernel() -> None:
@@ -99,20 +99,20 @@ def test_units_of_a_run_and_runs_on_a_node_have_folders_of_their_own() -> None:
 def test_a_rank_has_its_own_and_skypilots_variables() -> None:
     run = make_run()
     member = list(run.members())[1]
-    of = environ.rank(run, member, SEATS, epoch=4, restarts=2, master_port=7001)
+    of = environ.rank(run, member, SLOTS, attempt=4, restarts=2, master_port=7001)
     assert of["NVLAUNCH_NODE_RANK"] == of["SKYPILOT_NODE_RANK"] == of["NODE_RANK"] == "1"
     assert of["NVLAUNCH_NUM_NODES"] == of["SKYPILOT_NUM_NODES"] == of["NNODES"] == "2"
     assert of["NVLAUNCH_NODE_IPS"] == of["SKYPILOT_NODE_IPS"] == "10.0.1.1\n10.0.1.2"
     assert of["NVLAUNCH_NUM_GPUS_PER_NODE"] == of["SKYPILOT_NUM_GPUS_PER_NODE"] == "4"
     assert (of["MASTER_ADDR"], of["MASTER_PORT"]) == ("10.0.1.1", "7001")
-    assert (of["NVLAUNCH_EPOCH"], of["NVLAUNCH_RESTARTS"]) == ("4", "2")
+    assert (of["NVLAUNCH_ATTEMPT"], of["NVLAUNCH_RESTARTS"]) == ("4", "2")
     assert "CUDA_VISIBLE_DEVICES" not in of
 
 
-def test_addresses_follow_a_seat_to_its_new_holder() -> None:
+def test_addresses_follow_a_slot_to_its_new_holder() -> None:
     run = make_run()
-    swapped = (replace(SEATS[0], node=NODES[1].name), replace(SEATS[1], node=NODES[0].name))
-    of = environ.rank(run, next(run.members()), swapped, epoch=2, restarts=0, master_port=7001)
+    swapped = (replace(SLOTS[0], node=NODES[1].name), replace(SLOTS[1], node=NODES[0].name))
+    of = environ.rank(run, next(run.members()), swapped, attempt=2, restarts=0, master_port=7001)
     assert of["NVLAUNCH_NODE_IPS"] == "10.0.1.2\n10.0.1.1"
     assert of["MASTER_ADDR"] == "10.0.1.2"
 
@@ -121,8 +121,8 @@ def test_the_id_for_checkpoints_stays_over_restarts() -> None:
     run = make_run()
     member = next(run.members())
     ids = {
-        environ.rank(run, member, SEATS, epoch=epoch, restarts=epoch, master_port=1)["NVLAUNCH_TASK_ID"]
-        for epoch in range(3)
+        environ.rank(run, member, SLOTS, attempt=attempt, restarts=attempt, master_port=1)["NVLAUNCH_TASK_ID"]
+        for attempt in range(3)
     }
     assert len(ids) == 1
     assert ids == {environ.setup(run, NODES[0], member)["SKYPILOT_TASK_ID"]}
@@ -130,7 +130,7 @@ def test_the_id_for_checkpoints_stays_over_restarts() -> None:
 
 def test_only_a_part_of_a_node_is_named_to_cuda() -> None:
     run = make_run(gpus=2)
-    of = environ.rank(run, next(run.members()), SEATS, epoch=1, restarts=0, master_port=1)
+    of = environ.rank(run, next(run.members()), SLOTS, attempt=1, restarts=0, master_port=1)
     assert of["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 

@@ -4,10 +4,10 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement
-from launcher.core.model.run import Member, Run, RunId, RunName
-from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.run import Member, MemberName, Run, RunId, RunName, Slot
 from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.runtime import gpus
@@ -35,10 +35,10 @@ def make_run(decode: int = 1) -> Run:
 
 def variables(run: Run, name: str) -> dict[str, str]:
     members = {member.name: member for member in run.members()}
-    seats = tuple(
-        Seat(member=member.name, node=run.slice_of(member).nodes[member.slice_rank]) for member in members.values()
+    slots = tuple(
+        Slot(member=member.name, node=run.slice_of(member).nodes[member.slice_rank]) for member in members.values()
     )
-    return environ.rank(run, members[MemberName(name)], seats, epoch=1, restarts=0, master_port=1)
+    return environ.rank(run, members[MemberName(name)], slots, attempt=1, restarts=0, master_port=1)
 
 
 def test_no_gpu_is_shown_to_two_members_of_a_node_and_none_to_who_asks_for_none() -> None:
@@ -58,18 +58,18 @@ def test_ranks_and_addresses_are_those_of_the_group_and_not_of_the_node() -> Non
 def test_one_raylet_serves_all_on_its_node_under_the_name_of_who_has_it() -> None:
     run = make_run()
     for member in run.members():
-        seat = Seat(member=member.name, node=run.slice_of(member).nodes[member.slice_rank])
-        assert ray.labels(run, seat, member)[ray.SEAT] == f"prefill-{member.rank}"
+        slot = Slot(member=member.name, node=run.slice_of(member).nodes[member.slice_rank])
+        assert ray.labels(run, slot, member)[ray.SLOT] == f"prefill-{member.rank}"
 
 
-def test_groups_on_one_node_meet_at_ports_of_their_own_and_not_at_those_of_the_epoch_before() -> None:
+def test_groups_on_one_node_meet_at_ports_of_their_own_and_not_at_those_of_the_attempt_before() -> None:
     block = ports.narrow().ports(ports.FIRST)
     for lanes in (2, 3, 5):
-        for epoch in range(1, 12):
-            met = [block.master_port(epoch, lane, lanes) for lane in range(lanes)]
+        for attempt in range(1, 12):
+            met = [block.master_port(attempt, lane, lanes) for lane in range(lanes)]
             assert len(set(met)) == lanes
             assert set(met) <= set(range(block.master[0], block.master[1] + 1))
-    two = [{block.master_port(epoch, lane, 2) for lane in range(2)} for epoch in (1, 2)]
+    two = [{block.master_port(attempt, lane, 2) for lane in range(2)} for attempt in (1, 2)]
     assert not two[0] & two[1]
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from launcher.config.inventory.fields import INVENTORY
 from launcher.config.inventory.read import built_in, find_inventory, read_inventory
-from launcher.core.model.inventory import Inventory, SimSettings, Transport
+from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.simulation import SimSettings
 from launcher.errors import SpecError
 
 ROOT = Path(__file__).parents[2]

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from launcher.core.control.status import summarise
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement
-from launcher.core.model.slots import MemberName
+from launcher.core.model.run import MemberName
 from launcher.core.model.task import Group, TopologyRule
-from launcher.core.placement.colocation import seated
+from launcher.core.placement.colocation import with_colocated
 from tests.situations import Situation, make_run, name
 
 
@@ -17,13 +17,13 @@ def spares(at: Situation) -> list[NodeName]:
     return [spare.node for spare in shown.spares]
 
 
-def test_a_node_that_gave_up_its_seat_and_is_well_again_is_a_spare() -> None:
+def test_a_node_that_gave_up_its_slot_and_is_well_again_is_a_spare() -> None:
     at = Situation(make_run(slices=1, nodes=2, spares=1))
     at.serving()
     assert spares(at) == [name(1, 3)]
-    seats = dict(at.record.seats)
-    seats[MemberName("main/0")] = replace(seats[MemberName("main/0")], node=name(1, 3), generation=2)
-    at.record = replace(at.record, seats=seats)
+    slots = dict(at.record.slots)
+    slots[MemberName("main/0")] = replace(slots[MemberName("main/0")], node=name(1, 3), generation=2)
+    at.record = replace(at.record, slots=slots)
     assert spares(at) == [name(1, 1)]
 
 
@@ -40,11 +40,11 @@ def test_a_node_that_groups_shared_is_listed_once() -> None:
     run = make_run(slices=1, nodes=2, spares=1)
     guest = Group(name="guest", topology=TopologyRule(nodes_per_slice=2, nodes_of="main"), run="true")
     task = replace(run.task, groups=(*run.task.groups, guest))
-    placement = Placement(slices=seated(task, run.placement.slices))
+    placement = Placement(slices=with_colocated(task, run.placement.slices))
     at = Situation(replace(run, task=task, placement=placement))
     at.decide()
-    seats = dict(at.record.seats)
+    slots = dict(at.record.slots)
     for member in ("main/0", "guest/0"):
-        seats[MemberName(member)] = replace(seats[MemberName(member)], node=name(1, 3), generation=2)
-    at.record = replace(at.record, seats=seats)
+        slots[MemberName(member)] = replace(slots[MemberName(member)], node=name(1, 3), generation=2)
+    at.record = replace(at.record, slots=slots)
     assert spares(at) == [name(1, 1)]

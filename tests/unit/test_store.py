@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 
 from launcher.core.control.status import RankState, RankStatus, RunStatus
-from launcher.core.model.actions import Answer, Claim, Level, Reason, Relocate, Result, Start, Sweep, Unclaim, Why
-from launcher.core.model.inventory import Access, Inventory, Node, NodeName, RackName, SimSettings, Transport
-from launcher.core.model.observation import Head, HeadSeen, Keeper, Observation, Seen, Unseen
-from launcher.core.model.operator_requests import Order, OrderKind
+from launcher.core.model.actions import Acquire, Answer, Kill, Level, Reason, Release, Relocate, Result, Start, Why
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import AgentReport, Head, HeadSeen, Observation, Seen, Unseen
+from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Shortfall, Slice
-from launcher.core.model.run import Cause, Evidence, Exit, Gang, Outcome, Record, Run, RunId, RunName, RunState, Wanted
-from launcher.core.model.slots import GangName, MemberName, Seat
+from launcher.core.model.record import Evidence, Exit, Gang, Outcome, Record
+from launcher.core.model.run import Cause, GangName, MemberName, Run, RunName, RunState, Slot, Wanted
+from launcher.core.model.simulation import SimSettings
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError, OtherVersionError, SpecError, StoreError
 from launcher.store import database, decision_log
@@ -30,8 +32,7 @@ from launcher.store.owner import Owner
 from launcher.store.status_reads import Shelf
 from launcher.store.store import Store
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "store"
-REASON = Reason(why=Why.START, words="first start")
+REASON = Reason(why=Why.START, message="first start")
 
 
 def a_fleet(nodes: int) -> Inventory:
@@ -89,8 +90,8 @@ def a_status(run: Run, **changes) -> RunStatus:
         name=run.name,
         id=run.id,
         state=RunState.RUNNING,
-        headline="2 of 2 ranks run",
-        epoch=1,
+        status_message="2 of 2 ranks run",
+        attempt=1,
         restarts=0,
         since=1.0,
         observed_at=2.0,
@@ -121,29 +122,20 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_file_that_an_older_version_wrote_opens_with_its_run(tmp_path: Path, version: int) -> None:
-    """The file is one that a run was left in by a version before drains, orders and the ledger."""
+def test_a_file_of_before_the_first_release_is_refused_and_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "state.db") as db:
-        db.executescript((CORPUS / "format-2.sql").read_text())
-        if version == 1:
-            db.execute("DROP TABLE domains")
-        db.execute(f"PRAGMA user_version = {version}")
-    store = Store(tmp_path)
-    run, record = store.load(RunId("old-abc234"))
-    assert (run.name, record.claimed) == ("old", {"r1-n1", "r1-n2"})
-    assert store.find("old").state is RunState.RUNNING
-    assert store.events(run.id)[-1].times == 1
-    assert store.ledger.quarantines("hall") == ()
-    assert store.taken(run.fleet)[NodeName("r1-n1")].by_run == "old"
-    store.intend(run.id, record, (), "steady", RunState.RUNNING, 9.0)
-    assert Domains(tmp_path).of("hall") == {}
+        db.execute("CREATE TABLE runs (id TEXT)")
+        db.execute("PRAGMA user_version = 5")
+    with pytest.raises(SpecError, match="before its first release"):
+        Store(tmp_path)
+    with sqlite3.connect(tmp_path / "state.db") as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (5,)
 
 
 def test_a_run_that_only_another_version_can_read_is_told_with_what_to_do(store: Store) -> None:
     run = launch(store)
     with sqlite3.connect(store.home / "state.db") as db:
-        db.execute("""UPDATE runs SET record = '{"gangs":{"run":{"broken":{"why":"new","words":"x"}}}}'""")
+        db.execute("""UPDATE runs SET record = '{"gangs":{"run":{"broken":{"why":"new","message":"x"}}}}'""")
     with pytest.raises(LaunchError, match="written by another version") as told:
         store.load(run.id)
     assert told.value.hints[0].startswith("drive it with the version that started it")
@@ -153,7 +145,7 @@ def test_a_run_that_only_another_version_can_read_is_told_with_what_to_do(store:
 STRANGE = {
     "state": "state = 'paused'",
     "wanted": "wanted = 'perhaps'",
-    "outcome": """outcome = '{"cause":"boredom","words":"x","tail":[]}'""",
+    "outcome": """outcome = '{"cause":"boredom","message":"x","tail":[]}'""",
     "outcome that is no object": "outcome = '7'",
 }
 
@@ -173,10 +165,10 @@ def test_a_row_of_another_version_is_named_and_hides_no_other(store: Store, chan
 
 def test_what_another_version_asked_or_answered_is_told_as_such(store: Store) -> None:
     run = launch(store)
-    store.orders.give(run.id, OrderKind.RESUME, by="me", at=1.0)
-    store.receipt(run.id, Claim(reason=REASON, node=NodeName("n")), Answer(result=Result.DONE), 1.0)
+    store.orders.give(run.id, RequestKind.RESUME, by="me", at=1.0)
+    store.receipt(run.id, Acquire(reason=REASON, node=NodeName("n")), Answer(result=Result.DONE), 1.0)
     with store._db.write() as db:
-        db.execute("UPDATE orders SET kind = 'dance'")
+        db.execute("UPDATE operator_requests SET kind = 'dance'")
         db.execute("UPDATE journal SET receipt = '{}' WHERE receipt IS NOT NULL")
         db.execute("UPDATE runs SET wanted = 'perhaps', snapshot = '[]'")
     asked = (
@@ -195,7 +187,7 @@ def test_an_entry_of_another_version_is_shown_as_it_is(store: Store) -> None:
     with store._db.write() as db:
         db.execute("UPDATE journal SET kind = 'paused'")
     (event,) = store.events(run.id)
-    assert (event.kind.value, event.words) == ("paused", "1 slice on 2 nodes of `hall`")
+    assert (event.kind.value, event.message) == ("paused", "1 slice on 2 nodes of `hall`")
 
 
 def test_a_locked_file_is_an_error_that_may_pass_and_a_broken_query_is_a_bug(
@@ -219,7 +211,7 @@ def test_a_decision_that_was_not_kept_is_kept_when_it_is_made_again(
     run = launch(store)
     monkeypatch.setattr(database, "BUSY_S", 0.05)
     other = Store(store.home)
-    before, after = Record(), Record(asked=frozenset({NodeName("r1-n00")}))
+    before, after = Record(), Record(requested=frozenset({NodeName("r1-n00")}))
     other.intend(run.id, before, (), "starting", RunState.STARTING, 1.0)
     with store._db.write(), pytest.raises(StoreError):
         other.intend(run.id, after, (), "starting", RunState.STARTING, 2.0)
@@ -260,7 +252,7 @@ def test_words_and_file_names_may_be_no_text(store: Store) -> None:
 
 def test_one_slice_on_one_node_is_told_in_the_singular(store: Store) -> None:
     (launched,) = store.events(launch(store, nodes=1).id)
-    assert launched.words == "1 slice on 1 node of `hall`"
+    assert launched.message == "1 slice on 1 node of `hall`"
 
 
 def test_launch_keeps_the_run_with_its_own_nodes_only(store: Store) -> None:
@@ -324,12 +316,12 @@ def test_an_unknown_run_names_its_nearest(store: Store) -> None:
 
 FULL = Record(
     receipts_seen=7,
-    seats={MemberName("job/0"): Seat(member=MemberName("job/0"), node=NodeName("r1-n00"), generation=2)},
-    gangs={GangName("run"): Gang(epoch=3, restarts=1, broken=REASON)},
-    exits={MemberName("job/0"): Exit(epoch=3, code=None, at=5.0, tail=("\x1b[31mred\udc80",))},
-    claimed=frozenset({NodeName("r1-n00")}),
-    sweeps=(
-        Sweep(
+    slots={MemberName("job/0"): Slot(member=MemberName("job/0"), node=NodeName("r1-n00"), generation=2)},
+    gangs={GangName("run"): Gang(attempt=3, restarts=1, broken=REASON)},
+    exits={MemberName("job/0"): Exit(attempt=3, code=None, at=5.0, tail=("\x1b[31mred\udc80",))},
+    leased=frozenset({NodeName("r1-n00")}),
+    kills=(
+        Kill(
             reason=REASON,
             node=NodeName("r1-n00"),
             level=Level.RANK,
@@ -337,7 +329,7 @@ FULL = Record(
             gang=GangName("run"),
         ),
     ),
-    outcome=Outcome(cause=Cause.PROGRAM, words="rank 0 failed", exit_code=3, tail=("boom",)),
+    outcome=Outcome(cause=Cause.PROGRAM, message="rank 0 failed", exit_code=3, tail=("boom",)),
 )
 
 
@@ -348,25 +340,25 @@ def test_a_record_comes_back_as_it_was(store: Store) -> None:
     tail = ("\x1b[31mred?",)
     assert back == replace(FULL, exits={MemberName("job/0"): replace(FULL.exits[MemberName("job/0")], tail=tail)})
     row = store.find("job")
-    assert (row.outcome, row.headline, row.state) == (FULL.outcome, "rank 0 failed", RunState.STOPPING)
+    assert (row.outcome, row.status_message, row.state) == (FULL.outcome, "rank 0 failed", RunState.STOPPING)
 
 
 def test_the_journal_tells_intents_receipts_and_changed_headlines_in_order(store: Store) -> None:
     run = launch(store)
-    claim = Claim(reason=REASON, node=NodeName("r1-n00"))
-    record = Record(claimed=frozenset({claim.node}))
+    claim = Acquire(reason=REASON, node=NodeName("r1-n00"))
+    record = Record(leased=frozenset({claim.node}))
     store.intend(run.id, record, (claim,), "claiming", RunState.STARTING, 1.0)
-    first = store.receipt(run.id, claim, Answer(result=Result.HELD, words="held by bob"), 2.0)
+    first = store.receipt(run.id, claim, Answer(result=Result.HELD, message="held by bob"), 2.0)
     store.intend(run.id, record, (claim,), "claiming", RunState.RECOVERING, 3.0)
-    start = Start(reason=REASON, gang=GangName("run"), epoch=1, restarts=0, seats=())
+    start = Start(reason=REASON, gang=GangName("run"), attempt=1, restarts=0, slots=())
     second = store.receipt(run.id, start, Answer(result=Result.DONE), 4.0)
-    told = [(event.seq, event.kind, event.subject, event.words) for event in store.events(run.id, after=1)]
+    told = [(event.seq, event.kind, event.subject, event.message) for event in store.events(run.id, after=1)]
     assert told == [
-        (2, EventKind.HEADLINE, "starting", "claiming"),
-        (3, EventKind.INTENT, "claim:r1-n00", "first start"),
-        (4, EventKind.RECEIPT, "claim:r1-n00", "held: held by bob"),
-        (5, EventKind.HEADLINE, "recovering", "claiming"),
-        (6, EventKind.INTENT, "claim:r1-n00", "first start"),
+        (2, EventKind.STATUS, "starting", "claiming"),
+        (3, EventKind.INTENT, "acquire:r1-n00", "first start"),
+        (4, EventKind.RECEIPT, "acquire:r1-n00", "held: held by bob"),
+        (5, EventKind.STATUS, "recovering", "claiming"),
+        (6, EventKind.INTENT, "acquire:r1-n00", "first start"),
         (7, EventKind.RECEIPT, "start:run@1", "done"),
     ]
     assert store.receipts_after(run.id, 0) == (first, second)
@@ -375,13 +367,13 @@ def test_the_journal_tells_intents_receipts_and_changed_headlines_in_order(store
 
 def test_what_a_person_should_see_to_is_told_besides_what_came_of_an_action(store: Store) -> None:
     run = launch(store)
-    claim = Claim(reason=REASON, node=NodeName("r1-n00"))
+    claim = Acquire(reason=REASON, node=NodeName("r1-n00"))
     answer = Answer(result=Result.DONE, notes=("IMEX left as it is",), warnings=("IMEX does not run",))
     store.receipt(run.id, claim, answer, 2.0)
-    told = [(event.kind, event.subject, event.words) for event in store.events(run.id, after=1)]
+    told = [(event.kind, event.subject, event.message) for event in store.events(run.id, after=1)]
     assert told == [
-        (EventKind.RECEIPT, "claim:r1-n00", "done: IMEX left as it is"),
-        (EventKind.WARNING, "claim:r1-n00", "IMEX does not run"),
+        (EventKind.RECEIPT, "acquire:r1-n00", "done: IMEX left as it is"),
+        (EventKind.WARNING, "acquire:r1-n00", "IMEX does not run"),
     ]
 
 
@@ -434,7 +426,7 @@ def test_a_world_is_kept_by_fleet(store: Store) -> None:
 
 def test_threads_share_one_store(store: Store) -> None:
     run = launch(store)
-    action = Unclaim(reason=REASON, node=None)
+    action = Release(reason=REASON, node=None)
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda at: store.receipt(run.id, action, Answer(result=Result.KILLED), at), range(64)))
     assert sorted(receipt.seq for receipt in made) == list(range(2, 66))
@@ -501,7 +493,7 @@ except LaunchError as error:
 _WRITE = """
 import sys
 from pathlib import Path
-from launcher.core.model.actions import Answer, Result, Unclaim
+from launcher.core.model.actions import Answer, Result, Release
 from launcher.store.store import Store
 from launcher.core.model.run import RunState
 from tests.unit.test_store import FULL, REASON, launch
@@ -509,7 +501,7 @@ store = Store(Path(sys.argv[1]))
 run = launch(store)
 print(run.id, flush=True)
 for at in range(10**9):
-    action = Unclaim(reason=REASON, node=f"n{at}")
+    action = Release(reason=REASON, node=f"n{at}")
     store.intend(run.id, FULL, (action, action), f"tick {at}", RunState.RUNNING, at)
     store.receipt(run.id, action, Answer(result=Result.DONE), at)
 """
@@ -556,9 +548,9 @@ def test_kill_at_any_moment_leaves_whole_transactions(tmp_path: Path) -> None:
         assert len(events) >= 20
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         intents = [event for event in events if event.kind is EventKind.INTENT]
-        headlines = [event for event in events if event.kind is EventKind.HEADLINE]
+        headlines = [event for event in events if event.kind is EventKind.STATUS]
         assert len(intents) == 2 * len(headlines)
-        assert store.find("job").headline == headlines[-1].words
+        assert store.find("job").status_message == headlines[-1].message
         store.finish(run, RunState.STOPPED, 1.0)
         launch(store)
         store.close()
@@ -567,8 +559,8 @@ def test_kill_at_any_moment_leaves_whole_transactions(tmp_path: Path) -> None:
 class TestFolding:
     def test_retries_that_fail_alike_do_not_make_the_journal_grow(self, store: Store) -> None:
         run = launch(store)
-        action = Unclaim(reason=REASON, node=NodeName("r1-n00"))
-        silent = Answer(result=Result.FAILED, words="no answer", tail=("timed out",))
+        action = Release(reason=REASON, node=NodeName("r1-n00"))
+        silent = Answer(result=Result.FAILED, message="no answer", tail=("timed out",))
         seen = 0
         for at in range(50):
             store.intend(run.id, Record(receipts_seen=seen), (action,), "stopping", RunState.STOPPING, float(at))
@@ -580,12 +572,12 @@ class TestFolding:
 
     def test_what_comes_of_it_at_last_stands_by_itself_and_counting_begins_anew(self, store: Store) -> None:
         run = launch(store)
-        action = Unclaim(reason=REASON, node=NodeName("r1-n00"))
+        action = Release(reason=REASON, node=NodeName("r1-n00"))
         results = [Result.FAILED] * 5 + [Result.KILLED] + [Result.FAILED] * 2
         for at, result in enumerate(results):
             store.intend(run.id, Record(), (action,), "stopping", RunState.STOPPING, float(at))
             store.receipt(run.id, action, Answer(result=result), float(at))
-        receipts = [(event.words, event.times) for event in store.events(run.id) if event.kind is EventKind.RECEIPT]
+        receipts = [(event.message, event.times) for event in store.events(run.id) if event.kind is EventKind.RECEIPT]
         assert receipts == [
             *(("failed", 1), ("failed", 2), ("failed", 5)),
             *(("killed", 1), ("failed", 1), ("failed", 2)),
@@ -593,7 +585,7 @@ class TestFolding:
 
     def test_an_action_that_succeeds_again_and_again_is_told_each_time(self, store: Store) -> None:
         run = launch(store)
-        action = Unclaim(reason=REASON, node=NodeName("r1-n00"))
+        action = Release(reason=REASON, node=NodeName("r1-n00"))
         for at in range(5):
             store.intend(run.id, Record(), (action,), "on", RunState.STOPPING, float(at))
             store.receipt(run.id, action, Answer(result=Result.DONE), float(at))
@@ -605,15 +597,15 @@ class TestLooks:
         seen = Observation(
             at=at,
             nodes={
-                NodeName("r1-n00"): Unseen(words="no answer"),
-                NodeName("r1-n01"): Seen(keeper=Keeper(head_silent=2.0), leftovers=1),
+                NodeName("r1-n00"): Unseen(message="no answer"),
+                NodeName("r1-n01"): Seen(agent=AgentReport(head_silent=2.0), leftovers=1),
             },
             head=HeadSeen(head=Head(heard={NodeName("r1-n00"): float("inf")})),
-            orders=(Order(seq=1, at=1.0, kind=OrderKind.RESUME),),
+            requests=(OperatorRequest(seq=1, at=1.0, kind=RequestKind.RESUME),),
             in_flight=frozenset({"b", "a"}),
         )
         action = Relocate(reason=REASON, slice="job/0", without=(NodeName("r1-n00"),))
-        made = Made(actions=(action,), record=record, headline="on", state=RunState.RECOVERING)
+        made = Made(actions=(action,), record=record, status_message="on", state=RunState.RECOVERING)
         return Look(run=run, seen=seen, record=record, made=made)
 
     def test_what_a_decision_was_made_of_comes_back_as_it_was(self, store: Store) -> None:
@@ -636,8 +628,8 @@ class TestLooks:
 
 
 class TestLedger:
-    def condemned(self, cause: Cause) -> Record:
-        return Record(condemned={NodeName("r1-n00"): Evidence(cause=cause, words="Xid 79", tail=("NVRM",))})
+    def failed(self, cause: Cause) -> Record:
+        return Record(failed_nodes={NodeName("r1-n00"): Evidence(cause=cause, message="Xid 79", tail=("NVRM",))})
 
     @pytest.mark.parametrize(
         ("cause", "incident", "kept_out"),
@@ -653,7 +645,7 @@ class TestLedger:
     ) -> None:
         run = launch(store)
         for at in range(3):
-            store.intend(run.id, self.condemned(cause), (), f"tick {at}", RunState.RUNNING, 5.0)
+            store.intend(run.id, self.failed(cause), (), f"tick {at}", RunState.RUNNING, 5.0)
         store.finish(run.id, RunState.FAILED, 6.0)
         assert len(store.ledger.incidents("hall")) == incident
         assert (NodeName("r1-n00") in store.taken(a_fleet(4))) is kept_out
@@ -664,16 +656,16 @@ class TestLedger:
 
     def test_a_node_that_proved_well_again_is_free_of_its_quarantine(self, store: Store) -> None:
         run = launch(store)
-        store.intend(run.id, self.condemned(Cause.NODE), (), "bad", RunState.RUNNING, 5.0)
-        assert store.ledger.quarantines("hall")[0].words == "Xid 79"
+        store.intend(run.id, self.failed(Cause.NODE), (), "bad", RunState.RUNNING, 5.0)
+        assert store.ledger.quarantines("hall")[0].message == "Xid 79"
         store.intend(run.id, Record(), (), "good", RunState.RUNNING, 6.0)
         assert store.ledger.quarantines("hall") == ()
         kinds = [event.kind for event in store.events(run.id)]
-        assert kinds.index(EventKind.CONDEMNED) < kinds.index(EventKind.READMITTED)
+        assert kinds.index(EventKind.NODE_FAILED) < kinds.index(EventKind.READMITTED)
 
     def test_what_a_killed_controller_had_kept_is_not_noted_twice(self, store: Store) -> None:
         run = launch(store)
-        store.intend(run.id, self.condemned(Cause.NODE), (), "bad", RunState.RUNNING, 5.0)
+        store.intend(run.id, self.failed(Cause.NODE), (), "bad", RunState.RUNNING, 5.0)
         again = Store(store.home)
-        again.intend(run.id, self.condemned(Cause.NODE), (), "worse", RunState.RUNNING, 6.0)
+        again.intend(run.id, self.failed(Cause.NODE), (), "worse", RunState.RUNNING, 6.0)
         assert len(again.ledger.incidents("hall")) == 1

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.model.inventory import Access, NodeName
+from launcher.core.model.inventory import Access
+from launcher.core.model.nodeset import NodeName
 from launcher.transport.fence import words
 from tests.facts import NODE
 

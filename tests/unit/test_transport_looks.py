@@ -25,7 +25,7 @@ Answerer = Callable[[dict[str, Any]], "dict[str, Any] | None"]
 
 
 class Wire:
-    """A connection: each line is handed to a keeper of the test, whose answer, if any, comes back."""
+    """A connection: each line is handed to an agent of the test, whose answer, if any, comes back."""
 
     def __init__(self, machine: "Machine") -> None:
         self._machine = machine
@@ -53,8 +53,8 @@ class Wire:
 
 
 class Machine:
-    """What a machine answers: by default that its keeper lives; `silent` says nothing, `down` lets nobody in; `hangs`:
-    its keeper does not answer."""
+    """What a machine answers: by default that its agent lives; `silent` says nothing, `down` lets nobody in; `hangs`:
+    its agent does not answer."""
 
     def __init__(self) -> None:
         self.silent = self.down = self.hangs = False
@@ -64,8 +64,8 @@ class Machine:
     def answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
         self.asked.append(asked)
         if self.hangs:
-            return {"words": f"the keeper did not answer within {asked['limit']:.0f} s"}
-        return None if self.silent else {"answer": {"ok": True, "keeper": 7, "number": len(self.asked)}}
+            return {"message": f"the agent did not answer within {asked['limit']:.0f} s"}
+        return None if self.silent else {"answer": {"ok": True, "agent": 7, "number": len(self.asked)}}
 
 
 class Machines:
@@ -113,7 +113,7 @@ def sight(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks
 def site(name: str, address: str = "") -> Site:
     return Site(
         name=name,
-        unit=Unit.SEAT,
+        unit=Unit.SLOT,
         shell=None,  # type: ignore[arg-type]  # nothing else is asked of it
         access=Access(address=address or name),
         layout=layout.remote(RunId("r"), name),
@@ -145,7 +145,7 @@ def test_what_is_answered_may_be_added_to_without_being_shown_again(sight: Looks
     told["number"] = told["more"] = "written over"
     machines.by["n1"].silent = True
     (again,) = look(sight, "n1")
-    assert again == {"ok": True, "keeper": 7, "number": 1}
+    assert again == {"ok": True, "agent": 7, "number": 1}
 
 
 def test_a_silent_machine_keeps_its_last_view_for_a_while_and_is_then_unseen(sight: Looks, machines: Machines) -> None:
@@ -155,16 +155,16 @@ def test_a_silent_machine_keeps_its_last_view_for_a_while_and_is_then_unseen(sig
     first, other = look(sight, "n1", "n2")
     assert time.monotonic() - begun < poller.PATIENCE_S + 0.3
     assert (first["number"], other["number"]) == (1, 2)
-    until(lambda: ", since " in look(sight, "n1")[0].get("words", ""))
+    until(lambda: ", since " in look(sight, "n1")[0].get("message", ""))
     assert machines.by["n1"].given_up > 0
-    assert look(sight, "n1")[0]["words"].startswith("the connection was lost, since ")
+    assert look(sight, "n1")[0]["message"].startswith("the connection was lost, since ")
     assert len(machines.by["n2"].asked) == 2
 
 
 def test_a_machine_that_is_silent_for_long_costs_a_look_no_time(sight: Looks, machines: Machines) -> None:
     look(sight, "n1", "n2")
     machines.by["n1"].silent = machines.by["n1"].down = True
-    until(lambda: "no answer on port 22" in look(sight, "n1", "n2")[0].get("words", ""))
+    until(lambda: "no answer on port 22" in look(sight, "n1", "n2")[0].get("message", ""))
     begun = time.monotonic()
     for _ in range(20):
         assert look(sight, "n1", "n2")[1]["ok"]
@@ -174,17 +174,17 @@ def test_a_machine_that_is_silent_for_long_costs_a_look_no_time(sight: Looks, ma
 def test_since_when_a_machine_is_silent_does_not_change_with_each_look(sight: Looks, machines: Machines) -> None:
     machines.by["n1"] = Machine()
     machines.by["n1"].down = True
-    until(lambda: ", since " in look(sight, "n1")[0]["words"])
-    first = look(sight, "n1")[0]["words"]
+    until(lambda: ", since " in look(sight, "n1")[0]["message"])
+    first = look(sight, "n1")[0]["message"]
     dials = machines.by["n1"].dials
     until(lambda: bool(look(sight, "n1")) and machines.by["n1"].dials > dials + 2)
-    assert look(sight, "n1")[0]["words"] == first
+    assert look(sight, "n1")[0]["message"] == first
 
 
 def test_a_machine_that_returns_is_seen_at_once(sight: Looks, machines: Machines) -> None:
     machines.by["n1"] = Machine()
     machines.by["n1"].down = True
-    until(lambda: ", since " in look(sight, "n1")[0]["words"])
+    until(lambda: ", since " in look(sight, "n1")[0]["message"])
     machines.by["n1"].down = False
     back = time.monotonic()
     until(lambda: bool(look(sight, "n1")[0]["ok"]))
@@ -206,7 +206,7 @@ def test_an_action_ends_what_was_seen_before_it(sight: Looks, machines: Machines
     look(sight, "n1")
     machines.by["n1"].silent = True
     sight.touch(site("n1"))
-    assert look(sight, "n1")[0] == {"ok": False, "words": "it has not answered in time"}
+    assert look(sight, "n1")[0] == {"ok": False, "message": "it has not answered in time"}
 
 
 def test_a_late_answer_of_before_an_action_is_not_taken_for_one_of_after_it(sight: Looks, machines: Machines) -> None:
@@ -235,7 +235,7 @@ def asked(sight: Looks, name: str, question: dict[str, Any], timeout: float = 5.
 
 def test_a_question_goes_over_the_connection_of_looks(sight: Looks, machines: Machines) -> None:
     look(sight, "n1")
-    assert asked(sight, "n1", {"op": "hello"}) == {"ok": True, "keeper": 7, "number": 2}
+    assert asked(sight, "n1", {"op": "hello"}) == {"ok": True, "agent": 7, "number": 2}
     assert [one["question"]["op"] for one in machines.by["n1"].asked] == ["status", "hello"]
     assert machines.by["n1"].asked[-1]["limit"] == 5.0
     assert machines.by["n1"].dials == 1
@@ -257,12 +257,12 @@ def test_a_question_whose_connection_is_lost_may_be_asked_another_way(sight: Loo
     assert machines.by["n1"].given_up == 1
 
 
-def test_a_keeper_that_hangs_is_said_to_in_the_words_of_its_machine(sight: Looks, machines: Machines) -> None:
+def test_a_agent_that_hangs_is_said_to_in_the_words_of_its_machine(sight: Looks, machines: Machines) -> None:
     look(sight, "n1")
     machines.by["n1"].hangs = True
-    with pytest.raises(RemoteError, match=r"the keeper did not answer within 5 s") as caught:
-        asked(sight, "n1", {"op": "sweep"})
-    assert (caught.value.node, caught.value.stage) == ("n1", "sweep")
+    with pytest.raises(RemoteError, match=r"the agent did not answer within 5 s") as caught:
+        asked(sight, "n1", {"op": "kill"})
+    assert (caught.value.node, caught.value.stage) == ("n1", "kill")
 
 
 def test_what_is_too_long_for_a_kept_connection_is_sent_by_itself(sight: Looks, machines: Machines) -> None:

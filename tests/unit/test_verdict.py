@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from launcher.core.model.health import Health, Symptom
-from launcher.core.model.inventory import GpuDriver, NodeName
-from launcher.core.model.operator_requests import OrderKind
-from launcher.core.model.run import Cause, RunState
-from launcher.core.model.slots import MemberName
+from launcher.core.model.inventory import GpuDriver
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Health, Symptom
+from launcher.core.model.operator_requests import RequestKind
+from launcher.core.model.run import Cause, MemberName, RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import Situation, kinds, make_run, name
 from tests.unit.test_silence import outside
@@ -19,7 +19,7 @@ def serving(*, slices: int = 1, nodes: int = 8, spares: int = 2, policy: Recover
 
 
 def holder(here: Situation, rank: int) -> NodeName:
-    return here.record.seats[MemberName(f"main/{rank}")].node
+    return here.record.slots[MemberName(f"main/{rank}")].node
 
 
 def test_of_a_slice_full_of_errors_the_node_with_the_dead_link_is_replaced_and_no_other() -> None:
@@ -29,10 +29,10 @@ def test_of_a_slice_full_of_errors_the_node_with_the_dead_link_is_replaced_and_n
         here.end_rank(at - 1, 134, at=float(at))
     here.sign(name(1, 5), Symptom.FATAL_LINK, "Xid 149 Fatal")
     decision = here.decide()
-    assert set(here.record.condemned) == {"r1-n5"}
+    assert set(here.record.failed_nodes) == {"r1-n5"}
     assert (holder(here, 4), here.gang().restarts) == ("r1-n9", 0)
-    assert all("Xid 149 Fatal" in action.reason.words for action in decision.actions if action.kind == "sweep")
-    assert here.record.condemned[name(1, 5)].tail == ("Xid 149 Fatal",)
+    assert all("Xid 149 Fatal" in action.reason.message for action in decision.actions if action.kind == "kill")
+    assert here.record.failed_nodes[name(1, 5)].tail == ("Xid 149 Fatal",)
 
 
 def test_nothing_is_decided_before_every_node_was_asked_about_its_health_since() -> None:
@@ -44,7 +44,7 @@ def test_nothing_is_decided_before_every_node_was_asked_about_its_health_since()
     assert waiting.doubted == {"r1-n3"}
     here.sign(name(1, 3), Symptom.GPU_LOST, "3 of 4 GPUs")
     here.decide()
-    assert set(here.record.condemned) == {"r1-n3"}
+    assert set(here.record.failed_nodes) == {"r1-n3"}
     assert here.gang().restarts == 0
 
 
@@ -76,15 +76,15 @@ def test_a_program_that_fails_with_errors_of_its_own_costs_a_restart_and_no_node
     here.sign(name(1, 1), Symptom.APPLICATION, "Xid 31")
     here.end_rank(0, 1)
     here.decide()
-    assert (here.gang().restarts, dict(here.record.condemned)) == (1, {})
+    assert (here.gang().restarts, dict(here.record.failed_nodes)) == (1, {})
 
 
-def test_a_probe_that_hangs_condemns_nobody() -> None:
+def test_a_probe_that_hangs_fails_nobody() -> None:
     here = serving()
     here.health[name(1, 1)] = Health(at=float("inf"), hung=("nvidia-smi",))
     here.end_rank(0, 1)
     here.decide()
-    assert (here.gang().restarts, dict(here.record.condemned)) == (1, {})
+    assert (here.gang().restarts, dict(here.record.failed_nodes)) == (1, {})
 
 
 def test_a_sign_of_the_node_itself_is_reason_enough_before_any_rank_fails() -> None:
@@ -101,9 +101,9 @@ def test_of_two_ends_of_a_dead_link_the_one_with_more_signs_goes() -> None:
             here.sign(node, Symptom.FATAL_LINK, f"Xid 149 {word}")
     here.end_rank(0, 134)
     here.decide()
-    assert set(here.record.condemned) == {"r1-n6"}
+    assert set(here.record.failed_nodes) == {"r1-n6"}
     here.decide()
-    assert set(here.record.condemned) == {"r1-n6"}, "the other end is not held against its node"
+    assert set(here.record.failed_nodes) == {"r1-n6"}, "the other end is not held against its node"
 
 
 def test_three_nodes_with_the_same_fault_are_none_of_them_replaced_before_somebody_says_so() -> None:
@@ -112,13 +112,13 @@ def test_three_nodes_with_the_same_fault_are_none_of_them_replaced_before_somebo
         here.sign(name(1, at), Symptom.FATAL_LINK, "Xid 149")
     here.end_rank(0, 134)
     decision = here.decide()
-    assert (decision.actions, decision.state) == ((), RunState.HOLDING)
-    assert "r1-n[2,4,6] show the same fault at once" in decision.headline
+    assert (decision.actions, decision.state) == ((), RunState.ON_HOLD)
+    assert "r1-n[2,4,6] show the same fault at once" in decision.status_message
     assert here.decide(after=600.0).actions == ()
-    here.order(OrderKind.RESUME)
+    here.order(RequestKind.RESUME)
     for _ in range(4):
         here.decide()
-    assert {"r1-n2", "r1-n4", "r1-n6"} <= set(here.record.condemned)
+    assert {"r1-n2", "r1-n4", "r1-n6"} <= set(here.record.failed_nodes)
 
 
 def test_relocating_the_slice_ends_the_verdict_too() -> None:
@@ -127,7 +127,7 @@ def test_relocating_the_slice_ends_the_verdict_too() -> None:
         here.sign(name(1, at), Symptom.FATAL_LINK, "Xid 149")
     here.end_rank(0, 134)
     here.decide()
-    here.order(OrderKind.RELOCATE, "main.s0")
+    here.order(RequestKind.RELOCATE, "main.s0")
     assert "relocate:main.s0" in kinds(here.decide())
 
 
@@ -136,8 +136,8 @@ def test_half_a_rack_that_falls_silent_is_a_riddle_and_a_whole_one_is_lost() -> 
     here.silent(*(name(2, at) for at in (1, 2, 3)), heard=18.0)
     here.decide()
     decision = here.decide(after=9.0)
-    assert decision.state is RunState.HOLDING
-    assert "3 of the 4 nodes of the run in r2 are sick at once" in decision.headline
+    assert decision.state is RunState.ON_HOLD
+    assert "3 of the 4 nodes of the run in r2 are sick at once" in decision.status_message
     whole = serving(slices=2, nodes=4, spares=0, policy=RecoveryPolicy(on_no_spare=OnNoSpare.RELOCATE))
     whole.silent(*(name(2, at) for at in (1, 2, 3, 4)), heard=18.0)
     whole.decide()
@@ -148,16 +148,16 @@ def test_a_spare_that_is_sick_is_given_up_and_nobody_notices() -> None:
     here = serving()
     here.sign(name(1, 9), Symptom.GPU_LOST, "3 of 4 GPUs")
     decision = here.decide()
-    assert kinds(decision) == ["unclaim:seat:r1-n9"]
+    assert kinds(decision) == ["release:slot:r1-n9"]
     assert decision.state is RunState.RUNNING
 
 
-def test_a_node_on_which_programs_always_fail_first_gives_up_its_seat_whoever_ran_there() -> None:
+def test_a_node_on_which_programs_always_fail_first_gives_up_its_slot_whoever_ran_there() -> None:
     here = serving()
     here.history = {name(1, 3): 2}
     here.end_rank(2, 1)
     here.decide()
-    assert here.record.condemned[name(1, 3)].cause is Cause.NODE
+    assert here.record.failed_nodes[name(1, 3)].cause is Cause.NODE
     assert (holder(here, 2), here.gang().restarts) == ("r1-n9", 1)
 
 
@@ -166,7 +166,7 @@ def test_without_another_node_a_program_that_always_fails_on_one_is_not_waited_f
     here.history = {name(1, 1): 5}
     here.end_rank(0, 1)
     here.decide()
-    assert (dict(here.record.condemned), here.gang().restarts) == ({}, 1)
+    assert (dict(here.record.failed_nodes), here.gang().restarts) == ({}, 1)
 
 
 def test_the_rank_that_is_quiet_for_longest_hangs() -> None:
@@ -174,15 +174,15 @@ def test_the_rank_that_is_quiet_for_longest_hangs() -> None:
     for rank, quiet in ((0, 61.0), (1, 75.0)):
         node = holder(here, rank)
         view = here.views[node]
-        here.keeper(node, ranks=tuple(replace(one, quiet=quiet) for one in view.keeper.ranks))  # type: ignore[union-attr]
+        here.agent(node, ranks=tuple(replace(one, quiet=quiet) for one in view.agent.ranks))  # type: ignore[union-attr]
     decision = here.decide()
-    assert "main/1 on r1-n2 hangs: it has written nothing for 75 s: restart 1 of 3" in decision.headline
+    assert "main/1 on r1-n2 hangs: it has written nothing for 75 s: restart 1 of 3" in decision.status_message
 
 
 def test_nobody_hangs_where_the_task_does_not_say_after_how_long() -> None:
     here = serving(nodes=2, spares=0)
     node = holder(here, 0)
-    here.keeper(node, ranks=tuple(replace(one, quiet=1e6) for one in here.views[node].keeper.ranks))  # type: ignore[union-attr]
+    here.agent(node, ranks=tuple(replace(one, quiet=1e6) for one in here.views[node].agent.ranks))  # type: ignore[union-attr]
     assert here.decide().actions == ()
 
 
@@ -204,12 +204,12 @@ def test_a_drained_node_without_anywhere_to_go_runs_on() -> None:
     here = serving(nodes=2, spares=0)
     here.drained = {name(1, 2): "memory to be replaced"}
     decision = here.decide()
-    assert kinds(decision) == ["enlist:main.s0"]
+    assert kinds(decision) == ["add_spare:main.s0"]
     assert decision.state is RunState.RUNNING
-    assert "r1-n2 is drained, and has no spare in r1" in decision.headline
+    assert "r1-n2 is drained, and has no spare in r1" in decision.status_message
 
 
 def test_a_drained_spare_is_let_go_of() -> None:
     here = serving(nodes=2, spares=1)
     here.drained = {name(1, 3): "memory to be replaced"}
-    assert kinds(here.decide()) == ["unclaim:seat:r1-n3"]
+    assert kinds(here.decide()) == ["release:slot:r1-n3"]

@@ -63,7 +63,7 @@ def doctor(nodes: NodeWords = None, inventory: FleetFile = None, output: As = Ou
 
 
 def choose(fleet: "Inventory", words: Sequence[str]) -> "list[Node]":
-    """Answer the nodes that words mean, in the inventory's order; all, with the head's machine, for no words.
+    """Return the nodes that words mean, in the inventory's order; all, with the head's machine, for no words.
 
     SpecError for every word that means nothing.
     """

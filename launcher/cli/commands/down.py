@@ -52,7 +52,7 @@ def down(
 
 
 def _chosen(store: "Store", words: list[str]) -> "dict[str, RunRow]":
-    """Answer the runs that were named, each once; those that are not over where none was."""
+    """Return the runs that were named, each once; those that are not over where none was."""
     if words:
         found = tuple(store.find(word) for word in words)
     else:
@@ -77,7 +77,7 @@ def _end(store: "Store", rows: "list[RunRow]") -> None:
     if left:
         names = ", ".join(f"`{row.name}`" for row in left)
         hint = f"their controllers go on trying; `nvlaunch status {left[0].name}` shows which nodes are out of reach"
-        outcomes = tuple((row.name, row.headline) for row in left)
+        outcomes = tuple((row.name, row.status_message) for row in left)
         raise ProvisionError(f"not all nodes are released: {names}", outcomes=outcomes, hints=(hint,))
 
 

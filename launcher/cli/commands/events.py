@@ -60,7 +60,7 @@ def _show(found: "Sequence[Event]", output: Output) -> None:
 
 
 def _lines(found: "Sequence[Event]") -> Iterator[str]:
-    """Neighbours that differ in their node alone stand in one line: `claim:r07-n[01-16]`."""
+    """Neighbours that differ in their node alone stand in one line: `acquire:r07-n[01-16]`."""
     from launcher.core.model.nodeset import fold
 
     for (when, kind, _, words, reason, evidence), alike in groupby(found, _all_but_node):
@@ -73,7 +73,7 @@ def _lines(found: "Sequence[Event]") -> Iterator[str]:
 
 def _all_but_node(event: "Event") -> tuple[str, str, str, str, str, tuple[str, ...]]:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
-    words = event.words if event.times == 1 else f"{event.words} ({event.times} times)"
+    words = event.message if event.times == 1 else f"{event.message} ({event.times} times)"
     return when, event.kind.value, event.subject.partition(":")[0], words, event.reason, event.evidence
 
 
@@ -87,7 +87,7 @@ def _plain(event: "Event") -> dict[str, object]:
         "at": event.at,
         "kind": event.kind.value,
         "subject": event.subject,
-        "words": event.words,
+        "message": event.message,
         "reason": event.reason,
         "times": event.times,
         "evidence": list(event.evidence),

@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _examples(incomplete: str) -> list[tuple[str, str]]:
-    """Answer the examples that begin so, for completion in a shell."""
+    """Return the examples that begin so, for completion in a shell."""
     from launcher.config.templates import EXAMPLES
 
     return [(name, words) for name, words in EXAMPLES.items() if name.startswith(incomplete)]
@@ -58,7 +58,7 @@ def init(
 
 
 def _like(name: str) -> str:
-    """Answer the task of an example, with the line by which editors find its schema."""
+    """Return the task of an example, with the line by which editors find its schema."""
     from launcher.config.schema.json_schema import SpecKind, schema_file
     from launcher.config.templates import EXAMPLES, read_example
 
@@ -69,7 +69,7 @@ def _like(name: str) -> str:
 
 
 def _kinds(incomplete: str) -> list[str]:
-    """Answer the kinds of file that begin so, for completion in a shell."""
+    """Return the kinds of file that begin so, for completion in a shell."""
     from launcher.config.schema.json_schema import SpecKind
 
     return [kind.value for kind in SpecKind if kind.value.startswith(incomplete)]

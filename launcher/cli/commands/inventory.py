@@ -37,7 +37,7 @@ class Target(Enum):
 
 
 def _kinds(incomplete: str) -> list[str]:
-    """Answer the kinds of inventory that begin so, for completion in a shell."""
+    """Return the kinds of inventory that begin so, for completion in a shell."""
     from launcher.config.importers.found import Foreign
 
     return [kind.value for kind in Foreign if kind.value.startswith(incomplete)]
@@ -217,7 +217,7 @@ def export(
 
 
 def _labels_line(levels: Sequence[str]) -> Callable[[Node], str]:
-    """Answer what writes the Ray labels of a node as a line of YAML; a place to sort from is no rack."""
+    """Return what writes the Ray labels of a node as a line of YAML; a place to sort from is no rack."""
     from launcher.config.importers.write import quoted
     from launcher.core.discovery.location import is_unsorted
     from launcher.setup.ray import place_labels
@@ -236,7 +236,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _remembered(fleet: Inventory) -> Inventory:
-    """Answer an inventory with the domains that its nodes reported last, where it leaves them out."""
+    """Return an inventory with the domains that its nodes reported last, where it leaves them out."""
     from dataclasses import replace
 
     from launcher.store.domains import Domains
@@ -248,7 +248,7 @@ def _remembered(fleet: Inventory) -> Inventory:
 
 
 def _readable(given: str | None) -> Inventory:
-    """Answer the inventory of machines that can be asked; SpecError for nodes that are pretended or imagined."""
+    """Return the inventory of machines that can be asked; SpecError for nodes that are pretended or imagined."""
     from launcher.cli.output.plan import fleet_text
     from launcher.config.inventory.read import find_inventory
     from launcher.core.model.inventory import Transport
@@ -262,7 +262,7 @@ def _readable(given: str | None) -> Inventory:
 
 
 def _fresh(words: list[str], out: Path | None) -> str:
-    """Answer the text of an inventory of these hosts, none of which has a rack yet."""
+    """Return the text of an inventory of these hosts, none of which has a rack yet."""
     from launcher.config.importers.found import Foreign
     from launcher.config.importers.read import parse_foreign
     from launcher.config.importers.write import inventory_text
@@ -275,7 +275,7 @@ def _fresh(words: list[str], out: Path | None) -> str:
 
 
 def _ask(fleet: Inventory) -> Survey:
-    """Answer what the nodes tell; ProvisionError where none of them tells anything."""
+    """Return what the nodes tell; ProvisionError where none of them tells anything."""
     from launcher.admission.locate import survey
     from launcher.cli.output.progress import Asking
     from launcher.drive.control import open_prober

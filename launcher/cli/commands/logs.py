@@ -64,7 +64,7 @@ def logs(
 
 
 def _nothing(transport: "Transport", *, over: bool) -> str:
-    """Answer what to say where no log has a byte."""
+    """Return what to say where no log has a byte."""
     from launcher.core.model.inventory import Transport
 
     if not over:

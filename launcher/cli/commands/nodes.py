@@ -10,7 +10,7 @@ import typer
 from launcher.cli.options import As, FleetFile, Output, Yes, home
 from launcher.cli.output.console import agree, refuse, say, show
 from launcher.cli.plain import PlainCommand
-from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.operator_requests import RequestKind
 
 if TYPE_CHECKING:
     from launcher.store.store import Store
@@ -69,19 +69,19 @@ def _readmit(store: "Store", words: Sequence[str], inventory: str | None, *, yes
     fleet = meant.fleet.name
     kept_out = {one.node: one for one in store.ledger.quarantines(fleet)}
     holders = store.holders(fleet)
-    given_up = [node for node in meant.nodes if node in holders and node in store.load(holders[node])[1].condemned]
+    given_up = [node for node in meant.nodes if node in holders and node in store.load(holders[node])[1].failed_nodes]
     chosen = [node for node in meant.nodes if node in kept_out or node in given_up]
     if not chosen:
         say(f"nothing keeps {fold(meant.nodes)} out of service")
         return
     for node in chosen:
         if node in kept_out:
-            say(f"{node}: {kept_out[node].words}")
+            say(f"{node}: {kept_out[node].message}")
     agree(f"take {fold(chosen)} back?", yes=yes)
     for node in chosen:
         store.ledger.readmit(fleet, node, by=author(), at=time.time())
         if node in given_up:
-            store.orders.give(holders[node], OrderKind.READMIT, subject=node, by=author(), at=time.time())
+            store.orders.give(holders[node], RequestKind.READMIT, subject=node, by=author(), at=time.time())
     say(f"in service again: {fold(chosen)}; `nvlaunch doctor` asks how they are")
 
 

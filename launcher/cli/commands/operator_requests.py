@@ -11,12 +11,12 @@ from launcher.cli.options import FleetFile, RunWord, Yes, home
 from launcher.cli.output.console import agree, clean, refuse, say, warn
 from launcher.cli.plain import PlainCommand
 from launcher.core.model.nodeset import fold
-from launcher.core.model.operator_requests import OrderKind
+from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.text import count
 
 if TYPE_CHECKING:
     from launcher.cli.node_arguments import Named
-    from launcher.core.model.inventory import NodeName
+    from launcher.core.model.nodeset import NodeName
     from launcher.core.model.run import RunId
     from launcher.store.rows import RunRow
     from launcher.store.store import Store
@@ -115,7 +115,7 @@ def confirm_dead(nodes: Nodes, inventory: FleetFile = None, yes: Yes = False) ->
     say("say yes only where its power is off, or where it can reach neither storage nor network")
     agree(f"is {names} dead?", yes=yes)
     for run, name in dead:
-        store.orders.give(run, OrderKind.CONFIRM_DEAD, subject=name, by=author(), at=time.time())
+        store.orders.give(run, RequestKind.CONFIRM_DEAD, subject=name, by=author(), at=time.time())
     say(f"noted: {names}")
     _warn_undriven(driven)
 
@@ -136,8 +136,8 @@ def resume(run: RunWord) -> None:
 
     store = Store(home())
     row = _live(store, run)
-    store.orders.give(row.id, OrderKind.RESUME, by=author(), at=time.time())
-    if row.state is RunState.HOLDING:
+    store.orders.give(row.id, RequestKind.RESUME, by=author(), at=time.time())
+    if row.state is RunState.ON_HOLD:
         say(f"`{row.name}` was asked to go on; `nvlaunch watch {row.name}` follows it")
     else:
         say(f"`{row.name}` does not hold, so nothing changes: {row.state.value}")
@@ -170,21 +170,21 @@ def relocate(
     row = _live(store, name)
     key = slice_named(store.load(row.id)[0], word, before=f"{row.name}/").key
     agree(f"move slice `{key}` of `{row.name}` to another place?", yes=yes)
-    store.orders.give(row.id, OrderKind.RELOCATE, subject=key, by=author(), at=time.time())
+    store.orders.give(row.id, RequestKind.RELOCATE, subject=key, by=author(), at=time.time())
     say(f"slice `{key}` of `{row.name}` moves; `nvlaunch watch {row.name}` follows it")
     _drive(row)
 
 
 def _tell_use(store: "Store", meant: "Named") -> "list[RunRow]":
-    """Say what the nodes are to runs; answer those runs."""
-    from launcher.cli.node_arguments import seat_words
+    """Say what the nodes are to runs; return those runs."""
+    from launcher.cli.node_arguments import slot_words
 
     holders = store.holders(meant.fleet.name)
     runs = {run: store.load(run) for run in dict.fromkeys(holders[node] for node in meant.nodes if node in holders)}
     alike: dict[str, list[NodeName]] = {}
     for node in meant.nodes:
         if node in holders:
-            alike.setdefault(seat_words(*runs[holders[node]], node), []).append(node)
+            alike.setdefault(slot_words(*runs[holders[node]], node), []).append(node)
     for words, names in alike.items():
         say(clean(f"{fold(names)} {words}"))
     return [store.find(run) for run in runs]

@@ -65,7 +65,7 @@ def read(
     env_file: list[Path] | None,
     secret: list[str] | None,
 ) -> "Request":
-    """Answer a task with its inventory, and with what the command line says of it."""
+    """Return a task with its inventory, and with what the command line says of it."""
     from launcher.cli.intake import Words, read_request
 
     words = Words(name=name, envs=env or (), env_files=env_file or (), secrets=secret or ())
@@ -73,7 +73,7 @@ def read(
 
 
 def place_now(request: "Request", store: "Store") -> "Placement":
-    """Answer where a task would run now, as far as is remembered of the nodes; NoCapacityError where nowhere."""
+    """Return where a task would run now, as far as is remembered of the nodes; NoCapacityError where nowhere."""
     from launcher.cli.launching import free
     from launcher.cli.ready import as_remembered
     from launcher.core.model.placement import Shortfall
@@ -98,7 +98,7 @@ def show_plan(
     """Show where a task would run, how whole that leaves the racks, and on demand what spoke for and against each."""
     from launcher.cli.output.plan import plan_json, plan_text, survey_json, survey_text, wear, wear_text
     from launcher.cli.ready import as_remembered
-    from launcher.core.placement.survey import survey
+    from launcher.core.placement.explain import survey
 
     fleet, taken = as_remembered(request.fleet), store.taken(request.fleet)
     score = wear(fleet, taken, placement)

@@ -56,7 +56,7 @@ class _Entry:
     reason: str
 
     def json(self) -> dict[str, object]:
-        """Answer it as `queue -o json` writes it; times in seconds since the epoch."""
+        """Return it as `queue -o json` writes it; times in seconds since the epoch."""
         return {
             "name": self.waiting.name,
             "id": self.waiting.id,
@@ -99,7 +99,7 @@ def _entries(store: "Store") -> Iterator[_Entry]:
 
 
 def _warn(errors: "Iterable[OtherVersionError]", warned: set[str]) -> set[str]:
-    """Name each run that cannot be read, once; answer which have been."""
+    """Name each run that cannot be read, once; return which have been."""
     for error in errors:
         if error.run not in warned:
             warn(error.advice)
@@ -127,7 +127,7 @@ def _text(entries: list[_Entry]) -> str:
 
 
 def _by(entry: _Entry, now: float) -> str:
-    """Answer a time of today as such, any other with its date."""
+    """Return a time of today as such, any other with its date."""
     if entry.starts_by is None:
         return "unknown"
     at, today = time.localtime(entry.starts_by), time.localtime(now)

@@ -52,7 +52,7 @@ def repair(
         if found is None:
             say(f"the driver of `{meant.name}` asks for nothing; `nvlaunch doctor {meant.name}` says how it is")
             return
-        say(clean(f"{meant.name}: {found.words}"))
+        say(clean(f"{meant.name}: {found.message}"))
         if found.cure is None or not may_be_root(one):
             _leave_to_root(meant, found)
         agree(f"{found.cure.value} `{meant.name}`?", yes=yes)
@@ -62,7 +62,7 @@ def repair(
             say(f"`{meant.name}` reboots; once `nvlaunch doctor {meant.name}` is good: `nvlaunch undrain {meant.name}`")
             return
         if (left := remedy(look(fleet, meant, prober, _Silent()))) is not None:
-            raise RemoteError(f"the driver still asks for something: {left.words}", node=meant.name, stage="repair")
+            raise RemoteError(f"the driver still asks for something: {left.message}", node=meant.name, stage="repair")
         _tell_well(store, fleet, meant, ours=ours)
     finally:
         prober.close()
@@ -106,14 +106,14 @@ def _leave_to_root(node: "Node", found: "Remedy") -> NoReturn:
 
 @contextmanager
 def _kept_free(store: "Store", fleet: "Inventory", node: "Node", found: "Remedy") -> Iterator[bool]:
-    """Nothing may be placed there from before the act until it is known to be well; answer whether the drain is ours,
+    """Nothing may be placed there from before the act until it is known to be well; return whether the drain is ours,
     and not one that an operator wants to stay."""
     from launcher.cli.node_arguments import author
     from launcher.store.ledger import Drain
 
     ours = node.name not in store.ledger.drained(fleet.name)
     if ours:
-        drain = Drain(node=node.name, reason=f"repair: {found.words}", at=time.time(), by=author())
+        drain = Drain(node=node.name, reason=f"repair: {found.message}", at=time.time(), by=author())
         store.ledger.drain(fleet.name, [node.name], drain)
     run = store.holders(fleet.name).get(node.name)
     if run is not None:

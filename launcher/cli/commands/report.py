@@ -93,7 +93,7 @@ def replay(
         refuse(f"`{journal}` has a decision that this version cannot read: {words}", hint="replay it with its own")
     if found.difference is not None:
         difference = found.difference
-        for words in difference.words:
+        for words in difference.messages:
             show(clean(f"decision {difference.number}, at {difference.at:.1f} s: {words}"))
         raise typer.Exit(ExitCode.JOB_FAILED)
     if not found.count:
@@ -102,7 +102,7 @@ def replay(
 
 
 def _looks(word: str) -> Iterator[Look]:
-    """Answer the looks of a file, or else of a run."""
+    """Return the looks of a file, or else of a run."""
     from launcher.store.decision_log import read_lines
     from launcher.store.store import Store
 
@@ -115,13 +115,13 @@ def _looks(word: str) -> Iterator[Look]:
 
 
 def _words(error: ValueError) -> str:
-    """Answer where and what it is; pydantic's first line only counts."""
+    """Return where and what it is; pydantic's first line only counts."""
     first, *rest = str(error).splitlines() or [type(error).__name__]
     return ": ".join(line.strip().partition(" [type=")[0] for line in rest[:2]) or first
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Answer the lines of a journal, or of that of a report; SpecError for a file that is neither."""
+    """Return the lines of a journal, or of that of a report; SpecError for a file that is neither."""
     try:
         lines = _packed(path) if tarfile.is_tarfile(path) else _written(path)
         for number, line in enumerate(lines):
@@ -153,7 +153,7 @@ def _packed(path: Path) -> Iterator[str]:
 
 
 def _is_look(line: str) -> bool:
-    """Answer whether a line is a decision, of whichever version."""
+    """Whether a line is a decision, of whichever version."""
     try:
         shape = json.loads(line)
     except ValueError:

@@ -80,7 +80,7 @@ class _Reader:
         self._warned: set[str] = set()
 
     def read(self, shown: "Sequence[Shown]", *, alone: bool = False) -> "Iterator[tuple[Shown, Snapshot]]":
-        """Answer each run that can be read, with its snapshot; OtherVersionError for one that is asked for `alone`."""
+        """Return each run that can be read, with its snapshot; OtherVersionError for one that is asked for `alone`."""
         from launcher.cli.output.status import read_snapshot
 
         for one in shown:

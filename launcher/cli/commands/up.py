@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from launcher.cli.driving import Ways
     from launcher.cli.intake import Request
-    from launcher.core.model.inventory import NodeName
+    from launcher.core.model.nodeset import NodeName
     from launcher.core.model.run import Run
     from launcher.setup.lease import Holder
     from launcher.store.rows import RunRow
@@ -88,7 +88,7 @@ def _nothing_yet() -> "Iterator[None]":
 
 
 def _run_now(store: "Store", request: "Request", ways: "Ways") -> "RunRow":
-    """Answer a run that does not wait; where it does not fit, it is said how to."""
+    """Return a run that does not wait; where it does not fit, it is said how to."""
     try:
         return _run(store, request, ways)
     except NoCapacityError as error:
@@ -100,7 +100,7 @@ def _run_now(store: "Store", request: "Request", ways: "Ways") -> "RunRow":
 
 
 def _resized(store: "Store", request: "Request", ways: "Ways") -> "RunRow | None":
-    """Answer a run that goes on with other slices than before; None where the task is no such change."""
+    """Return a run that goes on with other slices than before; None where the task is no such change."""
     from launcher.cli.follow import follow, leaving, start_driving
     from launcher.cli.resizing import change, live
 
@@ -119,7 +119,7 @@ def _resized(store: "Store", request: "Request", ways: "Ways") -> "RunRow | None
 
 
 def _run(store: "Store", request: "Request", ways: "Ways") -> "RunRow":
-    """Answer the run as it stands when it is left alone; one that lost nodes to somebody else is placed anew."""
+    """Return the run as it stands when it is left alone; one that lost nodes to somebody else is placed anew."""
     from launcher.cli.driving import drive
     from launcher.cli.launching import ROUNDS, give_way, lost
 
@@ -138,7 +138,7 @@ def _run(store: "Store", request: "Request", ways: "Ways") -> "RunRow":
 
 
 def _accept(store: "Store", request: "Request", held: "Mapping[NodeName, Holder]", *, yes: bool) -> "Run":
-    """Answer the run, placed on nodes that were asked, once its owner agrees; until then Ctrl-C leaves nothing."""
+    """Return the run, placed on nodes that were asked, once its owner agrees; until then Ctrl-C leaves nothing."""
     from launcher.cli.commands.plan import say_plan
     from launcher.cli.driving import spawn
     from launcher.cli.follow import leaving
@@ -173,7 +173,7 @@ def _conclude(row: "RunRow") -> None:
         return
     if row.state is RunState.QUEUED:
         more = f"`nvlaunch queue` shows all, `nvlaunch watch {row.name}` follows it"
-        say(f"`{row.name}` waits, {clean(row.headline)}; {more}")
+        say(f"`{row.name}` waits, {clean(row.status_message)}; {more}")
         show(row.id)
         return
     say(f"`{row.name}` is starting; `nvlaunch watch {row.name}` follows it, `nvlaunch status {row.name}` shows it")

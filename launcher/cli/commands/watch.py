@@ -116,7 +116,7 @@ def _follow(run: str) -> None:
                 start_driving(home(), row)
             else:
                 drive_again(home(), row)
-            say(f"{row.state.value.replace('_', ' ')}: {clean(row.headline)}")
+            say(f"{row.state.value.replace('_', ' ')}: {clean(row.status_message)}")
             row = follow(store, home(), row.id, after=store.last_event(row.id))
     conclude(row)
 
@@ -128,6 +128,6 @@ def _user() -> str:
 
 
 def _unit_word(word: str, *, dollar: str = "$$") -> str:
-    """Answer a word as systemd.service(5) reads it: `%` begins a specifier there, and `$` a variable of a command."""
+    """Return a word as systemd.service(5) reads it: `%` begins a specifier there, and `$` a variable of a command."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", dollar)
     return escaped if shlex.quote(word) == word and escaped == word else f'"{escaped}"'

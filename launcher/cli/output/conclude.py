@@ -3,7 +3,8 @@
 import sys
 
 from launcher.cli.output.console import Colour, clean, paint, say
-from launcher.core.model.run import Cause, Outcome, RunState
+from launcher.core.model.record import Outcome
+from launcher.core.model.run import Cause, RunState
 from launcher.errors import (
     JobFailedError,
     LaunchError,
@@ -20,9 +21,9 @@ def conclude(row: RunRow) -> None:
     """Return where a run succeeded; else show the last lines of what failed first, and raise the error of its cause."""
     outcome = row.outcome
     if outcome is None:
-        raise JobFailedError(f"`{row.name}` is {row.state.value}: {row.headline}")
+        raise JobFailedError(f"`{row.name}` is {row.state.value}: {row.status_message}")
     if outcome.cause is Cause.SUCCESS:
-        say(f"{paint('done', Colour.GOOD, sys.stderr)}: `{row.name}` succeeded: {clean(outcome.words)}")
+        say(f"{paint('done', Colour.GOOD, sys.stderr)}: `{row.name}` succeeded: {clean(outcome.message)}")
         _warn_pending(row)
         return
     if outcome.tail:
@@ -36,11 +37,11 @@ def conclude(row: RunRow) -> None:
 
 def _warn_pending(row: RunRow) -> None:
     if row.state is RunState.RELEASE_PENDING:
-        say(f"not all nodes are released: {clean(row.headline)}; its controller goes on trying")
+        say(f"not all nodes are released: {clean(row.status_message)}; its controller goes on trying")
 
 
 def _error(row: RunRow, outcome: Outcome) -> LaunchError:
-    words = f"`{row.name}` {_HOW.get(outcome.cause, 'failed')}: {outcome.words}"
+    words = f"`{row.name}` {_HOW.get(outcome.cause, 'failed')}: {outcome.message}"
     hints = (_look_at(row, outcome),)
     match outcome.cause:
         case Cause.PROVISION:
@@ -48,7 +49,7 @@ def _error(row: RunRow, outcome: Outcome) -> LaunchError:
         case Cause.EXHAUSTED | Cause.NODE:
             return RecoveryExhaustedError(words, hints=hints)
         case Cause.LEASE_HELD:
-            return LeaseHeldError(words, holder=outcome.words, hints=hints)
+            return LeaseHeldError(words, holder=outcome.message, hints=hints)
         case Cause.PROGRAM:
             return JobFailedError(words, hints=hints)
         # What its follower waited for did not come; `down` itself ends with 0.

@@ -25,17 +25,17 @@ class Colour(Enum):
 
 
 def clean(text: str) -> str:
-    r"""Answer a text of unknown origin without control characters: a terminal would obey them. ESC reads `\x1b`."""
+    r"""Return a text of unknown origin without control characters: a terminal would obey them. ESC reads `\x1b`."""
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def coloured(stream: TextIO) -> bool:
-    """Answer whether colour may be used (no-color.org, and terminals that have none)."""
+    """Whether colour may be used (no-color.org, and terminals that have none)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def paint(text: str, colour: Colour, stream: TextIO) -> str:
-    """Answer a text in a colour, or as it is where the stream has none."""
+    """Return a text in a colour, or as it is where the stream has none."""
     return typer.style(text, fg=colour.value) if coloured(stream) else text
 
 

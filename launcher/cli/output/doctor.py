@@ -25,15 +25,15 @@ class Row:
 
 
 def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
-    """Answer what is bad or cannot be told of nodes: a thing said of several facts or nodes once, the worst first."""
+    """Return what is bad or cannot be told of nodes: a thing said of several facts or nodes once, the worst first."""
     same: dict[tuple[str, Answer, bool, str, tuple[str, ...]], tuple[list[str], Finding]] = {}
     for one in found:
         for facts, finding in _of_one(one):
-            words = anonymous(one.node.name, finding.words)
+            words = anonymous(one.node.name, finding.message)
             key = (facts, finding.answer, finding.stops, words, finding.evidence)
             same.setdefault(key, ([], finding))[0].append(one.node.name)
     unsorted = [
-        Row(whose=fold(names), facts=key[0], finding=replace(finding, words=key[3]) if len(names) > 1 else finding)
+        Row(whose=fold(names), facts=key[0], finding=replace(finding, message=key[3]) if len(names) > 1 else finding)
         for key, (names, finding) in same.items()
     ]
     return tuple(sorted(unsorted, key=_worst_first))
@@ -44,7 +44,7 @@ def _of_one(one: Examined) -> Iterator[tuple[str, Finding]]:
     same: dict[tuple[Answer, bool, str], list[Finding]] = {}
     for finding in one.findings:
         if finding.answer in _TOLD:
-            same.setdefault((finding.answer, finding.stops, finding.words), []).append(finding)
+            same.setdefault((finding.answer, finding.stops, finding.message), []).append(finding)
     for alike in same.values():
         yield ", ".join(finding.fact.value for finding in alike), alike[0]
 
@@ -54,7 +54,7 @@ def _worst_first(row: Row) -> tuple[int, bool]:
 
 
 def doctor_text(found: Checkup) -> str:
-    """Answer the table of what is not good, and the sum."""
+    """Return the table of what is not good, and the sum."""
     told = [*rows(found.examined), *_shared(found)]
     told.sort(key=_worst_first)
     lines = list(_table(told)) if told else []
@@ -74,14 +74,14 @@ def _shared(found: Checkup) -> Iterator[Row]:
 
 def _table(told: Sequence[Row]) -> Iterator[str]:
     cells = [
-        (row.whose, row.facts, row.finding.answer.value, "no" if row.finding.stops else "yes", row.finding.words)
+        (row.whose, row.facts, row.finding.answer.value, "no" if row.finding.stops else "yes", row.finding.message)
         for row in told
     ]
     header, *lines = table(("NODES", "FACT", "ANSWER", "START", "WHAT"), cells).split("\n")
     yield header
     for line, row in zip(lines, told, strict=True):
         yield line
-        shown = [text for text in row.finding.evidence if text not in row.finding.words]
+        shown = [text for text in row.finding.evidence if text not in row.finding.message]
         yield from (clean(f"    | {text}") for text in shown[:_EVIDENCE])
         if len(shown) > _EVIDENCE:
             yield f"    | and {len(shown) - _EVIDENCE} more"
@@ -100,7 +100,7 @@ def _sum(found: Checkup) -> str:
 
 
 def doctor_json(fleet: str, found: Checkup) -> dict[str, object]:
-    """Answer everything as `doctor -o json` writes it, the good too."""
+    """Return everything as `doctor -o json` writes it, the good too."""
     return {
         "inventory": fleet,
         "nodes": [
@@ -129,6 +129,6 @@ def _plain(finding: Finding) -> dict[str, object]:
         "fact": finding.fact.name.lower(),
         "answer": finding.answer.name.lower(),
         "stops": finding.stops,
-        "words": finding.words,
+        "message": finding.message,
         "evidence": finding.evidence,
     }

@@ -12,12 +12,12 @@ MOST = 40
 
 
 def error_text(error: LaunchError) -> str:
-    """Answer what to tell of an error; the same hint is given once."""
+    """Return what to tell of an error; the same hint is given once."""
     return "\n".join(_lines(error))
 
 
 def usage_text(error: Exception) -> str:
-    """Answer what to tell of a command line that typer does not understand."""
+    """Return what to tell of a command line that typer does not understand."""
     message = " ".join(getattr(error, "format_message", lambda: str(error))().split()).replace("'", "`")
     context = getattr(error, "ctx", None)
     hint = f"`{context.command_path if context else 'nvlaunch'} --help` shows what it takes"
@@ -28,7 +28,7 @@ def usage_text(error: Exception) -> str:
 
 
 def mistake_text(mistake: Mistake) -> str:
-    """Answer one mistake as `file:line:col: what`, the form that editors jump to."""
+    """Return one mistake as `file:line:col: what`, the form that editors jump to."""
     place = ":".join(str(part) for part in (mistake.where, mistake.line, mistake.column) if part)
     return clean(f"{place}: {mistake.what}" if place else mistake.what)
 
@@ -93,7 +93,7 @@ def _hint(what: str) -> str:
 
 
 def _our_words(message: str) -> str:
-    """Answer a message of typer in our own form: lower case, backticks, one sentence without a full stop."""
+    """Return a message of typer in our own form: lower case, backticks, one sentence without a full stop."""
     message = re.sub(r"option: (\S+)", r"option `\1`", message)
     message = message.removeprefix("Got ")
     return (message[:1].lower() + message[1:]).rstrip(".")

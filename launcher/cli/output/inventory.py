@@ -12,15 +12,15 @@ from launcher.core.model.text import count
 
 
 def check_text(fleet: Inventory, found: Survey, differences: Sequence[Difference]) -> str:
-    """Answer the table of what is not as the file says, and the sum."""
-    rows = [(one.whose, one.verdict.value, one.words) for one in differences]
+    """Return the table of what is not as the file says, and the sum."""
+    rows = [(one.whose, one.verdict.value, one.message) for one in differences]
     rows += [(names, "cannot tell", why) for names, why in found.folded()]
     lines = [table(("WHOSE", "IS", "WORDS"), rows), ""] if rows else []
     return clean("\n".join((*lines, _sum(fleet, found, differences))))
 
 
 def check_json(fleet: Inventory, found: Survey, differences: Sequence[Difference]) -> dict[str, object]:
-    """Answer the same as JSON: what each node told beside what the file says."""
+    """Return the same as JSON: what each node told beside what the file says."""
     return {
         "inventory": fleet.name,
         "nodes": [
@@ -34,8 +34,8 @@ def check_json(fleet: Inventory, found: Survey, differences: Sequence[Difference
             }
             for node in fleet.nodes
         ],
-        "differs": [{"nodes": one.whose, "words": one.words} for one in _of(differences, Verdict.DIFFERS)],
-        "left_out": [{"nodes": one.whose, "words": one.words} for one in _of(differences, Verdict.LEFT_OUT)],
+        "differs": [{"nodes": one.whose, "message": one.message} for one in _of(differences, Verdict.DIFFERS)],
+        "left_out": [{"nodes": one.whose, "message": one.message} for one in _of(differences, Verdict.LEFT_OUT)],
     }
 
 

@@ -29,7 +29,7 @@ class Known:
 
     @property
     def state(self) -> str:
-        """Answer what keeps it out of service, if anything does."""
+        """Return what keeps it out of service, if anything does."""
         if self.quarantine:
             return "quarantined"
         if self.drain:
@@ -38,16 +38,16 @@ class Known:
 
     @property
     def why(self) -> str:
-        """Answer the newest words about it."""
+        """Return the newest words about it."""
         if self.quarantine:
-            return self.quarantine.words
+            return self.quarantine.message
         if self.drain:
             return self.drain.reason
-        return self.incidents[-1].words if self.incidents else ""
+        return self.incidents[-1].message if self.incidents else ""
 
 
 def known(store: "Store", names: AbstractSet[str]) -> tuple[Known, ...]:
-    """Answer what is known of nodes, of all without names, inventory by inventory in natural order."""
+    """Return what is known of nodes, of all without names, inventory by inventory in natural order."""
     found: list[Known] = []
     for fleet in store.ledger.fleets():
         drains = {one.node: one for one in store.ledger.drains(fleet)}
@@ -71,7 +71,7 @@ def known(store: "Store", names: AbstractSet[str]) -> tuple[Known, ...]:
 
 
 def nodes_text(found: Sequence[Known], now: float, *, full: bool) -> str:
-    """Answer a table; in full, each node with all that happened on it and the lines that show it."""
+    """Return a table; in full, each node with all that happened on it and the lines that show it."""
     if full:
         return "\n\n".join("\n".join(_whole(one, now)) for one in found)
     rows = [
@@ -82,7 +82,7 @@ def nodes_text(found: Sequence[Known], now: float, *, full: bool) -> str:
 
 
 def nodes_json(found: Sequence[Known]) -> list[dict[str, object]]:
-    """Answer the same as `nodes -o json` writes it."""
+    """Return the same as `nodes -o json` writes it."""
     return [
         {
             "node": one.node,
@@ -91,13 +91,13 @@ def nodes_json(found: Sequence[Known]) -> list[dict[str, object]]:
             "run": one.run,
             "drained": one.drain and {"reason": one.drain.reason, "at": one.drain.at, "by": one.drain.by},
             "quarantine": one.quarantine
-            and {"words": one.quarantine.words, "since": one.quarantine.since, "run": one.quarantine.run},
+            and {"message": one.quarantine.message, "since": one.quarantine.since, "run": one.quarantine.run},
             "incidents": [
                 {
                     "at": event.at,
                     "run": event.run,
                     "kind": event.kind.value,
-                    "words": event.words,
+                    "message": event.message,
                     "evidence": list(event.evidence),
                 }
                 for event in one.incidents
@@ -113,10 +113,10 @@ def _whole(one: Known, now: float) -> Iterator[str]:
         yield clean(f"  drained {age(now - one.drain.at)} ago by {one.drain.by}: {one.drain.reason}")
     if one.quarantine:
         since = age(now - one.quarantine.since)
-        yield clean(f"  quarantined {since} ago by run `{one.quarantine.run}`: {one.quarantine.words}")
+        yield clean(f"  quarantined {since} ago by run `{one.quarantine.run}`: {one.quarantine.message}")
     for event in one.incidents:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
-        yield clean(f"  {when}  {event.kind.value:9}  {event.run}: {event.words}").replace("\n", " ")
+        yield clean(f"  {when}  {event.kind.value:9}  {event.run}: {event.message}").replace("\n", " ")
         yield from (clean(f"    | {line}") for line in event.evidence)
 
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from launcher.cli.output.console import clean
 from launcher.cli.output.shortfall import not_free, offer_json
 from launcher.cli.output.table import table
-from launcher.core.model.inventory import Inventory, NodeName, Transport
-from launcher.core.model.nodeset import fold
+from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Taken
 from launcher.core.model.text import count
+from launcher.core.placement.explain import Surveyed
 from launcher.core.placement.fragmentation import fragmentation
-from launcher.core.placement.survey import Surveyed
 
 
 def fleet_text(fleet: Inventory) -> str:
-    """Answer which inventory is used."""
+    """Return which inventory is used."""
     racks = len({node.rack for node in fleet.nodes})
     size = f"{count(racks, 'rack')}, {count(len(fleet.nodes), 'node')}"
     kind = "sim: imaginary, no program runs" if fleet.transport is Transport.SIM else fleet.transport.value
@@ -31,18 +31,18 @@ class Wear:
 
 
 def wear(fleet: Inventory, taken: Mapping[NodeName, Taken], placement: Placement) -> Wear:
-    """Answer what a placement does to the score."""
+    """Return what a placement does to the score."""
     placed = {*taken, *placement.nodes}
     return Wear(before=fragmentation(fleet, taken), after=fragmentation(fleet, placed))
 
 
 def wear_text(score: Wear) -> str:
-    """Answer the score as a line."""
+    """Return the score as a line."""
     return f"  fragmentation (Slurm's score, 0 is none): {score.before} before, {score.after} after"
 
 
 def survey_text(surveyed: Sequence[Surveyed]) -> str:
-    """Answer a table a group: what each place offered, and why it was chosen or not; equal places in one row."""
+    """Return a table a group: what each place offered, and why it was chosen or not; equal places in one row."""
     return "\n".join(_surveyed(surveyed))
 
 
@@ -59,7 +59,7 @@ def _surveyed(surveyed: Sequence[Surveyed]) -> Iterator[str]:
 
 
 def survey_json(surveyed: Sequence[Surveyed]) -> list[dict[str, object]]:
-    """Answer the same as `plan -v -o json` writes it."""
+    """Return the same as `plan -v -o json` writes it."""
     return [
         {"group": one.group, **offer_json(one.offer), "left": one.left, "slices": one.slices, "why": one.why}
         for one in surveyed
@@ -67,12 +67,12 @@ def survey_json(surveyed: Sequence[Surveyed]) -> list[dict[str, object]]:
 
 
 def plan_text(name: str, placement: Placement) -> str:
-    """Answer the plan as a table of slices, node names folded."""
+    """Return the plan as a table of slices, node names folded."""
     return "\n".join(_plan(name, placement))
 
 
 def plan_json(name: str, fleet: Inventory, placement: Placement, score: Wear) -> dict[str, object]:
-    """Answer the plan as `plan -o json` writes it."""
+    """Return the plan as `plan -o json` writes it."""
     return {
         "name": name,
         "inventory": fleet.name,

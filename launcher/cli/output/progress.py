@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from typing_extensions import Self
 
 from launcher.cli.output.console import coloured, say
-from launcher.core.model.inventory import Inventory, NodeName, Transport
-from launcher.core.model.nodeset import fold
+from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.text import count
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from enum import Enum
 
 from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
-from launcher.core.model.inventory import Inventory, Node, NodeName
-from launcher.core.model.nodeset import natural
+from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.nodeset import NodeName, natural
 from launcher.core.model.placement import Taken
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
@@ -30,7 +30,7 @@ Users = Mapping[NodeName, Taken]
 
 
 def racks_text(fleet: Inventory, taken: Users) -> str:
-    """Answer the map, then what its signs stand for."""
+    """Return the map, then what its signs stand for."""
     runs = sorted({use.by_run for use in taken.values() if use.by_run})
     letters = dict(zip(runs, _LETTERS, strict=False))
     rows = [_row(fleet, rack, nodes, taken, letters) for rack, nodes in _by_rack(fleet).items()]
@@ -39,7 +39,7 @@ def racks_text(fleet: Inventory, taken: Users) -> str:
 
 
 def racks_json(fleet: Inventory, taken: Users) -> dict[str, object]:
-    """Answer the map as `racks -o json` writes it."""
+    """Return the map as `racks -o json` writes it."""
     return {
         "inventory": fleet.name,
         "racks": [

@@ -12,7 +12,7 @@ from launcher.core.model.text import count
 
 
 def shortfall_lines(lack: Shortfall) -> Iterator[str]:
-    """Answer the lines; racks that answered the same stand in one row."""
+    """Return the lines; racks that answered the same stand in one row."""
     yield clean(_asked(lack))
     if not lack.proven:
         yield "  it was searched for as long as is reasonable: there may be a placement that was not found"
@@ -42,7 +42,7 @@ def _rows(racks: tuple[RackAnswer, ...]) -> list[tuple[str, str, str, str]]:
 
 
 def not_free(answer: RackAnswer) -> str:
-    """Answer why nodes of a place are not free, with how many of each."""
+    """Return why nodes of a place are not free, with how many of each."""
     parts = [f"{number} {why.value}{_by(answer, why.name)}" for why, number in answer.excluded.items()]
     return ", ".join(parts)
 
@@ -58,7 +58,7 @@ def _by(answer: RackAnswer, why: str) -> str:
 
 
 def shortfall_json(lack: Shortfall) -> dict[str, object]:
-    """Answer a refusal as `plan -o json` writes it."""
+    """Return a refusal as `plan -o json` writes it."""
     return {
         "group": lack.group,
         "slices": lack.slices,
@@ -77,7 +77,7 @@ def shortfall_json(lack: Shortfall) -> dict[str, object]:
 
 
 def offer_json(answer: RackAnswer) -> dict[str, object]:
-    """Answer what a place offered, as `plan -o json` writes it."""
+    """Return what a place offered, as `plan -o json` writes it."""
     return {
         "rack": answer.rack,
         "total": answer.total,

@@ -20,8 +20,8 @@ _RUN: _Shape = {
     "id": str,
     "inventory": str,
     "state": str,
-    "headline": str,
-    "epoch": _NUMBER,
+    "status_message": str,
+    "attempt": _NUMBER,
     "restarts": _NUMBER,
     "since": _NUMBER,
     "observed_at": _NUMBER,
@@ -41,7 +41,7 @@ _SPARE: _Shape = {"slice": str, "node": str, "rack": str}
 
 
 def read_snapshot(text: str) -> Snapshot:
-    """Answer the snapshot that a text holds; ValueError where it has not all that the text of a run shows."""
+    """Return the snapshot that a text holds; ValueError where it has not all that the text of a run shows."""
     plain = json.loads(text)
     parts: list[tuple[Any, _Shape]] = [(plain, _RUN)]
     if isinstance(plain, dict):
@@ -55,19 +55,19 @@ def read_snapshot(text: str) -> Snapshot:
 
 
 def runs_text(snapshots: Sequence[Snapshot], now: float) -> str:
-    """Answer one row a run, with its id where a name alone means another; `now` in seconds since the epoch."""
+    """Return one row a run, with its id where a name alone means another; `now` in seconds since the epoch."""
     header = ("NAME", "ID", "STATE", "RANKS", "RACKS", "RESTARTS", "FOR", "HEADLINE")
     newest = {snapshot["name"]: snapshot["id"] for snapshot in snapshots}
     return table(header, [_run(snapshot, now, newest[snapshot["name"]]) for snapshot in snapshots])
 
 
 def run_text(snapshot: Snapshot, now: float) -> str:
-    """Answer one run: a head, then its ranks, those of a slice that stand alike in one row, then its spares."""
+    """Return one run: a head, then its ranks, those of a slice that stand alike in one row, then its spares."""
     return "\n".join(_details(snapshot, now))
 
 
 def age(seconds: float) -> str:
-    """Answer a span of time in its two largest units: `3m12s`."""
+    """Return a span of time in its two largest units: `3m12s`."""
     left = max(0, int(seconds))
     for size, unit, small, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
         if left >= size:
@@ -88,15 +88,15 @@ def _run(snapshot: Snapshot, now: float, newest: str) -> tuple[str, ...]:
         fold({rank["rack"] for rank in ranks}),
         str(snapshot["restarts"] or ""),
         age(now - snapshot["since"]),
-        snapshot["headline"],
+        snapshot["status_message"],
     )
 
 
 def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
     ago = age(now - snapshot["observed_at"])
     yield clean(f"{snapshot['name']} ({snapshot['id']}) on `{snapshot['inventory']}`")
-    yield clean(f"{snapshot['state']} for {age(now - snapshot['since'])}: {snapshot['headline']}")
-    yield f"epoch {snapshot['epoch']}, restarts {snapshot['restarts']}, seen {ago} ago"
+    yield clean(f"{snapshot['state']} for {age(now - snapshot['since'])}: {snapshot['status_message']}")
+    yield f"attempt {snapshot['attempt']}, restarts {snapshot['restarts']}, seen {ago} ago"
     yield ""
     yield table(("SLICE", "RACK", "STATE", "RANKS", "NODES", "EXIT"), list(_slices(snapshot)))
 
@@ -119,5 +119,5 @@ def _slices(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
 
 
 def clock(at: float) -> str:
-    """Answer the local time of the day of an instant (s since the epoch)."""
+    """Return the local time of the day of an instant (s since the epoch)."""
     return time.strftime("%H:%M:%S", time.localtime(at))

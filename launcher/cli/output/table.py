@@ -8,7 +8,7 @@ GAP = "  "
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
-    """Answer the rows under their header, columns as wide as their widest cell; a column without any text is left out.
+    """Return the rows under their header, columns as wide as their widest cell; a column without any text is left out.
 
     The last column is never padded, so that a line has no trailing blanks.
     """

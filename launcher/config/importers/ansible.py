@@ -46,7 +46,7 @@ class Ansible:
         self._vars: dict[str, dict[str, Var]] = {}
 
     def group(self, name: str, line: int) -> Group:
-        """Answer the group of a name, new where it was not there."""
+        """Return the group of a name, new where it was not there."""
         return self._groups.setdefault(name, Group(name, line))
 
     def host(self, pattern: str, line: int, told: Mapping[str, Var], group: Group | None) -> None:
@@ -81,7 +81,7 @@ class Ansible:
         self._say_groups()
 
     def _depths(self) -> dict[str, int]:
-        """Answer how far each group is below one that has no parent; a group below itself is a mistake."""
+        """Return how far each group is below one that has no parent; a group below itself is a mistake."""
         parents: dict[str, list[str]] = {name: [] for name in self._groups}
         for group in self._groups.values():
             for child, line in group.children.items():
@@ -168,12 +168,12 @@ _READ = (
 
 
 def readable(told: Mapping[str, Var]) -> dict[str, Var]:
-    """Answer the variables that mean anything here; others need not be remembered."""
+    """Return the variables that mean anything here; others need not be remembered."""
     return {key: value for key, value in told.items() if key in _READ or key in _SECRETS}
 
 
 def _port(pattern: str) -> tuple[str, str | None]:
-    """Answer a host's pattern and the port behind it; the colons of ranges and of IPv6 are none."""
+    """Return a host's pattern and the port behind it; the colons of ranges and of IPv6 are none."""
     found = re.fullmatch(r"\[([0-9A-Fa-f:]*::?[0-9A-Fa-f:]*)\]:(\d+)", pattern)
     if found:
         return found[1], found[2]

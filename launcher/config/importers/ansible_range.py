@@ -12,7 +12,7 @@ RANGE = re.compile(r"\[([0-9]+|[A-Za-z]):([0-9]+|[A-Za-z])(?::([0-9]+))?\]")
 
 
 def expand(pattern: str, line: int, roster: Roster) -> tuple[str, ...]:
-    """Answer the hosts of a pattern; what is wrong with it is noted."""
+    """Return the hosts of a pattern; what is wrong with it is noted."""
     axes = list(_axes(pattern, line, roster))
     if any(axis is None for axis in axes):
         return ()
@@ -52,7 +52,7 @@ def _axes(pattern: str, line: int, roster: Roster) -> "Iterator[tuple[str, ...] 
 
 
 def _axis(low: str, high: str, step: str) -> "tuple[str, ...] | _Numbers | str":
-    """Answer what a range stands for, or what is wrong with it."""
+    """Return what a range stands for, or what is wrong with it."""
     if max(len(low), len(high), len(step)) > MAX_DIGITS:
         return f"has a number of more than {MAX_DIGITS} digits"
     if int(step) < 1:

@@ -24,7 +24,7 @@ _YAML = re.compile(r"---(?:\s|$)|-\s+\S|[\"']?[^\s\"'#:=\[\]]+[\"']?\s*:(?:\s|$)
 
 
 def detect(text: str, where: str) -> Foreign:
-    """Answer the kind of a text; SpecError where it is of none that is known."""
+    """Return the kind of a text; SpecError where it is of none that is known."""
     found = list(islice((line for line in lines(text) if line.text), ENOUGH))
     if not found:
         if any(_SLURM.match(line.comment) for line in lines(text)):

@@ -25,7 +25,7 @@ class _Tolerant(Composer):
 
 
 def compose(text: str, out: Reading) -> tuple[Node, ...]:
-    """Answer the documents of a text that hold anything; SpecError where it is no YAML or holds none."""
+    """Return the documents of a text that hold anything; SpecError where it is no YAML or holds none."""
     loader = load_events(text)
     composer = _Tolerant(loader, out)
     try:
@@ -44,7 +44,7 @@ def compose(text: str, out: Reading) -> tuple[Node, ...]:
 
 
 def empty(node: Node) -> bool:
-    """Answer whether nothing is written there."""
+    """Whether nothing is written there."""
     return isinstance(node, Scalar) and node.kind is Kind.NOTHING
 
 
@@ -60,17 +60,17 @@ class Section:
         self._used: set[str] = set()
 
     def node(self, key: str) -> Node | None:
-        """Answer what is written under a key; None for nothing."""
+        """Return what is written under a key; None for nothing."""
         self._used.add(key)
         _, value = self._pairs.get(key, (None, None))
         return None if value is None or empty(value) else value
 
     def line_of(self, key: str) -> int:
-        """Answer the line of a key, or of the section where it is not there."""
+        """Return the line of a key, or of the section where it is not there."""
         return self._pairs[key][0].mark.line if key in self._pairs else self.line
 
     def text(self, key: str) -> str | None:
-        """Answer a scalar as text; another value is a mistake."""
+        """Return a scalar as text; another value is a mistake."""
         value = self.node(key)
         if value is None or isinstance(value, Scalar):
             return value.text if value else None
@@ -78,7 +78,7 @@ class Section:
         return None
 
     def items(self, key: str) -> tuple[Node, ...]:
-        """Answer the items of a list; none where there is no such key, and another value is a mistake."""
+        """Return the items of a list; none where there is no such key, and another value is a mistake."""
         value = self.node(key)
         if value is None or isinstance(value, Items):
             return value.items if value else ()
@@ -86,7 +86,7 @@ class Section:
         return ()
 
     def section(self, key: str) -> "Section | None":
-        """Answer a mapping; another value is a mistake."""
+        """Return a mapping; another value is a mistake."""
         value = self.node(key)
         if value is None or isinstance(value, Pairs):
             return Section(value, key, self._out) if value else None
@@ -94,15 +94,15 @@ class Section:
         return None
 
     def pairs(self) -> Iterator[tuple[Scalar, Node]]:
-        """Answer all keys with their values."""
+        """Return all keys with their values."""
         yield from self._pairs.values()
 
     def has(self, key: str) -> bool:
-        """Answer whether a key is there at all."""
+        """Whether a key is there at all."""
         return key in self._pairs
 
     def rest(self, *known: str) -> tuple[Scalar, ...]:
-        """Answer the keys that nobody asked for and that are not among those `known` to mean nothing here."""
+        """Return the keys that nobody asked for and that are not among those `known` to mean nothing here."""
         return tuple(key for text, (key, _) in self._pairs.items() if text not in self._used and text not in known)
 
     def _wrong(self, value: Node, key: str, word: str) -> None:
@@ -110,7 +110,7 @@ class Section:
 
 
 def section(node: Node, name: str, out: Reading) -> Section | None:
-    """Answer a node as a mapping; another one is a mistake."""
+    """Return a node as a mapping; another one is a mistake."""
     if isinstance(node, Pairs):
         return Section(node, name, out)
     out.mistake(node.mark, f"`{name}` must be a mapping, not {describe(node)}")

@@ -41,7 +41,7 @@ def _fleet(access: Section, roster: Roster) -> None:
 
 
 def _login(one: Section, below: Host | None, roster: Roster) -> Host:
-    """Answer how to log in by a section, and by the one around it where it says nothing."""
+    """Return how to log in by a section, and by the one around it where it says nothing."""
     written = one.text("port")
     port = number(written, 1, 65535)
     if written is not None and port is None:

@@ -24,7 +24,7 @@ class Foreign(Enum):
 
     @property
     def words(self) -> str:
-        """Answer what to call it in a sentence."""
+        """Return what to call it in a sentence."""
         return _WORDS[self]
 
 
@@ -74,5 +74,5 @@ class Imported:
 
     @property
     def rackless(self) -> tuple[str, ...]:
-        """Answer the hosts whose rack the file does not tell."""
+        """Return the hosts whose rack the file does not tell."""
         return tuple(host.name for host in self.hosts if host.rack is None)

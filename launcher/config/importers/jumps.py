@@ -15,7 +15,7 @@ MAX_LINE = 20_000
 
 
 def split(text: str) -> list[str]:
-    """Answer the words of a shell's line; those between spaces where its quotes are odd."""
+    """Return the words of a shell's line; those between spaces where its quotes are odd."""
     try:
         return shlex.split(text) if len(text) <= MAX_LINE else text.split()
     except ValueError:
@@ -23,7 +23,7 @@ def split(text: str) -> list[str]:
 
 
 def from_command(command: str) -> str | None:
-    """Answer the jump host that a ProxyCommand goes through, where it is `ssh -W %h:%p HOST`; None for any other."""
+    """Return the jump host that a ProxyCommand goes through, where it is `ssh -W %h:%p HOST`; None for any other."""
     words = split(command)
     if not words or words[0].rsplit("/", 1)[-1] != "ssh":
         return None
@@ -50,13 +50,13 @@ def from_command(command: str) -> str | None:
 
 
 def _pair(option: str) -> tuple[str, str]:
-    """Answer the keyword of an option and its value, which `=` or spaces separate."""
+    """Return the keyword of an option and its value, which `=` or spaces separate."""
     found = re.fullmatch(r"\s*(\w+)\s*[=\s]\s*(.*?)\s*", option, re.DOTALL)
     return (found[1].lower(), found[2]) if found else (option.lower(), "")
 
 
 def from_options(text: str) -> tuple[str | None, tuple[str, ...]]:
-    """Answer the jump host among the options of an ssh command, and the options that are not understood."""
+    """Return the jump host among the options of an ssh command, and the options that are not understood."""
     words = iter(split(text))
     jump: str | None = None
     rest: list[str] = []

@@ -63,7 +63,7 @@ def _node(item: object, line: int, roster: Roster) -> None:
 
 
 def _domain(name: str, labels: object, line: int, roster: Roster) -> tuple[str | None, str | None]:
-    """Answer the rack and the domain by the clique label; none for both where it is absent or strange."""
+    """Return the rack and the domain by the clique label; none for both where it is absent or strange."""
     clique = _text(labels, CLIQUE)
     if clique is None:
         what = f"`{short(name)}` has no `{CLIQUE}`: its rack and domain stay unknown"
@@ -140,7 +140,7 @@ def _yaml(text: str, roster: Roster) -> Iterator[tuple[object, int]]:
 
 
 def _items(root: object, roster: Roster, line: int) -> list[object]:
-    """Answer the nodes of a list, or the one node; SpecError for another object."""
+    """Return the nodes of a list, or the one node; SpecError for another object."""
     kind = _text(root, "kind")
     items = _get(root, "items")
     if kind == "Node":
@@ -163,7 +163,7 @@ def _pairs(node: Node) -> tuple[tuple[Scalar, Node], ...]:
 
 
 def _plain(node: Node, skip: str = "") -> object:
-    """Answer a YAML value as JSON's; the depth of a file is bounded, and so is this."""
+    """Return a YAML value as JSON's; the depth of a file is bounded, and so is this."""
     if isinstance(node, Pairs):
         return {key.text: _plain(value) for key, value in node.pairs if key.text != skip}
     if isinstance(node, Items):

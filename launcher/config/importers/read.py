@@ -42,7 +42,7 @@ _READERS: dict[Foreign, Callable[[str, Roster], None]] = {
 
 
 def read_foreign(path: Path, kind: Foreign | None = None) -> Imported:
-    """Answer what a file, or with `-` stdin, says of machines; SpecError with every mistake, or for no known kind."""
+    """Return what a file, or with `-` stdin, says of machines; SpecError with every mistake, or for no known kind."""
     stdin = str(path) == "-"
     text = read_text(Path("/dev/stdin") if stdin else path, what="list of machines", limit=MAX_BYTES)
     where = "stdin" if stdin else str(path)
@@ -53,7 +53,7 @@ def read_foreign(path: Path, kind: Foreign | None = None) -> Imported:
 
 
 def parse_foreign(text: str, where: str, kind: Foreign | None = None) -> Imported:
-    """Answer the same of a text; `where` is what messages call it."""
+    """Return the same of a text; `where` is what messages call it."""
     chosen = kind or detect(text, where)
     out = Reading(where)
     roster = Roster(out)

@@ -23,7 +23,7 @@ _TEMPLATE = re.compile(r"\{\{|\{%|\$\{|<%")
 
 
 def short(text: str) -> str:
-    """Answer enough of a text from a file to know it again, on one line."""
+    """Return enough of a text from a file to know it again, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= 60 else f"{line[:57]}..."
 
@@ -40,7 +40,7 @@ class Roster:
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """Answer the machines so far, in the order of the file."""
+        """Return the machines so far, in the order of the file."""
         return tuple(self._hosts.values())
 
     def remark(self, line: int, what: str, hint: str | None = None) -> None:
@@ -57,7 +57,7 @@ class Roster:
             self.out.finish()
 
     def expand(self, text: str, line: int) -> tuple[str, ...]:
-        """Answer the names that a range stands for; SpecError where all of the file are more than any fleet has."""
+        """Return the names that a range stands for; SpecError where all of the file are more than any fleet has."""
         try:
             names = expand(text)
         except ValueError as error:
@@ -103,7 +103,7 @@ class Roster:
             self.remark(host.line, f"`{host.name}` stands on line {known.line} as well: it is taken once")
 
     def _checked(self, host: Host) -> Host:
-        """Answer a host without what is wrong about it, which is noted."""
+        """Return a host without what is wrong about it, which is noted."""
         where = host.address or host.name
         for word in (where, host.name):
             if not re.fullmatch(HOST, word) or (":" in word and not is_address(word)):
@@ -128,7 +128,7 @@ class Roster:
         return host
 
     def _named(self, host: Host) -> Host:
-        """Answer a host under a name that Ray takes; its address says how it is reached."""
+        """Return a host under a name that Ray takes; its address says how it is reached."""
         if not host.name or re.fullmatch(LABEL, host.name):
             return host
         address = host.address or host.name
@@ -148,7 +148,7 @@ def _template_hint(text: str) -> str | None:
 
 
 def is_address(word: str) -> bool:
-    """Answer whether a word is an IPv4 or IPv6 address."""
+    """Whether a word is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(word)
     except ValueError:
@@ -157,13 +157,13 @@ def is_address(word: str) -> bool:
 
 
 def number(text: str | None, low: int, high: int) -> int | None:
-    """Answer a whole number within bounds that a text is; None for any other text."""
+    """Return a whole number within bounds that a text is; None for any other text."""
     found = re.fullmatch(r"[0-9]{1,9}", text or "")
     return int(found[0]) if found and low <= int(found[0]) <= high else None
 
 
 def common_places(hosts: "list[Host]") -> Mapping[str, str]:
-    """Answer the places that all of some hosts share."""
+    """Return the places that all of some hosts share."""
     first, *rest = hosts
     return {
         level: place for level, place in first.places.items() if all(one.places.get(level) == place for one in rest)

@@ -40,7 +40,7 @@ class Switch:
 
 
 def nodes_of(text: str, line: int, roster: Roster) -> tuple[str, ...]:
-    """Answer the nodes of a list, and remark on a part of it that looks as if it went on with the prefix before."""
+    """Return the nodes of a list, and remark on a part of it that looks as if it went on with the prefix before."""
     if text.upper() == "ALL":
         roster.wrong(line, "`ALL` names no node", "`sinfo -N -h -o %N` lists them")
         return ()
@@ -103,7 +103,7 @@ class _Tree:
         self.levels = tuple(map(_level, range(top, 0, -1)))
 
     def places(self) -> dict[str, tuple[int, Mapping[str, str]]]:
-        """Answer for each node the line where it stands, and the switches above it by level."""
+        """Return for each node the line where it stands, and the switches above it by level."""
         leaves: dict[str, list[Switch]] = {}
         for switch in self._switches.values():
             for node in switch.nodes:
@@ -135,7 +135,7 @@ class _Tree:
         return parents
 
     def _find_tiers(self) -> dict[str, int]:
-        """Answer 1 for a switch with nodes, else one more than the highest below; upwards: no cycle is walked."""
+        """Return 1 for a switch with nodes, else one more than the highest below; upwards: no cycle is walked."""
         below = {
             name: [child for child in dict.fromkeys(one.children) if child in self._switches]
             for name, one in self._switches.items()

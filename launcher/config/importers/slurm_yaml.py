@@ -52,7 +52,7 @@ def _sort(topology: Section, blocks: list[Section], trees: list[Section], roster
 
 
 def _chosen(found: Sequence[Section], kind: str, roster: Roster) -> Section | None:
-    """Answer the one of a kind: the cluster's default where it is among several, else the first."""
+    """Return the one of a kind: the cluster's default where it is among several, else the first."""
     default = [one for one in found if (one.text("cluster_default") or "").lower() in _TRUE]
     chosen = next(iter((*default, *found)), None)
     for other in found:

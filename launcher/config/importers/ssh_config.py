@@ -29,7 +29,7 @@ class _Block:
     settings: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def matches(self, alias: str) -> bool:
-        """Answer whether the block holds for a name: one pattern does, and none with `!` does."""
+        """Whether the block holds for a name: one pattern does, and none with `!` does."""
         low = alias.lower()
         if any(fnmatchcase(low, pattern[1:]) for pattern in self.patterns if pattern.startswith("!")):
             return False
@@ -81,7 +81,7 @@ def _blocks(text: str, roster: Roster) -> list[_Block]:
 
 
 def _words(line: Line) -> tuple[str, str]:
-    """Answer the keyword and the rest, which an `=` or spaces separate."""
+    """Return the keyword and the rest, which an `=` or spaces separate."""
     key, _, value = re.sub(r"^(\S+?)\s*(?:=|\s)\s*", r"\1\0", line.text, count=1).partition("\0")
     return key.lower(), value
 
@@ -101,7 +101,7 @@ def _keyword(key: str, value: str, line: int, block: _Block, roster: Roster) -> 
 
 
 def _named(blocks: Sequence[_Block], roster: Roster) -> Iterator[tuple[str, int]]:
-    """Answer the names that stand without a pattern, in order."""
+    """Return the names that stand without a pattern, in order."""
     seen: set[str] = set()
     for block in blocks:
         written = _unquoted(block.settings.pop("@", ("", 0))[0])

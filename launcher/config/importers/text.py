@@ -15,7 +15,7 @@ class Line:
 
 
 def lines(text: str, *, comments: str = "#", continued: bool = False) -> Iterator[Line]:
-    r"""Answer the lines of a text, empty ones too. With `continued`, a `\` at the end joins the next one."""
+    r"""Return the lines of a text, empty ones too. With `continued`, a `\` at the end joins the next one."""
     first, parts = 0, ""
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         first = first or number

@@ -21,7 +21,7 @@ class Exported:
 
 
 def topology_conf(fleet: Inventory) -> Exported:
-    """Answer a topology.conf for `TopologyPlugin=topology/block`; SpecError where no rack is known."""
+    """Return a topology.conf for `TopologyPlugin=topology/block`; SpecError where no rack is known."""
     blocks, remarks = _blocks(fleet)
     if len(fleet.levels) > 1:
         remarks.append("a topology.conf is of one plugin: the levels above the rack are only in a topology.yaml")
@@ -32,7 +32,7 @@ def topology_conf(fleet: Inventory) -> Exported:
 
 
 def topology_yaml(fleet: Inventory) -> Exported:
-    """Answer a topology.yaml with a block topology, and a tree where there are levels; SpecError for no rack."""
+    """Return a topology.yaml with a block topology, and a tree where there are levels; SpecError for no rack."""
     blocks, remarks = _blocks(fleet)
     lines = [
         f"# Made by `nvlaunch inventory export` from {_plain(fleet.name)}.",
@@ -50,7 +50,7 @@ def topology_yaml(fleet: Inventory) -> Exported:
 
 
 def slurm_list(names: Iterable[str]) -> str:
-    """Answer names as Slurm's host lists: only the last number of a name in brackets, and nothing behind it."""
+    """Return names as Slurm's host lists: only the last number of a name in brackets, and nothing behind it."""
     groups: dict[str, list[str]] = {}
     for name in sorted(set(names), key=natural):
         found = re.fullmatch(r"(.*[^0-9])[0-9]+", name)
@@ -59,7 +59,7 @@ def slurm_list(names: Iterable[str]) -> str:
 
 
 def _blocks(fleet: Inventory) -> tuple[dict[str, list[str]], list[str]]:
-    """Answer the nodes of each block. A rack of several domains is as many blocks: Slurm takes a block for one."""
+    """Return the nodes of each block. A rack of several domains is as many blocks: Slurm takes a block for one."""
     racks: dict[str, list[Node]] = {}
     for node in fleet.nodes:
         racks.setdefault(node.rack, []).append(node)
@@ -82,7 +82,7 @@ def _blocks(fleet: Inventory) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def _base(blocks: Iterable[Sequence[str]]) -> int:
-    """Answer the base block size: no block may have fewer nodes (topology.conf(5))."""
+    """Return the base block size: no block may have fewer nodes (topology.conf(5))."""
     return min(map(len, blocks))
 
 
@@ -114,7 +114,7 @@ def _tree(fleet: Inventory, remarks: list[str]) -> list[str]:
 
 
 def _shared(fleet: Inventory) -> frozenset[str]:
-    """Answer the names that places of several levels have."""
+    """Return the names that places of several levels have."""
     levels: dict[str, set[str]] = {}
     for node in fleet.nodes:
         for level in fleet.levels[:-1]:
@@ -124,7 +124,7 @@ def _shared(fleet: Inventory) -> frozenset[str]:
 
 
 def _name(switch: tuple[str, str], shared: frozenset[str]) -> str:
-    """Answer the name of a place among all levels: with that of its level where another level has it too."""
+    """Return the name of a place among all levels: with that of its level where another level has it too."""
     level, place = switch
     return f"{level}-{place}" if place in shared else place
 

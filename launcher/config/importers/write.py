@@ -29,7 +29,7 @@ LONGEST_KEY = 1000
 
 
 def quoted(value: object) -> str:
-    """Answer a value as YAML takes it for that value and no other."""
+    """Return a value as YAML takes it for that value and no other."""
     text = str(value)
     if isinstance(value, int) or (_PLAIN.fullmatch(text) and text.lower() not in _WORDS):
         return text
@@ -37,7 +37,7 @@ def quoted(value: object) -> str:
 
 
 def inventory_text(found: Imported, name: str | None = None) -> tuple[str, tuple[Mistake, ...]]:
-    """Answer the text of an inventory, and what could not be written into it."""
+    """Return the text of an inventory, and what could not be written into it."""
     writer = _Writer(found)
     return "\n".join(writer.lines(name or Path(found.source).stem)) + "\n", tuple(writer.remarks)
 
@@ -52,7 +52,7 @@ class _Writer:
         self.remarks: list[Mistake] = []
 
     def lines(self, name: str) -> Iterator[str]:
-        """Answer the lines."""
+        """Return the lines."""
         source = re.sub(r"[^A-Za-z0-9 _./@+-]", "?", Path(self._found.source).name)[:80]
         yield f"# Made by `nvlaunch inventory import` from {self._found.kind.words}, {source}."
         yield "# What it did not say is not here: `nvlaunch inventory discover` asks the nodes."
@@ -100,7 +100,7 @@ class _Writer:
 
 
 def _racks(found: Imported) -> dict[str, list[Host]]:
-    """Answer hosts by rack, those without one by the finest place that is known; such racks come last."""
+    """Return hosts by rack, those without one by the finest place that is known; such racks come last."""
     racks: dict[str, list[Host]] = {}
     lost: dict[str, list[Host]] = {}
     known = {host.rack for host in found.hosts}
@@ -139,7 +139,7 @@ def _own(host: Host, above: Mapping[str, object]) -> dict[str, object]:
 
 
 def _entries(own: Mapping[str, dict[str, object]]) -> Iterator[tuple[str, dict[str, object]]]:
-    """Answer each node with its settings; neighbours that are alike are folded into one range."""
+    """Return each node with its settings; neighbours that are alike are folded into one range."""
     ordered = sorted(own.items(), key=lambda item: natural(item[0]))
     at = 0
     while at < len(ordered):
@@ -152,7 +152,7 @@ def _entries(own: Mapping[str, dict[str, object]]) -> Iterator[tuple[str, dict[s
 
 
 def _keys(names: Sequence[str]) -> Iterator[str]:
-    """Answer few texts that stand for names and that YAML takes as keys."""
+    """Return few texts that stand for names and that YAML takes as keys."""
     text = fold(names) if len(names) > 1 else names[0]
     if len(text) <= LONGEST_KEY or len(names) == 1:
         yield text
@@ -167,7 +167,7 @@ def _flow(settings: Mapping[str, object]) -> str:
 
 
 def rackless_words(found: Imported) -> str:
-    """Answer what to tell of hosts whose rack is not known."""
+    """Return what to tell of hosts whose rack is not known."""
     names = found.rackless
     all_of = (
         "no rack is known"

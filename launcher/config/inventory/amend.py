@@ -29,7 +29,7 @@ MANY = 16_000_000
 
 
 def amended(text: str, path: Path, wanted: Amendment) -> str:
-    """Answer the text of an inventory with an amendment; SpecError where it cannot be written without harm.
+    """Return the text of an inventory with an amendment; SpecError where it cannot be written without harm.
 
     The answer has been read again: it says of each node what was wanted, and of all else what it said before.
     """
@@ -83,7 +83,7 @@ def _check_keys(document: Any, path: Path) -> None:
 
 
 def _merged(text: str, as_is: str, should_be: str) -> str:
-    """Answer the text with the lines that differ between two others, of which the first says the same as it."""
+    """Return the text with the lines that differ between two others, of which the first says the same as it."""
     own, before, after = (one.splitlines(keepends=True) for one in (text, as_is, should_be))
     if len(own) != len(before) or len(before) * len(after) > MANY:
         return should_be
@@ -94,7 +94,7 @@ def _merged(text: str, as_is: str, should_be: str) -> str:
 
 
 def _with_lost_comments(before: str, after: str) -> str:
-    """Answer the text with the lines of comment that went with a rack: each before the next line that is still there.
+    """Return the text with the lines of comment that went with a rack: each before the next line that is still there.
 
     A comment belongs to what stands before it, to this library, and to what follows, to whoever wrote it.
     """
@@ -122,7 +122,7 @@ def _without_stale_comment(text: str) -> str:
 
 
 def _odd(text: str, path: Path, before: Inventory, wanted: Amendment) -> tuple[str, ...]:
-    """Answer the nodes of which a text says not what is wanted, or in all else not what was said before."""
+    """Return the nodes of which a text says not what is wanted, or in all else not what was said before."""
     try:
         after = {node.name: node for node in parse_inventory(text, path).nodes}
     except SpecError:

@@ -20,12 +20,13 @@ from launcher.config.schema.shapes import (
 from launcher.config.schema.values import variables
 from launcher.config.yaml.nodes import Items, Kind, Node, Pairs, Scalar
 from launcher.config.yaml.reading import Found, Spot, Values
-from launcher.core.model.inventory import FaultKind, GpuDriver, ImexMode, Transport
+from launcher.core.model.inventory import GpuDriver, ImexMode, Transport
+from launcher.core.model.simulation import FaultKind
 
-_TRANSPORTS = Choice(words=tuple(one.value for one in Transport))
-_FAULTS = Choice(words=tuple(one.value for one in FaultKind))
-_DRIVERS = Choice(words=tuple(one.value for one in GpuDriver))
-_IMEX = Choice(words=tuple(one.value for one in ImexMode))
+_TRANSPORTS = Choice(message=tuple(one.value for one in Transport))
+_FAULTS = Choice(message=tuple(one.value for one in FaultKind))
+_DRIVERS = Choice(message=tuple(one.value for one in GpuDriver))
+_IMEX = Choice(message=tuple(one.value for one in ImexMode))
 _HOST_KEY = Text(
     word="the fingerprint of a host key",
     pattern=r"SHA256:[A-Za-z0-9+/]{43}=?",
@@ -82,7 +83,7 @@ class RackNodes:
     word: str = "a range such as `r07-n[01-18]`, a list, or a mapping of nodes"
 
     def read(self, node: Node, at: Spot) -> dict[str, Found]:
-        """Answer each range with its own values, in file order."""
+        """Return each range with its own values, in file order."""
         if isinstance(node, Pairs) and node.pairs:
             return {key.text: self._one(key, value, at.inside(key.text)) for key, value in node.pairs}
         if isinstance(node, Items) and node.items:
@@ -111,7 +112,7 @@ class RackNodes:
         return list(names.values())
 
     def schema(self) -> Schema:
-        """Answer the three forms."""
+        """Return the three forms."""
         text: Schema = {"type": "string", "minLength": 1}
         each = {"anyOf": [NODE.schema(), {"type": "null"}]}
         mapping = {"type": "object", "minProperties": 1, "additionalProperties": each}

@@ -1,13 +1,14 @@
 """The built-in inventory: two racks of pretended nodes on this machine, so that everything can be tried at once."""
 
-from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, NodeName, RackName, Transport
+from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
 
 _RACKS = ("r1", "r2")
 _NODES = 3
 
 
 def built_in() -> Inventory:
-    """Answer 2 racks x 3 nodes x 4 pretended GPUs of any kind; `examples/local-racks.yaml` writes it out."""
+    """Return 2 racks x 3 nodes x 4 pretended GPUs of any kind; `examples/local-racks.yaml` writes it out."""
     nodes = tuple(
         Node(
             name=NodeName(f"{rack}-n{number}"),

@@ -7,8 +7,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from launcher.core.discovery.location import Amendment
-from launcher.core.model.inventory import Inventory, NodeName
-from launcher.core.model.nodeset import expand, fold, natural
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName, expand, fold, natural
 
 
 class Editor:
@@ -84,7 +84,7 @@ class Editor:
 
 
 def _names(nodes: Any) -> list[str]:
-    """Answer the names of a rack's nodes, whichever way they are written."""
+    """Return the names of a rack's nodes, whichever way they are written."""
     texts: Iterable[str] = [nodes] if isinstance(nodes, str) else nodes
     return [name for text in texts for name in expand(text)]
 
@@ -96,7 +96,7 @@ def _flow(values: dict[str, object]) -> CommentedMap:
 
 
 def _as_mapping(values: Any, single: Sequence[str]) -> Any:
-    """Answer a rack's nodes as a mapping in which each of some names has an entry of its own."""
+    """Return a rack's nodes as a mapping in which each of some names has an entry of its own."""
     nodes = values["nodes"]
     if not isinstance(nodes, CommentedMap):
         made = CommentedMap()

@@ -10,8 +10,8 @@ from launcher.config.schema.patterns import LABEL, label
 from launcher.config.schema.shapes import Text
 from launcher.config.yaml.nodes import Mark
 from launcher.config.yaml.reading import Reading, Values
-from launcher.core.model.inventory import Access, GpuDriver, Node, NodeName, RackName, Transport
-from launcher.core.model.nodeset import expand
+from launcher.core.model.inventory import Access, GpuDriver, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName, expand
 
 _OF_ONE = ("address", "tray", "host_key")
 _NODE_NAME = Text(word="the name of a node", pattern=LABEL, hint=label.hint)
@@ -21,7 +21,7 @@ _FIRST_LOCAL_RACK = 11
 
 
 @dataclass(frozen=True, slots=True)
-class _Seat:
+class _Slot:
     """One name of a rack's list: what is written for it alone, and all that holds for it."""
 
     name: str
@@ -44,14 +44,14 @@ class RackReader:
         self._addresses: dict[tuple[object, ...], str] = {}
 
     def read(self, name: str, rack: Values) -> tuple[Node, ...]:
-        """Answer the nodes of a rack in tray order; those that are wrong are noted and left out."""
+        """Return the nodes of a rack in tray order; those that are wrong are noted and left out."""
         self._racks += 1
         places = self._places(rack)
-        seats = list(self._seats(rack))
-        trays = _trays(seats, self._out)
+        slots = list(self._slots(rack))
+        trays = _trays(slots, self._out)
         return tuple(
-            self._node(name, seat, places, tray, number)
-            for number, (seat, tray) in enumerate(zip(seats, trays, strict=True), start=1)
+            self._node(name, slot, places, tray, number)
+            for number, (slot, tray) in enumerate(zip(slots, trays, strict=True), start=1)
         )
 
     def _places(self, rack: Values) -> dict[str, str]:
@@ -64,7 +64,7 @@ class RackReader:
                 places[key] = found.value
         return {level: places[level] for level in self._levels if level in places}
 
-    def _seats(self, rack: Values) -> Iterator[_Seat]:
+    def _slots(self, rack: Values) -> Iterator[_Slot]:
         shared = rack.over(self._defaults)
         for text, found in rack.entries("nodes").items():
             own = found.value if isinstance(found.value, Values) else Values(found.mark)
@@ -75,7 +75,7 @@ class RackReader:
                     self._out.mistake(own.key_of(key), f"`{key}` of {len(names)} nodes at once", "name each node")
             for name in names:
                 if self._is_new(name, found.key):
-                    yield _Seat(name, found.key, own, values, env)
+                    yield _Slot(name, found.key, own, values, env)
 
     def _expanded(self, text: str, mark: Mark) -> tuple[str, ...]:
         try:
@@ -97,16 +97,16 @@ class RackReader:
         self._names[name] = mark
         return True
 
-    def _node(self, rack: str, seat: _Seat, places: Mapping[str, str], tray: int | None, number: int) -> Node:
-        values = seat.values
+    def _node(self, rack: str, slot: _Slot, places: Mapping[str, str], tray: int | None, number: int) -> Node:
+        values = slot.values
         local = self._transport is Transport.LOCAL
         driver = GpuDriver(values.get("gpu_driver", str) or (GpuDriver.NONE if local else GpuDriver.NVIDIA))
         pretended = driver is GpuDriver.NONE or self._transport is not Transport.SSH
         gpus = values.get("gpus", int)
         return Node(
-            name=NodeName(seat.name),
+            name=NodeName(slot.name),
             rack=RackName(rack),
-            access=self._access(seat, number),
+            access=self._access(slot, number),
             domain=values.get("domain", str) or (rack if pretended else None),
             gpus=GPUS if gpus is None else gpus,
             accelerator=values.get("accelerator", str),
@@ -114,32 +114,32 @@ class RackReader:
             places=places,
             drained=values.get("drained", str),
             gpu_driver=driver,
-            env=seat.env,
+            env=slot.env,
         )
 
-    def _access(self, seat: _Seat, number: int) -> Access:
-        address = seat.own.get("address", str)
+    def _access(self, slot: _Slot, number: int) -> Access:
+        address = slot.own.get("address", str)
         if address is None:
-            address = self._local_address(seat, number) if self._transport is Transport.LOCAL else seat.name
-        access = read_access(address, seat.values, self._out)
+            address = self._local_address(slot, number) if self._transport is Transport.LOCAL else slot.name
+        access = read_access(address, slot.values, self._out)
         key = (access.address, access.port, access.proxy_jump)
-        first = self._addresses.setdefault(key, seat.name)
-        if first != seat.name:
-            mark = seat.own.mark_of("address")
-            what = f"nodes `{first}` and `{seat.name}` have one address, `{access.address}`"
+        first = self._addresses.setdefault(key, slot.name)
+        if first != slot.name:
+            mark = slot.own.mark_of("address")
+            what = f"nodes `{first}` and `{slot.name}` have one address, `{access.address}`"
             self._out.mistake(mark, what, "each node is a machine of its own")
         return access
 
-    def _local_address(self, seat: _Seat, number: int) -> str:
+    def _local_address(self, slot: _Slot, number: int) -> str:
         if number > 254:
             hint = "give `address:` for the others"
-            self._out.mistake(seat.mark, "a local rack has addresses for 254 nodes", hint)
+            self._out.mistake(slot.mark, "a local rack has addresses for 254 nodes", hint)
         rack = self._racks + _FIRST_LOCAL_RACK - 1
         return f"127.{rack // 256 % 256}.{rack % 256}.{number}"
 
 
 def _wheels(values: Values, out: Reading) -> str | None:
-    """Answer the folder as the nodes may have it too, a relative one as this machine has it."""
+    """Return the folder as the nodes may have it too, a relative one as this machine has it."""
     written = values.get("wheels", str)
     if written is None:
         return None
@@ -153,7 +153,7 @@ def _wheels(values: Values, out: Reading) -> str | None:
 
 
 def read_access(address: str, values: Values, out: Reading) -> Access:
-    """Answer how to log in to a machine."""
+    """Return how to log in to a machine."""
     return Access(
         address=address,
         user=values.get("user", str),
@@ -166,16 +166,16 @@ def read_access(address: str, values: Values, out: Reading) -> Access:
     )
 
 
-def _trays(seats: list[_Seat], out: Reading) -> list[int | None]:
-    """Answer each node's tray: as written, or its place in the list where the rack writes none."""
-    written = [seat.own.get("tray", int) for seat in seats]
+def _trays(slots: list[_Slot], out: Reading) -> list[int | None]:
+    """Return each node's tray: as written, or its place in the list where the rack writes none."""
+    written = [slot.own.get("tray", int) for slot in slots]
     if all(tray is None for tray in written):
-        return list(range(len(seats)))
+        return list(range(len(slots)))
     first: dict[int, str] = {}
-    for seat, tray in zip(seats, written, strict=True):
-        if tray is not None and first.setdefault(tray, seat.name) != seat.name:
-            what = f"nodes `{first[tray]}` and `{seat.name}` are both in tray {tray}"
-            out.mistake(seat.own.mark_of("tray"), what, "trays of a rack count from 0")
+    for slot, tray in zip(slots, written, strict=True):
+        if tray is not None and first.setdefault(tray, slot.name) != slot.name:
+            what = f"nodes `{first[tray]}` and `{slot.name}` are both in tray {tray}"
+            out.mistake(slot.own.mark_of("tray"), what, "trays of a rack count from 0")
     return written
 
 

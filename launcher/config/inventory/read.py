@@ -19,15 +19,13 @@ from launcher.core.model.inventory import (
     NODE_LEVEL,
     RACK_LEVEL,
     Access,
-    Fault,
-    FaultKind,
     ImexMode,
     Inventory,
     Node,
-    NodeName,
-    SimSettings,
     Transport,
 )
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.errors import Mistake, SpecError
 
 VARIABLE = "NVLAUNCH_INVENTORY"
@@ -36,7 +34,7 @@ BUILT_IN = "built-in"
 
 
 def find_inventory(given: str | None, env: Mapping[str, str], home: Path) -> Inventory:
-    """Answer the inventory to use: the one given, that of $NVLAUNCH_INVENTORY, `home`'s, or the built-in local racks.
+    """Return the inventory to use: the one given, that of $NVLAUNCH_INVENTORY, `home`'s, or the built-in local racks.
 
     The word `built-in` names the last. `source` of the answer says which it is. SpecError when it cannot be read.
     """
@@ -64,12 +62,12 @@ def _read_named(path: Path, said: str) -> Inventory:
 
 
 def read_inventory(path: Path) -> Inventory:
-    """Answer the machines that a file lists, in file order; SpecError with every mistake in it."""
+    """Return the machines that a file lists, in file order; SpecError with every mistake in it."""
     return parse_inventory(read_text(path, what="inventory file"), path)
 
 
 def parse_inventory(text: str, path: Path) -> Inventory:
-    """Answer the same of a text that is, or will be, in a file of that name."""
+    """Return the same of a text that is, or will be, in a file of that name."""
     document = only_document(parse_documents(text, str(path), what="inventory"))
     out = Reading(document.where, document.mistakes)
     values = INVENTORY.read(document.root, Spot("", out))
@@ -105,7 +103,7 @@ def _nodes(values: Values, reader: RackReader, out: Reading) -> tuple[Node, ...]
 
 
 def _levels(values: Values, out: Reading) -> tuple[str, ...]:
-    """Answer the levels, coarse to fine; `rack` is the last, written or not."""
+    """Return the levels, coarse to fine; `rack` is the last, written or not."""
     written = values.texts("levels")
     mark = values.mark_of("levels")
     for level in written:

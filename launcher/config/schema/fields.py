@@ -37,7 +37,7 @@ class Field:
     value: bool = False
 
     def read(self, key: Scalar, node: Node, at: Spot) -> Found | None:
-        """Answer the value of this key; None when it counts as left out."""
+        """Return the value of this key; None when it counts as left out."""
         name, out = at.name, at.out
         if self.use in (Use.REFUSED, Use.IGNORED) and isinstance(node, Scalar) and node.kind is Kind.NOTHING:
             return None  # to SkyPilot a null is what is left out
@@ -62,7 +62,7 @@ class Field:
         return Found(None, node.mark, key.mark)
 
     def schema(self) -> Schema:
-        """Answer the JSON Schema of the value, with what there is to know of the key."""
+        """Return the JSON Schema of the value, with what there is to know of the key."""
         shape = {} if self.shape is None else self.shape.schema()
         if not (self.required or self.value):
             shape = {"anyOf": [shape, {"type": "null"}]} if shape else {}
@@ -83,7 +83,7 @@ class Section:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, node: Node, at: Spot) -> Values:
-        """Answer the values of the section, noting unknown keys and required ones that are missing."""
+        """Return the values of the section, noting unknown keys and required ones that are missing."""
         if not isinstance(node, Pairs):
             raise wrong(node, at, self.word)
         found: dict[str, Found] = {}
@@ -129,7 +129,7 @@ class Section:
                 at.out.mistake(values.mark, owner, f"add `{row.name}`: {row.doc[:1].lower()}{row.doc[1:].rstrip('.')}")
 
     def schema(self) -> Schema:
-        """Answer an object that has these keys and no others."""
+        """Return an object that has these keys and no others."""
         shown = {name: row.schema() for name, row in self.fields.items() if row.use is not Use.REFUSED}
         required = [row.name for row in self.fields.values() if row.required]
         rest: object = False if self.rest is None else self.rest.schema()
@@ -138,7 +138,7 @@ class Section:
 
 
 def section(*fields: Field, rest: Shape | None = None, word: str = "a mapping") -> Section:
-    """Answer the section of these fields; it knows where a key belongs that is written one level too high."""
+    """Return the section of these fields; it knows where a key belongs that is written one level too high."""
     elsewhere = {
         inner: row.name
         for row in fields

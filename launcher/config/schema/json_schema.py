@@ -19,7 +19,7 @@ _SECTIONS: Mapping[SpecKind, Section] = {SpecKind.TASK: TASK, SpecKind.INVENTORY
 
 
 def json_schema(kind: SpecKind) -> Mapping[str, object]:
-    """Answer the JSON Schema (2020-12) of a kind of file; it knows shapes and names, not what must fit together."""
+    """Return the JSON Schema (2020-12) of a kind of file; it knows shapes and names, not what must fit together."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"nvlaunch {kind.value}",
@@ -28,5 +28,5 @@ def json_schema(kind: SpecKind) -> Mapping[str, object]:
 
 
 def schema_file(kind: SpecKind) -> str:
-    """Answer the name of the file that holds a schema beside the files it describes."""
+    """Return the name of the file that holds a schema beside the files it describes."""
     return f"nvlaunch-{kind.value}.schema.json"

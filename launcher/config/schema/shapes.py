@@ -21,10 +21,10 @@ class Shape(Protocol):
         """The words after "must be"."""
 
     def read(self, node: Node, at: Spot) -> object:
-        """Answer the value of a node; raises WrongError, and notes what is wrong inside it."""
+        """Return the value of a node; raises WrongError, and notes what is wrong inside it."""
 
     def schema(self) -> Schema:
-        """Answer the JSON Schema of this shape."""
+        """Return the JSON Schema of this shape."""
 
 
 class WrongError(Exception):
@@ -38,12 +38,12 @@ class WrongError(Exception):
 
 
 def wrong(node: Node, at: Spot, word: str, hint: str | None = None) -> WrongError:
-    """Answer the error for a value that is not what it must be."""
+    """Return the error for a value that is not what it must be."""
     return WrongError(node.mark, f"`{at.name}` must be {word}, not {describe(node)}", hint)
 
 
 def attempt(shape: "Shape", node: Node, at: Spot) -> object | None:
-    """Answer the value of a node; None for one that is wrong, which is noted."""
+    """Return the value of a node; None for one that is wrong, which is noted."""
     try:
         return shape.read(node, at)
     except WrongError as error:
@@ -61,7 +61,7 @@ class Text:
     hint: str | None = None
 
     def read(self, node: Node, at: Spot) -> str:
-        """Answer the text."""
+        """Return the text."""
         if not isinstance(node, Scalar) or node.kind is Kind.NOTHING:
             raise wrong(node, at, self.word)
         if node.kind is not Kind.TEXT and not node.quoted and not (self.numbers and node.kind is not Kind.TRUTH):
@@ -71,7 +71,7 @@ class Text:
         return node.text
 
     def schema(self) -> Schema:
-        """Answer a string, or a number where those are taken as written."""
+        """Return a string, or a number where those are taken as written."""
         kind: object = ["string", "number"] if self.numbers else "string"
         return {"type": kind, "pattern": f"^({self.pattern})$"} if self.pattern else {"type": kind}
 
@@ -91,7 +91,7 @@ class Whole:
         return f"a whole number of at least {self.low}"
 
     def read(self, node: Node, at: Spot) -> int:
-        """Answer the number."""
+        """Return the number."""
         if not isinstance(node, Scalar) or not re.fullmatch(r"[-+]?(0|[1-9][0-9_]{0,17})", node.text):
             raise wrong(node, at, self.word)
         if node.quoted:
@@ -102,7 +102,7 @@ class Whole:
         return number
 
     def schema(self) -> Schema:
-        """Answer an integer with its bounds."""
+        """Return an integer with its bounds."""
         top = {} if self.high is None else {"maximum": self.high}
         return {"type": "integer", "minimum": self.low, **top}
 
@@ -120,14 +120,14 @@ class Number:
         return ("a number above 0" if self.above else "a number of at least 0") + (" or `inf`" if self.endless else "")
 
     def read(self, node: Node, at: Spot) -> float:
-        """Answer the number; `1e3` is one, though YAML 1.1 takes it for text."""
+        """Return the number; `1e3` is one, though YAML 1.1 takes it for text."""
         number = _decimal(node)
         if number is None or number < 0 or (self.above and number == 0) or (math.isinf(number) and not self.endless):
             raise wrong(node, at, self.word)
         return number
 
     def schema(self) -> Schema:
-        """Answer a number with its bound."""
+        """Return a number with its bound."""
         number: Schema = {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): 0}
         return {"anyOf": [number, {"enum": ["inf"]}]} if self.endless else number
 
@@ -148,13 +148,13 @@ class Truth:
     word: str = "true or false"
 
     def read(self, node: Node, at: Spot) -> bool:
-        """Answer the truth value."""
+        """Return the truth value."""
         if isinstance(node, Scalar) and node.kind is Kind.TRUTH and not node.quoted:
             return node.text.lower() in {"true", "yes", "on"}
         raise wrong(node, at, self.word)
 
     def schema(self) -> Schema:
-        """Answer a boolean."""
+        """Return a boolean."""
         return {"type": "boolean"}
 
 
@@ -170,7 +170,7 @@ class Duration:
         return f"a length of time{' above 0' if self.above else ''} such as `90`, `30m`, `72h` or `12:30:00`"
 
     def read(self, node: Node, at: Spot) -> float:
-        """Answer the seconds."""
+        """Return the seconds."""
         seconds = self._seconds(node.text.strip()) if isinstance(node, Scalar) else None
         if seconds is None or (self.above and seconds == 0):
             raise wrong(node, at, self.word)
@@ -185,7 +185,7 @@ class Duration:
         return None
 
     def schema(self) -> Schema:
-        """Answer a number of seconds, or text with a unit."""
+        """Return a number of seconds, or text with a unit."""
         pattern = r"^(\d+(\.\d+)?\s*[smhd]?|\d+:[0-5]\d:[0-5]\d)$"
         return {
             "anyOf": [
@@ -199,28 +199,28 @@ class Duration:
 class Choice:
     """One of a few words; `prefix` may stand before each and is left off (`SIGTERM` is `TERM`)."""
 
-    words: tuple[str, ...]
+    message: tuple[str, ...]
     prefix: str = ""
 
     @property
     def word(self) -> str:
         """The words to choose from."""
-        return " or ".join([", ".join(f"`{one}`" for one in self.words[:-1]), f"`{self.words[-1]}`"])
+        return " or ".join([", ".join(f"`{one}`" for one in self.message[:-1]), f"`{self.message[-1]}`"])
 
     def read(self, node: Node, at: Spot) -> str:
-        """Answer the word chosen."""
+        """Return the word chosen."""
         if isinstance(node, Scalar):
             word = node.text.removeprefix(self.prefix)
-            if word in self.words:
+            if word in self.message:
                 return word
-            near = difflib.get_close_matches(word, self.words, n=1)
+            near = difflib.get_close_matches(word, self.message, n=1)
             raise wrong(node, at, self.word, f"did you mean `{near[0]}`?" if near else None)
         raise wrong(node, at, self.word)
 
     def schema(self) -> Schema:
-        """Answer an enumeration."""
-        longer = [self.prefix + word for word in self.words] if self.prefix else []
-        return {"enum": [*self.words, *longer]}
+        """Return an enumeration."""
+        longer = [self.prefix + word for word in self.message] if self.prefix else []
+        return {"enum": [*self.message, *longer]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +233,7 @@ class ListOf:
     filled: bool = False
 
     def read(self, node: Node, at: Spot) -> tuple[object, ...]:
-        """Answer the items that are right."""
+        """Return the items that are right."""
         if self.single and isinstance(node, Scalar) and node.kind is not Kind.NOTHING:
             return (self.item.read(node, at),)
         if not isinstance(node, Items):
@@ -244,7 +244,7 @@ class ListOf:
         return tuple(value for value in read if value is not None)
 
     def schema(self) -> Schema:
-        """Answer an array, or its item alone."""
+        """Return an array, or its item alone."""
         items = self.item.schema()
         array: Schema = {"type": "array", "items": items, **({"minItems": 1} if self.filled else {})}
         return {"anyOf": [items, array]} if self.single else array
@@ -261,7 +261,7 @@ class MapOf:
     hint: str | None = None
 
     def read(self, node: Node, at: Spot) -> dict[str, Found]:
-        """Answer each right value by its key."""
+        """Return each right value by its key."""
         if not isinstance(node, Pairs):
             raise wrong(node, at, self.word, self.hint)
         if self.filled and not node.pairs:
@@ -277,7 +277,7 @@ class MapOf:
         return found
 
     def schema(self) -> Schema:
-        """Answer an object with a pattern for its keys."""
+        """Return an object with a pattern for its keys."""
         keys = {"propertyNames": {"pattern": f"^({self.keys.pattern})$"}} if self.keys.pattern else {}
         filled = {"minProperties": 1} if self.filled else {}
         return {"type": "object", "additionalProperties": self.item.schema(), **keys, **filled}

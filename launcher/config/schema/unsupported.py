@@ -13,7 +13,7 @@ UNSUPPORTED: Mapping[str, str] = {}
 
 
 def as_built(row: Field) -> Field:
-    """Answer the row of a key that would be executed, refused by name while the table has it."""
+    """Return the row of a key that would be executed, refused by name while the table has it."""
     if row.use is not Use.EXECUTED or row.name not in UNSUPPORTED:
         return row
     return replace(row, use=Use.LATER, instead=UNSUPPORTED[row.name])

@@ -16,7 +16,7 @@ MISFIT_HINT = "put it in a file, and give the path"
 
 
 def misfit(value: str) -> str | None:
-    """Answer why a value cannot be that of an environment variable, as the end of a sentence; None where it can."""
+    """Return why a value cannot be that of an environment variable, as the end of a sentence; None where it can."""
     if "\0" in value:
         return "holds a NUL"
     try:
@@ -43,7 +43,7 @@ class Variable:
     secret: bool = False
 
     def read(self, node: Node, at: Spot) -> str | Ask:
-        """Answer the text; a warning tells where YAML makes another text of it than is written."""
+        """Return the text; a warning tells where YAML makes another text of it than is written."""
         if not isinstance(node, Scalar):
             raise wrong(node, at, self.word, "a variable holds one text; write it as JSON in quotes")
         if node.kind is Kind.NOTHING:
@@ -57,7 +57,7 @@ class Variable:
         return text
 
     def schema(self) -> Schema:
-        """Answer the scalars."""
+        """Return the scalars."""
         return {"type": ["string", "number", "boolean", "null"]}
 
 
@@ -85,7 +85,7 @@ class Accelerators:
     word: str = "an accelerator and its count such as `GB300:4`"
 
     def read(self, node: Node, at: Spot) -> tuple[Accelerator, ...]:
-        """Answer each kind that is named, in the order of the file."""
+        """Return each kind that is named, in the order of the file."""
         return tuple(dict.fromkeys(self._one(*spelled, at) for spelled in self._spelled(node, at)))
 
     def _one(self, kind: str, count: str, mark: Mark, at: Spot) -> Accelerator:
@@ -124,7 +124,7 @@ class Accelerators:
         )
 
     def schema(self) -> Schema:
-        """Answer the spellings."""
+        """Return the spellings."""
         text = {"type": "string", "pattern": rf"^{_KIND}(:\s*[1-9]\d*)?$"}
         count = {"type": ["integer", "null"], "minimum": 1}
         counted = {"type": "object", "minProperties": 1, "additionalProperties": count}
@@ -138,7 +138,7 @@ class Workdir:
     word: str = "the path of a folder"
 
     def read(self, node: Node, at: Spot) -> str:
-        """Answer the path."""
+        """Return the path."""
         url = isinstance(node, Scalar) and re.match(r"([a-z+]+://|git@)", node.text)
         if isinstance(node, Pairs) or url:
             hint = "clone it and name the folder, or clone it in `setup:`"
@@ -148,7 +148,7 @@ class Workdir:
         return node.text
 
     def schema(self) -> Schema:
-        """Answer a string."""
+        """Return a string."""
         return {"type": "string"}
 
 
@@ -159,7 +159,7 @@ class Script:
     word: str = "a shell script"
 
     def read(self, node: Node, at: Spot) -> str:
-        """Answer the script."""
+        """Return the script."""
         if isinstance(node, Items):
             raise wrong(node, at, self.word, f"write the commands as one text below `{at.name}: |`")
         if not isinstance(node, Scalar) or (node.kind is not Kind.TEXT and not node.quoted):
@@ -170,5 +170,5 @@ class Script:
         return node.text
 
     def schema(self) -> Schema:
-        """Answer a string that is not empty."""
+        """Return a string that is not empty."""
         return {"type": "string", "minLength": 1}

@@ -22,7 +22,7 @@ class Counts:
 
 
 def default_split(nodes: int) -> Counts | None:
-    """Answer the fewest equal rack-local slices that hold `nodes`; None where they do not divide."""
+    """Return the fewest equal rack-local slices that hold `nodes`; None where they do not divide."""
     if nodes <= MOST_NODES:
         return Counts(1, nodes)
     fewest = -(-nodes // MOST_NODES)
@@ -43,7 +43,7 @@ class Counting:
         self._out = out
 
     def counts(self) -> Counts:
-        """Answer the counts; one node where they are wrong, which is then said."""
+        """Return the counts; one node where they are wrong, which is then said."""
         slices = self._topology.get("slices", int)
         size = self._size()
         total = self._own.get("num_nodes", int)
@@ -61,7 +61,7 @@ class Counting:
         return self._split(total if total is not None else 1)
 
     def _unread(self) -> bool:
-        """Answer whether a count stands in the file but is wrong, which was said when it was read."""
+        """Whether a count stands in the file but is wrong, which was said when it was read."""
         counts = [(self._topology, "slices"), (self._topology, "nodes_per_slice"), (self._topology, "gpus_per_slice")]
         if any(
             values.has(name) and values.get(name, int) is None for values, name in [*counts, (self._own, "num_nodes")]
@@ -119,10 +119,10 @@ class Counting:
             self._not_divided(total, size, f"does not divide into slices of {_nodes(size)}")
         return Counts(1 if total is None else max(1, total // size), size)
 
-    def _not_divided(self, total: int, by: int, words: str) -> None:
+    def _not_divided(self, total: int, by: int, message: str) -> None:
         low = total - total % by
         near = f"{low} or {low + by}" if low else f"{by}"
-        self._out.mistake(self._own.mark_of("num_nodes"), f"`num_nodes: {total}` {words}", f"use {near}")
+        self._out.mistake(self._own.mark_of("num_nodes"), f"`num_nodes: {total}` {message}", f"use {near}")
 
     def _split(self, total: int) -> Counts:
         if self._within == NODE_LEVEL:
@@ -144,7 +144,7 @@ def _nodes(count: int) -> str:
 
 
 def _nearest(totals: Iterable[int]) -> str:
-    """Answer the first of these counts that splits by default, with its split."""
+    """Return the first of these counts that splits by default, with its split."""
     split = ((total, counts) for total in totals if (counts := default_split(total)))
     total, counts = next(split)
     return f"{total} ({counts.slices} x {counts.nodes_per_slice})"

@@ -13,7 +13,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Answer the variables of a file, the last of a name; SpecError with every line that is none.
+    """Return the variables of a file, the last of a name; SpecError with every line that is none.
 
     Lines are `KEY=VALUE`, `export KEY=VALUE`, comments, or blank. Single quotes take text as it is, double quotes take
     backslash escapes, and unquoted text ends at ` #`. Nothing is expanded.
@@ -46,7 +46,7 @@ def _complaint(named: bool, text: str) -> tuple[str, str]:
 
 
 def _value(text: str) -> str | None:
-    """Answer a value as it is meant; None when its quotes are broken."""
+    """Return a value as it is meant; None when its quotes are broken."""
     if not text.startswith(("'", '"')):
         return re.split(r"\s+#|^#", text, maxsplit=1)[0].rstrip()
     match = _QUOTED.fullmatch(text)

@@ -34,7 +34,7 @@ def check_given(given: Given, out: Reading) -> None:
 
 
 def read_envs(sections: tuple[Values, ...], given: Given, out: Reading) -> dict[str, str]:
-    """Answer the variables of a group: the later section wins, and the command line over all.
+    """Return the variables of a group: the later section wins, and the command line over all.
 
     A null that nobody gives is a mistake that names it.
     """
@@ -59,7 +59,7 @@ def read_envs(sections: tuple[Values, ...], given: Given, out: Reading) -> dict[
 
 
 def read_secrets(owners: Sequence[Values], given: Given, out: Reading) -> dict[str, str | None]:
-    """Answer each secret of the run; its value is None where `--secret` gives it, as it should."""
+    """Return each secret of the run; its value is None where `--secret` gives it, as it should."""
     secrets: dict[str, str | None] = dict.fromkeys(sorted(given.secrets))
     for owner in owners:
         for name, value in _secrets(owner, given, out).items():

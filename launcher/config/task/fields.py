@@ -114,20 +114,20 @@ RECOVERY = _built(
     ),
     Field(
         name="node_attempts",
-        doc="Starts again on the same node before it is condemned.",
+        doc="Starts again on the same node before it is failed.",
         shape=Whole(low=0),
         default=2,
     ),
     Field(
         name="restart_with",
         doc="Who starts again when a rank of the group fails.",
-        shape=Choice(words=("run", "group", "member")),
+        shape=Choice(message=("run", "group", "member")),
         default="run",
     ),
     Field(
         name="on_no_spare",
         doc="What happens when a node must be replaced and its domain has none to spare.",
-        shape=Choice(words=("wait", "relocate", "fail")),
+        shape=Choice(message=("wait", "relocate", "fail")),
         default="wait",
     ),
     Field(
@@ -184,7 +184,7 @@ _RUN = (
     Field(
         name="stop_signal",
         doc="The signal that ranks get before they are stopped.",
-        shape=Choice(words=("TERM", "INT", "HUP", "QUIT", "USR1", "USR2"), prefix="SIG"),
+        shape=Choice(message=("TERM", "INT", "HUP", "QUIT", "USR1", "USR2"), prefix="SIG"),
         default="TERM",
     ),
     Field(name="stop_grace", doc="Seconds from that signal to the kill.", shape=Duration(), default=60),
@@ -204,7 +204,7 @@ TASK = _built(_NAME, *_ROLE, _GROUPS, *_OWN, *_RUN, *TASK_ELSEWHERE)
 # SkyPilot's job groups: the first document, and each task after it (sky/utils/dag_utils.py, _load_job_group).
 HEADER = _built(
     replace(_NAME, required=True),
-    Field(name="execution", doc="How the tasks run.", shape=Choice(words=("serial", "parallel"))),
+    Field(name="execution", doc="How the tasks run.", shape=Choice(message=("serial", "parallel"))),
     Field(name="primary_tasks", doc="Tasks that the others end with.", shape=ListOf(item=task_name)),
     Field(name="termination_delay", doc="When the others end.", shape=Unread()),
     *_RUN,

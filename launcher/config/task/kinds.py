@@ -8,7 +8,7 @@ _NAMES = ("accelerators", "gpus")
 
 
 def read_kinds(owner: Values, out: Reading) -> tuple[Accelerator, ...] | None:
-    """Answer the kinds of which each node must have one, the first of them first; None where the file is wrong there.
+    """Return the kinds of which each node must have one, the first of them first; None where the file is wrong there.
 
     To SkyPilot a list is ordered and a set, like `any_of`, goes by price; machines that are there have none.
     """
@@ -30,14 +30,14 @@ def read_kinds(owner: Values, out: Reading) -> tuple[Accelerator, ...] | None:
 def _alternatives(
     items: tuple[object, ...] | None, outer: tuple[Accelerator, ...], out: Reading
 ) -> tuple[Accelerator, ...] | None:
-    """Answer the kinds of each alternative in turn; one that names none has those beside the list."""
+    """Return the kinds of each alternative in turn; one that names none has those beside the list."""
     read = [_named(item, out) for item in items or () if isinstance(item, Values)]
     kinds = [kind for found in read if found is not None for kind in found or outer or (NO_GPUS,)]
     return tuple(dict.fromkeys(kinds)) or None
 
 
 def _named(resources: Values, out: Reading) -> tuple[Accelerator, ...] | None:
-    """Answer the kinds that one section names; None where they are wrong, which is said already."""
+    """Return the kinds that one section names; None where they are wrong, which is said already."""
     if resources.written(*_NAMES):
         out.mistake(resources.key_of("gpus"), "`gpus` and `accelerators` are two names of one key", "keep one of them")
     for name in _NAMES:

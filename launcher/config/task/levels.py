@@ -37,7 +37,7 @@ def check_levels(
 
 
 def _named(rule: TopologyRule) -> Iterator[tuple[str, str]]:
-    """Answer every level that a rule names, with its key."""
+    """Return every level that a rule names, with its key."""
     named = {
         "within": (rule.within, rule.all_within),
         "prefer": (rule.prefer,),
@@ -50,7 +50,7 @@ def _named(rule: TopologyRule) -> Iterator[tuple[str, str]]:
 
 
 def _crossed(rule: TopologyRule, order: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Answer what no placement can hold, whatever is free; `order` has the levels from coarse to fine."""
+    """Return what no placement can hold, whatever is free; `order` has the levels from coarse to fine."""
     if rule.all_within is not None and order.index(rule.all_within) >= order.index(rule.within):
         what = f"`within: [{rule.all_within}, {rule.within}]`: `{rule.all_within}` is not above `{rule.within}`"
         yield "within", what, "name the level of all slices together first, and that of each slice last"

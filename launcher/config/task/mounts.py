@@ -20,7 +20,7 @@ _VARIABLE = re.compile(r"\$\{?\b([a-zA-Z_][a-zA-Z0-9_]*)\b\}?")
 def read_mounts(
     task: Values, envs: Mapping[str, str], secrets: Mapping[str, object], out: Reading
 ) -> dict[str, tuple[str, Mark]]:
-    """Answer local paths by where they go (absolute, in `~/`, or relative to the workdir), and where each stands.
+    """Return local paths by where they go (absolute, in `~/`, or relative to the workdir), and where each stands.
 
     Variables of `envs` are filled in on both sides, as with SkyPilot.
     """
@@ -43,7 +43,7 @@ def _sides(written: str, found: Found) -> tuple[tuple[str, Mark], tuple[str, Mar
 
 
 def _filled(text: str, mark: Mark, envs: Mapping[str, str], secrets: Mapping[str, object], out: Reading) -> str | None:
-    """Answer the text with its variables filled in; None where one is missing, which is noted, or nothing is there."""
+    """Return the text with its variables filled in; None where one is missing, which is noted, or nothing is there."""
     for name in _VARIABLE.findall(text):
         if name in secrets:
             out.mistake(mark, f"`{name}` is a secret, and paths are shown", "name the path without it")
@@ -56,7 +56,7 @@ def _filled(text: str, mark: Mark, envs: Mapping[str, str], secrets: Mapping[str
 
 
 def _place(to: str, mark: Mark, out: Reading) -> str | None:
-    """Answer where a mount goes, in its plainest form; a slash at the end is kept: the file goes into that folder."""
+    """Return where a mount goes, in its plainest form; a slash at the end is kept: the file goes into that folder."""
     if to.startswith("~") and to != "~" and not to.startswith("~/"):
         out.mistake(mark, f"`{to}` is not in the home of the nodes' user", "write `~/PATH`, or an absolute path")
         return None

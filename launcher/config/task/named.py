@@ -16,7 +16,7 @@ NAME_KEYS = ("racks", "exclude_racks", "nodes", "exclude_nodes")
 def unknown_names(
     task: Task, inventory: Inventory, *, where: str = "", places: Mapping[tuple[str, str], Mark] | None = None
 ) -> tuple[Mistake, ...]:
-    """Answer a warning for each name or pattern that fits nothing: it pins or excludes nothing, as a slip would.
+    """Return a warning for each name or pattern that fits nothing: it pins or excludes nothing, as a slip would.
 
     No mistakes, for one task may speak of the machines of several inventories. `where` and `places` are those of the
     ParsedTask, for messages that point into its file.

@@ -15,7 +15,7 @@ from launcher.config.task.mounts import read_mounts
 from launcher.config.task.named import NAME_KEYS
 from launcher.config.task.recovery import read_recovery
 from launcher.config.task.scripts import check_scripts
-from launcher.config.task.sharing import seat_guests
+from launcher.config.task.sharing import slot_guests
 from launcher.config.task.sheet import Sheet, read_sheet
 from launcher.config.task.topology import check_company, read_rule
 from launcher.config.yaml.document import parse_documents
@@ -44,7 +44,7 @@ class ParsedTask:
 
 
 def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
-    """Answer the task that a file describes together with the command line; SpecError with every mistake in it.
+    """Return the task that a file describes together with the command line; SpecError with every mistake in it.
 
     A relative `workdir` is relative to the current folder, as with SkyPilot.
     """
@@ -52,7 +52,7 @@ def read_task(path: Path, *, given: Given | None = None) -> ParsedTask:
 
 
 def parse_task(text: str, path: Path, *, given: Given | None = None) -> ParsedTask:
-    """Answer the same of a text that was read from a file of that name."""
+    """Return the same of a text that was read from a file of that name."""
     given = given or Given()
     documents = parse_documents(text, str(path), what="task")
     out = Reading(documents[0].where, documents[0].mistakes)
@@ -62,7 +62,7 @@ def parse_task(text: str, path: Path, *, given: Given | None = None) -> ParsedTa
         name: _forms(name, own, sheet.task, given, out) for name, own in sheet.roles.items()
     }
     check_company(sheet.roles, out)
-    forms = seat_guests(sheet.roles, forms, out)
+    forms = slot_guests(sheet.roles, forms, out)
     secrets = read_secrets(sheet.owners, given, out)
     mounts = _mounts(sheet, secrets, given, out)
     task = Task(
@@ -90,7 +90,7 @@ def parse_task(text: str, path: Path, *, given: Given | None = None) -> ParsedTa
 
 
 def _forms(name: str, own: Values, task: Values, given: Given, out: Reading) -> tuple[Group, ...]:
-    """Answer a group once for each kind of node that it may run on."""
+    """Return a group once for each kind of node that it may run on."""
     kinds = read_kinds(own if own.has("resources") else task, out)
     _check_command(name, own, out, alone=own is task)
     envs = read_envs((task,) if own is task else (task, own), given, out)
@@ -113,7 +113,7 @@ def _forms(name: str, own: Values, task: Values, given: Given, out: Reading) -> 
 
 
 def _mounts(sheet: Sheet, secrets: Mapping[str, object], given: Given, out: Reading) -> dict[str, tuple[str, Mark]]:
-    """Answer the mounts of all owners; each fills in its own variables."""
+    """Return the mounts of all owners; each fills in its own variables."""
     mounts: dict[str, tuple[str, Mark]] = {}
     for owner in sheet.owners:
         for to, (source, mark) in read_mounts(owner, read_envs((owner,), given, out), secrets, out).items():
@@ -137,7 +137,7 @@ def _check_command(name: str, own: Values, out: Reading, *, alone: bool) -> None
 
 
 def _priority(sheet: Sheet, out: Reading) -> int:
-    """Answer the priority of the run: the task's own, or SkyPilot's under `resources`; several must agree."""
+    """Return the priority of the run: the task's own, or SkyPilot's under `resources`; several must agree."""
     sections = [sheet.task, *(own.section("resources") for own in (sheet.task, *sheet.roles.values()))]
     numbers = [(number, own.key_of("priority")) for own in sections if (number := own.get("priority", int)) is not None]
     first = numbers[0][0] if numbers else 0
@@ -149,7 +149,7 @@ def _priority(sheet: Sheet, out: Reading) -> int:
 
 
 def _name(path: Path, values: Values, given: Given, out: Reading) -> str:
-    """Answer the name: given, written, or else that of the file."""
+    """Return the name: given, written, or else that of the file."""
     if given.name is not None:
         if not re.fullmatch(TASK_NAME, given.name):
             out.mistake(NOWHERE, f"`{given.name}` cannot be the name of a run", task_name.hint, where="--name")
@@ -168,7 +168,7 @@ def _short(name: str, mark: Mark, out: Reading, where: str | None) -> str:
 
 
 def _workdir(owners: Sequence[Values], out: Reading) -> str | None:
-    """Answer the folder that goes to every node; tasks of a job group that name several must mean one."""
+    """Return the folder that goes to every node; tasks of a job group that name several must mean one."""
     folders: dict[str, Mark] = {}
     for owner in owners:
         if (folder := _folder(owner, out)) is not None:

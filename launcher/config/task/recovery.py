@@ -6,7 +6,7 @@ from launcher.core.model.task import OnNoSpare, RecoveryPolicy, RestartWith
 
 
 def read_recovery(own: Values, task: Values, out: Reading) -> RecoveryPolicy:
-    """Answer the policy of a group: what it says itself, then what the task says, then the defaults of the core."""
+    """Return the policy of a group: what it says itself, then what the task says, then the defaults of the core."""
     default = RecoveryPolicy()
     asked = own.section("recovery").over(task.section("recovery"))
     if own.has("driver") and asked.get("restart_with", str) == RestartWith.MEMBER.value:
@@ -24,7 +24,7 @@ def read_recovery(own: Values, task: Values, out: Reading) -> RecoveryPolicy:
 
 
 def _restarts(owner: Values, out: Reading) -> int | None:
-    """Answer how often a failed program starts again, by our name of it or by SkyPilot's."""
+    """Return how often a failed program starts again, by our name of it or by SkyPilot's."""
     ours, theirs = owner.section("recovery"), owner.section("resources").section("job_recovery")
     mine, other = ours.get("max_restarts", int), theirs.get(RESTARTS, int)
     if mine is not None and other is not None and mine != other:

@@ -15,8 +15,8 @@ COUNTS = ("slices", "nodes_per_slice", "gpus_per_slice")
 _Forms = Mapping[str, tuple[Group, ...]]
 
 
-def seat_guests(roles: Mapping[str, Values], forms: _Forms, out: Reading) -> _Forms:
-    """Answer the groups of a task, those with `nodes_of` in slices that fit on the nodes of their host; each in all its
+def slot_guests(roles: Mapping[str, Values], forms: _Forms, out: Reading) -> _Forms:
+    """Return the groups of a task, those with `nodes_of` in slices that fit on the nodes of their host; each in all its
     forms. What cannot be is noted."""
     hosts = {name: host for name, own in roles.items() if (host := own.section("topology").get(KEY, str)) is not None}
     found = dict(forms)
@@ -63,7 +63,7 @@ def _check_commands(own: Values, host: Values, name: str, out: Reading) -> None:
 
 
 def _shaped(group: Group, host: Group, own: Values) -> Group:
-    """Answer a group in the slices that it asks for; with only a number of nodes, in slices as large as its host's."""
+    """Return a group in the slices that it asks for; with only a number of nodes, in slices as large as its host's."""
     rule, size = group.topology, host.topology.nodes_per_slice
     counted = any(own.section("topology").has(key) for key in COUNTS)
     if not counted and rule.nodes_per_slice > size and rule.nodes_per_slice % size == 0:
@@ -107,7 +107,7 @@ def _check_number(roles: Mapping[str, Values], hosts: Mapping[str, str], out: Re
 
 
 def _crowded(hosts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Answer each host of too many, with the first that is too many."""
+    """Return each host of too many, with the first that is too many."""
     for host in dict.fromkeys(hosts.values()):
         own = [name for name, other in hosts.items() if other == host]
         if len(own) > colocation.MOST_GUESTS:

@@ -28,7 +28,7 @@ class Sheet:
 
 
 def read_sheet(documents: Sequence[Document], out: Reading) -> Sheet:
-    """Answer what the documents of a task file say: one task, or SkyPilot's several.
+    """Return what the documents of a task file say: one task, or SkyPilot's several.
 
     Those are a job group, whose tasks become groups, or a pipeline, which has to have one task: nothing here runs one
     after another. Which of them: sky/utils/dag_utils.py.
@@ -49,7 +49,7 @@ def read_sheet(documents: Sequence[Document], out: Reading) -> Sheet:
 
 
 def _single(task: Values, out: Reading) -> Sheet:
-    """Answer the sheet of one task, which is its own only group where it names none."""
+    """Return the sheet of one task, which is its own only group where it names none."""
     if not task.has("groups"):
         return Sheet(task=task, roles={ONLY_GROUP: task}, owners=(task,))
     for name in ("run", "driver", "topology", "num_nodes"):
@@ -74,7 +74,7 @@ def _job_group(root: Pairs, tasks: Sequence[Pairs], out: Reading) -> Sheet:
 
 
 def _role(task: Values, out: Reading) -> str:
-    """Answer the name of a group for a task: its own, in the letters that a group may have; empty where it has none."""
+    """Return the name of a group for a task: its own, in the letters that a group may have; empty where it has none."""
     written = task.get("name", str)
     if written is None:
         return ""

@@ -27,13 +27,13 @@ class Unread:
     why: str = ""
 
     def read(self, node: Node, at: Spot) -> Node:
-        """Answer the value as it stands."""
+        """Return the value as it stands."""
         if self.why:
             at.out.warn(node.mark, f"`{at.name}` has no effect: {self.why}")
         return node
 
     def schema(self) -> Schema:
-        """Answer the schema of everything."""
+        """Return the schema of everything."""
         return {}
 
 
@@ -63,7 +63,7 @@ class JobRecovery:
     word: str = "a mapping such as `{max_restarts_on_errors: 3}`"
 
     def read(self, node: Node, at: Spot) -> Values:
-        """Answer the mapping; one without any key for a strategy alone."""
+        """Return the mapping; one without any key for a strategy alone."""
         if isinstance(node, Pairs):
             return _JOB_RECOVERY.read(node, at)
         if not isinstance(node, Scalar) or node.kind is not Kind.TEXT:
@@ -72,7 +72,7 @@ class JobRecovery:
         return Values(node.mark)
 
     def schema(self) -> Schema:
-        """Answer both spellings."""
+        """Return both spellings."""
         return {"anyOf": [{"type": "string"}, _JOB_RECOVERY.schema()]}
 
 
@@ -150,10 +150,10 @@ GROUPS_ELSEWHERE = _refused("groups", "a task of a job group is one group", "giv
 
 
 def of_the_run(row: Field) -> Field:
-    """Answer the row of a key that a task of a job group may not have: it is said of all of them."""
+    """Return the row of a key that a task of a job group may not have: it is said of all of them."""
     return _refused(row.name, "it is said of the whole run", "write it in the first document, beside `execution`")
 
 
 def of_all_alternatives(row: Field) -> Field:
-    """Answer the row of a key that one of several alternatives may not have: it is said of whichever is taken."""
+    """Return the row of a key that one of several alternatives may not have: it is said of whichever is taken."""
     return _refused(row.name, "it is said of all alternatives", "write it beside them, under `resources`")

@@ -21,7 +21,7 @@ STORAGE: Section = section(
     Field(
         name="mode",
         doc="`COPY` copies a local `source` to the nodes; without a bucket nothing can be mounted.",
-        shape=Choice(words=(*_MODES, *map(str.lower, _MODES))),
+        shape=Choice(message=(*_MODES, *map(str.lower, _MODES))),
         default="MOUNT",
     ),
     Field(name="type", doc="What is in it.", shape=Text()),
@@ -40,7 +40,7 @@ class MountSource:
     word: str = "a local path"
 
     def read(self, node: Node, at: Spot) -> str:
-        """Answer the path."""
+        """Return the path."""
         if isinstance(node, Pairs):
             return self._stored(node, at)
         if not isinstance(node, Scalar) or node.kind is Kind.NOTHING:
@@ -65,5 +65,5 @@ class MountSource:
         return sources[0]
 
     def schema(self) -> Schema:
-        """Answer a path, or a storage."""
+        """Return a path, or a storage."""
         return {"anyOf": [{"type": "string"}, STORAGE.schema()]}

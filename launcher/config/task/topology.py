@@ -9,7 +9,7 @@ from launcher.core.model.task import TopologyRule
 
 
 def read_rule(own: Values, gpus: int | None, out: Reading) -> TopologyRule:
-    """Answer the topology of a group of `gpus` a node (None: wrong in the file, and said already)."""
+    """Return the topology of a group of `gpus` a node (None: wrong in the file, and said already)."""
     topology = own.section("topology")
     # Without GPUs there is no NVLink domain to stay inside, unless the file says where to be; a guest is where its host
     # is (`sharing`).

@@ -49,7 +49,7 @@ class Composer:
         self._anchors: dict[str, tuple[Node, int] | None] = {}
 
     def documents(self) -> Iterator[tuple[Mark, Node]]:
-        """Answer where each document begins, and its root; SpecError when it must not be read on."""
+        """Return where each document begins, and its root; SpecError when it must not be read on."""
         self._next()
         while not self._loader.check_event(StreamEndEvent):
             self._anchors.clear()  # an anchor is known in its own document only
@@ -126,7 +126,7 @@ class Composer:
         return Scalar(mark, text, Kind.TEXT, quoted=True)
 
     def _text(self, value: str, mark: Mark) -> str:
-        r"""Answer what escapes in double quotes make, `\ud83d\ude00` being one character, as JSON writes it.
+        r"""Return what escapes in double quotes make, `\ud83d\ude00` being one character, as JSON writes it.
 
         They can also make what no file, argument or variable can hold: a NUL, or half of such a pair.
         """

@@ -34,7 +34,7 @@ class Document:
 
 
 def only_document(documents: tuple[Document, ...]) -> Document:
-    """Answer the one document; SpecError when there are more."""
+    """Return the one document; SpecError when there are more."""
     first, *more = documents
     if more:
         raise refuse(first.where, "several documents are not supported", mark=more[0].begins, hint="write one a file")
@@ -42,7 +42,7 @@ def only_document(documents: tuple[Document, ...]) -> Document:
 
 
 def parse_documents(text: str, where: str, *, what: str) -> tuple[Document, ...]:
-    """Answer the mappings that a text of kind `what` holds, one at least; SpecError when there is none.
+    """Return the mappings that a text of kind `what` holds, one at least; SpecError when there is none.
 
     A document with nothing in it, as behind a last `---`, is none. `where` is what messages call the text.
     """
@@ -77,14 +77,14 @@ def _document(what: str, where: str, begins: Mark, root: Node, mistakes: tuple[M
 
 def _check_kind(what: str, root: Pairs, where: str) -> None:
     """Refuse a whole file of the other kind as what it is, instead of key by key."""
-    own, foreign, words, hint = _OTHER_KIND[what]
+    own, foreign, message, hint = _OTHER_KIND[what]
     marks = {key.text: key.mark for key, _ in root.pairs}
     if foreign in marks and not own & marks.keys():
-        raise refuse(where, words, mark=marks[foreign], hint=hint)
+        raise refuse(where, message, mark=marks[foreign], hint=hint)
 
 
 def python_text(scalar: Scalar) -> str:
-    """Answer a plain scalar as `str()` of what YAML 1.1 reads: `yes` is "True", `3.10` is "3.1".
+    """Return a plain scalar as `str()` of what YAML 1.1 reads: `yes` is "True", `3.10` is "3.1".
 
     SkyPilot coerces environment values so (sky/task.py, from_yaml_config), before anything else looks at them.
     """
@@ -97,7 +97,7 @@ def python_text(scalar: Scalar) -> str:
 
 
 def load_events(text: str) -> yaml.SafeLoader:
-    """Answer the parser for a text, by its length."""
+    """Return the parser for a text, by its length."""
     if len(text) > LONG and hasattr(yaml, "CSafeLoader"):
         return yaml.CSafeLoader(text)  # type: ignore[return-value]
     return yaml.SafeLoader(text)

@@ -55,7 +55,7 @@ Node = Scalar | Items | Pairs
 
 
 def describe(node: Node) -> str:
-    """Answer the words that name a value in a message, never longer than a few words."""
+    """Return the words that name a value in a message, never longer than a few words."""
     if isinstance(node, Items):
         return "a list" if node.items else "an empty list"
     if isinstance(node, Pairs):

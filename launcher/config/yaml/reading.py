@@ -27,11 +27,11 @@ class Reading:
         self._warnings.append(self._at(mark, what, hint, None))
 
     def wrong(self) -> bool:
-        """Answer whether anything is wrong so far."""
+        """Whether anything is wrong so far."""
         return bool(self._mistakes)
 
     def warnings(self) -> tuple[Mistake, ...]:
-        """Answer the warnings in file order, each once."""
+        """Return the warnings in file order, each once."""
         return _in_order(self._warnings)
 
     def finish(self) -> None:
@@ -56,7 +56,7 @@ class Spot:
     out: Reading
 
     def inside(self, key: str) -> "Spot":
-        """Answer the spot of a key of this section; the root has no name."""
+        """Return the spot of a key of this section; the root has no name."""
         return Spot(f"{self.name}.{key}" if self.name else key, self.out)
 
 
@@ -79,39 +79,39 @@ class Values:
     guessed: frozenset[str] = frozenset()
 
     def has(self, name: str) -> bool:
-        """Answer whether the key stands in the file with a value, right or wrong, or was most likely meant."""
+        """Whether the key stands in the file with a value, right or wrong, or was most likely meant."""
         return name in self.found or name in self.guessed
 
     def written(self, *names: str) -> bool:
-        """Answer whether all these keys stand in the file, as they are spelt: only then may one rule out another."""
+        """Whether all these keys stand in the file, as they are spelt: only then may one rule out another."""
         return all(name in self.found for name in names)
 
     def get(self, name: str, kind: type[T]) -> T | None:
-        """Answer the value of a key; None where it was left out, empty or wrong."""
+        """Return the value of a key; None where it was left out, empty or wrong."""
         value = self.found[name].value if name in self.found else None
         return value if isinstance(value, kind) else None
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Answer a list of texts; empty where it was left out or wrong."""
+        """Return a list of texts; empty where it was left out or wrong."""
         return tuple(item for item in self.get(name, tuple) or () if isinstance(item, str))
 
     def section(self, name: str) -> "Values":
-        """Answer a section inside this one; one without any key where it was left out."""
+        """Return a section inside this one; one without any key where it was left out."""
         return self.get(name, Values) or Values(self.mark_of(name))
 
     def entries(self, name: str) -> Mapping[str, Found]:
-        """Answer a mapping of free keys; empty where it was left out or wrong."""
+        """Return a mapping of free keys; empty where it was left out or wrong."""
         return self.get(name, dict) or {}
 
     def over(self, below: "Values") -> "Values":
-        """Answer these values, and for what is left out here those of another section."""
+        """Return these values, and for what is left out here those of another section."""
         written = {name: one for name, one in self.found.items() if one.value is not None}
         return Values(self.mark, {**below.found, **written})
 
     def mark_of(self, name: str) -> Mark:
-        """Answer where the value of a key stands; the section's own place when the key does not."""
+        """Return where the value of a key stands; the section's own place when the key does not."""
         return self.found[name].mark if name in self.found else self.mark
 
     def key_of(self, name: str) -> Mark:
-        """Answer where a key stands; the section's own place when it does not."""
+        """Return where a key stands; the section's own place when it does not."""
         return self.found[name].key if name in self.found else self.mark

@@ -13,13 +13,13 @@ MAX_BYTES = 5_000_000
 
 
 def refuse(where: str, what: str, *, mark: Mark | None = None, hint: str | None = None) -> SpecError:
-    """Answer the error for a file of which nothing more can be read."""
+    """Return the error for a file of which nothing more can be read."""
     mark = mark or Mark()
     return SpecError((Mistake(what=what, where=where, line=mark.line, column=mark.column, hint=hint),))
 
 
 def read_text(path: Path, *, what: str = "file", limit: int = MAX_BYTES) -> str:
-    """Answer the text of a file without its byte order mark; SpecError when it cannot be text that was meant."""
+    """Return the text of a file without its byte order mark; SpecError when it cannot be text that was meant."""
     where = str(path)
     data = read_bytes(path, what=what, limit=limit)
     try:
@@ -37,13 +37,13 @@ def read_text(path: Path, *, what: str = "file", limit: int = MAX_BYTES) -> str:
 
 
 def mark_at(text: str, index: int) -> Mark:
-    """Answer the line and column of a character, both counted from 1."""
+    """Return the line and column of a character, both counted from 1."""
     line_start = text.rfind("\n", 0, index) + 1
     return Mark(text.count("\n", 0, index) + 1, index - line_start + 1)
 
 
 def read_bytes(path: Path, *, what: str, limit: int = MAX_BYTES) -> bytes:
-    """Answer what a file holds, of `limit` bytes at most; SpecError when it cannot be read."""
+    """Return what a file holds, of `limit` bytes at most; SpecError when it cannot be read."""
     where = str(path)
     try:
         with path.open("rb") as file:

@@ -21,7 +21,7 @@ _AT_START = r"could not find expected ':'|unexpected end of stream"
 
 
 def syntax_mistake(error: yaml.MarkedYAMLError, text: str, where: str) -> Mistake:
-    """Answer the mistake for text that is not YAML, with the line to look at."""
+    """Return the mistake for text that is not YAML, with the line to look at."""
     begins = error.context_mark and re.search(_AT_START, error.problem or "")
     mark = error.context_mark if begins else error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)

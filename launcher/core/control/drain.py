@@ -1,25 +1,24 @@
-"""Leaving a node that still works: ranks are told, get their time for a checkpoint, and only then the seat moves."""
+"""Leaving a node that still works: ranks are told, get their time for a checkpoint, and only then the slot moves."""
 
 from launcher.core.control.spares import ask, free
 from launcher.core.control.state import Draft
 from launcher.core.model.actions import Reason, Relocate, Resize, Signal, Why
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.run import Member
-from launcher.core.model.slots import GangName
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.run import GangName, Member
 from launcher.core.model.text import count
 
-_TOLD = Reason(why=Why.DRAIN, words="its ranks were told to stop, and nothing has to be left any more")
+_TOLD = Reason(why=Why.DRAIN, message="its ranks were told to stop, and nothing has to be left any more")
 
 
 def draining(name: GangName) -> str:
-    """Answer under which key it is kept since when ranks of a gang have their time for a checkpoint."""
+    """Return under which key it is kept since when ranks of a gang have their time for a checkpoint."""
     return f"draining:{name}"
 
 
 def drain(draft: Draft) -> None:
-    """Find the seats that have to leave their nodes and have a place to go; those may move that are not in use."""
+    """Find the slots that have to leave their nodes and have a place to go; those may move that are not in use."""
     for key in sorted(draft.moving):
-        reason = Reason(why=Why.RELOCATE, words=f"an operator wants {key} elsewhere")
+        reason = Reason(why=Why.RELOCATE, message=f"an operator wants {key} elsewhere")
         part = draft.index.parts[key]
         racks = tuple(sorted({draft.index.nodes[name].rack for name in part.nodes}))
         draft.do(Relocate(reason=reason, slice=key, without=(*part.nodes, *part.spares), without_racks=racks))
@@ -38,36 +37,36 @@ def drain(draft: Draft) -> None:
 
 
 def _resize(draft: Draft) -> None:
-    """End every epoch, with time for a checkpoint, and then let the run become what it was asked to."""
-    reason = Reason(why=Why.RESIZE, words="it gets more or fewer slices")
+    """End every attempt, with time for a checkpoint, and then let the run become what it was asked to."""
+    reason = Reason(why=Why.RESIZE, message="it gets more or fewer slices")
     for name in draft.gangs:
         gang = draft.gangs[name]
-        if draft.over(name) or gang.epoch == 0 or gang.broken:
+        if draft.over(name) or gang.attempt == 0 or gang.broken:
             continue
         if not _in_grace(draft, name, reason):
             draft.break_gang(name, reason)
             draft.since.pop(draining(name), None)
-    ended = all(draft.over(name) or gang.epoch == 0 or gang.broken for name, gang in draft.gangs.items())
-    if ended and not draft.sweeps:
+    ended = all(draft.over(name) or gang.attempt == 0 or gang.broken for name, gang in draft.gangs.items())
+    if ended and not draft.kills:
         draft.do(Resize(reason=reason))
 
 
 def at_home(draft: Draft, member: Member) -> bool:
-    """Answer whether the holder of a seat is in its slice: it is not, once the slice was placed again."""
-    kept = draft.index.kept.get(draft.seats[member.name].node)
+    """Whether the holder of a slot is in its slice: it is not, once the slice was placed again."""
+    kept = draft.index.kept.get(draft.slots[member.name].node)
     home = draft.index.home(member)
     return kept is not None and (kept.key == home.key or kept.place == home.place)
 
 
 def _movers(draft: Draft, name: GangName) -> dict[NodeName, Reason]:
-    """Answer the nodes that seats of a gang have to leave, as many as have somewhere to go, and why."""
+    """Return the nodes that slots of a gang have to leave, as many as have somewhere to go, and why."""
     begun = draining(name) in draft.since  # from then on, an exit is the answer to our signal
     found: dict[NodeName, Reason] = {}
     taken: dict[str, int] = {}
     asked: set[NodeName] = set()
     away: dict[str, list[Member]] = {}
     for member in draft.of_gang(name):
-        node = draft.seats[member.name].node
+        node = draft.slots[member.name].node
         finished = member.name in draft.exits and draft.exits[member.name].ok and not begun
         if node in asked or finished:
             continue
@@ -75,7 +74,7 @@ def _movers(draft: Draft, name: GangName) -> dict[NodeName, Reason]:
         part = draft.index.home(member)
         if not at_home(draft, member):
             away.setdefault(part.key, []).append(member)
-        elif node in draft.seen.drained and node not in draft.condemned:
+        elif node in draft.seen.drained and node not in draft.failed_nodes:
             reason = _drained(draft, node)
             if sum(1 for other in free(draft, member) if draft.sees(other)) > taken.get(part.key, 0):
                 taken[part.key] = taken.get(part.key, 0) + 1
@@ -89,24 +88,24 @@ def _movers(draft: Draft, name: GangName) -> dict[NodeName, Reason]:
 
 
 def _movers_away(draft: Draft, members: list[Member]) -> dict[NodeName, Reason]:
-    """Answer the nodes that seats of a slice leave for its new place: all of them, or none while that lacks a node."""
+    """Return the nodes that slots of a slice leave for its new place: all of them, or none while that lacks a node."""
     part = draft.index.home(members[0])
-    reason = Reason(why=Why.RELOCATE, words=f"{part.key} goes to {part.place}")
+    reason = Reason(why=Why.RELOCATE, message=f"{part.key} goes to {part.place}")
     ready = [name for name in free(draft, members[0]) if draft.sees(name)]
     if len(ready) >= len(members):
-        nodes = (draft.seats[member.name].node for member in members)
-        return {node: reason for node in nodes if node not in draft.condemned}
-    words = f"{part.key} goes to {part.place} once it has {count(len(members), 'node')} there, not {len(ready)}"
+        nodes = (draft.slots[member.name].node for member in members)
+        return {node: reason for node in nodes if node not in draft.failed_nodes}
+    message = f"{part.key} goes to {part.place} once it has {count(len(members), 'node')} there, not {len(ready)}"
     if draft.gangs[draft.gang_of(members[0])].broken:
-        draft.waiting_for = draft.waiting_for or words
+        draft.waiting_for = draft.waiting_for or message
     else:
-        draft.notes.append(words)
+        draft.notes.append(message)
     ask(draft, members[0], reason)
     return {}
 
 
 def _drained(draft: Draft, node: NodeName) -> Reason:
-    return Reason(why=Why.DRAIN, words=f"{node} is drained: {draft.seen.drained[node]}")
+    return Reason(why=Why.DRAIN, message=f"{node} is drained: {draft.seen.drained[node]}")
 
 
 def _leave(draft: Draft, name: GangName, reasons: dict[NodeName, Reason]) -> None:
@@ -115,17 +114,17 @@ def _leave(draft: Draft, name: GangName, reasons: dict[NodeName, Reason]) -> Non
         return
     # Ranks that were told to stop do so, also where nothing has to be left any more: then they start again.
     reason = next(iter(reasons.values()), _TOLD)
-    if gang.epoch == 0 or gang.broken or not _in_grace(draft, name, reason):
+    if gang.attempt == 0 or gang.broken or not _in_grace(draft, name, reason):
         draft.break_gang(name, reason)
         draft.leaving |= reasons.keys()
         draft.since.pop(draining(name), None)
 
 
 def _in_grace(draft: Draft, name: GangName, reason: Reason) -> bool:
-    """Answer whether ranks of a gang still have time to write a checkpoint; each node is told once, by receipt."""
+    """Whether ranks of a gang still have time to write a checkpoint; each node is told once, by receipt."""
     members = draft.of_gang(name)
-    running = [draft.seats[member.name].node for member in members if _runs(draft, member)]
-    mixed = {draft.seats[member.name].node for member in members if draft.index.mixed(member)}
+    running = [draft.slots[member.name].node for member in members if _runs(draft, member)]
+    mixed = {draft.slots[member.name].node for member in members if draft.index.mixed(member)}
     grace = draft.run.task.stop_grace
     if not running or draft.lasted(draining(name)) >= grace:
         return False
@@ -138,8 +137,8 @@ def _in_grace(draft: Draft, name: GangName, reason: Reason) -> bool:
 
 
 def _runs(draft: Draft, member: Member) -> bool:
-    """Answer whether a rank runs on the node of a seat that is told to stop with it."""
-    keeper = draft.keeper(draft.seats[member.name].node)
-    ranks = keeper.ranks if keeper else ()
+    """Whether a rank runs on the node of a slot that is told to stop with it."""
+    agent = draft.agent(draft.slots[member.name].node)
+    ranks = agent.ranks if agent else ()
     alone = draft.index.mixed(member)
     return any(rank.running and (not alone or rank.member == member.name) for rank in ranks)

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Sequence
 from launcher.core.control.fencing import proof
 from launcher.core.control.liveness import GRACE, Silence, quiet
 from launcher.core.control.state import Draft
-from launcher.core.model.health import Sign, Symptom
-from launcher.core.model.inventory import GpuDriver, NodeName, RackName
-from launcher.core.model.nodeset import fold
-from launcher.core.model.observation import Unseen
-from launcher.core.model.run import Verdict
-from launcher.core.model.slots import GangName
+from launcher.core.model.inventory import GpuDriver, RackName
+from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.observation import Sign, Symptom, Unseen
+from launcher.core.model.record import Verdict
+from launcher.core.model.run import GangName
 
 # How long the nodes of a gang may take to say how they are, before it is judged without them (s).
 EVIDENCE_S = 5.0
@@ -21,14 +20,14 @@ TIE = 3
 
 
 def opened(name: GangName) -> str:
-    """Answer under which key it is kept since when evidence about a gang is gathered."""
+    """Return under which key it is kept since when evidence about a gang is gathered."""
     return f"evidence:{name}"
 
 
 def gathered(draft: Draft, name: GangName) -> bool:
-    """Answer whether there is word of every node of a gang that is newer than its trouble, or no more to wait for."""
+    """Whether there is word of every node of a gang that is newer than its trouble, or no more to wait for."""
     lasted, since = draft.lasted(opened(name)), draft.since[opened(name)]
-    asked = [draft.seats[member.name].node for member in draft.of_gang(name)]
+    asked = [draft.slots[member.name].node for member in draft.of_gang(name)]
     stale = {node for node in asked if draft.sees(node) and not _fresh(draft, node, since)}
     draft.doubted |= stale
     if lasted < EVIDENCE_S and any(draft.index.nodes[node].gpu_driver is GpuDriver.NVIDIA for node in stale):
@@ -46,15 +45,15 @@ def _fresh(draft: Draft, node: NodeName, since: float) -> bool:
 
 
 def _unsettled(draft: Draft, node: NodeName) -> bool:
-    """Answer whether a node has fallen silent, and it is not known yet whether it is dead."""
-    if draft.sees(node) or node not in draft.asked:
+    """Whether a node has fallen silent, and it is not known yet whether it is dead."""
+    if draft.sees(node) or node not in draft.requested:
         return False
     recent = quiet(draft.seen, draft.since, node) < GRACE
     return recent or (draft.silence(node) is Silence.DOWN and proof(draft, node) is None)
 
 
 def guilty(draft: Draft, nodes: Sequence[NodeName], began: NodeName | None) -> dict[NodeName, tuple[Sign, ...]]:
-    """Answer the nodes of a gang that show the worst symptom, in rank order, the one with the most signs first.
+    """Return the nodes of a gang that show the worst symptom, in rank order, the one with the most signs first.
 
     What was excused counts again for the node on which the failure `began`.
     """
@@ -71,33 +70,33 @@ def _shown(draft: Draft, node: NodeName, began: NodeName | None) -> tuple[Sign, 
     health = draft.seen.health.get(node)
     if node != began or health is None:
         return draft.signs(node)
-    return tuple(sign for sign in health.signs if sign.symptom.condemns)
+    return tuple(sign for sign in health.signs if sign.symptom.fails_node)
 
 
 def excuse(draft: Draft, nodes: Iterable[NodeName]) -> None:
     """Hold nothing against nodes that can come from the node that was found guilty: a dead link has two ends."""
     for node in nodes:
-        words = [sign.words for sign in draft.signs(node) if sign.symptom is Symptom.FATAL_LINK]
+        words = [sign.message for sign in draft.signs(node) if sign.symptom is Symptom.FATAL_LINK]
         if words and node not in draft.resumed:
             draft.excused[node] = (*draft.excused.get(node, ()), *words)
 
 
 def tied(draft: Draft, tops: Sequence[NodeName]) -> Verdict | None:
-    """Answer the verdict that it is none of the nodes that look equally guilty; None where they are few."""
+    """Return the verdict that it is none of the nodes that look equally guilty; None where they are few."""
     if len(tops) < TIE or set(tops) <= draft.resumed:
         return None
     words = f"{fold(tops)} show the same fault at once: it is rather behind them than in one of them"
-    return Verdict(words=words, nodes=tuple(tops))
+    return Verdict(message=words, nodes=tuple(tops))
 
 
 def rack_verdict(draft: Draft) -> Verdict | None:
-    """Answer the verdict on a rack of which half the run's nodes are sick at once; None where there is none.
+    """Return the verdict on a rack of which half the run's nodes are sick at once; None where there is none.
 
     A rack that is silent as a whole is lost, which is no riddle.
     """
     racks: dict[RackName, list[NodeName]] = {}
     for name in draft.run.placement.nodes:
-        if name not in draft.condemned and _moving(draft, name) is False:
+        if name not in draft.failed_nodes and _moving(draft, name) is False:
             racks.setdefault(draft.index.nodes[name].rack, []).append(name)
     for rack, nodes in sorted(racks.items()):
         silent = [name for name in nodes if _down(draft, name)]
@@ -106,12 +105,12 @@ def rack_verdict(draft: Draft) -> Verdict | None:
         news = [name for name in sick if name not in draft.resumed]
         if len(sick) >= TIE and len(sick) * 2 >= len(nodes) and len(unseen) < len(nodes) and news:
             words = f"{len(sick)} of the {len(nodes)} nodes of the run in {rack} are sick at once: {fold(sick)}"
-            return Verdict(words=words, nodes=tuple(sick))
+            return Verdict(message=words, nodes=tuple(sick))
     return None
 
 
 def unclear(draft: Draft, node: NodeName) -> bool:
-    """Answer whether another node in a rack has only just fallen silent: then wait, and judge them together."""
+    """Whether another node in a rack has only just fallen silent: then wait, and judge them together."""
     rack = draft.index.nodes[node].rack
     return any(
         _unsettled(draft, other) and not _down(draft, other)
@@ -126,4 +125,4 @@ def _moving(draft: Draft, node: NodeName) -> bool:
 
 
 def _down(draft: Draft, node: NodeName) -> bool:
-    return not draft.sees(node) and node in draft.asked and draft.silence(node) is Silence.DOWN
+    return not draft.sees(node) and node in draft.requested and draft.silence(node) is Silence.DOWN

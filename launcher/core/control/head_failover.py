@@ -9,15 +9,15 @@ from launcher.core.control.operator import HEAD_MACHINE
 from launcher.core.control.receipts import HEAD_TRIES
 from launcher.core.control.state import Draft
 from launcher.core.model.actions import Reason, Why
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Unseen
 
 
 def keep_head(draft: Draft) -> None:
-    """Move the head off a node that is lost, condemned or drained, once nothing of it can run there."""
+    """Move the head off a node that is lost, failed or drained, once nothing of it can run there."""
     node = draft.head_node
     if not draft.head_asked:
-        if node is not None and (node in draft.condemned or node in draft.seen.drained):
+        if node is not None and (node in draft.failed_nodes or node in draft.seen.drained):
             draft.head_at = elsewhere(draft) or node
             draft.head_moved = draft.head_at != node
         return
@@ -30,7 +30,7 @@ def keep_head(draft: Draft) -> None:
 
 def begin_cluster(draft: Draft, new: NodeName | None, why: str) -> None:
     """Begin the run's Ray anew on a machine: no raylet of the one before it serves, and every gang starts again."""
-    reason = Reason(why=Why.HEAD, words=why)
+    reason = Reason(why=Why.HEAD, message=why)
     draft.heads.append(draft.head_node)
     draft.head_at = new
     draft.head_moved = True
@@ -44,32 +44,32 @@ def begin_cluster(draft: Draft, new: NodeName | None, why: str) -> None:
         if not draft.over(name):
             draft.break_gang(name, reason)
     for member in draft.members:
-        node = draft.seats[member.name].node
-        if member.host is None and node not in draft.condemned:
-            if node in draft.asked:
-                draft.fence_seat(member, reason)
+        node = draft.slots[member.name].node
+        if member.host is None and node not in draft.failed_nodes:
+            if node in draft.requested:
+                draft.fence_slot(member, reason)
             draft.give(member, node)
 
 
-_OF_RAY = ("verify", "astray", "reserve", "unreserve", "start_head", "start", "anew", HEAD_TRIES)
+_OF_RAY = ("verify", "misplaced", "reserve", "unreserve", "start_head", "start", "anew", HEAD_TRIES)
 
 
 def elsewhere(draft: Draft) -> NodeName | None:
-    """Answer the first node with a seat that can be the head's."""
+    """Return the first node with a slot that can be the head's."""
     for member in draft.members:
-        node = draft.seats[member.name].node
-        well = node not in draft.condemned and node not in draft.seen.drained and draft.sees(node)
+        node = draft.slots[member.name].node
+        well = node not in draft.failed_nodes and node not in draft.seen.drained and draft.sees(node)
         if well and node != draft.head_node and draft.needed(member) is not Condition.DOWN:
             return node
     return None
 
 
 def _node_lost(draft: Draft, node: NodeName) -> str | None:
-    """Answer why the head has to leave its node; None while it may stay."""
+    """Return why the head has to leave its node; None while it may stay."""
     if draft.sees(node):
-        if node in draft.condemned:
-            return f"the head's node {node} is condemned: {draft.condemned[node].words}"
-        idle = all(gang.epoch == 0 or gang.broken for gang in draft.gangs.values())
+        if node in draft.failed_nodes:
+            return f"the head's node {node} is failed: {draft.failed_nodes[node].message}"
+        idle = all(gang.attempt == 0 or gang.broken for gang in draft.gangs.values())
         if node in draft.seen.drained and (node in draft.leaving or node not in draft.holders) and idle:
             return f"the head's node {node} is drained: {draft.seen.drained[node]}"
         return None
@@ -82,9 +82,9 @@ def _node_lost(draft: Draft, node: NodeName) -> str | None:
 
 
 def _machine_lost(draft: Draft) -> str | None:
-    """Answer why the machine that the inventory names for heads is lost; None while it is not."""
+    """Return why the machine that the inventory names for heads is lost; None while it is not."""
     if isinstance(draft.seen.head, Unseen) and draft.since.get("headless", draft.seen.at) + GRACE <= draft.seen.at:
-        why = draft.stopped.get(HEAD_MACHINE) or head_expired(draft.seen, draft.claimed, None)
+        why = draft.stopped.get(HEAD_MACHINE) or head_expired(draft.seen, draft.leased, None)
         if why is not None:
             return f"the head's machine is lost: {why}"
     return None

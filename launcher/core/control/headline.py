@@ -6,50 +6,49 @@ from collections.abc import Iterator, Mapping
 from launcher.core.control.conditions import Condition
 from launcher.core.control.state import Draft
 from launcher.core.model.nodeset import fold
-from launcher.core.model.run import RunState
-from launcher.core.model.slots import MemberName
+from launcher.core.model.run import MemberName, RunState
 from launcher.core.model.text import count
 
-# How long a node may be out of sight before people are told (s): a keeper that is starting does not answer yet.
+# How long a node may be out of sight before people are told (s): an agent that is starting does not answer yet.
 BLINK = 5.0
 
 _UP = (Condition.SERVING, Condition.FINISHED)
 _HIDDEN = (Condition.UNSEEN, Condition.SUSPECT)
 _FOR_HEAD = "waiting for the Ray head"
-# What to say of seats that are on their way, from the rung that holds everybody up.
+# What to say of slots that are on their way, from the rung that holds everybody up.
 _RUNGS = (
     (Condition.LOST, "lost"),
     (Condition.DOWN, "silent"),
     (Condition.FENCED, "being fenced"),
     (Condition.ABSENT, "to claim"),
-    (Condition.CLAIMED, "to prepare"),
+    (Condition.LEASED, "to prepare"),
     (Condition.PREPARING, "in setup"),
     (Condition.PREPARED, _FOR_HEAD),
     (Condition.JOINING, "joining Ray"),
     (Condition.READY, "ready"),
 )
-_LOST = (Condition.FAILED, Condition.LOST, Condition.FENCED, Condition.CONDEMNED, Condition.DOWN)
-# Whose keepers may know better.
-_TOLD = (Condition.CLAIMED, Condition.PREPARING)
+_LOST = (Condition.FAILED, Condition.LOST, Condition.FENCED, Condition.NODE_FAILED, Condition.DOWN)
+# Whose agents may know better.
+_TOLD = (Condition.LEASED, Condition.PREPARING)
 
 
 def standing(draft: Draft) -> RunState:
-    """Answer the state of a run that goes on."""
+    """Return the state of a run that goes on."""
     conditions = draft.settle().values()
     if draft.waiting_for or _blinded(draft):
-        return RunState.HOLDING
+        return RunState.ON_HOLD
     gangs = draft.gangs.values()
     whole = all(condition in (*_UP, *_HIDDEN) for condition in conditions)
     if whole and any(condition in _UP for condition in conditions) and not any(gang.broken for gang in gangs):
         return RunState.RUNNING
-    # While evidence is gathered the epoch is not broken yet: what was up and is lost makes a recovery all the same.
+    # While evidence is gathered the attempt is not broken yet: what was up and is lost makes a recovery all the same.
     lost = draft.started and any(condition in _LOST for condition in conditions)
-    again = lost or any(gang.broken or gang.epoch > 1 for gang in gangs)
+    again = lost or any(gang.broken or gang.attempt > 1 for gang in gangs)
     return RunState.RECOVERING if again else RunState.STARTING
 
 
 def progress(draft: Draft, state: RunState) -> str:
-    """Answer one sentence: what is the matter, or how far it is."""
+    """Return one sentence: what is the matter, or how far it is."""
     if draft.waiting_for:
         return draft.waiting_for
     if _blinded(draft):
@@ -57,34 +56,34 @@ def progress(draft: Draft, state: RunState) -> str:
     conditions = draft.settle()
     counts = Counter(conditions.values())
     total = len(draft.members)
-    unseen = [str(draft.seats[name].node) for name in conditions if _long_unseen(draft, name, conditions[name])]
+    unseen = [str(draft.slots[name].node) for name in conditions if _long_unseen(draft, name, conditions[name])]
     blind = "".join((f"; cannot see {fold(unseen)}" if unseen else "", *(f"; {note}" for note in draft.notes)))
     if state is RunState.RUNNING:
         done = counts[Condition.FINISHED]
         return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + blind
     parts = list(_stages(draft, conditions)) or ["starting"]
-    up = len({draft.seats[name].node for name, condition in conditions.items() if condition in _UP})
-    total = len({seat.node for seat in draft.seats.values()})
+    up = len({draft.slots[name].node for name, condition in conditions.items() if condition in _UP})
+    total = len({slot.node for slot in draft.slots.values()})
     if up:
         parts.append(f"{up} running")
-    broken = next((gang.broken.words for gang in draft.gangs.values() if gang.broken), None)
+    broken = next((gang.broken.message for gang in draft.gangs.values() if gang.broken), None)
     return (f"{broken}: " if broken else "") + f"{count(total, 'node')}: " + ", ".join(parts) + blind
 
 
 def _stages(draft: Draft, conditions: Mapping[MemberName, Condition]) -> Iterator[str]:
-    """Answer how many seats are on each rung; what a setup says of itself is told instead of its name."""
+    """Return how many slots are on each rung; what a setup says of itself is told instead of its name."""
     told: Counter[str] = Counter()
-    for rung, words in _RUNGS:
+    for rung, message in _RUNGS:
         # A raylet that was started before its head is ready waits for it.
         waits = rung is Condition.JOINING and draft.head() is None
-        for node in {draft.seats[name].node: None for name, condition in conditions.items() if condition is rung}:
-            keeper = draft.keeper(node) if rung in _TOLD else None
-            told[(keeper.setup.words if keeper else "") or (_FOR_HEAD if waits else words)] += 1
+        for node in {draft.slots[name].node: None for name, condition in conditions.items() if condition is rung}:
+            agent = draft.agent(node) if rung in _TOLD else None
+            told[(agent.setup.message if agent else "") or (_FOR_HEAD if waits else message)] += 1
     yield from (f"{number} {stage}" for stage, number in told.items())
 
 
 def _long_unseen(draft: Draft, name: MemberName, condition: Condition) -> bool:
-    return condition in (*_HIDDEN, Condition.DOWN) and draft.lasted(f"unseen:{draft.seats[name].node}") >= BLINK
+    return condition in (*_HIDDEN, Condition.DOWN) and draft.lasted(f"unseen:{draft.slots[name].node}") >= BLINK
 
 
 def _blinded(draft: Draft) -> bool:

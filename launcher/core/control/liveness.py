@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadSeen, Observation, Seen
 
 SELF_STOP = 15.0
-"""A keeper that the head's host has not answered for so long kills its ranks and its Ray (s, suspension included)."""
+"""An agent that the head's host has not answered for so long kills its ranks and its Ray (s, suspension included)."""
 MARGIN = 3.0
-"""How much longer we wait than that: a keeper looks each second, and clocks of machines run a little apart (s)."""
+"""How much longer we wait than that: an agent looks each second, and clocks of machines run a little apart (s)."""
 EXPIRED = SELF_STOP + MARGIN
 POPULATION = 60.0
-"""The head's keeper counts on nodes that it has heard within so long (s): less than half of them, and it is cut off."""
+"""The head's agent counts on nodes that it has heard within so long (s): less than half of them, and it is cut off."""
 GRACE = 8.0
 """How long each witness must have missed a node before its word counts (s)."""
 
@@ -28,7 +28,7 @@ class Silence(Enum):
 def silence(
     seen: Observation, since: Mapping[str, float], node: NodeName, *, head: NodeName | None, in_ray: bool | None
 ) -> Silence:
-    """Answer what an unseen node is: DOWN takes two witnesses, of whom we are one; one that says it answers is enough
+    """Return what an unseen node is: DOWN takes two witnesses, of whom we are one; one that says it answers is enough
     against that. `in_ray` is what Ray's table says of its raylet, None where it says nothing."""
     if alive(seen, node, head=head, in_ray=in_ray) is not None:
         return Silence.UNSEEN
@@ -38,12 +38,12 @@ def silence(
 
 
 def quiet(seen: Observation, since: Mapping[str, float], node: NodeName) -> float:
-    """Answer for how long we have not seen a node (s)."""
+    """Return for how long we have not seen a node (s)."""
     return seen.at - since.get(f"unseen:{node}", seen.at)
 
 
 def against(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray: bool | None = None) -> Iterator[str]:
-    """Answer who besides us says that a node is gone, in words."""
+    """Return who besides us says that a node is gone, in words."""
     unheard = heard(seen, node)
     if node == head:
         missed = sum(1 for silent in _votes(seen).values() if silent >= GRACE)
@@ -59,13 +59,13 @@ def against(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray:
 
 
 def heard(seen: Observation, node: NodeName) -> float | None:
-    """Answer how long ago the head's keeper last heard a node's (s); None where it does not say."""
+    """Return how long ago the head's agent last heard a node's (s); None where it does not say."""
     head = seen.head.head if isinstance(seen.head, HeadSeen) else None
     return head.heard.get(node) if head else None
 
 
 def expired(seen: Observation, node: NodeName) -> str | None:
-    """Answer in words that the keeper of an unseen node has stopped itself; None while that is not certain."""
+    """Return in words that the agent of an unseen node has stopped itself; None while that is not certain."""
     unheard = heard(seen, node)
     if unheard is None or unheard < EXPIRED:
         return None
@@ -73,9 +73,9 @@ def expired(seen: Observation, node: NodeName) -> str | None:
 
 
 def head_expired(seen: Observation, claimed: Iterable[NodeName], head: NodeName | None) -> str | None:
-    """Answer in words that the head's unseen host is cut off and its keeper has ended it; None while not certain.
+    """Return in words that the head's unseen host is cut off and its agent has ended it; None while not certain.
 
-    The head's keeper gives up when it hears less than half of those that it heard in the last minute. So more than
+    The head's agent gives up when it hears less than half of those that it heard in the last minute. So more than
     half must miss it, all of them for long enough, and all of them from one minute; others count for it, but for those
     that were out of that minute.
     """
@@ -91,16 +91,16 @@ def head_expired(seen: Observation, claimed: Iterable[NodeName], head: NodeName 
 
 
 def _votes(seen: Observation) -> dict[NodeName, float]:
-    """Answer how long the head's host has been silent to each node that we see and that listens for it (s)."""
+    """Return how long the head's host has been silent to each node that we see and that listens for it (s)."""
     return {
-        name: view.keeper.head_silent
+        name: view.agent.head_silent
         for name, view in seen.nodes.items()
-        if isinstance(view, Seen) and view.keeper is not None and view.keeper.head_silent is not None
+        if isinstance(view, Seen) and view.agent is not None and view.agent.head_silent is not None
     }
 
 
 def alive(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray: bool | None = None) -> str | None:
-    """Answer in words who has just heard a node that we do not see; None where nobody says so."""
+    """Return in words who has just heard a node that we do not see; None where nobody says so."""
     reached = seen.reached.get(node)
     if reached is not None and reached.answers:
         return f"{reached.by} reaches it"

@@ -12,11 +12,10 @@ from launcher.core.control.state import Draft
 from launcher.core.control.teardown import end, pending, silent
 from launcher.core.control.time_limit import expire
 from launcher.core.model.actions import Action
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.nodeset import fold
+from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.observation import Observation
-from launcher.core.model.run import Cause, Outcome, Record, Run, RunState, Wanted
-from launcher.core.model.slots import MemberName
+from launcher.core.model.record import Outcome, Record
+from launcher.core.model.run import Cause, MemberName, Run, RunState, Wanted
 
 # How often to look (s): while something is under way, and while all is well.
 BUSY = 0.3
@@ -35,24 +34,24 @@ _FINAL = {
 class Decision:
     """What to do now, what to remember before doing it, when to look again (s), and one sentence for people.
 
-    `conditions` has every seat's, as the decision saw them; `doubted` are nodes whose health is asked for at once.
+    `conditions` has every slot's, as the decision saw them; `doubted` are nodes whose health is asked for at once.
     """
 
     actions: tuple[Action, ...]
     record: Record
     wake_at: float
-    headline: str
+    status_message: str
     state: RunState
     conditions: Mapping[MemberName, Condition]
     doubted: frozenset[NodeName] = frozenset()
 
 
 def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
-    """Answer what to do now. Pure: the same run, observation and record give the same decision."""
+    """Return what to do now. Pure: the same run, observation and record give the same decision."""
     draft = Draft(run, seen, record)
     absorb(draft)
     if draft.outcome is None and run.wanted is Wanted.NOTHING:
-        draft.end(Outcome(cause=Cause.STOPPED, words="taken down"))
+        draft.end(Outcome(cause=Cause.STOPPED, message="taken down"))
     if draft.outcome is None:
         judge(draft)
     if draft.outcome is None:
@@ -62,12 +61,12 @@ def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
     if draft.outcome is not None:
         return _ending(draft)
     state = standing(draft)
-    draft.wake(seen.at + (STEADY if state in (RunState.RUNNING, RunState.HOLDING) else BUSY))
+    draft.wake(seen.at + (STEADY if state in (RunState.RUNNING, RunState.ON_HOLD) else BUSY))
     return Decision(
         actions=tuple(draft.actions),
         record=draft.record(),
         wake_at=draft.wake_at,
-        headline=progress(draft, state),
+        status_message=progress(draft, state),
         state=state,
         conditions=draft.settle(),
         doubted=frozenset(draft.doubted),
@@ -83,16 +82,16 @@ def _ending(draft: Draft) -> Decision:
         state = RunState.RELEASE_PENDING if silent(draft) and not draft.actions else RunState.STOPPING
         # Who is out of reach has to be named; how many are being released is enough while they are.
         rest = f"{fold(left)} out of reach" if state is RunState.RELEASE_PENDING else f"{len(left)} to release"
-        headline = f"{draft.outcome.words}; {rest}" if left else draft.outcome.words
+        status_message = f"{draft.outcome.message}; {rest}" if left else draft.outcome.message
     else:
         state = _FINAL.get(draft.outcome.cause, RunState.FAILED)
-        headline = draft.outcome.words
+        status_message = draft.outcome.message
     draft.wake(draft.seen.at + (PATIENT if state is RunState.RELEASE_PENDING else BUSY))
     return Decision(
         actions=tuple(draft.actions),
         record=draft.record(),
         wake_at=draft.wake_at,
-        headline=headline,
+        status_message=status_message,
         state=state,
         conditions=draft.settle(),
     )

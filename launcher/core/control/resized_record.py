@@ -3,40 +3,40 @@
 from dataclasses import replace
 
 from launcher.core.model.actions import Reason, Why
-from launcher.core.model.run import Gang, Record, Run
-from launcher.core.model.slots import MemberName, Seat
+from launcher.core.model.record import Gang, Record
+from launcher.core.model.run import MemberName, Run, Slot
 from launcher.core.model.task import RestartWith
 
 
 def refitted(run: Run, record: Record) -> Record:
-    """Answer the record with a seat for each member of the run and for nobody else.
+    """Return the record with a slot for each member of the run and for nobody else.
 
-    A node of a slice that went has no seat, so that it is let go of, which sweeps it. One that came begins under a
+    A node of a slice that went has no slot, so that it is let go of, which kills it. One that came begins under a
     generation that the run has not had, for it may have been there before.
     """
     members = {member.name: member for member in run.members()}
-    if not record.seats or record.seats.keys() == members.keys():
+    if not record.slots or record.slots.keys() == members.keys():
         return record
     parts = {part.key: part for part in run.placement.slices}
-    newest = max(record.newest, *(seat.generation for seat in record.seats.values()))
-    seats: dict[MemberName, Seat] = {}
+    newest = max(record.newest, *(slot.generation for slot in record.slots.values()))
+    slots: dict[MemberName, Slot] = {}
     for name, member in members.items():
         node = parts[member.slice_key].nodes[member.slice_rank]
-        seats[name] = record.seats.get(name) or Seat(member=name, node=node, generation=newest + 1)
-    seats.update(
-        (name, replace(seats[member.host], member=name)) for name, member in members.items() if member.host is not None
+        slots[name] = record.slots.get(name) or Slot(member=name, node=node, generation=newest + 1)
+    slots.update(
+        (name, replace(slots[member.host], member=name)) for name, member in members.items() if member.host is not None
     )
-    holders = {seat.node for seat in seats.values()}
-    epoch = max((gang.epoch for gang in record.gangs.values()), default=0)
-    come = Gang(epoch=epoch, broken=Reason(why=Why.RESIZE, words="it is new") if epoch else None)
+    holders = {slot.node for slot in slots.values()}
+    attempt = max((gang.attempt for gang in record.gangs.values()), default=0)
+    come = Gang(attempt=attempt, broken=Reason(why=Why.RESIZE, message="it is new") if attempt else None)
     gangs = {run.gang(member) for member in members.values()}
     return replace(
         record,
-        seats=seats,
+        slots=slots,
         newest=newest,
         gangs={name: record.gangs.get(name, come) for name in sorted(gangs)},
         exits={name: ended for name, ended in record.exits.items() if name in members},
-        sweeps=tuple(sweep for sweep in record.sweeps if sweep.member in members or sweep.node in holders),
+        kills=tuple(kill for kill in record.kills if kill.member in members or kill.node in holders),
         verified={key: generations for key, generations in record.verified.items() if key in parts},
         stale=frozenset(record.stale & parts.keys()),
         moving=frozenset(record.moving & parts.keys()),
@@ -44,7 +44,7 @@ def refitted(run: Run, record: Record) -> Record:
 
 
 def hindrance(run: Run, record: Record) -> str | None:
-    """Answer why a run cannot become its target now; None where nothing is in the way."""
+    """Return why a run cannot become its target now; None where nothing is in the way."""
     if run.target is None:
         return None
     before = {group.name: group for group in run.task.groups}
@@ -52,7 +52,7 @@ def hindrance(run: Run, record: Record) -> str | None:
         if group.topology.slices == before[group.name].topology.slices:
             continue
         members = [member for member in run.members() if member.group == group.name]
-        if group.recovery.restart_with is RestartWith.MEMBER:  # the epochs of those that go would be forgotten
+        if group.recovery.restart_with is RestartWith.MEMBER:  # the attempts of those that go would be forgotten
             return f"ranks of `{group.name}` start again one by one (`restart_with: member`)"
         if all(member.name in record.exits and record.exits[member.name].ok for member in members):
             return f"all ranks of `{group.name}` have ended"

@@ -1,4 +1,4 @@
-"""The ladder: each seat goes up one rung a tick, from an unclaimed node to a running rank."""
+"""The ladder: each slot goes up one rung a tick, from an unclaimed node to a running rank."""
 
 from collections.abc import Set as AbstractSet
 
@@ -9,40 +9,40 @@ from launcher.core.control.head_failover import begin_cluster, elsewhere
 from launcher.core.control.launch_timeout import PATIENCE
 from launcher.core.control.liveness import EXPIRED
 from launcher.core.control.node_failure import recover
-from launcher.core.control.receipts import HEAD_TRIES, astray
+from launcher.core.control.receipts import HEAD_TRIES, misplaced_key
 from launcher.core.control.state import TRIES, Draft
 from launcher.core.model.actions import (
-    Claim,
+    Acquire,
     Join,
     Prepare,
     Reason,
+    Release,
     Reserve,
     Start,
     StartHead,
-    Unclaim,
     Unit,
     Unreserve,
     Verify,
     Why,
 )
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import GroupReport, GroupState, Phase, Seen, Step, Unseen
 from launcher.core.model.placement import Slice
-from launcher.core.model.run import Cause, Gang, Member, Outcome
-from launcher.core.model.slots import GangName
+from launcher.core.model.record import Gang, Outcome
+from launcher.core.model.run import Cause, GangName, Member
 from launcher.core.model.text import span
 
 # How often in a row the head of a run is started, and does not answer, before the run is given up.
 HEAD_STARTS = 5
 
-# How long Ray may take to place a group whose seats are all alive (s); measured: milliseconds.
+# How long Ray may take to place a group whose slots are all alive (s); measured: milliseconds.
 PLACE_GRACE = 10.0
 # How often a group is taken back, before it is the run's whole Ray that is stuck.
 PLACE_TRIES = 2
 
-_BEGIN = Reason(why=Why.START, words="the run begins")
-_SERVE = Reason(why=Why.START, words="it is well, and serves the run")
-_HEAD = Reason(why=Why.START, words="Ray's head has ended")
+_BEGIN = Reason(why=Why.START, message="the run begins")
+_SERVE = Reason(why=Why.START, message="it is well, and serves the run")
+_HEAD = Reason(why=Why.START, message="Ray's head has ended")
 
 
 def advance(draft: Draft) -> None:
@@ -54,7 +54,7 @@ def advance(draft: Draft) -> None:
             _rung(draft, member)
         for part in draft.run.placement.slices:
             _reserve(draft, part)
-        fenced = {sweep.gang for sweep in draft.sweeps.values()}
+        fenced = {kill.gang for kill in draft.kills.values()}
         _take_back(draft)
         for name in draft.gangs:
             if not draft.resizing:
@@ -64,32 +64,32 @@ def advance(draft: Draft) -> None:
 def _claim_all(draft: Draft) -> bool:
     """Ask for every lease; nothing else begins before all nodes of the run, spares too, are ours."""
     idle = draft.seen.drained.keys() - draft.holders.keys()
-    wanted = [name for name in draft.index.kept if name not in draft.condemned and name not in idle]
-    fenced = {sweep.node for sweep in draft.sweeps.values()}
+    wanted = [name for name in draft.index.kept if name not in draft.failed_nodes and name not in idle]
+    fenced = {kill.node for kill in draft.kills.values()}
     for name in wanted:
         view = draft.seen.nodes.get(name)
-        if not isinstance(view, Seen) or view.keeper is not None or name in fenced:
+        if not isinstance(view, Seen) or view.agent is not None or name in fenced:
             continue
         if view.leftovers:
-            words = f"{view.leftovers} processes of the run have no keeper"
-            draft.do(Unclaim(reason=Reason(why=Why.REJOIN, words=words), node=name))
-        elif name not in draft.claimed:
-            draft.asked.add(name)
-            draft.do(Claim(reason=_SERVE if draft.started else _BEGIN, node=name))
-    return all(name in draft.claimed or _was_up(draft, name) for name in wanted)
+            message = f"{view.leftovers} processes of the run have no agent"
+            draft.do(Release(reason=Reason(why=Why.REJOIN, message=message), node=name))
+        elif name not in draft.leased:
+            draft.requested.add(name)
+            draft.do(Acquire(reason=_SERVE if draft.started else _BEGIN, node=name))
+    return all(name in draft.leased or _was_up(draft, name) for name in wanted)
 
 
 def _was_up(draft: Draft, name: NodeName) -> bool:
-    """Answer whether the run has passed its first claim: then one node that is claimed again holds up no other."""
-    return draft.started or draft.attempts.get(name, 0) > 0
+    """Whether the run has passed its first acquire: then one node that is claimed again holds up no other."""
+    return draft.started or draft.node_attempts.get(name, 0) > 0
 
 
 def _head(draft: Draft) -> None:
     if draft.head_moved:
         return  # what was seen is where it was
     if draft.head_node in draft.heads:
-        reason = Reason(why=Why.HEAD, words="its Ray begins anew")
-        draft.do(Unclaim(reason=reason, node=draft.head_node, unit=Unit.HEAD))
+        reason = Reason(why=Why.HEAD, message="its Ray begins anew")
+        draft.do(Release(reason=reason, node=draft.head_node, unit=Unit.HEAD))
         return
     if any(draft.sees(machine) for machine in draft.heads if machine is not None):
         return  # the one before is let go of first
@@ -99,7 +99,7 @@ def _head(draft: Draft) -> None:
     head = draft.seen.head.head
     starts = draft.retries[HEAD_TRIES].count if HEAD_TRIES in draft.retries else 0
     if head is None and draft.seen.head.leftovers:
-        draft.do(Unclaim(reason=_BEGIN, node=draft.head_node, unit=Unit.HEAD))
+        draft.do(Release(reason=_BEGIN, node=draft.head_node, unit=Unit.HEAD))
     elif draft.head():
         draft.retries.pop(HEAD_TRIES, None)
     elif head is not None and head.ray.phase not in (Phase.ABSENT, Phase.FAILED):
@@ -116,17 +116,17 @@ def _head_fails(draft: Draft, ray: Step, starts: int) -> None:
     nothing runs any more, on another node."""
     how = f"ended with {ray.exit_code}" if ray.phase is Phase.FAILED else "did not start"
     if not draft.started:
-        words = f"head: Ray's head {how}, {starts} times in a row"
-        draft.end(Outcome(cause=Cause.PROVISION, words=words, tail=ray.tail))
+        message = f"head: Ray's head {how}, {starts} times in a row"
+        draft.end(Outcome(cause=Cause.PROVISION, message=message, tail=ray.tail))
         return
-    words = f"Ray's head {how}, again and again"
+    message = f"Ray's head {how}, again and again"
     idle = all(gang.broken or draft.over(name) for name, gang in draft.gangs.items())
     if idle and (new := elsewhere(draft)):
-        begin_cluster(draft, new, words)
+        begin_cluster(draft, new, message)
         return
     again = draft.retries[HEAD_TRIES].at
     draft.wake(again)
-    draft.waiting_for = draft.waiting_for or f"{words}: {'no rank runs' if idle else 'ranks go on'} without it"
+    draft.waiting_for = draft.waiting_for or f"{message}: {'no rank runs' if idle else 'ranks go on'} without it"
     if draft.seen.at >= again:
         draft.do(StartHead(reason=_HEAD, cluster=draft.cluster))
 
@@ -137,22 +137,24 @@ def _await_head(draft: Draft, view: Unseen) -> None:
     if draft.head_asked or draft.blind():
         return
     if away >= PATIENCE:
-        words = f"connect: the head is out of reach for {PATIENCE:.0f} s: {view.words}"
-        draft.end(Outcome(cause=Cause.PROVISION, words=words))
+        message = f"connect: the head is out of reach for {PATIENCE:.0f} s: {view.message}"
+        draft.end(Outcome(cause=Cause.PROVISION, message=message))
     elif away >= EXPIRED:
-        words = f"the head is out of reach for {away // 10 * 10:.0f} s: {view.words}; given up after {span(PATIENCE)}"
-        draft.waiting_for = draft.waiting_for or words
+        message = (
+            f"the head is out of reach for {away // 10 * 10:.0f} s: {view.message}; given up after {span(PATIENCE)}"
+        )
+        draft.waiting_for = draft.waiting_for or message
 
 
 def _rung(draft: Draft, member: Member) -> None:
     # Whoever sits on a node needs the same of it, and it is done once, in the name of the one whose node it is.
-    seat = draft.seats[draft.index.lead(member).name]
+    slot = draft.slots[draft.index.lead(member).name]
     match draft.needed(member):
-        case Condition.CLAIMED:
-            draft.do(Prepare(reason=_why(draft, member), node=seat.node, member=seat.member))
+        case Condition.LEASED:
+            draft.do(Prepare(reason=_why(draft, member), node=slot.node, member=slot.member))
         case Condition.PREPARED if draft.head_begun():
-            draft.joined.add(seat.node)
-            draft.do(Join(reason=_why(draft, member), seat=seat))
+            draft.joined.add(slot.node)
+            draft.do(Join(reason=_why(draft, member), slot=slot))
         case _:
             pass  # done, under way, or for others to decide
 
@@ -173,8 +175,8 @@ def _reserve(draft: Draft, part: Slice) -> None:
     report = next((group for group in head.groups if group.slice == part.key), None)
     if part.key in draft.stale:
         if report is not None and report.state is not GroupState.REMOVED:
-            words = f"{part.key} is in {part.place} now"
-            draft.do(Unreserve(reason=Reason(why=Why.RELOCATE, words=words), slice=part.key))
+            message = f"{part.key} is in {part.place} now"
+            draft.do(Unreserve(reason=Reason(why=Why.RELOCATE, message=message), slice=part.key))
             return
         draft.stale.discard(part.key)
     if report is None or report.state is GroupState.REMOVED:
@@ -194,12 +196,12 @@ def _take_back(draft: Draft) -> None:
     head = draft.head()
     for group in head.groups if head else ():
         if group.slice not in draft.index.parts and group.state is not GroupState.REMOVED:
-            words = f"{group.slice} is not of the run any more"
-            draft.do(Unreserve(reason=Reason(why=Why.RESIZE, words=words), slice=group.slice))
+            message = f"{group.slice} is not of the run any more"
+            draft.do(Unreserve(reason=Reason(why=Why.RESIZE, message=message), slice=group.slice))
 
 
 def _hasten(draft: Draft, part: Slice, report: GroupReport) -> None:
-    """Take back a group that Ray does not place although every seat is alive and one waits to start in it.
+    """Take back a group that Ray does not place although every slot is alive and one waits to start in it.
 
     Seen with Ray 2.60 after a lost raylet was replaced: RESCHEDULING, FAILED_TO_COMMIT_RESOURCES, without an end. A
     group that is taken back in that state may leave a bundle behind that nobody has, so that the next one finds no room
@@ -215,61 +217,63 @@ def _hasten(draft: Draft, part: Slice, report: GroupReport) -> None:
         return
     del draft.since[placing]
     if draft.back_off(_anew(part)) > PLACE_TRIES:
-        words = f"Ray places {part.key} nowhere, asked {PLACE_TRIES + 1} times: its Ray begins anew"
-        begin_cluster(draft, draft.head_node, words)
+        message = f"Ray places {part.key} nowhere, asked {PLACE_TRIES + 1} times: its Ray begins anew"
+        begin_cluster(draft, draft.head_node, message)
         return
-    words = f"Ray has not placed {part.key} in {PLACE_GRACE:.0f} s ({report.state.value}, {report.hint or 'no reason'})"
-    draft.do(Unreserve(reason=Reason(why=Why.STRAYED, words=words), slice=part.key))
+    message = (
+        f"Ray has not placed {part.key} in {PLACE_GRACE:.0f} s ({report.state.value}, {report.hint or 'no reason'})"
+    )
+    draft.do(Unreserve(reason=Reason(why=Why.MISPLACED, message=message), slice=part.key))
 
 
 def _anew(part: Slice) -> str:
-    """Answer under which key it is counted how often the group of a slice was taken back in a row."""
+    """Return under which key it is counted how often the group of a slice was taken back in a row."""
     return f"anew:{part.key}"
 
 
 def _verify(draft: Draft, part: Slice, report: GroupReport) -> None:
     """Ask Ray afresh before any rank starts; a slice that is seen outside its domain is taken back."""
-    strayed = [b for b in report.bundles if part.domain is not None and b.domain not in (None, part.domain)]
-    wrong = draft.retries.get(astray(part.key))
-    if strayed or (wrong and wrong.count >= TRIES):
-        draft.retries.pop(astray(part.key), None)
+    outside = [b for b in report.bundles if part.domain is not None and b.domain not in (None, part.domain)]
+    wrong = draft.retries.get(misplaced_key(part.key))
+    if outside or (wrong and wrong.count >= TRIES):
+        draft.retries.pop(misplaced_key(part.key), None)
         found = ", ".join(sorted({b.domain or "no domain" for b in report.bundles}))
-        words = f"Ray has {part.key} in {found}, not on its seats in {part.place}"
-        draft.do(Unreserve(reason=Reason(why=Why.STRAYED, words=words), slice=part.key))
+        message = f"Ray has {part.key} in {found}, not on its slots in {part.place}"
+        draft.do(Unreserve(reason=Reason(why=Why.MISPLACED, message=message), slice=part.key))
     else:
         draft.do(Verify(reason=_why(draft, draft.of_slice(part)[0]), slice=part.key))
 
 
 def _start(draft: Draft, name: GangName, fenced: AbstractSet[GangName]) -> None:
-    """Start a gang when every seat is ready, every slice is verified and every fence of the gang has its receipt."""
+    """Start a gang when every slot is ready, every slice is verified and every fence of the gang has its receipt."""
     gang, members = draft.gangs[name], draft.of_gang(name)
     if draft.head() is None or name in fenced:
         return
     conditions = [draft.condition(member) for member in members]
-    if not (gang.epoch == 0 or gang.broken or Condition.READY in conditions):
+    if not (gang.attempt == 0 or gang.broken or Condition.READY in conditions):
         return
     if draining(name) in draft.since or (gang.broken and not gathered(draft, name)):
         return
     parts = [draft.index.parts[key] for key in dict.fromkeys(member.slice_key for member in members)]
     if any(draft.verified.get(part.key) != draft.generations(part) for part in parts):
         return
-    if (gang.epoch == 0 or gang.broken) and all(state is Condition.READY for state in conditions):
+    if (gang.attempt == 0 or gang.broken) and all(state is Condition.READY for state in conditions):
         reason = gang.broken or _BEGIN
-        gang = Gang(epoch=gang.epoch + 1, restarts=gang.restarts)
+        gang = Gang(attempt=gang.attempt + 1, restarts=gang.restarts)
         draft.gangs[name] = gang
         draft.since.pop(opened(name), None)
-        nodes = {draft.seats[member.name].node for member in members}
+        nodes = {draft.slots[member.name].node for member in members}
         draft.signalled -= nodes | {f"{node}:{name}" for node in nodes}
     elif _half_begun(gang, conditions):
-        reason = _BEGIN  # the intent is journalled, its effect is not seen: act again, under the same epoch
+        reason = _BEGIN  # the intent is journalled, its effect is not seen: act again, under the same attempt
     else:
         return
-    seats = tuple(draft.seats[member.name] for member in draft.members)
-    draft.do(Start(reason=reason, gang=name, epoch=gang.epoch, restarts=gang.restarts, seats=seats))
+    slots = tuple(draft.slots[member.name] for member in draft.members)
+    draft.do(Start(reason=reason, gang=name, attempt=gang.attempt, restarts=gang.restarts, slots=slots))
 
 
 def _half_begun(gang: Gang, conditions: list[Condition]) -> bool:
-    """Answer whether an epoch was claimed and some of its ranks, all of which we see, are still only ready."""
+    """Whether an attempt was claimed and some of its ranks, all of which we see, are still only ready."""
     begun = (Condition.SERVING, Condition.FINISHED, Condition.FAILED, Condition.READY)
     known = all(condition in begun for condition in conditions)
-    return gang.epoch > 0 and not gang.broken and known and Condition.READY in conditions
+    return gang.attempt > 0 and not gang.broken and known and Condition.READY in conditions

@@ -6,8 +6,10 @@ from enum import Enum
 
 from launcher.core.control.conditions import Condition
 from launcher.core.control.reconcile import Decision
-from launcher.core.model.inventory import Node, NodeName, RackName
-from launcher.core.model.run import Member, Outcome, Record, Run, RunId, RunName, RunState
+from launcher.core.model.inventory import Node, RackName
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.record import Outcome, Record
+from launcher.core.model.run import Member, Run, RunId, RunName, RunState
 
 
 class RankState(Enum):
@@ -26,14 +28,14 @@ class RankState(Enum):
 _RANK_STATES = {
     Condition.FINISHED: RankState.FINISHED,
     Condition.FAILED: RankState.FAILED,
-    Condition.CONDEMNED: RankState.LOST,
+    Condition.NODE_FAILED: RankState.LOST,
     Condition.FENCED: RankState.LOST,
     Condition.DOWN: RankState.LOST,
     Condition.SUSPECT: RankState.SUSPECT,
     Condition.UNSEEN: RankState.SUSPECT,
     Condition.LOST: RankState.LOST,
     Condition.ABSENT: RankState.WAITING,
-    Condition.CLAIMED: RankState.WAITING,
+    Condition.LEASED: RankState.WAITING,
     Condition.PREPARING: RankState.PREPARING,
     Condition.PREPARED: RankState.PREPARING,
     Condition.JOINING: RankState.JOINING,
@@ -73,8 +75,8 @@ class RunStatus:
     name: RunName
     id: RunId
     state: RunState
-    headline: str
-    epoch: int
+    status_message: str
+    attempt: int
     restarts: int
     since: float
     observed_at: float
@@ -88,32 +90,32 @@ class RunStatus:
 def summarise(
     run: Run, decision: Decision, *, since: float, observed_at: float, drained: Collection[NodeName] = ()
 ) -> RunStatus:
-    """Answer what to tell people about a run after a tick; `drained` are nodes that must not be used now.
+    """Return what to tell people about a run after a tick; `drained` are nodes that must not be used now.
 
-    A spare is whatever could take a seat: also a node that gave one up and is well again.
+    A spare is whatever could take a slot: also a node that gave one up and is well again.
     """
     nodes = {node.name: node for node in run.fleet.nodes}
     record = decision.record
-    holders = {seat.node for seat in record.seats.values()}
+    holders = {slot.node for slot in record.slots.values()}
     spares = tuple(
         SpareStatus(slice=part.key, node=name, rack=nodes[name].rack)
         for part in run.placement.slices
         if run.group(part.group).topology.nodes_of is None
         for name in (*part.nodes, *part.spares)
-        if name not in holders and name not in record.condemned and name not in drained
+        if name not in holders and name not in record.failed_nodes and name not in drained
     )
     return RunStatus(
         name=run.name,
         id=run.id,
         state=decision.state,
-        headline=decision.headline,
-        epoch=max((gang.epoch for gang in record.gangs.values()), default=0),
+        status_message=decision.status_message,
+        attempt=max((gang.attempt for gang in record.gangs.values()), default=0),
         restarts=sum(gang.restarts for gang in record.gangs.values()),
         since=since,
         observed_at=observed_at,
         inventory=run.fleet.name,
         ranks=tuple(
-            _rank(member, nodes[record.seats[member.name].node], decision.conditions[member.name], record)
+            _rank(member, nodes[record.slots[member.name].node], decision.conditions[member.name], record)
             for member in run.members()
         ),
         spares=spares,

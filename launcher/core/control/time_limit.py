@@ -1,7 +1,8 @@
 """The time that a run may take, counted from the first start of its ranks."""
 
 from launcher.core.control.state import Draft
-from launcher.core.model.run import Cause, Outcome
+from launcher.core.model.record import Outcome
+from launcher.core.model.run import Cause
 from launcher.core.model.text import span
 
 JUMP = 1.0
@@ -22,7 +23,7 @@ def expire(draft: Draft) -> None:
         return
     left = draft.began + limit - draft.seen.wall
     if left <= 0:
-        draft.end(Outcome(cause=Cause.TIME_LIMIT, words=f"its time limit of {span(limit)} is over"))
+        draft.end(Outcome(cause=Cause.TIME_LIMIT, message=f"its time limit of {span(limit)} is over"))
     else:
         draft.wake(draft.seen.at + left)
 

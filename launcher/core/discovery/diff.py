@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from launcher.core.discovery.location import Whereabouts, amend, is_unsorted
-from launcher.core.model.inventory import GpuDriver, Inventory, Node, NodeName
-from launcher.core.model.nodeset import fold
+from launcher.core.model.inventory import GpuDriver, Inventory, Node
+from launcher.core.model.nodeset import NodeName, fold
 
 
 class Verdict(Enum):
@@ -22,27 +22,31 @@ class Difference:
 
     verdict: Verdict
     whose: str
-    words: str
+    message: str
 
 
 def compare(fleet: Inventory, told: Mapping[NodeName, Whereabouts]) -> tuple[Difference, ...]:
-    """Answer where a file and its nodes part, alike things of several nodes together; nothing where they agree.
+    """Return where a file and its nodes part, alike things of several nodes together; nothing where they agree.
 
     What the file leaves out is no difference: `domain` then is what the drivers report.
     """
     same: dict[tuple[Verdict, str], list[str]] = {}
     for node in fleet.nodes:
         if node.name in told and node.gpu_driver is not GpuDriver.NONE:
-            for verdict, words in _of_node(node, told[node.name]):
-                same.setdefault((verdict, words), []).append(node.name)
-    found = [Difference(verdict=verdict, whose=fold(names), words=words) for (verdict, words), names in same.items()]
+            for verdict, message in _of_node(node, told[node.name]):
+                same.setdefault((verdict, message), []).append(node.name)
+    found = [
+        Difference(verdict=verdict, whose=fold(names), message=message) for (verdict, message), names in same.items()
+    ]
     amendment = amend(fleet, told)
     trays = [name for name in amendment.trays if name not in amendment.racks]
     if trays:
-        words = "the trays are others than those written, or counted from 0 in the order of the list"
-        found.append(Difference(verdict=Verdict.DIFFERS, whose=fold(trays), words=words))
-    found += [Difference(verdict=Verdict.DIFFERS, whose="racks", words=words) for words in amendment.conflicts]
-    found += [Difference(verdict=Verdict.DIFFERS, whose=fold(names), words="are one machine") for names in _twice(told)]
+        message = "the trays are others than those written, or counted from 0 in the order of the list"
+        found.append(Difference(verdict=Verdict.DIFFERS, whose=fold(trays), message=message))
+    found += [Difference(verdict=Verdict.DIFFERS, whose="racks", message=message) for message in amendment.conflicts]
+    found += [
+        Difference(verdict=Verdict.DIFFERS, whose=fold(names), message="are one machine") for names in _twice(told)
+    ]
     return tuple(sorted(found, key=lambda one: one.verdict is not Verdict.DIFFERS))
 
 
@@ -62,7 +66,7 @@ def _of_node(node: Node, told: Whereabouts) -> Iterator[tuple[Verdict, str]]:
 
 
 def _twice(told: Mapping[NodeName, Whereabouts]) -> Iterator[list[str]]:
-    """Answer names that lead to one machine: no two have a GPU in common."""
+    """Return names that lead to one machine: no two have a GPU in common."""
     machines: dict[str, list[str]] = {}
     for name, one in told.items():
         if one.machine:

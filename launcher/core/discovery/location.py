@@ -7,15 +7,15 @@ in common, though a fabric that was started anew may show two in one rack. A nam
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from launcher.core.model.inventory import Inventory, Node, NodeName
-from launcher.core.model.nodeset import fold, natural
+from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.nodeset import NodeName, fold, natural
 
 UNSORTED = "unsorted"
 """The name of a rack that is none: a place for nodes until somebody says in which rack they are."""
 
 
 def is_unsorted(rack: str) -> bool:
-    """Answer whether a rack of an inventory is a place for nodes whose rack is not known."""
+    """Whether a rack of an inventory is a place for nodes whose rack is not known."""
     return rack == UNSORTED or rack.startswith(f"{UNSORTED}-")
 
 
@@ -36,7 +36,7 @@ class Whereabouts:
 
     @property
     def rack(self) -> str | None:
-        """Answer the surest name of the rack that is told."""
+        """Return the surest name of the rack that is told."""
         return self.chassis or (self.domain.rpartition(".")[0] if self.domain else None)
 
 
@@ -51,12 +51,12 @@ class Amendment:
     conflicts: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Answer whether there is anything to write."""
+        """Whether there is anything to write."""
         return bool(self.racks or self.domains or self.trays or self.accelerator)
 
 
 def amend(fleet: Inventory, told: Mapping[NodeName, Whereabouts]) -> Amendment:
-    """Answer what to write of what nodes told. Racks with a name keep their nodes: what differs is a conflict."""
+    """Return what to write of what nodes told. Racks with a name keep their nodes: what differs is a conflict."""
     racks, unclear = _sorted(fleet, told)
     trays, doubled = _trays(fleet, told, racks)
     return Amendment(
@@ -73,7 +73,7 @@ def amend(fleet: Inventory, told: Mapping[NodeName, Whereabouts]) -> Amendment:
 
 
 def conflicts(fleet: Inventory, told: Mapping[NodeName, Whereabouts]) -> tuple[str, ...]:
-    """Answer what of the racks in an inventory cannot be: nodes of two chassis in one, or one chassis in two."""
+    """Return what of the racks in an inventory cannot be: nodes of two chassis in one, or one chassis in two."""
     said: list[str] = []
     at: dict[str, dict[str, list[str]]] = {}
     for rack, nodes in _by_rack(fleet.nodes).items():
@@ -106,7 +106,7 @@ def _by_rack(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 
 
 def _sorted(fleet: Inventory, told: Mapping[NodeName, Whereabouts]) -> tuple[dict[NodeName, str], tuple[str, ...]]:
-    """Answer the racks of nodes that stand in none, and which of them cannot be told."""
+    """Return the racks of nodes that stand in none, and which of them cannot be told."""
     homes: dict[str, set[str]] = {}
     for node in fleet.nodes:
         if (rack := _told(told, node).rack) and not is_unsorted(node.rack):
@@ -128,7 +128,7 @@ def _sorted(fleet: Inventory, told: Mapping[NodeName, Whereabouts]) -> tuple[dic
 
 
 def _torn(fleet: Inventory, found: Mapping[NodeName, str]) -> Iterator[str]:
-    """Answer the racks to be whose nodes stand in several places of a level, as rail-wired racks do."""
+    """Return the racks to be whose nodes stand in several places of a level, as rail-wired racks do."""
     for level in fleet.levels[:-1]:
         places: dict[str, set[str | None]] = {}
         for node in fleet.nodes:
@@ -142,7 +142,7 @@ def _torn(fleet: Inventory, found: Mapping[NodeName, str]) -> Iterator[str]:
 def _trays(
     fleet: Inventory, told: Mapping[NodeName, Whereabouts], moved: Mapping[NodeName, str]
 ) -> tuple[dict[NodeName, int], tuple[str, ...]]:
-    """Answer the trays to write: for a whole rack, where one at least differs; none where two nodes tell the same."""
+    """Return the trays to write: for a whole rack, where one at least differs; none where two nodes tell the same."""
     racks: dict[str, list[Node]] = {}
     for node in fleet.nodes:
         racks.setdefault(moved.get(node.name, node.rack), []).append(node)
@@ -164,14 +164,14 @@ def _trays(
 def _of_rack(
     nodes: Sequence[Node], trays: Mapping[NodeName, int], moved: Mapping[NodeName, str]
 ) -> Mapping[NodeName, int]:
-    """Answer nothing where the order of names tells the same: a list without trays counts them from 0."""
+    """Return nothing where the order of names tells the same: a list without trays counts them from 0."""
     ordered = sorted((node.name for node in nodes), key=natural)
     counted = [trays.get(name) for name in ordered] == list(range(len(ordered)))
     return {} if counted and all(node.name in moved for node in nodes) else trays
 
 
 def _accelerator(fleet: Inventory, told: Mapping[NodeName, Whereabouts]) -> str | None:
-    """Answer the one kind of GPU that all nodes tell, where the inventory names none."""
+    """Return the one kind of GPU that all nodes tell, where the inventory names none."""
     kinds = {one.accelerator for one in told.values()}
     stated = any(node.accelerator for node in fleet.nodes)
     return next(iter(kinds)) if len(kinds) == 1 and not stated else None

@@ -4,13 +4,14 @@ Every action is idempotent: doing it twice, or again after a crash, leaves the s
 subject; two actions with one key are the same act.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
 
-from launcher.core.model.inventory import NodeName, RackName
-from launcher.core.model.nodeset import fold
-from launcher.core.model.slots import GangName, MemberName, Seat
+from launcher.core.model.inventory import RackName
+from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.run import GangName, MemberName, Slot
 
 
 class Why(Enum):
@@ -19,8 +20,8 @@ class Why(Enum):
     START = "start"
     RESTART = "restart"
     REJOIN = "rejoin"
-    SWAP = "swap"
-    STRAYED = "strayed"
+    REPLACE = "replace"
+    MISPLACED = "misplaced"
     RELOCATE = "relocate"
     DRAIN = "drain"
     RESIZE = "resize"
@@ -35,11 +36,11 @@ class Reason:
     """Why: one of a closed set, and a sentence for people."""
 
     why: Why
-    words: str
+    message: str
 
 
 class Level(Enum):
-    """How much of what we started on a node a sweep kills; each contains those after it."""
+    """How much of what we started on a node a kill kills; each contains those after it."""
 
     NODE = "node"
     GENERATION = "generation"
@@ -47,24 +48,24 @@ class Level(Enum):
 
 
 class Unit(Enum):
-    """Which of our keepers on a machine: the one of a seat (holds the lease), or the one of the Ray head."""
+    """Which of our agents on a machine: the one of a slot (holds the lease), or the one of the Ray head."""
 
-    SEAT = "seat"
+    SLOT = "slot"
     HEAD = "head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """Take the node's lease and start its keeper."""
+class Acquire:
+    """Take the node's lease and start its agent."""
 
     reason: Reason
     node: NodeName
-    kind: Literal["claim"] = "claim"
+    kind: Literal["acquire"] = "acquire"
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
-        return f"claim:{self.node}"
+        """Return the name of this act: the same for the same act, however often it is decided."""
+        return f"acquire:{self.node}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +79,13 @@ class Prepare:
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
+        """Return the name of this act: the same for the same act, however often it is decided."""
         return f"prepare:{self.node}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartHead:
-    """Start the Ray head of the run with its keeper and supervisor, on its own storage if it was there before.
+    """Start the Ray head of the run with its agent and supervisor, on its own storage if it was there before.
 
     A new `cluster` begins without storage, on the node where the run's head now is.
     """
@@ -95,27 +96,27 @@ class StartHead:
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
+        """Return the name of this act: the same for the same act, however often it is decided."""
         return f"start_head@{self.cluster}" if self.cluster else "start_head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """Start the raylet of a seat on its holder, labelled with levels and seat."""
+    """Start the raylet of a slot on its holder, labelled with levels and slot."""
 
     reason: Reason
-    seat: Seat
+    slot: Slot
     kind: Literal["join"] = "join"
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
-        return f"join:{self.seat.node}#{self.seat.generation}"
+        """Return the name of this act: the same for the same act, however often it is decided."""
+        return f"join:{self.slot.node}#{self.slot.generation}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Ask Ray for the placement group of a slice, one bundle a seat, pinned to seats and domain."""
+    """Ask Ray for the placement group of a slice, one bundle a slot, pinned to slots and domain."""
 
     reason: Reason
     slice: str
@@ -123,7 +124,7 @@ class Reserve:
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
+        """Return the name of this act: the same for the same act, however often it is decided."""
         return f"reserve:{self.slice}"
 
 
@@ -137,7 +138,7 @@ class Unreserve:
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
+        """Return the name of this act: the same for the same act, however often it is decided."""
         return f"unreserve:{self.slice}"
 
 
@@ -151,25 +152,25 @@ class Verify:
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
+        """Return the name of this act: the same for the same act, however often it is decided."""
         return f"verify:{self.slice}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Start the ranks of a gang for an epoch. `seats` are the holders of every seat of the run, for addresses."""
+    """Start the ranks of a gang for an attempt. `slots` are the holders of every slot of the run, for addresses."""
 
     reason: Reason
     gang: GangName
-    epoch: int
+    attempt: int
     restarts: int
-    seats: tuple[Seat, ...]
+    slots: tuple[Slot, ...]
     kind: Literal["start"] = "start"
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
-        return f"start:{self.gang}@{self.epoch}"
+        """Return the name of this act: the same for the same act, however often it is decided."""
+        return f"start:{self.gang}@{self.attempt}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,17 +185,17 @@ class Signal:
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
+        """Return the name of this act: the same for the same act, however often it is decided."""
         return f"signal:{self.node}" if self.gang is None else f"signal:{self.node}:{self.gang}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class Kill:
     """Kill what we started on a node at a level, by marker, until two scans are empty; the receipt says `killed`.
 
-    RANK: ranks of `member` up to `epoch`. GENERATION: raylet and ranks up to `generation`. NODE: all of the run.
+    RANK: ranks of `member` up to `attempt`. GENERATION: raylet and ranks up to `generation`. NODE: all of the run.
     `gang` is who must not start again before the receipt is there. `reused`: something of the run is to start there
-    again, so that the GPUs of the seat have to be free of others too; where they are not, the receipt says so.
+    again, so that the GPUs of the slot have to be free of others too; where they are not, the receipt says so.
     """
 
     reason: Reason
@@ -202,30 +203,30 @@ class Sweep:
     level: Level
     member: MemberName
     gang: GangName
-    epoch: int = 0
+    attempt: int = 0
     generation: int = 0
     reused: bool = False
-    kind: Literal["sweep"] = "sweep"
+    kind: Literal["kill"] = "kill"
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
-        return f"sweep:{self.node}:{self.level.value}:{self.member}@{self.epoch}#{self.generation}"
+        """Return the name of this act: the same for the same act, however often it is decided."""
+        return f"kill:{self.node}:{self.level.value}:{self.member}@{self.attempt}#{self.generation}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unclaim:
-    """Kill all of the run on a machine's unit, stop its keeper and let go of the lease."""
+class Release:
+    """Kill all of the run on a machine's unit, stop its agent and let go of the lease."""
 
     reason: Reason
     node: NodeName | None
-    unit: Unit = Unit.SEAT
-    kind: Literal["unclaim"] = "unclaim"
+    unit: Unit = Unit.SLOT
+    kind: Literal["release"] = "release"
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
-        return f"unclaim:{self.unit.value}:{self.node}"
+        """Return the name of this act: the same for the same act, however often it is decided."""
+        return f"release:{self.unit.value}:{self.node}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,22 +239,22 @@ class PowerOff:
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
+        """Return the name of this act: the same for the same act, however often it is decided."""
         return f"power_off:{self.node}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Enlist:
+class AddSpare:
     """Take one more free node of a slice's own rack and domain into the run, as its spare; the receipt names it."""
 
     reason: Reason
     slice: str
-    kind: Literal["enlist"] = "enlist"
+    kind: Literal["add_spare"] = "add_spare"
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
-        return f"enlist:{self.slice}"
+        """Return the name of this act: the same for the same act, however often it is decided."""
+        return f"add_spare:{self.slice}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +270,7 @@ class Relocate:
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
+        """Return the name of this act: the same for the same act, however often it is decided."""
         return f"relocate:{self.slice}"
 
 
@@ -282,12 +283,12 @@ class Resize:
 
     @property
     def key(self) -> str:
-        """Answer the name of this act: the same for the same act, however often it is decided."""
+        """Return the name of this act: the same for the same act, however often it is decided."""
         return "resize"
 
 
 Action: TypeAlias = (
-    Claim
+    Acquire
     | Prepare
     | StartHead
     | Join
@@ -296,10 +297,10 @@ Action: TypeAlias = (
     | Verify
     | Start
     | Signal
-    | Sweep
-    | Unclaim
+    | Kill
+    | Release
     | PowerOff
-    | Enlist
+    | AddSpare
     | Relocate
     | Resize
 )
@@ -323,7 +324,7 @@ class Bundle:
     """Where Ray says a bundle is: the labels of its node, None while it has none."""
 
     index: int
-    seat: str | None
+    slot: str | None
     domain: str | None
     generation: int | None = None
 
@@ -338,7 +339,7 @@ class Answer:
 
     result: Result
     stage: str = ""
-    words: str = ""
+    message: str = ""
     tail: tuple[str, ...] = ()
     bundles: tuple[Bundle, ...] = ()
     notes: tuple[str, ...] = ()
@@ -349,14 +350,14 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """Answer what came of it, for people: the result, its words, and where Ray has each bundle."""
+        """Return what came of it, for people: the result, its words, and where Ray has each bundle."""
         domains = sorted({bundle.domain or "no domain" for bundle in self.bundles})
-        seats = {
-            domain: fold(b.seat or f"bundle {b.index}" for b in self.bundles if (b.domain or "no domain") == domain)
+        slots = {
+            domain: fold(b.slot or f"bundle {b.index}" for b in self.bundles if (b.domain or "no domain") == domain)
             for domain in domains
         }
-        placed = "; ".join(f"Ray has {seats[domain]} in {domain}" for domain in domains)
-        return ": ".join(part for part in (self.result.value, self.words, placed, *self.notes) if part)
+        placed = "; ".join(f"Ray has {slots[domain]} in {domain}" for domain in domains)
+        return ": ".join(part for part in (self.result.value, self.message, placed, *self.notes) if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,3 +368,28 @@ class Receipt:
     at: float
     action: Action
     answer: Answer = field(default_factory=lambda: Answer(result=Result.DONE))
+
+
+def must_wait(action: Action, in_flight: Iterable[str]) -> bool:
+    """Whether something under way has to end before an action may begin.
+
+    A fence that does not wait for what it fences is escaped by what comes up behind it; a lease that is taken while
+    it is still being let go of is lost again.
+    """
+    match action:
+        case Acquire():
+            return f"release:{Unit.SLOT.value}:{action.node}" in in_flight
+        case StartHead():
+            return _any(in_flight, f"release:{Unit.HEAD.value}:")
+        case Kill(level=Level.RANK):
+            return _any(in_flight, f"start:{action.gang}@")
+        case Kill():
+            return _any(in_flight, f"join:{action.node}#")
+        case Resize():
+            return any(_any(in_flight, beginning) for beginning in ("start:", "add_spare:", "relocate:"))
+        case _:
+            return False
+
+
+def _any(in_flight: Iterable[str], beginning: str) -> bool:
+    return any(key.startswith(beginning) for key in in_flight)

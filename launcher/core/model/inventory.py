@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NewType
 
-NodeName = NewType("NodeName", str)
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.simulation import SimSettings
+
 RackName = NewType("RackName", str)
 
 RACK_LEVEL = "rack"
@@ -74,64 +76,12 @@ class Node:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, level: str) -> str | None:
-        """Answer the name of the place of this node at a level; None where the inventory does not say."""
+        """Return the name of the place of this node at a level; None where the inventory does not say."""
         if level == NODE_LEVEL:
             return self.name
         if level == RACK_LEVEL:
             return self.rack
         return self.places.get(level)
-
-
-class FaultKind(Enum):
-    """What can break on a node of an imaginary fleet; `launcher/sim/faults.py` says what each does."""
-
-    RAYLET_KILLED = "raylet_killed"
-    RANK_FAILS = "rank_fails"
-    RANK_KILLED = "rank_killed"
-    KEEPER_KILLED = "keeper_killed"
-    HEAD_KILLED = "head_killed"
-    SETUP_FAILS = "setup_fails"
-    POWER_CUT = "power_cut"
-    LINK_DOWN = "link_down"
-    SSH_DOWN = "ssh_down"
-    BASTION_DOWN = "bastion_down"
-    RAYLET_STOPPED = "raylet_stopped"
-    RANK_HANGS = "rank_hangs"
-    GPU_LOST = "gpu_lost"
-    XID_FATAL = "xid_fatal"
-    XID_SYMPATHETIC = "xid_sympathetic"
-    MEMORY_ERROR = "memory_error"
-    DISK_FULL = "disk_full"
-    PROBE_HANGS = "probe_hangs"
-    SLOW_START = "slow_start"
-    CLAIM_HELD = "claim_held"
-    GPU_TAKEN = "gpu_taken"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """Something that breaks in an imaginary fleet, `at` seconds after the run's first action.
-
-    `duration` is how long it lasts (s); None: what kills strikes once, what holds (a cut, a failing setup, a foreign
-    lease) holds for good. `code` is the exit status of what fails.
-    """
-
-    at: float
-    node: NodeName
-    fault: FaultKind
-    duration: float | None = None
-    code: int = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimSettings:
-    """How an imaginary fleet behaves: seconds to start a node, seconds a rank runs, virtual seconds a real one."""
-
-    seed: int = 1
-    start_s: float = 3.0
-    run_s: float = 600.0
-    speed: float = float("inf")
-    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +105,7 @@ class Inventory:
     source: str = "built-in"
 
     def cut_down(self, names: Iterable[NodeName]) -> "Inventory":
-        """Answer the inventory of a run that has these nodes."""
+        """Return the inventory of a run that has these nodes."""
         ours = frozenset(names)
         nodes = tuple(node for node in self.nodes if node.name in ours)
         wanted = {node.domain for node in nodes if node.domain and node.gpu_driver is not GpuDriver.NONE}
@@ -168,5 +118,5 @@ class Inventory:
 
 
 def _tray(node: Node, place: int) -> tuple[int, int]:
-    """Answer what trays of a rack are ordered by: their number, or else their place in the file."""
+    """Return what trays of a rack are ordered by: their number, or else their place in the file."""
     return (place if node.tray is None else node.tray, place)

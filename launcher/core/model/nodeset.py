@@ -3,6 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 from itertools import product
+from typing import NewType
+
+NodeName = NewType("NodeName", str)
 
 MAX_NAMES = 100_000
 """The most names that one text may stand for: ten times the largest fleet, few enough to hold."""
@@ -21,7 +24,7 @@ _PART = re.compile(r"\[([^\]]*)\]|([^\[]+)")
 
 
 def natural(name: str) -> NaturalKey:
-    """Answer a sort key that puts `r2` before `r10`."""
+    """Return a sort key that puts `r2` before `r10`."""
     parts: list[str | tuple[int, str]] = []
     for index, part in enumerate(_NUMBER.split(name)):
         digits = part.lstrip("0")
@@ -30,7 +33,7 @@ def natural(name: str) -> NaturalKey:
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Answer the names a text stands for, in its order, each once; a ValueError says what is wrong with the text.
+    """Return the names a text stands for, in its order, each once; a ValueError says what is wrong with the text.
 
     The notation is that of ClusterShell's NodeSet, without its set operators and groups.
     """
@@ -48,7 +51,7 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def product_within(factors: Iterable[int], limit: int) -> int:
-    """Answer the product of counts of at least 1, or just something above a limit: the whole may have any size."""
+    """Return the product of counts of at least 1, or just something above a limit: the whole may have any size."""
     total = 1
     for factor in factors:
         total *= factor
@@ -58,7 +61,7 @@ def product_within(factors: Iterable[int], limit: int) -> int:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Answer the short text that stands for these names, each once and in natural order: `r07-n[01-15,17]`."""
+    """Return the short text that stands for these names, each once and in natural order: `r07-n[01-15,17]`."""
     rows = [_NUMBER.split(name) for name in sorted(set(names), key=natural)]
     for axis in range(max(map(len, rows), default=0) - 2, 0, -2):
         groups: dict[tuple[str, ...], list[list[str]]] = {}
@@ -74,21 +77,21 @@ ITSELF = "NODE"
 
 
 def alike(said: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Answer names that were given the same words together, in the order of the first of each: `(r07-n[01-15], ok)`.
+    """Return names that were given the same words together, in the order of the first of each: `(r07-n[01-15], ok)`.
 
     Words that differ in the own name of each alone are the same; of several names they say `NODE`.
     """
     same: dict[str, list[tuple[str, str]]] = {}
-    for name, words in said:
-        same.setdefault(anonymous(name, words), []).append((name, words))
+    for name, message in said:
+        same.setdefault(anonymous(name, message), []).append((name, message))
     return tuple(
-        (fold(name for name, _ in given), words if len(given) > 1 else given[0][1]) for words, given in same.items()
+        (fold(name for name, _ in given), message if len(given) > 1 else given[0][1]) for message, given in same.items()
     )
 
 
-def anonymous(name: str, words: str) -> str:
-    """Answer words without the name of the one that they are said of."""
-    return re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", ITSELF, words) if name else words
+def anonymous(name: str, message: str) -> str:
+    """Return words without the name of the one that they are said of."""
+    return re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", ITSELF, message) if name else message
 
 
 _Piece = str | tuple[range, int]
@@ -96,7 +99,7 @@ _Piece = str | tuple[range, int]
 
 
 def _items(text: str) -> list[str]:
-    """Answer the parts between those commas that stand outside brackets."""
+    """Return the parts between those commas that stand outside brackets."""
     items: list[str] = []
     at = 0
     if not text:
@@ -115,12 +118,12 @@ def _items(text: str) -> list[str]:
 
 
 def _bracket(ranges: str) -> list[_Piece]:
-    """Answer the ranges between two brackets."""
+    """Return the ranges between two brackets."""
     return [_piece(text.strip()) for text in ranges.split(",")]
 
 
 def _piece(text: str) -> _Piece:
-    """Answer the numbers that `01-16` or `1-9/2` stands for."""
+    """Return the numbers that `01-16` or `1-9/2` stands for."""
     found = _RANGE.fullmatch(text)
     if found is None:
         raise ValueError(f"`[{_short(text)}]` is not a number or a range of numbers")
@@ -138,7 +141,7 @@ def _piece(text: str) -> _Piece:
 
 
 def _spell(axis: Sequence[_Piece]) -> list[str]:
-    """Answer every text that one part of a name may be."""
+    """Return every text that one part of a name may be."""
     texts: list[str] = []
     for piece in axis:
         if isinstance(piece, str):
@@ -150,7 +153,7 @@ def _spell(axis: Sequence[_Piece]) -> list[str]:
 
 
 def _merge(rows: Sequence[list[str]], axis: int) -> list[str]:
-    """Answer one row for rows that differ in the number at `axis` alone."""
+    """Return one row for rows that differ in the number at `axis` alone."""
     first = rows[0]
     if len(rows) == 1 or axis >= len(first):
         return first
@@ -158,7 +161,7 @@ def _merge(rows: Sequence[list[str]], axis: int) -> list[str]:
 
 
 def _ranges(numbers: Sequence[str]) -> str:
-    """Answer `01-03,5` for numbers in natural order; a range never mixes padded and unpadded numbers."""
+    """Return `01-03,5` for numbers in natural order; a range never mixes padded and unpadded numbers."""
     padded = {len(text) for text in numbers if len(text) > 1 and text[0] == "0"}
     classes: dict[int, list[list[str]]] = {}
     for text in numbers:
@@ -172,5 +175,5 @@ def _ranges(numbers: Sequence[str]) -> str:
 
 
 def _short(text: str) -> str:
-    """Answer enough of a text to know it again."""
+    """Return enough of a text to know it again."""
     return text if len(text) <= 60 else f"{text[:57]}..."

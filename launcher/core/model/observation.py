@@ -2,14 +2,56 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TypeAlias
 
 from launcher.core.model.actions import Bundle, Receipt
-from launcher.core.model.health import Health
-from launcher.core.model.inventory import NodeName
-from launcher.core.model.operator_requests import Order
-from launcher.core.model.slots import MemberName
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.operator_requests import OperatorRequest
+from launcher.core.model.run import MemberName
+
+
+class Symptom(IntEnum):
+    """What a sign points to, the worst first: when one link dies a whole slice reports errors, and the node that shows
+    the worst is the one at fault."""
+
+    GPU_LOST = 0
+    FATAL_LINK = 1
+    MEMORY = 2
+    FIRMWARE = 3
+    NODE = 4
+    SYMPATHETIC = 5
+    APPLICATION = 6
+
+    @property
+    def fails_node(self) -> bool:
+        """Whether it speaks against the node itself, not against a peer or the program."""
+        return self < Symptom.SYMPATHETIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """Something that a node shows, and the words or log line that show it."""
+
+    symptom: Symptom
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What was found when a node was last asked about itself, at a time of the loop's clock (s).
+
+    `hung` names what did not answer in its time: a signal too, but not one that fails alone.
+    """
+
+    at: float
+    signs: tuple[Sign, ...] = ()
+    hung: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> Symptom | None:
+        """Return the worst symptom; None where nothing is wrong."""
+        return min((sign.symptom for sign in self.signs), default=None)
 
 
 class Phase(Enum):
@@ -23,7 +65,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A process that a keeper watches. For `ray`, RUNNING is a live `ray start --block` and FAILED one that ended.
+    """A process that an agent watches. For `ray`, RUNNING is a live `ray start --block` and FAILED one that ended.
 
     `words` say what it is about, where that is not what its name says.
     """
@@ -32,19 +74,19 @@ class Step:
     exit_code: int | None = None
     tail: tuple[str, ...] = ()
     generation: int = 0
-    words: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReport:
-    """A rank of an epoch on a node: running, or ended. `exit_code` None with `running` False: it vanished.
+    """A rank of an attempt on a node: running, or ended. `exit_code` None with `running` False: it vanished.
 
     `at` is the node's wall clock when it ended (s); `tail` the end of its log, given only for a failure. `quiet` is
     how long it has written nothing to its log and its heartbeat file (s).
     """
 
     member: MemberName
-    epoch: int
+    attempt: int
     running: bool
     exit_code: int | None = None
     at: float = 0.0
@@ -53,7 +95,7 @@ class RankReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeper:
+class AgentReport:
     """What our process on a node says: its lease is ours; setup, raylet and ranks stand so.
 
     `head_silent` is how long the head's host has answered it nothing (s); None while it has no head to listen for.
@@ -67,10 +109,10 @@ class Keeper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """We reached the node. `keeper` None: none of this run lives there; `leftovers` counts processes of the run
-    that have no keeper."""
+    """We reached the node. `agent` None: none of this run lives there; `leftovers` counts processes of the run
+    that have no agent."""
 
-    keeper: Keeper | None = None
+    agent: AgentReport | None = None
     leftovers: int = 0
 
 
@@ -78,7 +120,7 @@ class Seen:
 class Unseen:
     """We could not look; `words` say why. Never a reason to act by itself."""
 
-    words: str
+    message: str
 
 
 NodeView: TypeAlias = Seen | Unseen
@@ -107,7 +149,7 @@ class GroupReport:
 class RayNode:
     """A node as Ray's own table has it, by the labels that we gave it."""
 
-    seat: str
+    slot: str
     generation: int
     domain: str | None
     alive: bool
@@ -115,9 +157,9 @@ class RayNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What the head's keeper says; `ready` when the supervisor is connected to Ray and answers.
+    """What the head's agent says; `ready` when the supervisor is connected to Ray and answers.
 
-    `heard` is how long ago the head's keeper last heard the keeper of each node with a seat (s).
+    `heard` is how long ago the head's agent last heard the agent of each node with a slot (s).
     """
 
     ray: Step = Step()
@@ -172,7 +214,7 @@ class Observation:
     in_flight: frozenset[str] = field(default_factory=frozenset)
     reached: Mapping[NodeName, Reached] = field(default_factory=dict)
     health: Mapping[NodeName, Health] = field(default_factory=dict)
-    orders: tuple[Order, ...] = ()
+    requests: tuple[OperatorRequest, ...] = ()
     drained: Mapping[NodeName, str] = field(default_factory=dict)
     history: Mapping[NodeName, int] = field(default_factory=dict)
     wall: float = 0.0

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class OrderKind(Enum):
+class RequestKind(Enum):
     """What may be asked. The subject is a node, nothing, a slice (`group.sINDEX`), or the run that goes first."""
 
     CONFIRM_DEAD = "confirm_dead"
@@ -16,11 +16,11 @@ class OrderKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class OperatorRequest:
     """One order to one run. `by` says who gave it, for people; `at` is wall-clock time (s)."""
 
     seq: int
     at: float
-    kind: OrderKind
+    kind: RequestKind
     subject: str = ""
     by: str = ""

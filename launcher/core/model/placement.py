@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from launcher.core.model.inventory import NodeName, RackName
+from launcher.core.model.inventory import RackName
+from launcher.core.model.nodeset import NodeName
 
 
 def slice_key(group: str, index: int) -> str:
-    """Answer the name of a slice: `group.sINDEX`, which cannot be taken for a rank (`group/RANK`)."""
+    """Return the name of a slice: `group.sINDEX`, which cannot be taken for a rank (`group/RANK`)."""
     return f"{group}.s{index}"
 
 
 def group_of(key: str) -> str:
-    """Answer whose slice has this name."""
+    """Return whose slice has this name."""
     return key.rpartition(".s")[0]
 
 
@@ -35,7 +36,7 @@ class Slice:
 
     @property
     def key(self) -> str:
-        """Answer the name of the slice, unique in its run."""
+        """Return the name of the slice, unique in its run."""
         return slice_key(self.group, self.index)
 
 
@@ -50,7 +51,7 @@ class Placement:
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
-        """Answer all nodes of the placement: members in rank order, then spares."""
+        """Return all nodes of the placement: members in rank order, then spares."""
         members = [name for part in self.slices for name in part.nodes]
         spares = [name for part in self.slices for name in part.spares]
         return tuple(dict.fromkeys(members + spares))

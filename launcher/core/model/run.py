@@ -1,15 +1,19 @@
-"""What should exist (Run), and what cannot be observed again (Record)."""
+"""What should exist: a task with its placement, its slots and gangs, and what its owner wants of it."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType
 
-from launcher.core.model.actions import Reason, Sweep
-from launcher.core.model.inventory import Inventory, Node, NodeName
+from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice, slice_key
-from launcher.core.model.slots import GangName, MemberName, Seat
 from launcher.core.model.task import Group, RestartWith, Task, TopologyRule, host_rank
+
+MemberName = NewType("MemberName", str)
+
+GangName = NewType("GangName", str)
+
 
 RunId = NewType("RunId", str)
 RunName = NewType("RunName", str)
@@ -29,16 +33,16 @@ class RunState(Enum):
     STARTING = "starting"
     RUNNING = "running"
     RECOVERING = "recovering"
-    HOLDING = "holding"
+    ON_HOLD = "on-hold"
     STOPPING = "stopping"
-    RELEASE_PENDING = "release_pending"
+    RELEASE_PENDING = "release-pending"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPED = "stopped"
 
     @property
     def final(self) -> bool:
-        """Answer whether nothing can change any more."""
+        """Whether nothing can change any more."""
         return self in (RunState.SUCCEEDED, RunState.FAILED, RunState.STOPPED)
 
 
@@ -58,10 +62,10 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A seat in a gang: the rank in its group, the slice it belongs to and the rank inside that slice.
+    """A slot in a gang: the rank in its group, the slice it belongs to and the rank inside that slice.
 
     `name` is unique in the run: `group/rank`; `label` is the same of letters, digits and dashes only. `host` is the
-    member of another group on whose node it sits, and `seat` what Ray calls that node (`nvlaunch.io/seat`): the label
+    member of another group on whose node it sits, and `slot` what Ray calls that node (`nvlaunch.io/slot`): the label
     of who has the node. `slice_key` is the key of the slice. They are asked for all the time, so they are made once.
     """
 
@@ -72,14 +76,14 @@ class Member:
     host: MemberName | None = field(default=None, repr=False, compare=False)
     name: MemberName = field(init=False, repr=False, compare=False)
     label: str = field(init=False, repr=False, compare=False)
-    seat: str = field(init=False, repr=False, compare=False)
+    slot: str = field(init=False, repr=False, compare=False)
     slice_key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Make the names of the seat."""
+        """Make the names of the slot."""
         object.__setattr__(self, "name", MemberName(f"{self.group}/{self.rank}"))
         object.__setattr__(self, "label", f"{self.group}-{self.rank}")
-        object.__setattr__(self, "seat", self.label if self.host is None else self.host.replace("/", "-"))
+        object.__setattr__(self, "slot", self.label if self.host is None else self.host.replace("/", "-"))
         object.__setattr__(self, "slice_key", slice_key(self.group, self.slice))
 
 
@@ -115,7 +119,7 @@ class Run:
     target: Target | None = None
 
     def members(self) -> Iterator[Member]:
-        """Answer every seat, group by group, in rank order."""
+        """Return every slot, group by group, in rank order."""
         guests = {group.name: group.topology for group in self.task.groups if group.topology.nodes_of is not None}
         for part in self.placement.slices:
             offset, guest = part.index * len(part.nodes), guests.get(part.group)
@@ -128,15 +132,15 @@ class Run:
         return MemberName(f"{host}/{host_rank(guest, self.group(host).topology, index, at)}")
 
     def slice_of(self, member: Member) -> Slice:
-        """Answer the slice that holds a seat."""
+        """Return the slice that holds a slot."""
         return next(part for part in self.placement.slices if part.key == member.slice_key)
 
     def group(self, name: str) -> Group:
-        """Answer a group of the task by name."""
+        """Return a group of the task by name."""
         return self.task.group(name)
 
     def gang(self, member: Member) -> GangName:
-        """Answer which gang a seat starts and restarts with, by the group's `restart_with`."""
+        """Return which gang a slot starts and restarts with, by the group's `restart_with`."""
         match self.group(member.group).recovery.restart_with:
             case RestartWith.RUN:
                 return GangName("run")
@@ -146,7 +150,7 @@ class Run:
                 return GangName(member.name)
 
     def node(self, name: NodeName) -> Node:
-        """Answer a node of the run by name; KeyError for one that it never had."""
+        """Return a node of the run by name; KeyError for one that it never had."""
         for node in self.fleet.nodes:
             if node.name == name:
                 return node
@@ -154,7 +158,7 @@ class Run:
 
     @property
     def head(self) -> NodeName | None:
-        """Answer on which node of the run its Ray head lives; None where it is on the machine that the inventory names.
+        """Return on which node of the run its Ray head lives; None where it is on the machine that the inventory names.
 
         A head that had to move stays on a node.
         """
@@ -164,130 +168,9 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
-    """How a rank of an epoch ended. `code` is None for one that vanished without an exit file; `at` in node time."""
+class Slot:
+    """The node that holds a slot; `generation` rises with each new holder and each new raylet."""
 
-    epoch: int
-    code: int | None
-    at: float
-    tail: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Answer whether the program said that all is well."""
-        return self.code == 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
-    """Counters of one gang: its current epoch (0 before the first start), restarts spent on the program's own
-    failures, and why the current epoch has to end, once that is decided."""
-
-    epoch: int = 0
-    restarts: int = 0
-    broken: Reason | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a run ended, decided once and never changed: cause, the words for it and the end of the log that shows it."""
-
-    cause: Cause
-    words: str
-    member: MemberName | None = None
-    node: NodeName | None = None
-    exit_code: int | None = None
-    tail: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """How often something failed in a row, when it may be tried again (seconds), and of a sweep why."""
-
-    count: int
-    at: float
-    words: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """Why a node is not used by this run any more, and how the run ends where nothing can take its place.
-
-    `mends`: two good answers of the node about its own health, some time apart, bring it back.
-    """
-
-    cause: Cause
-    words: str
-    tail: tuple[str, ...] = ()
-    mends: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """A fault that is more than one node's: nothing is replaced before an operator says how to go on."""
-
-    words: str
-    nodes: tuple[NodeName, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """Only what cannot be observed again: claims, counters, and facts whose evidence may vanish.
-
-    `asked` are nodes whose lease we may have, `claimed` those whose lease we have had, `joined` those where a raylet
-    may have been started; `head_asked` says that a head may live. `signalled` has the nodes whose ranks were told to
-    stop, or `node:gang` where those of one gang were. `sweeps` are fences that were decided and have no
-    `killed` receipt yet. `verified` holds, for each slice that Ray was seen to place right, the generations of its
-    seats. `since` times what may not last for ever (s). `failures` counts, for each node, the failures of the program
-    that began on it.
-
-    `head` is the node of the Ray head, None where the inventory names a machine for it and it is still there; `cluster`
-    counts the incarnations of the run's Ray, `heads` are machines where an earlier one may still be (None: that
-    machine). `stale` are slices whose placement group has to be taken back. `stopped` says of nodes out of sight why
-    nothing of the run can run there. `excused` has the signs of nodes that were found to be another's fault. `moving`
-    are slices that an operator wants elsewhere, `resumed` nodes that no verdict is held for any more. `began` is the
-    time of day (s) at which ranks had first been started: unlike `since`, it outlives a boot of the launching machine;
-    `ahead` is by how much the time of day is ahead of the loop's clock (s), None before a controller's first look.
-    `resizing`: no rank starts before the run has become what it was asked to. `newest` is the highest generation that
-    seats had which are gone.
-    """
-
-    receipts_seen: int = 0
-    seats: Mapping[MemberName, Seat] = field(default_factory=dict)
-    gangs: Mapping[GangName, Gang] = field(default_factory=dict)
-    exits: Mapping[MemberName, Exit] = field(default_factory=dict)
-    asked: frozenset[NodeName] = frozenset()
-    claimed: frozenset[NodeName] = frozenset()
-    joined: frozenset[NodeName] = frozenset()
-    attempts: Mapping[NodeName, int] = field(default_factory=dict)
-    retries: Mapping[str, Retry] = field(default_factory=dict)
-    condemned: Mapping[NodeName, Evidence] = field(default_factory=dict)
-    sweeps: tuple[Sweep, ...] = ()
-    verified: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    since: Mapping[str, float] = field(default_factory=dict)
-    signalled: frozenset[str] = frozenset()
-    head_asked: bool = False
-    failures: Mapping[NodeName, int] = field(default_factory=dict)
-    outcome: Outcome | None = None
-    head: NodeName | None = None
-    cluster: int = 0
-    heads: tuple[NodeName | None, ...] = ()
-    stale: frozenset[str] = frozenset()
-    stopped: Mapping[NodeName, str] = field(default_factory=dict)
-    excused: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
-    verdict: Verdict | None = None
-    moving: frozenset[str] = frozenset()
-    resumed: frozenset[NodeName] = frozenset()
-    orders_seen: int = 0
-    began: float | None = None
-    ahead: float | None = None
-    resizing: bool = False
-    newest: int = 0
-
-
-def rebased(record: Record, now: float) -> Record:
-    """Answer a record whose times are not later than `now`: after a reboot the clock of the loop starts again, and the
-    time of day says how long that took."""
-    since = {what: min(at, now) for what, at in record.since.items()}
-    retries = {key: replace(retry, at=min(retry.at, now)) for key, retry in record.retries.items()}
-    return replace(record, since=since, retries=retries, ahead=None)
+    member: MemberName
+    node: NodeName
+    generation: int = 0

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from launcher.core.model.inventory import Node, NodeName
+from launcher.core.model.inventory import Node
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Slice
-from launcher.core.model.run import Member, Run
-from launcher.core.model.slots import GangName, MemberName
+from launcher.core.model.run import GangName, Member, MemberName, Run
 from launcher.core.model.task import RecoveryPolicy
 
 
@@ -35,27 +35,27 @@ class Index:
         self._policies = {group.name: group.recovery for group in run.task.groups}
 
     def lead(self, member: Member) -> Member:
-        """Answer the member whose node a seat is on: itself, but for a guest."""
+        """Return the member whose node a slot is on: itself, but for a guest."""
         return member if member.host is None else self.by_name[member.host]
 
     def crew(self, member: Member) -> Sequence[Member]:
-        """Answer all that sit on the node of a seat, the one whose node it is first: one raylet serves them."""
+        """Return all that sit on the node of a slot, the one whose node it is first: one raylet serves them."""
         lead = self.lead(member)
         return self._crews.get(lead.name) or (lead,)
 
     def mixed(self, member: Member) -> bool:
-        """Answer whether members of several gangs sit on the node of a seat, so that one may start again alone."""
+        """Whether members of several gangs sit on the node of a slot, so that one may start again alone."""
         return len({self.gangs[one.name] for one in self.crew(member)}) > 1
 
     def home(self, member: Member) -> Slice:
-        """Answer the slice that the node of a seat belongs to, with the spares that could take its place."""
+        """Return the slice that the node of a slot belongs to, with the spares that could take its place."""
         return self.parts[self.lead(member).slice_key]
 
     def policy(self, member: Member) -> RecoveryPolicy:
-        """Answer how the group of a seat recovers."""
+        """Return how the group of a slot recovers."""
         return self._policies[member.group]
 
-    def attempts(self, node: NodeName) -> int:
-        """Answer how often a node may be started again, by the policy of the group that it serves or is kept for."""
+    def node_attempts(self, node: NodeName) -> int:
+        """Return how often a node may be started again, by the policy of the group that it serves or is kept for."""
         part = self.kept.get(node)
         return self._policies[part.group].node_attempts if part else 0

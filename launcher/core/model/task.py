@@ -16,7 +16,7 @@ class RestartWith(Enum):
 
 
 class OnNoSpare(Enum):
-    """What a seat that needs a spare does when there is none in its domain."""
+    """What a slot that needs a spare does when there is none in its domain."""
 
     WAIT = "wait"
     RELOCATE = "relocate"
@@ -63,13 +63,13 @@ class TopologyRule:
 
     @property
     def near_level(self) -> str:
-        """Answer the level of the places that slices share with the group they are `near`: the widest they stay in."""
+        """Return the level of the places that slices share with the group they are `near`: the widest they stay in."""
         level = self.all_within or self.within
         return RACK_LEVEL if level in (NODE_LEVEL, ANY_LEVEL) else level
 
     @property
     def apart_level(self) -> str:
-        """Answer the level of the places that slices do not share with the group they are `apart_from`."""
+        """Return the level of the places that slices do not share with the group they are `apart_from`."""
         return RACK_LEVEL if self.spread is None or self.spread in (NODE_LEVEL, ANY_LEVEL) else self.spread
 
 
@@ -78,7 +78,7 @@ class RecoveryPolicy:
     """What may be tried before a run is given up.
 
     `max_restarts` counts gang restarts for the program's own failures, `node_attempts` starts again on one node
-    before it is condemned; node faults do not count as restarts. A rank that gives no sign of life for `hang_after`
+    before it is failed; node faults do not count as restarts. A rank that gives no sign of life for `hang_after`
     seconds hangs; None never says so.
     """
 
@@ -132,18 +132,18 @@ class Task:
     on_event: str | None = None
 
     def group(self, name: str) -> Group:
-        """Answer the group of that name; KeyError when the task has none."""
+        """Return the group of that name; KeyError when the task has none."""
         for group in self.groups:
             if group.name == name:
                 return group
         raise KeyError(name)
 
     def guests(self, name: str) -> tuple[Group, ...]:
-        """Answer the groups that sit on the nodes of a group, in the order of the task."""
+        """Return the groups that sit on the nodes of a group, in the order of the task."""
         return tuple(group for group in self.groups if group.topology.nodes_of == name)
 
 
 def host_rank(guest: TopologyRule, host: TopologyRule, index: int, at: int) -> int:
-    """Answer on the node of which rank of its host a member of a guest sits: `at` in the slice of this index."""
+    """Return on the node of which rank of its host a member of a guest sits: `at` in the slice of this index."""
     beside = max(1, host.nodes_per_slice // guest.nodes_per_slice)
     return index // beside * host.nodes_per_slice + index % beside * guest.nodes_per_slice + at

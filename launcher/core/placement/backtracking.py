@@ -33,7 +33,7 @@ class Found:
 
 
 def search(board: Board, order: Sequence[Role], work: int = MAX_WORK) -> list[Found] | None:
-    """Answer where all missing slices go, None where no placement exists; GaveUpError where neither was shown.
+    """Return where all missing slices go, None where no placement exists; GaveUpError where neither was shown.
 
     `order` must have a group before those that are near to it.
     """
@@ -81,7 +81,7 @@ class _Search:
         self._shared: set[tuple[str, int]] = set()
 
     def run(self) -> list[Found] | None:
-        """Answer the first way that works, and leave the ledger as it was."""
+        """Return the first way that works, and leave the ledger as it was."""
         if not self._go(0):
             return None
         found = [
@@ -106,7 +106,7 @@ class _Search:
         return list(kinds.values())
 
     def _places_of(self, role: Role) -> list[list[int]]:
-        """Answer the kinds of each place where a slice of a role may be."""
+        """Return the kinds of each place where a slice of a role may be."""
         if not role.places:
             return []
         scale = within_scale(role.rule)
@@ -117,7 +117,7 @@ class _Search:
         return list(places.values())
 
     def _private_to(self, own: Scale) -> frozenset[Scale]:
-        """Answer the scales at which each place of a scale is a place of its own, and all of it."""
+        """Return the scales at which each place of a scale is a place of its own, and all of it."""
         if own in self._private:
             return self._private[own]
         self._spend(len(self._kinds) * len(self._scales))
@@ -133,7 +133,7 @@ class _Search:
         return self._private[own]
 
     def _go(self, at: int) -> bool:
-        """Answer whether all slices from this one on found a place; they are in the steps then."""
+        """Whether all slices from this one on found a place; they are in the steps then."""
         if at == len(self._order):
             return not any(self._ledger.lonely(role.name) for role, _ in self._order)
         role, left = self._order[at]
@@ -159,7 +159,7 @@ class _Search:
         return False
 
     def _rooms(self, role: Role) -> list[tuple[int, int, list[int]]]:
-        """Answer the places where the next slice may be, with no fewer slices than each holds, and its usable kinds."""
+        """Return the places where the next slice may be, with no fewer slices than each holds, and its usable kinds."""
         bounds = self._ledger.bounds(role.name)
         found = []
         for place, kinds in enumerate(self._places[role.name]):
@@ -179,14 +179,14 @@ class _Search:
             raise GaveUpError
 
     def _shared_by(self, role: Role, place: int) -> int:
-        """Answer how many spares the next slice has to bring for its place."""
+        """Return how many spares the next slice has to bring for its place."""
         if not role.rule.spares_per_rack or (role.name, place) in self._shared:
             return 0
         views = self._kinds[self._places[role.name][place][0]].cells[0].views
         return 0 if any((role.name, id(view)) in self._stations for view in views) else role.rule.spares_per_rack
 
     def _shape(self, role: Role, kinds: Sequence[int]) -> object:
-        """Answer what tells a place from others: what it has, and its names where others have a part in them."""
+        """Return what tells a place from others: what it has, and its names where others have a part in them."""
         private = self._private_to(within_scale(role.rule))
         self._spend(len(kinds) * len(self._ledger.watched))
 
@@ -203,7 +203,7 @@ class _Search:
         return shared, tuple(sorted((look(self._kinds[at]) for at in kinds), key=repr))
 
     def _portions(self, role: Role, kinds: Sequence[int], need: int) -> Iterator[_Counts]:
-        """Answer every way to take `need` nodes of kinds, no two of one place where members keep apart."""
+        """Return every way to take `need` nodes of kinds, no two of one place where members keep apart."""
         scale = None if role.members is None else Scale(role.members)
         after = [0] * (len(kinds) + 1)
         for at in range(len(kinds) - 1, -1, -1):
@@ -243,7 +243,7 @@ class _Search:
 
 
 def _scales(rule: TopologyRule) -> Iterator[Scale]:
-    """Answer every scale that a rule speaks of."""
+    """Return every scale that a rule speaks of."""
     yield within_scale(rule)
     yield near_scale(rule)
     for level in (rule.all_within, rule.spread, rule.spread_members, rule.exclusive):

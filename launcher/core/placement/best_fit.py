@@ -40,7 +40,7 @@ class Chooser:
         self.missing = role.missing
 
     def options(self) -> list[Option]:
-        """Answer every place that holds a slice now."""
+        """Return every place that holds a slice now."""
         bounds, role = self._board.ledger.bounds(self._role.name), self._role
         bounded = bool(bounds)
         if not bounded and role.members is None and not role.rule.spares_per_rack:
@@ -64,7 +64,7 @@ class Chooser:
         return found
 
     def best(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Answer where the next slice goes: the fullest place; among equals the one nearest to the other slices.
+        """Return where the next slice goes: the fullest place; among equals the one nearest to the other slices.
 
         All equals are the answer where each of them is needed: what is left in one makes it the fullest again.
         """
@@ -85,7 +85,7 @@ class Chooser:
         return nearest[:1]
 
     def _beside(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Answer the places with the most slices of this role in their racks."""
+        """Return the places with the most slices of this role in their racks."""
         beside = [self._nearby.get((RACK_LEVEL, option.place.at.get(RACK_LEVEL)), 0) for option in options]
         most = max(beside)
         return [option for option, many in zip(options, beside, strict=True) if many == most] if most else options
@@ -105,7 +105,7 @@ class Chooser:
         return max(0, room - shared) // role.need
 
     def _fullest(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Answer what best fit takes first; work without GPUs keeps off GPU nodes, then off whole domains."""
+        """Return what best fit takes first; work without GPUs keeps off GPU nodes, then off whole domains."""
         if self._role.group.gpus == 0:
             order = [(option.place.gpus, option.place.whole, option.room) for option in options]
             first = min(order)
@@ -115,7 +115,7 @@ class Chooser:
         return [option for option in ties if not option.place.whole] or ties
 
     def _roomy(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Answer the places that hold also what groups near to this one need there, if there are any."""
+        """Return the places that hold also what groups near to this one need there, if there are any."""
         followers = [role for role in self._board.roles.values() if role.rule.near == self._role.name and role.missing]
         if not followers:
             return options
@@ -126,7 +126,7 @@ class Chooser:
         return [option for option in options if id(option) in fits] or options
 
     def _shares(self, scale: Scale, followers: Sequence[Role]) -> Callable[[Cell], bool]:
-        """Answer whether a place has room for a slice and its share of the slices that go with it, each on its own
+        """Whether a place has room for a slice and its share of the slices that go with it, each on its own
         nodes and all of them together."""
         shares = [(role.use, -(-role.missing // max(1, self._role.missing)) * role.need) for role in followers]
         every = sum({use for use, _ in shares} | {self._role.use})
@@ -141,12 +141,12 @@ class Chooser:
         return lambda cell: scale.spot(cell) in fits
 
     def _gathered(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Answer the places of the one value that has room for all slices, where they must be together."""
+        """Return the places of the one value that has room for all slices, where they must be together."""
         level = self._role.rule.all_within
         return options if level in (None, ANY_LEVEL, NODE_LEVEL) else self._together(level, options)
 
     def _together(self, level: str | None, options: Sequence[Option]) -> Sequence[Option]:
-        """Answer the places that are together at a level: where slices are, else where all of them fit."""
+        """Return the places that are together at a level: where slices are, else where all of them fit."""
         if level is None:
             return options
         closeness = self._by_closeness(level, options)
@@ -154,7 +154,7 @@ class Chooser:
         return [option for option in options if option.place.at.get(level) == best]
 
     def _even(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Answer the places where the fewest slices are, of as few as hold all slices evenly."""
+        """Return the places where the fewest slices are, of as few as hold all slices evenly."""
         level = self._role.rule.balance
         if level is None or self._role.rule.slices == 1:
             return options
@@ -173,7 +173,7 @@ class Chooser:
         ]
 
     def _paired(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Answer the places with the fewest slices for each slice that they are near to."""
+        """Return the places with the fewest slices for each slice that they are near to."""
         rule = self._role.rule
         if rule.near is None:
             return options
@@ -187,7 +187,7 @@ class Chooser:
         return [option for option, many in zip(options, crowd, strict=True) if many == least]
 
     def _slots(self, level: str, options: Sequence[Option]) -> Counter[str | None]:
-        """Answer how many slices each value of a level has room for; places that share a ground count once."""
+        """Return how many slices each value of a level has room for; places that share a ground count once."""
         slots: Counter[str | None] = Counter()
         spread = self._role.spread
         if spread is None:
@@ -205,7 +205,7 @@ class Chooser:
         return slots
 
     def _by_closeness(self, level: str, options: Sequence[Option]) -> dict[str | None, _Closeness]:
-        """Answer how near each value of a level is: beside other slices, named, with room for all missing, tightest."""
+        """Return how near each value of a level is: beside other slices, named, with room for all missing, tightest."""
         missing = self.missing
         return {
             value: (-self._nearby[level, value], value is None, room < missing, -room if room < missing else room)
@@ -214,5 +214,5 @@ class Chooser:
 
 
 def _portions(sizes: Sequence[int], need: int) -> int:
-    """Answer a number of slices that no split can exceed, when a ground serves one slice only."""
+    """Return a number of slices that no split can exceed, when a ground serves one slice only."""
     return sum(1 for size in sizes if size >= need) + sum(size for size in sizes if size < need) // need

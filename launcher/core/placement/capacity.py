@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from launcher.core.model.inventory import NODE_LEVEL, RACK_LEVEL, GpuDriver, Inventory, Node, NodeName, RackName
-from launcher.core.model.nodeset import NaturalKey, natural
+from launcher.core.model.inventory import NODE_LEVEL, RACK_LEVEL, GpuDriver, Inventory, Node, RackName
+from launcher.core.model.nodeset import NaturalKey, NodeName, natural
 from launcher.core.model.placement import Slice, Taken
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.constraints import Ledger, ground
@@ -13,7 +13,7 @@ from launcher.core.placement.filters import Sieve, free_of_marks, named_levels
 
 
 def rank_order(node: Node) -> tuple[NaturalKey, bool, int, NaturalKey]:
-    """Answer the sort key of ranks: rack by rack, tray by tray; a node without a tray comes last in its rack."""
+    """Return the sort key of ranks: rack by rack, tray by tray; a node without a tray comes last in its rack."""
     return natural(node.rack), node.tray is None, node.tray or 0, natural(node.name)
 
 
@@ -45,21 +45,21 @@ class Cell:
 
     @property
     def rack(self) -> RackName:
-        """Answer the rack of all these nodes."""
+        """Return the rack of all these nodes."""
         return self.node.rack
 
     @property
     def domain(self) -> str | None:
-        """Answer the NVLink domain of all these nodes."""
+        """Return the NVLink domain of all these nodes."""
         return self.node.domain
 
     @property
     def whole(self) -> bool:
-        """Answer whether every node of the domain is free, so that placing here breaks a domain."""
+        """Whether every node of the domain is free, so that placing here breaks a domain."""
         return self.home.free == self.home.size
 
     def at(self, level: str) -> str | None:
-        """Answer the name of the place of these nodes at a level; None where the inventory does not say."""
+        """Return the name of the place of these nodes at a level; None where the inventory does not say."""
         if level == RACK_LEVEL:
             return self.node.rack
         return None if level == NODE_LEVEL else self.node.places.get(level)
@@ -92,7 +92,7 @@ class Place:
 
     @property
     def whole(self) -> bool:
-        """Answer whether all domains of the place are."""
+        """Whether all domains of the place are."""
         for cell in self.cells:  # noqa: SIM110 - asked of every place in each choice: a generator takes twice as long
             if cell.home.free != cell.home.size:
                 return False
@@ -112,22 +112,22 @@ class Role:
 
     @property
     def name(self) -> str:
-        """Answer the name of the group."""
+        """Return the name of the group."""
         return self.group.name
 
     @property
     def rule(self) -> TopologyRule:
-        """Answer what the group asks of its place."""
+        """Return what the group asks of its place."""
         return self.group.topology
 
     @property
     def need(self) -> int:
-        """Answer how many nodes each slice takes, its own spares counted."""
+        """Return how many nodes each slice takes, its own spares counted."""
         return self.group.topology.nodes_per_slice + self.group.topology.spares
 
     @property
     def local(self) -> bool:
-        """Answer whether each slice has one rack and one NVLink domain."""
+        """Whether each slice has one rack and one NVLink domain."""
         return self.group.topology.within in (RACK_LEVEL, NODE_LEVEL)
 
 
@@ -188,7 +188,7 @@ class Board:
 
 
 def _use(group: Group) -> tuple[object, ...]:
-    """Answer what a group asks of single nodes: groups that ask the same share all places."""
+    """Return what a group asks of single nodes: groups that ask the same share all places."""
     rule = group.topology
     names = (rule.racks, rule.exclude_racks, rule.only_nodes, rule.exclude_nodes)
     local = rule.within == RACK_LEVEL
@@ -205,7 +205,7 @@ def _uses(task: Task) -> dict[tuple[object, ...], Group]:
 def _cells(
     inventory: Inventory, taken: Mapping[NodeName, Taken], promised: AbstractSet[NodeName], sieves: Sequence[Sieve]
 ) -> list[Cell]:
-    """Answer the cells of all nodes that are of use to somebody; those that look the same are asked about once."""
+    """Return the cells of all nodes that are of use to somebody; those that look the same are asked about once."""
     upper = inventory.levels[:-1]
     named = any(sieve.names_nodes for sieve in sieves)
     homes: dict[tuple[RackName, str | None], Home] = {}
@@ -262,7 +262,7 @@ def _place(name: str, cells: list[Cell], levels: Sequence[str]) -> Place:
 
 
 def cell_order(cell: Cell) -> tuple[object, ...]:
-    """Answer the sort key of cells: by name, so that the order of a file does not matter."""
+    """Return the sort key of cells: by name, so that the order of a file does not matter."""
     node = cell.node
     places = tuple(natural(value) for _, value in sorted(node.places.items()))
     kind = (node.gpus, node.accelerator or "", node.gpu_driver.value)

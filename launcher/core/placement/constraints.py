@@ -6,7 +6,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
-from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Inventory, NodeName
+from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Exclusion, Slice, Taken
 from launcher.core.model.task import Task, TopologyRule
 
@@ -22,7 +23,7 @@ class Sited(Protocol):
         """Its NVLink domain."""
 
     def at(self, level: str) -> str | None:
-        """Answer the name of its place at a level; None where the inventory does not say."""
+        """Return the name of its place at a level; None where the inventory does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Scale:
     local: bool = False
 
     def spot(self, what: Sited) -> Spot | None:
-        """Answer where something is; None where the inventory does not say."""
+        """Return where something is; None where the inventory does not say."""
         if self.level == ANY_LEVEL:
             return ANY_LEVEL, None
         name = what.at(self.level)
@@ -41,12 +42,12 @@ class Scale:
 
 
 def within_scale(rule: TopologyRule) -> Scale:
-    """Answer the scale of the places that no slice may cross."""
+    """Return the scale of the places that no slice may cross."""
     return Scale(rule.within, local=rule.within == RACK_LEVEL)
 
 
 def near_scale(rule: TopologyRule) -> Scale:
-    """Answer the scale of the places that slices share with the group that they are near."""
+    """Return the scale of the places that slices share with the group that they are near."""
     return Scale(rule.near_level, local=rule.within == RACK_LEVEL)
 
 
@@ -58,11 +59,11 @@ class Bounds:
     outside: tuple[tuple[Exclusion, Scale, AbstractSet[Spot]], ...] = ()
 
     def __bool__(self) -> bool:
-        """Answer whether anything is kept off."""
+        """Whether anything is kept off."""
         return bool(self.inside) or any(barred for _, _, barred in self.outside)
 
     def reason(self, what: Sited) -> Exclusion | None:
-        """Answer why a node may not be used; None where it may."""
+        """Return why a node may not be used; None where it may."""
         for why, scale, barred in self.outside:
             if barred and scale.spot(what) in barred:
                 return why
@@ -109,15 +110,15 @@ class Ledger:
 
     @property
     def watched(self) -> AbstractSet[tuple[str, Scale]]:
-        """Answer the groups and scales whose places are noted."""
+        """Return the groups and scales whose places are noted."""
         return self._touched.keys()
 
     def touched(self, group: str, scale: Scale) -> Counter[Spot]:
-        """Answer how many slices of a group touch each place, at a scale that its rules speak of."""
+        """Return how many slices of a group touch each place, at a scale that its rules speak of."""
         return self._touched[group, scale]
 
     def lonely(self, name: str) -> list[tuple[Scale, frozenset[Spot]]]:
-        """Answer where slices stay that must be near a group, and that no slice of it is near to yet."""
+        """Return where slices stay that must be near a group, and that no slice of it is near to yet."""
         return [
             (scale, spots)
             for target, scale, spots in self._kept
@@ -125,7 +126,7 @@ class Ledger:
         ]
 
     def bounds(self, name: str) -> Bounds:
-        """Answer the bounds of the next slice of a group; they follow what is noted later."""
+        """Return the bounds of the next slice of a group; they follow what is noted later."""
         if name in self.free:
             return Bounds()
         rule = self._rules[name]
@@ -147,14 +148,14 @@ class Ledger:
 
 
 def ground(level: str | None) -> str | None:
-    """Answer a level at which nodes must keep apart; None where that they are different nodes is enough."""
+    """Return a level at which nodes must keep apart; None where that they are different nodes is enough."""
     return None if level in (None, NODE_LEVEL, ANY_LEVEL) else level
 
 
 def bounds(
     task: Task, name: str, inventory: Inventory, taken: Mapping[NodeName, Taken], placed: Iterable[Slice]
 ) -> Bounds:
-    """Answer the bounds of a group's next slice, given the slices of the task that have their place."""
+    """Return the bounds of a group's next slice, given the slices of the task that have their place."""
     ledger = Ledger(task, inventory, taken)
     nodes = {node.name: node for node in inventory.nodes}
     for part in placed:
@@ -175,7 +176,7 @@ def _watched(rules: Mapping[str, TopologyRule]) -> Iterator[tuple[str, Scale]]:
 
 
 def _apart(name: str, rules: Mapping[str, TopologyRule]) -> Iterator[tuple[str, Scale]]:
-    """Answer the groups that a group keeps apart from, or that do from it, each with the scale of that."""
+    """Return the groups that a group keeps apart from, or that do from it, each with the scale of that."""
     for other, rule in rules.items():
         if rules[name].apart_from == other:
             yield other, Scale(rules[name].apart_level)
@@ -188,6 +189,6 @@ def _exclusive(rules: Mapping[str, TopologyRule]) -> set[str]:
 
 
 def _foreign(scale: Scale, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> frozenset[Spot]:
-    """Answer the places where another run has a node."""
+    """Return the places where another run has a node."""
     nodes = (node for node in inventory.nodes if node.name in taken and taken[node.name].by_run is not None)
     return frozenset(spot for node in nodes if (spot := scale.spot(node)) is not None)

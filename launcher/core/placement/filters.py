@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from fnmatch import translate
 
-from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, GpuDriver, Node, NodeName, RackName
-from launcher.core.model.nodeset import expand
+from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, GpuDriver, Node, RackName
+from launcher.core.model.nodeset import NodeName, expand
 from launcher.core.model.placement import Exclusion, Taken
 from launcher.core.model.task import Group, TopologyRule
 from launcher.core.placement.constraints import Bounds
@@ -29,7 +29,7 @@ class Pattern:
         self._globs = re.compile("|".join(globs)) if globs else None
 
     def matches(self, name: str) -> bool:
-        """Answer whether the pattern speaks of this name."""
+        """Whether the pattern speaks of this name."""
         return name in self._names or (self._globs is not None and self._globs.match(name) is not None)
 
 
@@ -62,11 +62,11 @@ class Sieve:
 
     @property
     def names_nodes(self) -> bool:
-        """Answer whether the group speaks of nodes by name, so that two that look the same may differ."""
+        """Whether the group speaks of nodes by name, so that two that look the same may differ."""
         return self._nodes is not None or self._no_nodes is not None
 
     def reason(self, node: Node) -> Exclusion | None:
-        """Answer the first reason, in the order of `Exclusion`, why the group cannot use a node; None where it can."""
+        """Return the first reason, in the order of `Exclusion`, why the group cannot use a node; None where it can."""
         taken = self.taken.get(node.name)
         if self._bars(node.rack) or self._names_otherwise(node.name):
             return Exclusion.EXCLUDED
@@ -95,7 +95,7 @@ class Sieve:
         return node.accelerator.casefold() == self._kind
 
     def place(self, node: Node) -> str:
-        """Answer the name of the place that a slice on this node would have to stay in; `any` where it need not."""
+        """Return the name of the place that a slice on this node would have to stay in; `any` where it need not."""
         if self._local:
             return node.rack
         within = self.group.topology.within
@@ -116,14 +116,14 @@ class Sieve:
 
 
 def named_levels(rule: TopologyRule) -> frozenset[str]:
-    """Answer the levels at which a node must have a place for a rule to be held on it."""
+    """Return the levels at which a node must have a place for a rule to be held on it."""
     apart = None if rule.apart_from is None else rule.apart_level
     named = {rule.within, rule.all_within, rule.spread, rule.spread_members, rule.exclusive, apart}
     return frozenset(level for level in named if level is not None and level not in _ALWAYS)
 
 
 def free_of_marks(node: Node, taken: Taken | None) -> bool:
-    """Answer whether nobody has a node, and nothing is said against it."""
+    """Whether nobody has a node, and nothing is said against it."""
     if node.drained is not None:
         return False
     return taken is None or (taken.by_run is None and taken.sick is None and taken.drained is None)
@@ -134,7 +134,7 @@ _ALWAYS = (NODE_LEVEL, RACK_LEVEL, ANY_LEVEL)
 
 
 def _spell(text: str) -> tuple[str, ...]:
-    """Answer the globs that a pattern with ranges stands for; a pattern without is one glob."""
+    """Return the globs that a pattern with ranges stands for; a pattern without is one glob."""
     if not _RANGE_IN_BRACKETS.search(text):
         return (text,)
     try:

@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Container
 
-from launcher.core.model.inventory import Inventory, NodeName
-from launcher.core.model.nodeset import NaturalKey, natural
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NaturalKey, NodeName, natural
 
 MOST_BASE = 16
 """The largest base block, in nodes: a rack of 18 trays guarantees 16, for one or two are always in repair."""
 
 
 def fragmentation(inventory: Inventory, busy: Container[NodeName]) -> int:
-    """Answer the score: 0 with all nodes free, and the higher the fewer whole racks, pairs of racks and so on are left.
+    """Return the score: 0 with all nodes free, and the higher the fewer whole racks, pairs of racks and so on are left.
 
     Slurm's rule (topology/block): a rack is lost with fewer free nodes than the base, and so is each aligned group of
     2, 4, 8... racks with a lost one in it; the score is the base times the sizes of all lost groups, and a node each
@@ -33,7 +33,7 @@ def fragmentation(inventory: Inventory, busy: Container[NodeName]) -> int:
 
 
 def _racks(inventory: Inventory, busy: Container[NodeName]) -> list[tuple[int, int]]:
-    """Answer the nodes of each rack and those that are free, racks of one block beside each other."""
+    """Return the nodes of each rack and those that are free, racks of one block beside each other."""
     upper = inventory.levels[:-1]
     totals: dict[str, int] = {}
     free: Counter[str] = Counter()

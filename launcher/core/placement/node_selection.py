@@ -16,7 +16,7 @@ Portion = list[tuple[Cell, int]]
 
 
 def fill(stock: Sequence[tuple[_T, int]], need: int) -> list[tuple[_T, int]]:
-    """Answer how much to take of which to get `need`: few pieces, the tightest last; stock order breaks ties.
+    """Return how much to take of which to get `need`: few pieces, the tightest last; stock order breaks ties.
 
     The stock must hold `need`.
     """
@@ -33,7 +33,7 @@ def fill(stock: Sequence[tuple[_T, int]], need: int) -> list[tuple[_T, int]]:
 
 
 def most_slices(sizes: Iterable[int], need: int) -> int:
-    """Answer how many slices fit where each takes at most one node of each place: the rule of Gale and Ryser."""
+    """Return how many slices fit where each takes at most one node of each place: the rule of Gale and Ryser."""
     sizes = list(sizes)
     most = sum(sizes) // need
     while most and sum(min(size, most) for size in sizes) < most * need:
@@ -42,7 +42,7 @@ def most_slices(sizes: Iterable[int], need: int) -> int:
 
 
 def portion_of(cells: Sequence[Cell], role: Role, need: int, rounds: int) -> Portion:
-    """Answer what a slice takes of cells that hold it; `rounds` slices at most come to them.
+    """Return what a slice takes of cells that hold it; `rounds` slices at most come to them.
 
     Where that is impossible because `spread` and `spread_members` cross, the portion is short.
     """
@@ -56,12 +56,12 @@ def portion_of(cells: Sequence[Cell], role: Role, need: int, rounds: int) -> Por
 
 
 def waste(cell: Cell, role: Role) -> tuple[int, bool]:
-    """Answer how much is lost by taking of a cell: GPUs that nobody asked for, then a whole domain broken."""
+    """Return how much is lost by taking of a cell: GPUs that nobody asked for, then a whole domain broken."""
     return cell.node.gpus - role.group.gpus, cell.whole
 
 
 def by_value(cells: Iterable[Cell], level: str) -> dict[str, list[Cell]]:
-    """Answer the cells of each place at a level, in natural order."""
+    """Return the cells of each place at a level, in natural order."""
     found: dict[str, list[Cell]] = {}
     for cell in cells:
         found.setdefault(cell.at(level) or "", []).append(cell)
@@ -69,14 +69,14 @@ def by_value(cells: Iterable[Cell], level: str) -> dict[str, list[Cell]]:
 
 
 def worth(cells: Iterable[Cell], role: Role) -> int:
-    """Answer how many nodes one slice could take of cells."""
+    """Return how many nodes one slice could take of cells."""
     if role.members is None:
         return sum(len(cell.free) for cell in cells)
     return len({cell.at(role.members) for cell in cells if cell.free})
 
 
 def broken_first(cells: Sequence[Cell], role: Role, need: int) -> Portion:
-    """Answer what to take of cells that hold `need`: broken domains are used up before whole ones, few of each."""
+    """Return what to take of cells that hold `need`: broken domains are used up before whole ones, few of each."""
     portion: Portion = []
     missing = need
     for _, alike in groupby(sorted(cells, key=lambda cell: waste(cell, role)), key=lambda cell: waste(cell, role)):
@@ -87,7 +87,7 @@ def broken_first(cells: Sequence[Cell], role: Role, need: int) -> Portion:
 
 
 def _few_grounds(cells: Sequence[Cell], role: Role, need: int) -> Sequence[Cell]:
-    """Answer the cells of the few grounds that hold a slice: no other slice can use them then."""
+    """Return the cells of the few grounds that hold a slice: no other slice can use them then."""
     grounds = by_value(cells, role.spread or "")
     sizes = [(value, worth(own, role)) for value, own in grounds.items()]
     if len(sizes) == 1 or sum(size for _, size in sizes) < need:
@@ -96,7 +96,7 @@ def _few_grounds(cells: Sequence[Cell], role: Role, need: int) -> Sequence[Cell]
 
 
 def _apart(cells: Sequence[Cell], role: Role, need: int, rounds: int) -> Portion:
-    """Answer one node of each of the values that have most left, counted no further than the slices to come."""
+    """Return one node of each of the values that have most left, counted no further than the slices to come."""
     values = by_value([cell for cell in cells if cell.free], role.members or "")
     rooms = {value: sum(len(cell.free) for cell in own) for value, own in values.items()}
 
@@ -108,7 +108,7 @@ def _apart(cells: Sequence[Cell], role: Role, need: int, rounds: int) -> Portion
 
 
 def _balanced(cells: Sequence[Cell], role: Role, need: int) -> Portion:
-    """Answer as even a split as there is over the fewest places at the `balance` level."""
+    """Return as even a split as there is over the fewest places at the `balance` level."""
     values = by_value([cell for cell in cells if cell.free], role.rule.balance or "")
     sizes = {value: sum(len(cell.free) for cell in own) for value, own in values.items()}
     wasted = {value: max(waste(cell, role) for cell in own) for value, own in values.items()}
@@ -117,7 +117,7 @@ def _balanced(cells: Sequence[Cell], role: Role, need: int) -> Portion:
 
 
 def even(stock: Sequence[tuple[str, int]], need: int) -> list[tuple[str, int]]:
-    """Answer as even a split of `need` as there is over the fewest pieces; stock order says which are taken first.
+    """Return as even a split of `need` as there is over the fewest pieces; stock order says which are taken first.
 
     The stock must hold `need`.
     """

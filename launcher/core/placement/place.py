@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.model.task import Task
-from launcher.core.placement.colocation import hosts, may_host, peopled, seat
-from launcher.core.placement.exclusive import enclosed
+from launcher.core.placement.colocation import colocate, hosts, may_host, peopled
+from launcher.core.placement.constraints import Scale
 from launcher.core.placement.explain import explain
 from launcher.core.placement.solver import assign
 from launcher.core.placement.suggestions import WORK
@@ -20,7 +21,7 @@ MAX_HOSTS_TRIED = 3
 def place(
     task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], kept: Sequence[Slice] = ()
 ) -> Placement | Shortfall:
-    """Answer which nodes each slice of a task gets, or why it cannot be placed now and what would make it fit.
+    """Return which nodes each slice of a task gets, or why it cannot be placed now and what would make it fit.
 
     The answer depends on what the inventory says and never on the order in which it says it. A refusal that is `proven`
     means that no placement exists; with one group whose slices cannot get in each other's way it always is. A member
@@ -39,10 +40,31 @@ def place(
 
 
 def _beside(task: Task, name: str, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> Sequence[str]:
-    """Answer on whose nodes a group without room could sit, each tried: with GPUs that those leave free, or none."""
+    """Return on whose nodes a group without room could sit, each tried: with GPUs that those leave free, or none."""
     most = max((node.gpus for node in inventory.nodes), default=0)
     free = (host for host in task.groups if may_host(task, host, task.group(name)))
     hosts_tried = islice((host for host in free if host.gpus + task.group(name).gpus <= most), MAX_HOSTS_TRIED)
-    changed = [(host.name, hosts(seat(task, name, host))) for host in hosts_tried]
+    changed = [(host.name, hosts(colocate(task, name, host))) for host in hosts_tried]
     fits = [host for host, one in changed if isinstance(assign(one, inventory, taken, (), WORK), Placement)]
     return tuple(f"`nodes_of: {host}` for `{name}`" for host in fits)
+
+
+def enclosed(task: Task, inventory: Inventory, slices: Sequence[Slice]) -> tuple[NodeName, ...]:
+    """Return the other nodes of every place that a group of the task has by `exclusive`, in the order of the file."""
+    task = hosts(task)
+    own = {group.name for group in task.groups}
+    ours = {name: part.group for part in slices if part.group in own for name in (*part.nodes, *part.spares)}
+    shut = {
+        (scale, scale.spot(node))
+        for group in task.groups
+        if group.topology.exclusive is not None
+        for scale in (Scale(group.topology.exclusive),)
+        for node in inventory.nodes
+        if ours.get(node.name) == group.name
+    }
+    scales = {scale for scale, _ in shut}
+    return tuple(
+        node.name
+        for node in inventory.nodes
+        if node.name not in ours and any((scale, scale.spot(node)) in shut for scale in scales)
+    )

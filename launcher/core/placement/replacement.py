@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from launcher.core.model.inventory import Inventory, Node, NodeName, RackName
+from launcher.core.model.inventory import Inventory, Node, RackName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Exclusion, Placement, Shortfall, Slice, Taken
 from launcher.core.model.task import Task
 from launcher.core.placement.capacity import rank_order
@@ -19,10 +20,10 @@ _Taken = Mapping[NodeName, Taken]
 def replace_slice(
     task: Task, inventory: Inventory, taken: _Taken, placement: Placement, part: Slice
 ) -> Slice | Shortfall:
-    """Answer other nodes for one slice of a placement, under the same index, or why there are none.
+    """Return other nodes for one slice of a placement, under the same index, or why there are none.
 
     Every hard rule of the task holds against the slices that stay. `inventory` is the whole one, not that of the run.
-    `taken` is what other runs have and what is sick or condemned: none of it is free. The old nodes of the slice may
+    `taken` is what other runs have and what is sick or failed: none of it is free. The old nodes of the slice may
     serve again unless they are in `taken`; those of the slices that stay never do.
     """
     own = {group.name for group in hosts(task).groups}
@@ -41,10 +42,10 @@ def replace_nodes(
     part: Slice,
     lost: Collection[NodeName],
 ) -> Slice | Shortfall:
-    """Answer a slice with other nodes in the seats of lost ones, or why there are not enough.
+    """Return a slice with other nodes in the slots of lost ones, or why there are not enough.
 
     Only the place that the loss broke is searched: the slice's own, so its rack and NVLink domain, or its place at the
-    level that it may not cross. Whoever is well keeps its seat. `inventory` and `taken` are as for `replace_slice`.
+    level that it may not cross. Whoever is well keeps its slot. `inventory` and `taken` are as for `replace_slice`.
     """
     stay = [name for name in (*part.nodes, *part.spares) if name not in lost]
     whole = [*part.nodes, *part.spares]
@@ -68,7 +69,7 @@ def beside(
     old: Collection[NodeName],
     count: int,
 ) -> Sequence[Node] | Shortfall:
-    """Answer `count` more nodes for what stays of a slice, in its own place; `old` are those it has, or had.
+    """Return `count` more nodes for what stays of a slice, in its own place; `old` are those it has, or had.
 
     First come nodes in the racks of `old`, then those whose NVLink domain is broken already, then rank order.
     """
@@ -93,7 +94,7 @@ def beside(
 
 
 def _first_of_each(nodes: Sequence[Node], level: str, used: Collection[str | None]) -> list[Node]:
-    """Answer the first node of each place at a level that is not used."""
+    """Return the first node of each place at a level that is not used."""
     first: dict[str | None, Node] = {}
     for node in nodes:
         first.setdefault(node.at(level), node)
@@ -103,7 +104,7 @@ def _first_of_each(nodes: Sequence[Node], level: str, used: Collection[str | Non
 def _limits(
     task: Task, inventory: Inventory, taken: _Taken, others: Sequence[Slice], stays: Slice, had: Sequence[Node]
 ) -> Bounds:
-    """Answer the bounds of more nodes of a slice: its own grounds are no others', and it need not come to itself."""
+    """Return the bounds of more nodes of a slice: its own grounds are no others', and it need not come to itself."""
     scale = within_scale(task.group(stays.group).topology)
     here = frozenset(spot for node in had if (spot := scale.spot(node)) is not None)
     company = bounds(task, stays.group, inventory, taken, (*others, stays))
@@ -114,12 +115,24 @@ def _limits(
 
 
 def _whole_domains(inventory: Inventory, taken: _Taken) -> set[tuple[RackName, str | None]]:
-    """Answer the NVLink domains of which every node is free."""
+    """Return the NVLink domains of which every node is free."""
     broken = {(node.rack, node.domain) for node in inventory.nodes if not free_of_marks(node, taken.get(node.name))}
     return {(node.rack, node.domain) for node in inventory.nodes} - broken
 
 
 def _of_others(taken: _Taken, kept: Sequence[Slice]) -> _Taken:
-    """Answer what is taken without what the task's own slices have: they are no other run to be kept apart from."""
+    """Return what is taken without what the task's own slices have: they are no other run to be kept apart from."""
     ours = {name for part in kept for name in (*part.nodes, *part.spares)}
     return {name: mark for name, mark in taken.items() if name not in ours}
+
+
+def spare_for(
+    task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], placement: Placement, part: Slice
+) -> NodeName | None:
+    """Return a free node that a slice could have as another spare, by every hard rule of the task: in its own rack and
+    NVLink domain, or in its own place where it may span racks. None where there is none.
+
+    `inventory` is the whole one. A node in `taken` is not free, whoever has it; those of the placement never are.
+    """
+    answer = beside(task, inventory, taken, placement, part, (*part.nodes, *part.spares), 1)
+    return None if isinstance(answer, Shortfall) else answer[0].name

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from launcher.core.model.inventory import Inventory, Node, NodeName
+from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
 from launcher.core.model.task import Group, Task
 from launcher.core.placement.colocation import hosts
@@ -28,7 +29,7 @@ class Resize:
 
 
 def resize(task: Task, inventory: Inventory, taken: _Taken, before: Placement) -> Resize | Shortfall:
-    """Answer where a task is after it was given again, or why it cannot be placed so; slices that may stay do.
+    """Return where a task is after it was given again, or why it cannot be placed so; slices that may stay do.
 
     A slice stays when it has as many members as before and the new rules allow it where it is; of fewer slices, those
     of the lowest index stay, so that no rank of them changes. `taken` is what other runs have and what is sick:
@@ -57,7 +58,7 @@ def resize(task: Task, inventory: Inventory, taken: _Taken, before: Placement) -
 
 
 def _trimmed(group: Group, part: Slice) -> Slice | None:
-    """Answer a slice with no more spares than are asked; None where the group has no such slice any more."""
+    """Return a slice with no more spares than are asked; None where the group has no such slice any more."""
     rule = group.topology
     if part.index >= rule.slices or len(part.nodes) != rule.nodes_per_slice:
         return None
@@ -67,7 +68,7 @@ def _trimmed(group: Group, part: Slice) -> Slice | None:
 
 
 def _spared(task: Task, inventory: Inventory, taken: _Taken, kept: Sequence[Slice]) -> list[Slice]:
-    """Answer the slices with as many spares as are asked, without those that have no room for them."""
+    """Return the slices with as many spares as are asked, without those that have no room for them."""
     spared = list(kept)
     for part in kept:
         missing = task.group(part.group).topology.spares - len(part.spares)
@@ -80,7 +81,7 @@ def _spared(task: Task, inventory: Inventory, taken: _Taken, kept: Sequence[Slic
 
 
 def _allowed(task: Task, group: Group, inventory: Inventory, taken: _Taken, kept: Sequence[Slice], part: Slice) -> bool:
-    """Answer whether the rules allow a slice where it is."""
+    """Whether the rules allow a slice where it is."""
     known = {node.name: node for node in inventory.nodes}
     if any(name not in known for name in _names(part)):
         return False

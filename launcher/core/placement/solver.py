@@ -5,7 +5,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, Inventory, Node, NodeName, RackName
+from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, Inventory, Node, RackName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice, Taken, slice_key
 from launcher.core.model.task import Group, Task
 from launcher.core.model.text import count
@@ -60,7 +61,7 @@ def assign(
     kept: Sequence[Slice] = (),
     work: int = MAX_WORK,
 ) -> Placement | Miss:
-    """Answer a placement, or the first group that found no room. Slices in `kept` stay where they are.
+    """Return a placement, or the first group that found no room. Slices in `kept` stay where they are.
 
     The group with the largest slice chooses first, after the group that it is near to; one that then misses goes to
     the front in the next try. Where best fit fails in each order, everything is searched within `work`.
@@ -80,7 +81,7 @@ def assign(
 
 
 def _orders(task: Task, misses: Sequence[Miss]) -> Iterator[Sequence[Group]]:
-    """Answer orders of the groups, none twice: the one that missed last goes to the front; then any."""
+    """Return orders of the groups, none twice: the one that missed last goes to the front; then any."""
     first = sorted(task.groups, key=_demand)
     slices = sum(group.topology.slices for group in first)
     tries = max(2, min(MAX_ORDERS, MAX_SLICES_TRIED // slices))
@@ -106,7 +107,7 @@ def _demand(group: Group) -> tuple[int, int, str]:
 
 
 def leaders_first(groups: Sequence[Group]) -> Sequence[Group]:
-    """Answer the groups in their order, but each right after the one that it is near to, while there is room beside."""
+    """Return the groups in their order, but each right after the one that it is near to, while there is room beside."""
     by_name = {group.name: group for group in groups}
     order: dict[str, Group] = {}
 
@@ -126,7 +127,7 @@ def leaders_first(groups: Sequence[Group]) -> Sequence[Group]:
 
 
 def _best_fit(task: Task, order: Sequence[Group], board: Board, kept: Sequence[Slice]) -> Placement | Miss:
-    """Answer the placement that best fit finds for groups in this order, or the first that it finds no room for."""
+    """Return the placement that best fit finds for groups in this order, or the first that it finds no room for."""
     picks: list[Pick] = []
     for at, group in enumerate(order):
         role = board.roles[group.name]
@@ -154,7 +155,7 @@ def _best_fit(task: Task, order: Sequence[Group], board: Board, kept: Sequence[S
 
 
 def _independent(board: Board, role: Role) -> bool:
-    """Answer whether a slice in one place never changes how many the others hold, so that best fit misses none."""
+    """Whether a slice in one place never changes how many the others hold, so that best fit misses none."""
     if board.ledger.lonely(role.name):
         return False
     return role.spread is None or all(len({cell.at(role.spread) for cell in place.cells}) < 2 for place in role.places)
@@ -201,7 +202,7 @@ def _searched(task: Task, order: Sequence[Group], board: Board, kept: Sequence[S
 
 
 def _placement(task: Task, picks: Sequence[Pick], kept: Sequence[Slice]) -> Placement:
-    """Answer the slices of all groups, in the order of the task and there in rank order; kept ones keep their index."""
+    """Return the slices of all groups, in the order of the task and there in rank order; kept ones keep their index."""
     slices: list[Slice] = []
     why: list[str] = []
     for group in task.groups:
@@ -231,7 +232,7 @@ def _slice(index: int, pick: Pick) -> Slice:
 
 
 def _why(index: int, pick: Pick) -> str:
-    """Answer one sentence: which place a slice got, and what spoke for it."""
+    """Return one sentence: which place a slice got, and what spoke for it."""
     group, rule = pick.group, pick.group.topology
     some = 0 < group.gpus < max(node.gpus for node in pick.nodes)
     part = f", {count(group.gpus, 'GPU')} of each node, and nobody uses the others" if some else ""

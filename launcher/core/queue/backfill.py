@@ -8,7 +8,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Taken
 from launcher.core.model.run import RunId, RunName
 from launcher.core.model.task import Group, Task
@@ -40,12 +41,12 @@ class Waiting:
 
     @property
     def rank(self) -> tuple[int, float, RunId]:
-        """Answer what they are ordered by."""
+        """Return what they are ordered by."""
         return -self.task.priority, self.since, self.id
 
     @property
     def length(self) -> float:
-        """Answer how long it would keep its nodes at most (s)."""
+        """Return how long it would keep its nodes at most (s)."""
         return lasts(self.task)
 
 
@@ -66,12 +67,12 @@ class Turn:
 
 
 def lasts(task: Task) -> float:
-    """Answer how long a run that has not begun would keep its nodes at most (s)."""
+    """Return how long a run that has not begun would keep its nodes at most (s)."""
     return math.inf if task.time_limit is None else task.time_limit + task.stop_grace + ALLOWANCE_S
 
 
 def left(task: Task, ends_at: float | None, now: float) -> float:
-    """Answer how long a run that goes on keeps its nodes at most (s); `ends_at` and `now` of the wall clock."""
+    """Return how long a run that goes on keeps its nodes at most (s); `ends_at` and `now` of the wall clock."""
     if ends_at is None:
         return lasts(task)
     return max(ends_at - now, 0.0) + task.stop_grace + RELEASE_S
@@ -83,7 +84,7 @@ def turns(
     taken: Mapping[NodeName, Taken],
     going: Sequence[Going],
 ) -> tuple[Turn, ...]:
-    """Answer the turn of each that waits, in order. The same world gives the same answer.
+    """Return the turn of each that waits, in order. The same world gives the same answer.
 
     `taken` names the runs in `going` by their names; a holder that is not among them keeps its nodes for ever.
     """
@@ -131,7 +132,7 @@ def _reserve(one: Waiting, first: tuple[float, Placement] | None, calendar: Cale
 
 
 def _usable(group: Group, fleet: Inventory, taken: Mapping[NodeName, Taken]) -> list[NodeName]:
-    """Answer the nodes that a group could ever use: those in places with room for a slice of it."""
+    """Return the nodes that a group could ever use: those in places with room for a slice of it."""
     sieve, scale = Sieve(group, taken, frozenset()), within_scale(group.topology)
     fit_for = [node for node in fleet.nodes if sieve.reason(node) is None]
     room: dict[object, int] = {}

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Taken
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Task
@@ -30,7 +31,7 @@ class Going:
 def victims(
     task: Task, fleet: Inventory, taken: Mapping[NodeName, Taken], going: Sequence[Going]
 ) -> tuple[RunName, ...]:
-    """Answer the runs to stop so that a task fits: as few as can be, of those the least in priority, then the youngest.
+    """Return the runs to stop so that a task fits: as few as can be, of those the least in priority, then the youngest.
 
     None where it fits without, as soon as those that leave are gone, and none where it would not fit without all that
     may be stopped. A set is tried by placing the task, so that it frees whole places and not single nodes.
@@ -52,7 +53,7 @@ def victims(
 def _spared(
     task: Task, fleet: Inventory, taken: Mapping[NodeName, Taken], able: Sequence[Going]
 ) -> tuple[RunName, ...]:
-    """Answer all of them without those that need not go, the most important tried first."""
+    """Return all of them without those that need not go, the most important tried first."""
     left = list(able)
     for one in reversed(able):
         fewer = [other for other in left if other is not one]
@@ -62,6 +63,6 @@ def _spared(
 
 
 def _without(taken: Mapping[NodeName, Taken], gone: set[RunName]) -> Mapping[NodeName, Taken]:
-    """Answer what is not free once some runs are gone."""
+    """Return what is not free once some runs are gone."""
     after = {name: replace(mark, by_run=None) if mark.by_run in gone else mark for name, mark in taken.items()}
     return {name: mark for name, mark in after.items() if mark.by_run or mark.sick or mark.drained}

@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from launcher.core.model.inventory import Inventory, NodeName
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Taken
 from launcher.core.model.task import Task
 from launcher.core.placement.colocation import hosts, peopled
-from launcher.core.placement.exclusive import enclosed
+from launcher.core.placement.place import enclosed
 from launcher.core.placement.solver import assign
 
 _Taken = Mapping[NodeName, Taken]
@@ -32,11 +33,11 @@ class Calendar:
 
     @property
     def marks(self) -> _Taken:
-        """Answer what would not be free if nobody had anything."""
+        """Return what would not be free if nobody had anything."""
         return self._marks
 
     def taken(self, at: float, length: float) -> _Taken:
-        """Answer what is not free all the time from a moment on, for so long (s)."""
+        """Return what is not free all the time from a moment on, for so long (s)."""
         found = dict(self._marks)
         for name, spans in self._busy.items():
             for begin, end, who in spans:
@@ -51,7 +52,7 @@ class Calendar:
             self._busy.setdefault(name, []).append((at, at + length, who))
 
     def first(self, task: Task, length: float, barred: _Taken) -> tuple[float, Placement] | None:
-        """Answer when a task can begin at the earliest (s from now), and where; None where no moment is known."""
+        """Return when a task can begin at the earliest (s from now), and where; None where no moment is known."""
         ends = {end for spans in self._busy.values() for _, end, _ in spans if math.isfinite(end)}
         for at in (0.0, *sorted(ends)):
             found = fit(task, self.fleet, barring(self.taken(at, length), barred))
@@ -61,7 +62,7 @@ class Calendar:
 
 
 def fit(task: Task, fleet: Inventory, taken: _Taken) -> Placement | None:
-    """Answer where a task goes; None, without a word on why, where it does not fit."""
+    """Return where a task goes; None, without a word on why, where it does not fit."""
     whole, task = task, hosts(task)
     needed = sum(group.topology.slices * group.topology.nodes_per_slice for group in task.groups)
     if sum(node.name not in taken for node in fleet.nodes) < needed:
@@ -73,6 +74,6 @@ def fit(task: Task, fleet: Inventory, taken: _Taken) -> Placement | None:
 
 
 def barring(taken: _Taken, barred: _Taken) -> _Taken:
-    """Answer what is not free to one that was told more of some nodes."""
+    """Return what is not free to one that was told more of some nodes."""
     more = {name: replace(taken.get(name, Taken()), sick=mark.sick) for name, mark in barred.items()}
     return {**taken, **more}

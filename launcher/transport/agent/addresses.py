@@ -5,7 +5,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from launcher.core.model.actions import Unit
-from launcher.core.model.inventory import Access, Inventory, NodeName, Transport
+from launcher.core.model.inventory import Access, Inventory, Transport
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Run
 from launcher.ports import Shell
 from launcher.setup import layout, ports
@@ -16,7 +17,7 @@ FALLBACK_LEASE = "/tmp/.nvlaunch-lease"  # noqa: S108 - a known place that anybo
 
 
 def leases(fleet: Inventory) -> tuple[str, ...]:
-    """Answer where the lease of a machine may be, the first path that can be used."""
+    """Return where the lease of a machine may be, the first path that can be used."""
     return (fleet.lease_path, FALLBACK_LEASE)
 
 
@@ -31,26 +32,26 @@ class Sites:
         self._blocks: dict[tuple[str, str], int] = {}
 
     def note_block(self, site: Site, told: Json) -> int:
-        """Take in what a keeper said of itself; answer the first of its ports, which it keeps as long as it lives."""
+        """Take in what an agent said of itself; return the first of its ports, which it keeps as long as it lives."""
         block = self._blocks[site.access.address, site.layout.root] = int(told["block"])
         return block
 
     def block(self, site: Site) -> int | None:
-        """Answer the first port of a unit, where its keeper has told; only a claim begins another keeper."""
+        """Return the first port of a unit, where its agent has told; only a claim begins another agent."""
         return self._blocks.get((site.access.address, site.layout.root))
 
-    def seat(self, run: Run, node: NodeName) -> Site:
-        """Answer the unit of a seat on a node of the run."""
+    def slot(self, run: Run, node: NodeName) -> Site:
+        """Return the unit of a slot on a node of the run."""
         access = run.node(node).access
         blocks = ports.narrow() if self._local else ports.wide()
-        return self._site(run, node, Unit.SEAT, access, blocks, self._leases(run.fleet, node))
+        return self._site(run, node, Unit.SLOT, access, blocks, self._leases(run.fleet, node))
 
     def head(self, run: Run) -> Site:
-        """Answer the unit of the run's head."""
+        """Return the unit of the run's head."""
         return self.head_on(run, run.head)
 
     def head_on(self, run: Run, where: NodeName | None) -> Site:
-        """Answer the unit of a head on a node of the run, or on the machine that the inventory names for heads."""
+        """Return the unit of a head on a node of the run, or on the machine that the inventory names for heads."""
         access = run.node(where).access if where is not None else run.fleet.head
         if access is None:
             raise LookupError(f"run `{run.id}` has no place for its head")

@@ -1,4 +1,4 @@
-"""One unit of a run on a machine: how it is reached, where its folders are, and how its keeper is spoken to."""
+"""One unit of a run on a machine: how it is reached, where its folders are, and how its agent is spoken to."""
 
 import json
 import time
@@ -25,10 +25,10 @@ LEAST_S = 1.0
 
 
 class Kept(Protocol):
-    """Connections to machines that are kept open, for questions to keepers."""
+    """Connections to machines that are kept open, for questions to agents."""
 
     def ask(self, site: "Site", question: Json, timeout: float) -> Json | None:
-        """Answer what the keeper of a unit says; None where no connection is open, or it is lost meanwhile."""
+        """Return what the agent of a unit says; None where no connection is open, or it is lost meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Site:
     kept: Kept | None = None
 
     def ask(self, question: Json, *, timeout: float) -> Json:
-        """Answer what the keeper says, or what the machine says in its place; RemoteError where nobody does.
+        """Return what the agent says, or what the machine says in its place; RemoteError where nobody does.
 
         Over a connection that is open anyway: a program for each question costs a node more than the answer. What is
         asked may be asked twice.
@@ -65,7 +65,7 @@ class Site:
 
     @property
     def machine(self) -> Access | None:
-        """Answer what tells machines apart; None: the one that all sites of a local inventory share."""
+        """Return what tells machines apart; None: the one that all sites of a local inventory share."""
         return None if self.shared else self.access
 
     def program(self, *argv: str, timeout: float, stdin: Stdin = b"", take: Take | None = None) -> Completed:
@@ -89,5 +89,5 @@ class Site:
         except ValueError:
             pass  # what it wrote to stderr instead is the message
         tail = tuple(ended.stderr.decode(errors="replace").strip().splitlines()[-20:])
-        words = tail[-1] if tail else f"`{stage}` ended with {ended.status} and said nothing"
-        raise RemoteError(words, node=self.name, stage=stage, tail=tail)
+        message = tail[-1] if tail else f"`{stage}` ended with {ended.status} and said nothing"
+        raise RemoteError(message, node=self.name, stage=stage, tail=tail)

@@ -4,8 +4,7 @@ import json
 from collections.abc import Sequence
 
 from launcher.core.model.inventory import Node
-from launcher.core.model.run import Run
-from launcher.core.model.slots import MemberName
+from launcher.core.model.run import MemberName, Run
 from launcher.errors import RemoteError
 from launcher.ports import Command, Hear, Stream, Take
 from launcher.setup import environ
@@ -20,17 +19,17 @@ BEYOND_S = 15.0
 
 STOP_S = 30.0
 NO_SUCH_FILE = 3
-_OVER = {b"t": "its time was over, and it was ended", b"g": "no keeper of this run lives on the node"}
+_OVER = {b"t": "its time was over, and it was ended", b"g": "no agent of this run lives on the node"}
 _UNTOLD = "the node has no programs of this run, or they broke"
 
 
 def label(member: MemberName | None) -> str:
-    """Answer how the folder of a rank is called; `-` for none."""
+    """Return how the folder of a rank is called; `-` for none."""
     return member.replace("/", "-") if member else "-"
 
 
 def execute(site: Site, run: Run, node: Node, command: Command, hear: Hear) -> int:
-    """Run a command to its end; answer its exit status. RemoteError says why it has none."""
+    """Run a command to its end; return its exit status. RemoteError says why it has none."""
     member = next((one for one in run.members() if one.name == command.member), None)
     question = {
         "token": command.token,
@@ -81,23 +80,23 @@ class Frames:
 def stop(site: Site, command: Command) -> None:
     """End a command and all that it started; RemoteError where something of it is left."""
     answer = killed(site.answer("command", "stop", site.layout.root, command.token, timeout=STOP_S))
-    if answer.words:
-        raise RemoteError(f"the command did not end: {answer.words}", node=site.name, stage="exec")
+    if answer.message:
+        raise RemoteError(f"the command did not end: {answer.message}", node=site.name, stage="exec")
 
 
 def fetch(site: Site, path: str, take: Take) -> tuple[str, ...]:
-    """Send a file or folder to `take` as a tar stream; answer what was left out, and why."""
+    """Send a file or folder to `take` as a tar stream; return what was left out, and why."""
     ended = site.program("archive", site.layout.root, path, timeout=AS_LONG_AS_IT_TAKES, take=take)
     said = tuple(ended.stderr.decode(errors="replace").strip().splitlines())
     if ended.status == 0:
         return said
-    words = said[-1] if said else f"it ended with {ended.status}"
+    message = said[-1] if said else f"it ended with {ended.status}"
     if ended.status == NO_SUCH_FILE:
-        raise RemoteError(words, node=site.name, stage="fetch")
-    raise RemoteError(f"`{path}` cannot be sent: {words}", node=site.name, stage="fetch", tail=said[-20:])
+        raise RemoteError(message, node=site.name, stage="fetch")
+    raise RemoteError(f"`{path}` cannot be sent: {message}", node=site.name, stage="fetch", tail=said[-20:])
 
 
 def visit(site: Site, member: MemberName | None) -> tuple[str, ...]:
-    """Answer the program that opens a terminal beside a rank."""
+    """Return the program that opens a terminal beside a rank."""
     shell: Sequence[str] = (site.python, "-EsS", site.layout.package, "visit", site.layout.root, label(member))
     return site.shell.terminal(site.access, shell)

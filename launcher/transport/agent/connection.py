@@ -1,8 +1,8 @@
 """One machine that is looked at each second: a program of ours there, spoken to line by line over a kept connection.
 
-Nothing here waits for a machine. Questions are sent to whoever has none under way; answers come in a thread of the
+Nothing here waits for a machine. Questions are sent to whoever has none under way; returns come in a thread of the
 connection's own; a connection that is mute for too long is given up, and a new one is made in the background. Who has
-a question of another kind for a keeper sends it over the same connection, and waits by itself.
+a question of another kind for an agent sends it over the same connection, and waits by itself.
 """
 
 import itertools
@@ -20,8 +20,8 @@ from launcher.errors import LaunchError
 from launcher.ports import Shell, Talk
 from launcher.transport.agent.client import Json, Site
 
-KEEPER_S = 2.5
-"""Seconds in which a keeper answers; the machine says so of one that does not."""
+AGENT_S = 2.5
+"""Seconds in which an agent answers; the machine says so of one that does not."""
 
 MUTE_S = 4.0
 """Seconds after which a connection on which nothing comes is given up."""
@@ -63,9 +63,9 @@ class Spot:
             self.answer, self.of, self.since = answer, self.asked, None
         self.asked = None
 
-    def failed(self, words: str) -> None:
+    def failed(self, message: str) -> None:
         """Take in that the question under way has no answer."""
-        self.asked, self.trouble = None, words
+        self.asked, self.trouble = None, message
         self.since = self.since or time.time()
 
 
@@ -101,7 +101,7 @@ class Eye:
             spot = self.spots.setdefault(key, Spot())
             if spot.asked is None and (self._talk or self._may_dial(now)):
                 spot.asked = now
-                lines.append(line(key, site, question, KEEPER_S))
+                lines.append(line(key, site, question, AGENT_S))
         if not lines:
             return
         if self._talk:
@@ -175,18 +175,18 @@ class Eye:
         elif "answer" in told:
             spot.heard(told["answer"])
         else:
-            spot.failed(told.get("words", "it says nothing"))
+            spot.failed(told.get("message", "it says nothing"))
 
-    def _lost(self, words: str) -> None:
+    def _lost(self, message: str) -> None:
         with self._changed:
             self._talk, self._dialling = None, False
             for spot in self.spots.values():
                 if spot.asked is not None:
-                    spot.failed(words)
+                    spot.failed(message)
             waiting, self._waiting = self._waiting, {}
             self._changed.notify_all()
         for asked in waiting.values():
-            asked.set_exception(ConnectionError(words))
+            asked.set_exception(ConnectionError(message))
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -196,7 +196,7 @@ class Eye:
 
 
 def line(key: Key, site: Site, question: Json, limit: float) -> bytes:
-    """Answer what the program on the machine is sent: a question for the keeper of a unit, and its seconds."""
+    """Return what the program on the machine is sent: a question for the agent of a unit, and its seconds."""
     asked = {
         "key": key,
         "socket": site.layout.socket,

@@ -1,17 +1,17 @@
-"""A keeper's answers as the types of the observation."""
+"""An agent's answers as the types of the observation."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from launcher.core.model.actions import Bundle
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import (
+    AgentReport,
     GroupReport,
     GroupState,
     Head,
     HeadSeen,
     HeadView,
-    Keeper,
     NodeView,
     Phase,
     RankReport,
@@ -20,30 +20,30 @@ from launcher.core.model.observation import (
     Step,
     Unseen,
 )
-from launcher.core.model.slots import MemberName
+from launcher.core.model.run import MemberName
 
 Json = dict[str, Any]
 
 
 def node_view(answer: Json) -> NodeView:
-    """Answer what a node's keeper says, or that there is none."""
+    """Return what a node's agent says, or that there is none."""
     if not answer["ok"]:
-        return Unseen(words=answer["words"])
-    if not answer.get("keeper"):
+        return Unseen(message=answer["message"])
+    if not answer.get("agent"):
         return Seen(leftovers=answer.get("leftovers", 0))
     ranks = tuple(_rank(rank) for rank in answer["ranks"])
-    keeper = Keeper(
+    agent = AgentReport(
         setup=step(answer["setup"]), ray=step(answer["ray"]), ranks=ranks, head_silent=answer.get("head_silent")
     )
-    return Seen(keeper=keeper)
+    return Seen(agent=agent)
 
 
 def head_view(answer: Json, nodes_of_run: Iterable[NodeName]) -> HeadView:
-    """Answer what the keeper of the head says, or that there is none. A node that it never heard has been silent for as
+    """Return what the agent of the head says, or that there is none. A node that it never heard has been silent for as
     long as it has listened: nothing of a head is started on a node before the head's host was heard there."""
     if not answer["ok"]:
-        return Unseen(words=answer["words"])
-    if not answer.get("keeper"):
+        return Unseen(message=answer["message"])
+    if not answer.get("agent"):
         return HeadSeen(leftovers=answer.get("leftovers", 0))
     told = answer.get("supervisor", {})
     known: Mapping[str, float] = answer.get("heard", {})
@@ -57,20 +57,20 @@ def head_view(answer: Json, nodes_of_run: Iterable[NodeName]) -> HeadView:
 
 
 def step(row: Json) -> Step:
-    """Answer where a program stands that a keeper watches."""
+    """Return where a program stands that an agent watches."""
     return Step(
         phase=Phase(row["phase"]),
         exit_code=row.get("exit_code"),
         tail=tuple(row.get("tail", ())),
         generation=row.get("generation", 0),
-        words=row.get("words", ""),
+        message=row.get("message", ""),
     )
 
 
 def _rank(row: Json) -> RankReport:
     return RankReport(
         member=MemberName(row["member"]),
-        epoch=row["epoch"],
+        attempt=row["attempt"],
         running=row["running"],
         exit_code=row.get("exit_code"),
         at=row.get("at", 0.0),
@@ -80,7 +80,7 @@ def _rank(row: Json) -> RankReport:
 
 
 def _ray_node(row: Json) -> RayNode:
-    return RayNode(seat=row["seat"], generation=row["generation"], domain=row["domain"], alive=row["alive"])
+    return RayNode(slot=row["slot"], generation=row["generation"], domain=row["domain"], alive=row["alive"])
 
 
 def _group(row: Json) -> GroupReport:
@@ -90,7 +90,7 @@ def _group(row: Json) -> GroupReport:
 
 
 def bundles(rows: list[Json]) -> tuple[Bundle, ...]:
-    """Answer where Ray says the bundles of a group are."""
+    """Return where Ray says the bundles of a group are."""
     return tuple(
-        Bundle(index=row["index"], seat=row["seat"], domain=row["domain"], generation=row["generation"]) for row in rows
+        Bundle(index=row["index"], slot=row["slot"], domain=row["domain"], generation=row["generation"]) for row in rows
     )

@@ -1,7 +1,7 @@
 """Groups whose nodes one program drives: `driver:` runs beside rank 0, and what it makes of the nodes is its own.
 
-Its other seats have a raylet and no rank: they fare as the driver does. Without `reserve:` we hold no placement group
-for it, and a slice is in its place when Ray has each of its seats.
+Its other slots have a raylet and no rank: they fare as the driver does. Without `reserve:` we hold no placement group
+for it, and a slice is in its place when Ray has each of its slots.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from launcher.transport.agent.client import Json
 
 
 def leads(run: Run, member: Member) -> bool:
-    """Answer whether a seat is the one beside which a driver runs."""
+    """Whether a slot is the one beside which a driver runs."""
     return run.group(member.group).driver is not None and member.rank == 0
 
 
 def follow(run: Run, told: Sequence[Json]) -> None:
-    """Give the answer of each keeper whose seat is driven the report of its driver: their ends are one."""
+    """Give the answer of each agent whose slot is driven the report of its driver: their ends are one."""
     for group in run.task.groups:
         leader = f"{group.name}/0"
         found = [row for answer in told for row in answer.get("ranks", ()) if row["member"] == leader]
         if group.driver is None or not found:
             continue
-        newest = {**max(found, key=lambda row: int(row["epoch"])), "tail": []}
+        newest = {**max(found, key=lambda row: int(row["attempt"])), "tail": []}
         for answer in told:
             member = answer.get("member") or ""
             if member.rpartition("/")[0] == group.name and member != leader:
@@ -31,21 +31,21 @@ def follow(run: Run, told: Sequence[Json]) -> None:
 
 
 def open_slices(run: Run) -> dict[str, Slice]:
-    """Answer the slices that nothing is reserved for, by their keys."""
+    """Return the slices that nothing is reserved for, by their keys."""
     groups = {group.name for group in run.task.groups if group.driver is not None and not group.reserve}
     return {part.key: part for part in run.placement.slices if part.group in groups}
 
 
 def add_groups(run: Run, told: Json) -> None:
-    """Add to what Ray's head says a group for each slice without one whose seats all have a live node."""
+    """Add to what Ray's head says a group for each slice without one whose slots all have a live node."""
     alive: dict[str, Json] = {}
     for node in told.get("nodes", ()):
-        if node["alive"] and node["generation"] >= alive.get(node["seat"], node)["generation"]:
-            alive[node["seat"]] = node
+        if node["alive"] and node["generation"] >= alive.get(node["slot"], node)["generation"]:
+            alive[node["slot"]] = node
     for key in open_slices(run):
-        seats = sorted((m for m in run.members() if m.slice_key == key), key=lambda m: m.slice_rank)
-        if all(member.label in alive for member in seats):
-            nodes = [alive[member.label] for member in seats]
-            rows = [{name: node[name] for name in ("seat", "domain", "generation")} for node in nodes]
+        slots = sorted((m for m in run.members() if m.slice_key == key), key=lambda m: m.slice_rank)
+        if all(member.label in alive for member in slots):
+            nodes = [alive[member.label] for member in slots]
+            rows = [{name: node[name] for name in ("slot", "domain", "generation")} for node in nodes]
             bundles = [{"index": index, **row} for index, row in enumerate(rows)]
             told["groups"] = [*told["groups"], {"slice": key, "state": "CREATED", "hint": "", "bundles": bundles}]

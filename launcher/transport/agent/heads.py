@@ -1,8 +1,7 @@
 """What is asked of a run's Ray: its start, its nodes and its placement groups."""
 
 from launcher.core.model.actions import Answer, Result
-from launcher.core.model.run import Run
-from launcher.core.model.slots import Seat
+from launcher.core.model.run import Run, Slot
 from launcher.errors import RemoteError
 from launcher.setup import ray
 from launcher.setup.ports import Ports
@@ -16,27 +15,27 @@ RESERVE_S = 20.0
 
 
 class Heads:
-    """Speaks to the keepers of heads, and through them to their supervisors."""
+    """Speaks to the agents of heads, and through them to their supervisors."""
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
 
     def ports(self, site: Site) -> Ports:
-        """Answer the ports that the keeper of a unit took; RemoteError where it has no keeper.
+        """Return the ports that the agent of a unit took; RemoteError where it has no agent.
 
-        Who began the keeper knows them: a head is not asked again for each node that joins it.
+        Who began the agent knows them: a head is not asked again for each node that joins it.
         """
         block = self._sites.block(site)
         if block is None:
             told = site.ask({"op": "hello"}, timeout=ASK_S)
             if "block" not in told:
-                words = f"the {site.unit.value} on `{site.name}` has no keeper"
-                raise RemoteError(words, node=site.name, stage="ports")
+                message = f"the {site.unit.value} on `{site.name}` has no agent"
+                raise RemoteError(message, node=site.name, stage="ports")
             block = self._sites.note_block(site, told)
         return site.blocks.ports(block)
 
     def start(self, run: Run, cluster: int) -> Answer:
-        """Start the Ray head of a cluster under its keeper."""
+        """Start the Ray head of a cluster under its agent."""
         site = self._sites.head(run)
         at = self._at(site)
         question = {
@@ -49,21 +48,21 @@ class Heads:
         }
         return done(site.ask(question, timeout=ASK_S))
 
-    def join(self, run: Run, seat: Seat) -> Answer:
-        """Start the raylet of a seat under its node's keeper."""
-        site, head = self._sites.seat(run, seat.node), self._sites.head(run)
-        member = next(one for one in run.members() if one.name == seat.member)
+    def join(self, run: Run, slot: Slot) -> Answer:
+        """Start the raylet of a slot under its node's agent."""
+        site, head = self._sites.slot(run, slot.node), self._sites.head(run)
+        member = next(one for one in run.members() if one.name == slot.member)
         ports = self.ports(head)
         address = f"{head.access.address}:{ports.gcs}"
-        labels = ray.labels(run, seat, member)
+        labels = ray.labels(run, slot, member)
         question = {
             "op": "ray",
-            "generation": seat.generation,
-            "member": seat.member,
-            "argv": ray.seat_argv(
+            "generation": slot.generation,
+            "member": slot.member,
+            "argv": ray.slot_argv(
                 self._at(site),
                 address,
-                run.node(seat.node),
+                run.node(slot.node),
                 labels,
                 driven=run.group(member.group).driver is not None,
                 groups=1 + len(run.task.guests(member.group)),
@@ -77,7 +76,7 @@ class Heads:
         return ray.At(address=site.access.address, ports=self.ports(site), temp_dir=site.layout.ray, shared=site.shared)
 
     def reserve(self, run: Run, key: str) -> Answer:
-        """Ask for the placement group of a slice: one bundle a seat, pinned to it. A driver makes its own."""
+        """Ask for the placement group of a slice: one bundle a slot, pinned to it. A driver makes its own."""
         if key in drivers.open_slices(run):
             return Answer(result=Result.DONE)
         part = next(part for part in run.placement.slices if part.key == key)
@@ -87,7 +86,7 @@ class Heads:
             "op": "reserve",
             "slice": key,
             "bundles": [bundle for _ in members],
-            "seats": [member.seat for member in members],
+            "slots": [member.slot for member in members],
             "within": ray.within(run, part),
         }
         return done(self.ask(run, question, timeout=RESERVE_S))
@@ -99,18 +98,18 @@ class Heads:
         return done(self.ask(run, {"op": "unreserve", "slice": key}, timeout=RESERVE_S))
 
     def verify(self, run: Run, key: str) -> Answer:
-        """Answer where Ray, asked afresh, has the bundles of a slice."""
+        """Return where Ray, asked afresh, has the bundles of a slice."""
         told = self.ask(run, {"op": "verify", "timeout": ASK_S}, timeout=ASK_S + 2)
         if not told["ok"]:
             return done(told)
         drivers.add_groups(run, told)
         row = next((row for row in told["groups"] if row["slice"] == key), None)
         if row is None or row["state"] == "REMOVED":
-            return Answer(result=Result.FAILED, words=f"ray has no group for slice `{key}`")
+            return Answer(result=Result.FAILED, message=f"ray has no group for slice `{key}`")
         return Answer(result=Result.DONE, bundles=decode.bundles(row["bundles"]))
 
     def ask(self, run: Run, question: Json, timeout: float) -> Json:
-        """Answer what the supervisor of the run says."""
+        """Return what the supervisor of the run says."""
         wrapped = {"op": "supervisor", "question": question, "timeout": timeout}
         told = self._sites.head(run).ask(wrapped, timeout=timeout + 2)
-        return {"ok": False, "words": "the head has no keeper"} if told.get("absent") else told
+        return {"ok": False, "message": "the head has no agent"} if told.get("absent") else told

@@ -14,7 +14,7 @@ _OLDEST = f"{MINOR}.0"
 
 
 def ray() -> str:
-    """Answer the exact version for new environments: that of this machine, so that all nodes get the same."""
+    """Return the exact version for new environments: that of this machine, so that all nodes get the same."""
     try:
         own = metadata.version("ray")
     except metadata.PackageNotFoundError:
@@ -23,7 +23,7 @@ def ray() -> str:
 
 
 def wanted(access: Access, env: Mapping[str, str]) -> Json | None:
-    """Answer a keeper's orders for an environment; None for a machine whose Python is named.
+    """Return an agent's orders for an environment; None for a machine whose Python is named.
 
     Wheels are its own where it has the folder that is named, else those of this machine.
     """

@@ -1,8 +1,8 @@
-"""A look at a run: what each of its keepers says, and what they say of machines that we cannot see."""
+"""A look at a run: what each of its agents says, and what they say of machines that we cannot see."""
 
 from collections.abc import Mapping, Sequence
 
-from launcher.core.model.inventory import NodeName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import NodeView, Reached, Seen, Sighting, Unseen
 from launcher.core.model.run import Run, RunId
 from launcher.setup.ports import FIRST
@@ -12,7 +12,7 @@ from launcher.transport.agent.client import Json, Site
 from launcher.transport.agent.poller import Looks
 
 ASKERS = 2
-"""How many keepers try to reach a machine that we cannot see."""
+"""How many agents try to reach a machine that we cannot see."""
 
 SSH_PORT = 22
 
@@ -27,11 +27,11 @@ class Sights:
         self._listens: dict[RunId, tuple[str, int]] = {}
 
     def look(self, run: Run) -> Sighting:
-        """Answer what exists of the run on each of its nodes and on its head, all asked at once."""
+        """Return what exists of the run on each of its nodes and on its head, all asked at once."""
         names = [node.name for node in run.fleet.nodes]
-        seats, head = [self._sites.seat(run, name) for name in names], self._sites.head(run)
+        slots, head = [self._sites.slot(run, name) for name in names], self._sites.head(run)
         asked = self._questions(run)
-        told = self._looks.look([*seats, head], [*(asked[name] for name in names), {"op": "status"}])
+        told = self._looks.look([*slots, head], [*(asked[name] for name in names), {"op": "status"}])
         drivers.follow(run, told[:-1])
         drivers.add_groups(run, told[-1].get("supervisor", {}))
         views = {name: decode.node_view(answer) for name, answer in zip(names, told[:-1], strict=True)}
@@ -45,7 +45,7 @@ class Sights:
             self._listens[run.id] = (head.access.address, head.blocks.ports(told["block"]).heartbeat)
 
     def _questions(self, run: Run) -> dict[NodeName, Json]:
-        """Answer what each keeper is asked: one question, with all that it is to find out for us."""
+        """Return what each agent is asked: one question, with all that it is to find out for us."""
         base: Json = {"op": "status"}
         if run.id in self._listens:
             base["head"] = list(self._listens[run.id])
@@ -61,18 +61,18 @@ class Sights:
 
 
 def askers(run: Run, views: Mapping[NodeName, NodeView], name: NodeName) -> Sequence[NodeName]:
-    """Answer whose keepers try to reach a node: those of other racks first, for they go another way."""
+    """Return whose agents try to reach a node: those of other racks first, for they go another way."""
     rack = run.node(name).rack
-    able = [node for node in run.fleet.nodes if _has_keeper(views.get(node.name))]
+    able = [node for node in run.fleet.nodes if _has_agent(views.get(node.name))]
     return [node.name for node in sorted(able, key=lambda node: node.rack == rack)][:ASKERS]
 
 
-def _has_keeper(view: NodeView | None) -> bool:
-    return isinstance(view, Seen) and view.keeper is not None
+def _has_agent(view: NodeView | None) -> bool:
+    return isinstance(view, Seen) and view.agent is not None
 
 
 def _reached(views: Mapping[NodeName, NodeView], told: Mapping[NodeName, Json]) -> dict[NodeName, Reached]:
-    """Answer who reaches the nodes that we do not see; of two that do not agree, the one that does."""
+    """Return who reaches the nodes that we do not see; of two that do not agree, the one that does."""
     found: dict[NodeName, Reached] = {}
     for by, answer in told.items():
         for name, answers in answer.get("reached", {}).items():

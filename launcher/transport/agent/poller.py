@@ -21,7 +21,7 @@ FIRST_S = 5.0
 """The same for the first look at a run: its connections have to be made, and nobody has been seen yet."""
 
 GRACE_S = 2.0
-"""Seconds for the way to a machine and back, besides those that its keeper has."""
+"""Seconds for the way to a machine and back, besides those that its agent has."""
 
 FAN_OUT = 256
 """Connections that are made, or written to, at once: a silent machine holds its place for a few seconds."""
@@ -39,7 +39,7 @@ class Looks:
         self._closed = False
 
     def look(self, sites: Sequence[Site], questions: Sequence[Json]) -> list[Json]:
-        """Answer the newest that each unit says, or that nobody does (`ok` false), within a second or so."""
+        """Return the newest that each unit says, or that nobody does (`ok` false), within a second or so."""
         begun = time.monotonic()
         wanted: dict[Access | None, dict[Key, tuple[Site, Json]]] = {}
         for site, question in zip(sites, questions, strict=True):
@@ -64,8 +64,8 @@ class Looks:
             return [_answer(spots[_key(site)], now) for site in sites]
 
     def ask(self, site: Site, question: Json, timeout: float) -> Json | None:
-        """Answer what the keeper of a unit says to a question, over the connection of looks; None where there is none,
-        or where it is lost meanwhile. RemoteError where the keeper does not answer in time."""
+        """Return what the agent of a unit says to a question, over the connection of looks; None where there is none,
+        or where it is lost meanwhile. RemoteError where the agent does not answer in time."""
         with self._changed:
             eye = self._eyes.get(site.machine)
             asked = eye.begin(site, question, timeout) if eye is not None and not self._closed else None
@@ -99,15 +99,15 @@ class Looks:
 
 
 def _told(asked: "Future[Json]", site: Site, question: Json, timeout: float) -> Json | None:
-    words = f"nothing was heard of the keeper within {timeout:.0f} s"
+    message = f"nothing was heard of the agent within {timeout:.0f} s"
     if wait((asked,), timeout + GRACE_S).done:
         if asked.exception() is not None:
             return None
         told = asked.result()
         if "answer" in told:
             return dict(told["answer"])
-        words = str(told.get("words", "the keeper says nothing"))
-    raise RemoteError(words, node=site.name, stage=question["op"])
+        message = str(told.get("message", "the agent says nothing"))
+    raise RemoteError(message, node=site.name, stage=question["op"])
 
 
 def _key(site: Site) -> Key:
@@ -115,7 +115,7 @@ def _key(site: Site) -> Key:
 
 
 def _is_late(spot: Spot, begun: float) -> bool:
-    """Answer whether a unit was asked in this look and may still answer. For one that has let an earlier look wait, and
+    """Whether a unit was asked in this look and may still answer. For one that has let an earlier look wait, and
     for one that has not answered for some time, no other look waits."""
     return spot.asked is not None and spot.asked >= begun and spot.since is None
 
@@ -123,11 +123,11 @@ def _is_late(spot: Spot, begun: float) -> bool:
 def _answer(spot: Spot, now: float) -> Json:
     if spot.answer is not None and spot.of >= spot.touched and now - spot.of <= KEPT_S:
         return _copy(spot.answer)
-    words = spot.trouble if spot.since is not None else "it has not answered in time"
+    message = spot.trouble if spot.since is not None else "it has not answered in time"
     since = time.strftime("%H:%M:%S UTC", time.gmtime(spot.since)) if spot.since is not None else ""
-    return {"ok": False, "words": f"{words}, since {since}" if since else words}
+    return {"ok": False, "message": f"{message}, since {since}" if since else message}
 
 
 def _copy(answer: Json) -> Json:
-    """Answer a copy that may be added to: what is kept is shown again."""
+    """Return a copy that may be added to: what is kept is shown again."""
     return {**answer, "supervisor": dict(answer["supervisor"])} if "supervisor" in answer else dict(answer)

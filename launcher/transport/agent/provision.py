@@ -1,4 +1,4 @@
-"""Making a node ready for a run: its keeper, its files, its setup."""
+"""Making a node ready for a run: its agent, its files, its setup."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ class Provision:
         self._scripts: dict[tuple[str, str], bundle.Files] = {}
 
     def keep(self, run: Run, site: Site) -> Answer:
-        """Start the keeper of a unit unless it lives; HELD says who has the lease."""
+        """Start the agent of a unit unless it lives; HELD says who has the lease."""
         told = site.ask({"op": "hello"}, timeout=10)
         if told.get("ok") and not told.get("absent"):
             self._sites.note_block(site, told)
@@ -49,7 +49,7 @@ class Provision:
         self.put(run, site)
         told = site.answer("agent_start", site.layout.root, timeout=BEGIN_S)
         if "held" in told:
-            return Answer(result=Result.HELD, words=told["held"])
+            return Answer(result=Result.HELD, message=told["held"])
         if told.get("ok"):
             self._sites.note_block(site, told)
         return done(told)
@@ -57,7 +57,7 @@ class Provision:
     def put(self, run: Run, site: Site) -> None:
         """Put programs, orders, scripts and token of a run on a machine, all at once."""
         token = {"token": (bundle.token(self._sites.home, run.id), 0o600)}
-        groups = run.task.groups if site.unit is Unit.SEAT else ()
+        groups = run.task.groups if site.unit is Unit.SLOT else ()
         scripts = {name: file for group in groups for name, file in _scripts(group).items()}
         site.put({**bundle.programs(), **bundle.orders(self._orders(run, site)), **scripts, **token})
         self._scripts[site.access.address, site.layout.root] = scripts
@@ -88,18 +88,18 @@ class Provision:
         }
 
     def _env(self, run: Run, site: Site) -> dict[str, str]:
-        """Answer the variables of a site's machine; one outside of the racks has none."""
+        """Return the variables of a site's machine; one outside of the racks has none."""
         return next((dict(node.env) for node in run.fleet.nodes if node.access == site.access), {})
 
     def prepare(self, run: Run, action: Prepare) -> Answer:
         """Put scripts, secrets and workdir on a claimed node and start its setup, once each."""
-        site, node = self._sites.seat(run, action.node), run.node(action.node)
+        site, node = self._sites.slot(run, action.node), run.node(action.node)
         member = next(one for one in run.members() if one.name == action.member)
         crew = joint.crew(run, member)
         envs = {one.group: environ.setup(run, node, one) for one in crew}
         scripts = _of_crew(run, crew, envs)
         if not scripts.items() <= self._scripts.get((site.access.address, site.layout.root), {}).items():
-            site.put(scripts)  # its keeper was begun by another controller, or for another task
+            site.put(scripts)  # its agent was begun by another controller, or for another task
         question = {
             "op": "prepare",
             "setup": _setup(run, crew),
@@ -111,12 +111,12 @@ class Provision:
         return replace(self._ask(run, site, question), notes=memory.notes, warnings=memory.warnings)
 
     def prepare_head(self, run: Run) -> Answer:
-        """Give the keeper of the head what its Ray needs: an environment, where the machine has no Python with Ray."""
+        """Give the agent of the head what its Ray needs: an environment, where the machine has no Python with Ray."""
         question: Json = {"op": "prepare", "setup": None, "env": {}, "secrets": {}, "workdir": False}
         return self._ask(run, self._sites.head(run), question)
 
     def _ask(self, run: Run, site: Site, question: Json) -> Answer:
-        """Ask a keeper to prepare, and send what it needs for that, each thing once."""
+        """Ask an agent to prepare, and send what it needs for that, each thing once."""
         told = site.ask(question, timeout=20)
         for name in ("workdir", "wheels"):
             if told.get("need") == name:
@@ -127,7 +127,7 @@ class Provision:
         return done(told)
 
     def _snapshot(self, run: Run, site: Site, name: str) -> Snapshot:
-        """Answer what is sent: the user's files, or the wheels that the inventory names for the machine."""
+        """Return what is sent: the user's files, or the wheels that the inventory names for the machine."""
         wheels = (site.access.wheels or "") if name == "wheels" else ""
         home, key = self._sites.home, (run.id, wheels)
         with self._keeping:
@@ -137,7 +137,7 @@ class Provision:
 
     @staticmethod
     def _send(site: Site, name: str, snapshot: Snapshot) -> Json:
-        """Send files to a node, all that it does not have; answers what the node says of it."""
+        """Send files to a node, all that it does not have; returns what the node says of it."""
         root = site.layout.root
         told = site.answer("unpack", "plan", root, name, *site.layout.former, stdin=snapshot.manifest, timeout=UNPACK_S)
         if not told["ok"] or "missing" not in told:
@@ -148,14 +148,14 @@ class Provision:
 
 
 def _rotated(starts: tuple[int, ...], name: str) -> list[int]:
-    """Answer the blocks from another first one for each unit: a head that comes back must find its own still free,
+    """Return the blocks from another first one for each unit: a head that comes back must find its own still free,
     not just taken by a unit that began meanwhile."""
     first = int(sha256(name.encode()).hexdigest(), 16) % len(starts)
     return [*starts[first:], *starts[:first]]
 
 
 def _scripts(group: Group) -> bundle.Files:
-    """Answer the user's scripts of a group, byte for byte; a driver stands where others have what ranks run."""
+    """Return the user's scripts of a group, byte for byte; a driver stands where others have what ranks run."""
     files = {Layout.run_script(group.name): ((group.driver or group.run).encode(), 0o600)}
     if group.setup:
         files[Layout.setup_script(group.name)] = (group.setup.encode(), 0o600)
@@ -163,7 +163,7 @@ def _scripts(group: Group) -> bundle.Files:
 
 
 def _of_crew(run: Run, crew: Sequence[Member], envs: Mapping[str, Mapping[str, str]]) -> bundle.Files:
-    """Answer the scripts of all that sit on a node, with one that runs their setups where there are several."""
+    """Return the scripts of all that sit on a node, with one that runs their setups where there are several."""
     files = {name: file for member in crew for name, file in _scripts(run.group(member.group)).items()}
     if len(crew) > 1:
         wanting = [member for member in crew if run.group(member.group).setup]
@@ -172,7 +172,7 @@ def _of_crew(run: Run, crew: Sequence[Member], envs: Mapping[str, Mapping[str, s
 
 
 def _setup(run: Run, crew: Sequence[Member]) -> str | None:
-    """Answer the script that makes a node ready for its members: the one setup there is, or that of all of them."""
+    """Return the script that makes a node ready for its members: the one setup there is, or that of all of them."""
     wanting = [member for member in crew if run.group(member.group).setup]
     if not wanting:
         return None

@@ -21,7 +21,7 @@ DRIVE_S = 20.0
 
 
 def start(sites: Sites, heads: Heads, run: Run, action: Start) -> Answer:
-    """Begin every rank of a gang in the actor of its seat, and its drivers; FAILED names those that did not begin."""
+    """Begin every rank of a gang in the actor of its slot, and its drivers; FAILED names those that did not begin."""
     members = [member for member in run.members() if run.gang(member) == action.gang]
     masters = {group: _master_port(sites, heads, run, action, group) for group in {m.group for m in members}}
     for member in members:
@@ -39,59 +39,61 @@ def start(sites: Sites, heads: Heads, run: Run, action: Start) -> Answer:
 
 
 def _drive(sites: Sites, heads: Heads, run: Run, action: Start, member: Member, master_port: int) -> Answer:
-    """Begin a driver under the keeper of its seat, with what its rank would be given and what it needs for Ray."""
+    """Begin a driver under the agent of its slot, with what its rank would be given and what it needs for Ray."""
     rank, head = _rank(sites, run, action, member, master_port), sites.head(run)
     own = {
         **rank["spec"]["rank_env"],
         **ray.environment(head=False),
         "RAY_ADDRESS": f"{head.access.address}:{heads.ports(head).gcs}",
-        "NVLAUNCH_SLICES": environ.slices(run, action.seats),
+        "NVLAUNCH_SLICES": environ.slices(run, action.slots),
     }
-    node = next(seat.node for seat in action.seats if seat.member == member.name)
+    node = next(slot.node for slot in action.slots if slot.member == member.name)
     question = {
         "op": "drive",
         "label": member.label,
         "spec": {**rank["spec"], "rank_env": own},
         "mark": rank["mark"],
     }
-    return done(sites.seat(run, node).ask(question, timeout=DRIVE_S))
+    return done(sites.slot(run, node).ask(question, timeout=DRIVE_S))
 
 
 def _master_port(sites: Sites, heads: Heads, run: Run, action: Start, group: str) -> int:
-    first = next(seat for seat in action.seats if seat.member == f"{group}/0")
+    first = next(slot for slot in action.slots if slot.member == f"{group}/0")
     lane, lanes = colocation.lane(run.task, run.group(group))
-    return heads.ports(sites.seat(run, first.node)).master_port(action.epoch, lane, lanes)
+    return heads.ports(sites.slot(run, first.node)).master_port(action.attempt, lane, lanes)
 
 
 def _rank(sites: Sites, run: Run, action: Start, member: Member, master_port: int) -> Json:
-    seat = next(seat for seat in action.seats if seat.member == member.name)
-    site = sites.seat(run, seat.node)
-    own = environ.rank(run, member, action.seats, epoch=action.epoch, restarts=action.restarts, master_port=master_port)
+    slot = next(slot for slot in action.slots if slot.member == member.name)
+    site = sites.slot(run, slot.node)
+    own = environ.rank(
+        run, member, action.slots, attempt=action.attempt, restarts=action.restarts, master_port=master_port
+    )
     return {
-        "seat": member.label,
+        "slot": member.label,
         "label": member.label,
-        "actor": f"{member.label}#{seat.generation}",
+        "actor": f"{member.label}#{slot.generation}",
         "slice": member.slice_key,
         "index": member.slice_rank,
         "bundle": ray.bundle(run.group(member.group)),
-        "mark": site.layout.mark(seat.generation, member, action.epoch),
+        "mark": site.layout.mark(slot.generation, member, action.attempt),
         "spec": {
             "member": member.name,
-            "epoch": action.epoch,
+            "attempt": action.attempt,
             "script": Layout.run_script(member.group),
-            "env": environ.given(run, run.node(seat.node), member),
+            "env": environ.given(run, run.node(slot.node), member),
             "rank_env": own,
         },
     }
 
 
 def read_log(site: Site, log: LogName, offset: int) -> LogPart:
-    """Answer a piece of a log of a rank, or of the provisioning; RemoteError where the node cannot be asked."""
+    """Return a piece of a log of a rank, or of the provisioning; RemoteError where the node cannot be asked."""
     member = log.member.replace("/", "-") if log.member else "-"
-    ended = site.program("logs", site.layout.root, member, str(log.epoch), str(offset), timeout=20)
+    ended = site.program("logs", site.layout.root, member, str(log.attempt), str(offset), timeout=20)
     header, _, data = ended.stdout.partition(b"\n")
     if ended.status != 0:
         tail = tuple(ended.stderr.decode(errors="replace").splitlines()[-5:])
         raise RemoteError("the log cannot be read", node=site.name, stage="logs", tail=tail)
     told = json.loads(header)
-    return LogPart(data=data, next_offset=told["next"], epoch=told["epoch"])
+    return LogPart(data=data, next_offset=told["next"], attempt=told["attempt"])

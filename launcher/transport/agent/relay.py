@@ -1,4 +1,4 @@
-"""The way to a keeper's socket for a single question: a few lines that run on the machine.
+"""The way to an agent's socket for a single question: a few lines that run on the machine.
 
 They are the argument of `python -c` and import nothing but C modules: a question costs 12 ms of CPU, where
 `import socket, json` alone would double that. Looks, which are asked each second, have a way of their own (`relay.py`).
@@ -26,6 +26,6 @@ try:
         while part:
             part = part[os.write(1, part):]
 except OSError as error:
-    os.write(2, ("the keeper does not answer: %s" % error).encode())
+    os.write(2, ("the agent does not answer: %s" % error).encode())
     sys.exit(3)
 """

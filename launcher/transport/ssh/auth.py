@@ -42,7 +42,7 @@ class Keys:
         self._guard = threading.Lock()
 
     def load(self, path: str, *, bare: bool = False) -> paramiko.PKey:
-        """Answer a key with the certificate that lies beside it, or `bare` of that."""
+        """Return a key with the certificate that lies beside it, or `bare` of that."""
         name = (path, Path(path).stat().st_mtime_ns, bare)
         with self._guard:
             if name not in self._loaded:
@@ -71,8 +71,8 @@ def log_in(transport: paramiko.Transport, settings: Settings, keys: Keys, errand
                 )
             except paramiko.AuthenticationException:
                 if errand.left == 0:
-                    words = f"the login of `{settings.user}` was not answered within {errand.timeout:.0f} s"
-                    errand.fail("auth", words, "what does sshd wait for: a home on a dead file server, a directory?")
+                    message = f"the login of `{settings.user}` was not answered within {errand.timeout:.0f} s"
+                    errand.fail("auth", message, "what does sshd wait for: a home on a dead file server, a directory?")
                 if transport.is_active():
                     continue
                 _refused(settings, [*told, "then it hung up"], errand)
@@ -86,14 +86,16 @@ def log_in(transport: paramiko.Transport, settings: Settings, keys: Keys, errand
 
 
 def _refused(settings: Settings, told: list[str], errand: Errand) -> NoReturn:
-    words = f"permission denied for `{settings.user}`; tried {', '.join(told) if told else 'nothing: there is no key'}"
+    message = (
+        f"permission denied for `{settings.user}`; tried {', '.join(told) if told else 'nothing: there is no key'}"
+    )
     hints = []
     if any("passphrase" in one for one in told):
         hints.append("load the key into an agent with `ssh-add`: nobody is asked for a passphrase here")
     if not any(one.startswith(("key", "agent key", "certificate")) for one in told):
         hints.append("name an `identity_file` in the inventory, or start an agent that has the key")
     hints.append(f"is the key in `authorized_keys` of `{settings.user}`, and is that the right user?")
-    errand.fail("auth", words, *hints)
+    errand.fail("auth", message, *hints)
 
 
 def _agent(settings: Settings, told: list[str]) -> _Agent | None:
@@ -109,7 +111,7 @@ def _agent(settings: Settings, told: list[str]) -> _Agent | None:
 def _offers(
     settings: Settings, keys: Keys, agent: _Agent | None, told: list[str]
 ) -> Iterator[tuple[str, paramiko.PKey]]:
-    """Answer what to try: the named keys, from the agent where it has them, then what else the agent has.
+    """Return what to try: the named keys, from the agent where it has them, then what else the agent has.
 
     sshd counts every offer (MaxAuthTries 6), so that what was named comes first.
     """
@@ -149,7 +151,7 @@ def _from_file(path: str, settings: Settings, keys: Keys, told: list[str]) -> It
 
 
 def _certified(path: str, certificate: str) -> paramiko.PKey | None:
-    """Answer a key with a certificate, if that is of this key: it contains the public key after the type."""
+    """Return a key with a certificate, if that is of this key: it contains the public key after the type."""
     try:
         key = paramiko.PKey.from_path(path)
         key.load_certificate(certificate)
@@ -160,7 +162,7 @@ def _certified(path: str, certificate: str) -> paramiko.PKey | None:
 
 
 def _public(path: str) -> bytes | None:
-    """Answer the public half that lies beside a private key."""
+    """Return the public half that lies beside a private key."""
     from base64 import b64decode
 
     try:

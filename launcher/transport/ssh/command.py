@@ -20,22 +20,23 @@ _PLAIN = re.compile(rb"[^A-Za-z0-9 _./=,:+@-]")
 # Its signal would end sshd's report of the status as well, were it not for the sh around it: it says 128 + n. What that
 # sh says of a signal ("Killed") goes nowhere, the command's own stderr (3) is as it was.
 _SCRIPT = (
-    "printf '\\036nvlaunch\\036'; exec 3>&2 2>/dev/null; (exec timeout -s KILL {limit:.3f} {words} 2>&3 3>&-); exit $?"
+    "printf '\\036nvlaunch\\036'; exec 3>&2 2>/dev/null; "
+    "(exec timeout -s KILL {limit:.3f} {command} 2>&3 3>&-); exit $?"
 )
 
 
 def line(argv: Sequence[str], limit: float) -> str:
-    """Answer the line that runs `argv` for `limit` seconds at most, and then kills all that it started."""
-    return _sh(_SCRIPT.format(limit=max(limit, 0.001), words=shlex.join(argv)))
+    """Return the line that runs `argv` for `limit` seconds at most, and then kills all that it started."""
+    return _sh(_SCRIPT.format(limit=max(limit, 0.001), command=shlex.join(argv)))
 
 
 def kept(argv: Sequence[str]) -> str:
-    """Answer the line that becomes `argv`, marked as `line` marks it, for as long as its stdin is open."""
+    """Return the line that becomes `argv`, marked as `line` marks it, for as long as its stdin is open."""
     return _sh(f"printf '\\036nvlaunch\\036'; exec {shlex.join(argv)}")
 
 
 def terminal(argv: Sequence[str]) -> str:
-    """Answer the line that becomes `argv`, which has the terminal and all the time it wants."""
+    """Return the line that becomes `argv`, which has the terminal and all the time it wants."""
     return _sh(f"exec {shlex.join(argv)}")
 
 
@@ -45,7 +46,7 @@ def _sh(script: str) -> str:
 
 
 def output(stdout: bytes) -> bytes | None:
-    """Answer what the command itself wrote; None where it was never started."""
+    """Return what the command itself wrote; None where it was never started."""
     _, mark, own = stdout.partition(MARK)
     return own if mark else None
 

@@ -77,7 +77,7 @@ class Resolver:
         self._guard = threading.Lock()
 
     def resolve(self, at: Access, errand: Errand) -> Settings:
-        """Answer how a machine is reached; RemoteError where its name cannot be used or OpenSSH refuses."""
+        """Return how a machine is reached; RemoteError where its name cannot be used or OpenSSH refuses."""
         known = self._known.get(at)
         if known is None:
             known = self._known[at] = self._resolve(at, errand, 0)
@@ -100,7 +100,7 @@ class Resolver:
         return replace(settings, via=self._chain(jump, identity, errand, depth))
 
     def _chain(self, jump: str, identity: str | None, errand: Errand, depth: int) -> Settings | None:
-        """Answer the last of several hosts that are gone through; only the first has a way of its own."""
+        """Return the last of several hosts that are gone through; only the first has a way of its own."""
         last: Settings | None = None
         for word in jump.split(","):
             hop = _hop(word.strip(), identity, errand)
@@ -135,7 +135,7 @@ class Resolver:
         )
 
     def _tokens(self, at: Access, settings: Settings) -> dict[str, str]:
-        """Answer what OpenSSH puts in place of `%h` and its like (ssh_config(5), TOKENS)."""
+        """Return what OpenSSH puts in place of `%h` and its like (ssh_config(5), TOKENS)."""
         local = socket.gethostname()
         return {
             "%": "%",
@@ -162,7 +162,7 @@ class Resolver:
         return None if named == "none" else self._path(named, {})
 
     def _tell(self, at: Access, errand: Errand) -> dict[str, list[str]]:
-        """Answer what is configured for a host, asked once: many that wait for a jump host's get the same answer."""
+        """Return what is configured for a host, asked once: many that wait for a jump host's get the same answer."""
         with self._guard:
             told = self._told.setdefault((at.address, at.user, at.port), _Told())
         with told.lock:
@@ -171,7 +171,7 @@ class Resolver:
             return told.lines
 
     def _ask(self, at: Access, errand: Errand) -> dict[str, list[str]]:
-        """Answer what OpenSSH says of a host, or what paramiko reads from the user's file where there is no ssh."""
+        """Return what OpenSSH says of a host, or what paramiko reads from the user's file where there is no ssh."""
         options = [("-l", at.user), ("-p", at.port)]
         given = [word for key, value in options if value is not None for word in (key, str(value))]
         argv = ["ssh", "-G", "-F", self._wrapped(errand), *given, "--", at.address]
@@ -185,8 +185,8 @@ class Resolver:
             errand.fail("resolve", f"`ssh -G` did not end within {_ASK_S:.0f} s", hint)
         if done.returncode != 0:
             said = tuple(done.stderr.decode(errors="replace").strip().splitlines()[-5:])
-            words = f"OpenSSH refuses its configuration: {said[-1] if said else f'status {done.returncode}'}"
-            errand.fail("resolve", words, "`ssh -G HOST` says the same", tail=said)
+            message = f"OpenSSH refuses its configuration: {said[-1] if said else f'status {done.returncode}'}"
+            errand.fail("resolve", message, "`ssh -G HOST` says the same", tail=said)
         told: dict[str, list[str]] = {}
         for line in done.stdout.decode(errors="replace").splitlines():
             key, _, value = line.partition(" ")
@@ -194,7 +194,7 @@ class Resolver:
         return told
 
     def _wrapped(self, errand: Errand) -> str:
-        """Answer a configuration that reads the user's and the machine's, as ssh does, and then sets our defaults.
+        """Return a configuration that reads the user's and the machine's, as ssh does, and then sets our defaults.
 
         `ssh -G` alone says `ask` where nobody said anything, and also where the user said so.
         """
@@ -240,7 +240,7 @@ def refuse(at: Access, errand: Errand) -> None:
 
 
 def expand(text: str, tokens: Mapping[str, str]) -> str:
-    """Answer a text with `%x` replaced; a token that is not ours stays as it is."""
+    """Return a text with `%x` replaced; a token that is not ours stays as it is."""
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
 
 

@@ -45,7 +45,7 @@ class Dialler:
         self._ways.close()
 
     def dial(self, settings: Settings, link_to: Callable[[Settings, Errand], Link], errand: Errand) -> Link:
-        """Answer a connection that has been let in; RemoteError says which step failed."""
+        """Return a connection that has been let in; RemoteError says which step failed."""
         transport, way = self._greet(settings, link_to, errand, self._hosts.judge)
         try:
             with self._turns.turn(settings.via, errand):
@@ -57,12 +57,12 @@ class Dialler:
             way.close()
             transport.close()
             if isinstance(error, (paramiko.SSHException, EOFError, OSError)):
-                words = f"the connection was lost while logging in: {str(error) or type(error).__name__}"
-                raise errand.error("auth", words, "its sshd log has the reason") from error
+                message = f"the connection was lost while logging in: {str(error) or type(error).__name__}"
+                raise errand.error("auth", message, "its sshd log has the reason") from error
             raise
 
     def host_key(self, settings: Settings, link_to: Callable[[Settings, Errand], Link], errand: Errand) -> Key:
-        """Answer the key that a machine shows now, whatever is known of it; nothing is learnt and nobody logs in."""
+        """Return the key that a machine shows now, whatever is known of it; nothing is learnt and nobody logs in."""
         transport, way = self._greet(settings, link_to, errand, lambda *_: None)
         try:
             return _shown(transport)
@@ -77,7 +77,7 @@ class Dialler:
         errand: Errand,
         judge: Callable[[Settings, Key, Errand], None],
     ) -> tuple[paramiko.Transport, Way]:
-        """Answer a connection after the key exchange, its host key judged.
+        """Return a connection after the key exchange, its host key judged.
 
         A pin does not say of which type the key is: where the first does not match, the machine's others are looked at.
         """
@@ -117,8 +117,8 @@ class Dialler:
             try:
                 link = link_to(settings.via, errand)
             except RemoteError as error:
-                words = f"jump host `{settings.via.address}`: {error.message}"
-                raise errand.error(error.stage, words, *error.hints, tail=error.tail) from error
+                message = f"jump host `{settings.via.address}`: {error.message}"
+                raise errand.error(error.stage, message, *error.hints, tail=error.tail) from error
             try:
                 return self._ways.add(through(link.transport, settings, errand))
             except SilentError as error:

@@ -37,30 +37,30 @@ class Errand:
 
     @property
     def elapsed(self) -> float:
-        """Answer the seconds since it began."""
+        """Return the seconds since it began."""
         return time.monotonic() - self._begun
 
     @property
     def left(self) -> float:
-        """Answer the seconds that are left, never less than none."""
+        """Return the seconds that are left, never less than none."""
         return max(0.0, self.timeout - self.elapsed)
 
     def error(
         self,
         stage: str,
-        words: str,
+        message: str,
         *hints: str,
         tail: tuple[str, ...] = (),
         kind: type[RemoteError] = RemoteError,
     ) -> RemoteError:
-        """Answer an error of this operation. The node is a field of it, so that equal errors can be told together."""
-        return kind(words, node=self.node, stage=stage, elapsed=self.elapsed, tail=tail, hints=hints)
+        """Return an error of this operation. The node is a field of it, so that equal errors can be told together."""
+        return kind(message, node=self.node, stage=stage, elapsed=self.elapsed, tail=tail, hints=hints)
 
-    def fail(self, stage: str, words: str, *hints: str, tail: tuple[str, ...] = ()) -> NoReturn:
+    def fail(self, stage: str, message: str, *hints: str, tail: tuple[str, ...] = ()) -> NoReturn:
         """Raise an error of this operation."""
-        raise self.error(stage, words, *hints, tail=tail)
+        raise self.error(stage, message, *hints, tail=tail)
 
 
 def tail(output: bytes, lines: int = 20) -> tuple[str, ...]:
-    """Answer the last lines of what a program said."""
+    """Return the last lines of what a program said."""
     return tuple(output.decode(errors="replace").strip().splitlines()[-lines:])

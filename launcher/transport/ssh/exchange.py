@@ -47,7 +47,7 @@ def exchange(
     errand: Errand,
     take: Take | None = None,
 ) -> Completed:
-    """Answer the end of a command; RemoteError where it did not end in time or the connection was lost."""
+    """Return the end of a command; RemoteError where it did not end in time or the connection was lost."""
     limit = errand.left
     begun = errand.elapsed
     bell = Bell()
@@ -112,14 +112,14 @@ def _drain(channel: paramiko.Channel, bell: Bell, errand: Errand, stdout: _Stdou
 def _lost(errand: Errand, begun: float, stderr: bytes, why: str) -> Exception:
     took = errand.elapsed - begun
     said = f": {why}" if why else ""
-    words = f"the connection was lost {took:.0f} s into the command{said}"
+    message = f"the connection was lost {took:.0f} s into the command{said}"
     if errand.left == 0:
-        words = f"nothing was heard of the command within {errand.timeout:.0f} s, and the connection was given up"
-    return errand.error("command", words, "it may have run: look before it is done again", tail=tail(stderr))
+        message = f"nothing was heard of the command within {errand.timeout:.0f} s, and the connection was given up"
+    return errand.error("command", message, "it may have run: look before it is done again", tail=tail(stderr))
 
 
 def _not_begun(stdout: bytes, stderr: bytes, status: int, errand: Errand) -> NoReturn:
     """Raise RemoteError for a login that runs no commands: `nologin`, a forced command, an expired account."""
     said = tail(stdout + b"\n" + stderr)
-    words = f"the login shell runs no commands: {said[-1] if said else f'it ended with {status}'}"
-    errand.fail("command", words, "let the user have a login shell that runs `/bin/sh -c`", tail=said)
+    message = f"the login shell runs no commands: {said[-1] if said else f'it ended with {status}'}"
+    errand.fail("command", message, "let the user have a login shell that runs `/bin/sh -c`", tail=said)

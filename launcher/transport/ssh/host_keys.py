@@ -32,16 +32,16 @@ class Key:
 
     @property
     def fingerprint(self) -> str:
-        """Answer it as OpenSSH shows it: `SHA256:...`."""
+        """Return it as OpenSSH shows it: `SHA256:...`."""
         return "SHA256:" + base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip("=")
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Answer the names by which this type is negotiated."""
+        """Return the names by which this type is negotiated."""
         return _SIGNATURES.get(self.kind, (self.kind,))
 
     def line(self, name: str) -> str:
-        """Answer the line of a known_hosts file that says that `name` has this key."""
+        """Return the line of a known_hosts file that says that `name` has this key."""
         return f"{name} {self.kind} {base64.b64encode(self.blob).decode()}\n"
 
 
@@ -63,7 +63,7 @@ class Entry:
     key: Key
 
     def covers(self, name: str) -> bool:
-        """Answer whether the line is about a host."""
+        """Whether the line is about a host."""
         if self.names.startswith("|1|"):
             return _hashed(self.names, name)
         found = False
@@ -84,7 +84,7 @@ class Known:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Answer what to negotiate first, so that the machine shows a key that can be compared."""
+        """Return what to negotiate first, so that the machine shows a key that can be compared."""
         return tuple(dict.fromkeys(name for entry in self.keys for name in entry.key.algorithms))
 
 
@@ -106,13 +106,13 @@ class HostKeys:
         self._guard = threading.Lock()
 
     def known(self, settings: Settings) -> Known:
-        """Answer what the user's files and ours say of a machine."""
+        """Return what the user's files and ours say of a machine."""
         paths = (*settings.known_hosts, str(self.own))
         found = [entry for path in paths for entry in self._about(path, settings.known_as)]
         return Known(*(tuple(entry for entry in found if entry.marker is marker) for marker in _KINDS))
 
     def knows(self, settings: Settings, key: Key) -> bool:
-        """Answer whether a machine may have this key, by what is known now."""
+        """Whether a machine may have this key, by what is known now."""
         return _allows(self.known(settings), settings, key)
 
     def judge(self, settings: Settings, key: Key, errand: Errand) -> None:
@@ -215,7 +215,7 @@ def _parsed(text: str, path: str, seen: tuple[int, ...]) -> _File:
 
 
 def _entry(line: str, path: str) -> Entry | None:
-    """Answer a line as an entry; None for comments and for what OpenSSH would skip as well."""
+    """Return a line as an entry; None for comments and for what OpenSSH would skip as well."""
     words = line.split()
     if not words or words[0].startswith("#"):
         return None
@@ -237,7 +237,7 @@ def _plain_names(line: str) -> list[str]:
 
 
 def _literal(pattern: str) -> str:
-    """Answer a pattern of OpenSSH as one of fnmatch: brackets, as in `[host]:2222`, stand for themselves."""
+    """Return a pattern of OpenSSH as one of fnmatch: brackets, as in `[host]:2222`, stand for themselves."""
     return pattern.replace("[", "[[]")
 
 

@@ -37,7 +37,7 @@ _LEAST_S = 0.5
 
 
 def patiently(errand: Errand, left: threading.Event) -> Retrying:
-    """Answer how often to knock at a machine that turns us away for now: a few times, at random moments.
+    """Return how often to knock at a machine that turns us away for now: a few times, at random moments.
 
     `left` is set by who does not wait any more. Each try has at least half of the time that is left.
     """
@@ -91,7 +91,7 @@ class Link:
 
     @property
     def alive(self) -> bool:
-        """Answer whether it may still be used, as far as known."""
+        """Whether it may still be used, as far as known."""
         return not self._retired and self.transport.is_active()
 
     @contextlib.contextmanager
@@ -113,7 +113,7 @@ class Link:
 
     @property
     def is_roomy(self) -> bool:
-        """Answer whether a session may be kept, and others still find room."""
+        """Whether a session may be kept, and others still find room."""
         return self._limit > 1
 
     def keep(self, errand: Errand) -> paramiko.Channel:
@@ -141,8 +141,8 @@ class Link:
     def _session(self, errand: Errand) -> paramiko.Channel:
         with self._free:
             if not self._free.wait_for(lambda: self._open < self._limit or not self.alive, errand.left):
-                words = f"no session was free within {errand.timeout:.0f} s: {self._limit} others are under way"
-                errand.fail("connect", words, "`MaxSessions` in sshd_config of the machine is the limit")
+                message = f"no session was free within {errand.timeout:.0f} s: {self._limit} others are under way"
+                errand.fail("connect", message, "`MaxSessions` in sshd_config of the machine is the limit")
             self._open += 1
         try:
             return self.transport.open_session(timeout=min(_OPEN_S, errand.left))
@@ -150,15 +150,15 @@ class Link:
             self._release()
             if self.alive and "Timeout" not in str(error):
                 self._learn_limit()
-                words = f"sshd opens no more sessions on this connection: {str(error).lower()}"
+                message = f"sshd opens no more sessions on this connection: {str(error).lower()}"
                 hint = "`MaxSessions` in sshd_config of the machine must be at least 1"
-                raise errand.error("connect", words, hint, kind=DroppedError) from error
+                raise errand.error("connect", message, hint, kind=DroppedError) from error
             self.retire()
-            words = f"the connection was lost: {str(error) or type(error).__name__}"
-            raise errand.error("connect", words, kind=LostError) from error
+            message = f"the connection was lost: {str(error) or type(error).__name__}"
+            raise errand.error("connect", message, kind=LostError) from error
 
     def answers(self) -> bool:
-        """Answer whether its sshd says anything: it opens or refuses a session within a few seconds."""
+        """Whether its sshd says anything: it opens or refuses a session within a few seconds."""
         try:
             self.transport.open_session(timeout=_ANSWER_S).close()
         except paramiko.ChannelException:
@@ -248,11 +248,11 @@ class Links:
         self._closed = False
 
     def link(self, at: Access, errand: Errand) -> Link:
-        """Answer the connection to a machine, made if there is none; RemoteError says what is in the way."""
+        """Return the connection to a machine, made if there is none; RemoteError says what is in the way."""
         return self.to(self._resolve(at, errand), errand)
 
     def to(self, settings: Settings, errand: Errand) -> Link:
-        """Answer the connection to a machine whose settings are known, as a jump host's are."""
+        """Return the connection to a machine whose settings are known, as a jump host's are."""
         with self._guard:
             machine = self._machines.setdefault(settings, _Machine())
         link = machine.get(lambda: self._dial(settings, self.to, errand), errand)

@@ -32,7 +32,7 @@ class Shown:
     good: bool
 
     def foreign(self, own: Path) -> Iterator[str]:
-        """Answer the files of the user in which another key stands."""
+        """Return the files of the user in which another key stands."""
         paths = (path for path, fingerprint in self.known if fingerprint != self.key.fingerprint)
         yield from (path for path in dict.fromkeys(paths) if path != str(own))
 
@@ -48,7 +48,7 @@ class Rekeying:
         self._links = Links(self._resolver.resolve, self._dialler.dial)
 
     def find(self, fleet: Inventory, word: str) -> Callable[[], Shown] | None:
-        """Answer how to look at a machine: a node by name or address, the head, or a jump host; None if it is none."""
+        """Return how to look at a machine: a node by name or address, the head, or a jump host; None if it is none."""
         places = [*(node.access for node in fleet.nodes), *([fleet.head] if fleet.head else [])]
         named: dict[str, Access] = {access.address: access for access in places}
         named |= {node.name: node.access for node in fleet.nodes}
@@ -61,7 +61,7 @@ class Rekeying:
         return None
 
     def look(self, looks: Sequence[Callable[[], Shown]]) -> list[Shown | RemoteError]:
-        """Answer what each machine shows, all asked at once; a failure is an answer too."""
+        """Return what each machine shows, all asked at once; a failure is an answer too."""
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rekey") as pool:
             return list(pool.map(_tried, looks))
 

@@ -51,8 +51,8 @@ class SshShell:
         ended = self._run(at, argv, (*parts, b"end\n"), errand)
         if ended.status != 0:
             said = tail(ended.stderr)
-            words = f"cannot write to `{folder}`: {said[-1] if said else f'status {ended.status}'}"
-            errand.fail("put", words, tail=said)
+            message = f"cannot write to `{folder}`: {said[-1] if said else f'status {ended.status}'}"
+            errand.fail("put", message, tail=said)
 
     def converse(self, at: Access, argv: Sequence[str], *, timeout: float, knock: float) -> Talk:
         """Start a program to speak with, on a session of a kept connection; RemoteError where it is not reached.
@@ -69,7 +69,7 @@ class SshShell:
             return KeptTalk(self._links.link(at, errand), errand, argv)
 
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
-        """Answer the `ssh` that runs a command at a terminal; RemoteError where the machine is not reached.
+        """Return the `ssh` that runs a command at a terminal; RemoteError where the machine is not reached.
 
         It is reached first, so that its host key, and those on the way, are verified and known to `ssh` as well.
         """

@@ -38,7 +38,7 @@ class KeptTalk:
             self._channel.sendall(data)
 
     def read(self) -> bytes:
-        """Answer what it wrote, from where it began itself."""
+        """Return what it wrote, from where it began itself."""
         self._channel.settimeout(None)
         while True:
             try:
@@ -57,14 +57,14 @@ class KeptTalk:
                     return own
 
     def last_words(self) -> str:
-        """Answer why it is over."""
+        """Return why it is over."""
         if self._mute:
             return "no answer over a connection that was well"
         if self._before is not None:
             said = self._before.decode(errors="replace").strip().splitlines()[-1:]
             return f"the login shell runs no commands: {said[0] if said else 'it ended at once'}"
         if self._link.transport.is_active():
-            return "what asks the keeper there has ended"
+            return "what asks the agent there has ended"
         return "the connection was lost"
 
     def give_up(self) -> None:
@@ -98,11 +98,11 @@ class SingleTalk:
             self._said.put(b"")
 
     def read(self) -> bytes:
-        """Answer what a program wrote to its end."""
+        """Return what a program wrote to its end."""
         return self._said.get()
 
     def last_words(self) -> str:
-        """Answer why it is over."""
+        """Return why it is over."""
         return self._why
 
     def give_up(self) -> None:

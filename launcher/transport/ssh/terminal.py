@@ -9,7 +9,7 @@ from launcher.transport.ssh.config import Settings
 
 
 def argv(settings: Settings, own: Path, remote: Sequence[str]) -> tuple[str, ...]:
-    """Answer the arguments that run a command on a machine at a terminal; `own` is our known_hosts file.
+    """Return the arguments that run a command on a machine at a terminal; `own` is our known_hosts file.
 
     The host keys of the machine and of those on the way must be in the known_hosts files already: `ssh` asks for none.
     """
@@ -35,7 +35,7 @@ def _options(settings: Settings, own: Path) -> list[str]:
 
 
 def _way(settings: Settings, own: Path) -> dict[str, str]:
-    """Answer how to get there. `ssh -J` would hand none of our options to the hosts on the way."""
+    """Return how to get there. `ssh -J` would hand none of our options to the hosts on the way."""
     if settings.via is not None:
         hop = ["ssh", *_options(settings.via, own), "-W"]
         plain = shlex.join(hop).replace("%", "%%")

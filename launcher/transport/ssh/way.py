@@ -43,8 +43,8 @@ class Way:
         try:
             spoken = _speaks(self.pipe, max(0.001, patience))
         except TimeoutError:
-            words = f"connected, but nobody speaks there within {patience:.0f} s"
-            errand.fail("connect", words, "is sshd hung, or is it another service's port?", tail=self.last_words())
+            message = f"connected, but nobody speaks there within {patience:.0f} s"
+            errand.fail("connect", message, "is sshd hung, or is it another service's port?", tail=self.last_words())
         except OSError as error:
             raise self._dropped(errand, (error.strerror or str(error)).lower()) from error
         if not spoken:
@@ -57,7 +57,7 @@ class Way:
         return dropped(errand, "the ProxyCommand ended", hint, self.last_words())
 
     def last_words(self) -> tuple[str, ...]:
-        """Answer what a ProxyCommand said on stderr."""
+        """Return what a ProxyCommand said on stderr."""
         if self._said is None or self._said.closed:
             return ()
         self._said.seek(0)
@@ -86,7 +86,7 @@ class Ways:
         self._guard = threading.Lock()
 
     def add(self, way: Way) -> Way:
-        """Answer the way; closed, if it is too late for it."""
+        """Return the way; closed, if it is too late for it."""
         with self._guard:
             self._all.add(way)
         if self.left.is_set():
@@ -103,7 +103,7 @@ class Ways:
 
 
 def direct(settings: Settings, ways: Ways, errand: Errand) -> Way:
-    """Answer a TCP connection to a machine; RemoteError says whether it was refused or nobody answered."""
+    """Return a TCP connection to a machine; RemoteError says whether it was refused or nobody answered."""
     patience = min(settings.connect_s, errand.left, errand.knock)
     refusal = OSError("it has no address")
     for family, kind, protocol, _, where in _addresses(settings, ways, errand, patience):
@@ -117,8 +117,8 @@ def direct(settings: Settings, ways: Ways, errand: Errand) -> Way:
         except OSError as error:
             way.close()
             refusal = error
-    words, hint = _why(refusal, settings, patience)
-    raise errand.error("connect", words, hint)
+    message, hint = _why(refusal, settings, patience)
+    raise errand.error("connect", message, hint)
 
 
 def _why(error: OSError, settings: Settings, patience: float) -> tuple[str, str]:
@@ -130,7 +130,7 @@ def _why(error: OSError, settings: Settings, patience: float) -> tuple[str, str]
 
 
 def _addresses(settings: Settings, ways: Ways, errand: Errand, patience: float) -> list[_Address]:
-    """Answer where a name leads. The resolver knows no time limit, so that a thread of its own waits for it."""
+    """Return where a name leads. The resolver knows no time limit, so that a thread of its own waits for it."""
     asked = (settings.hostname, settings.port, 0, socket.SOCK_STREAM)
     with contextlib.suppress(socket.gaierror):
         return socket.getaddrinfo(*asked, 0, socket.AI_NUMERICHOST)
@@ -150,9 +150,9 @@ def _addresses(settings: Settings, ways: Ways, errand: Errand, patience: float) 
             found = answer.get(timeout=_POLL_S)
             break
     if isinstance(found, OSError):
-        words = f"its name cannot be resolved: {(found.strerror or str(found)).lower()}"
+        message = f"its name cannot be resolved: {(found.strerror or str(found)).lower()}"
         hint = f"this machine must know `{settings.hostname}`, or give the node its number as `address`"
-        errand.fail("resolve", words, hint)
+        errand.fail("resolve", message, hint)
     return found
 
 
@@ -167,7 +167,7 @@ def _tune(link: socket.socket) -> None:
 
 
 def proxied(settings: Settings, errand: Errand) -> Way:
-    """Answer the standard streams of the user's own ProxyCommand; an inventory cannot name one."""
+    """Return the standard streams of the user's own ProxyCommand; an inventory cannot name one."""
     ours, theirs = socket.socketpair()
     said = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as the way
     try:
@@ -185,7 +185,7 @@ def proxied(settings: Settings, errand: Errand) -> Way:
 
 
 def through(transport: paramiko.Transport, settings: Settings, errand: Errand) -> Way:
-    """Answer a channel through a jump host, which connects to the machine itself."""
+    """Return a channel through a jump host, which connects to the machine itself."""
     patience = min(settings.connect_s, errand.left, errand.knock)
     jump = settings.via.address if settings.via else ""
     try:
@@ -200,8 +200,8 @@ def through(transport: paramiko.Transport, settings: Settings, errand: Errand) -
         if transport.is_active() and "Timeout" not in str(error):  # another thread took the reason away
             errand.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
         if transport.is_active():
-            words = f"jump host `{jump}` gets no answer on port {settings.port} within {patience:.0f} s"
-            raise errand.error("connect", words, _OFF, kind=SilentError) from error
+            message = f"jump host `{jump}` gets no answer on port {settings.port} within {patience:.0f} s"
+            raise errand.error("connect", message, _OFF, kind=SilentError) from error
         raise dropped(errand, f"jump host `{jump}` hung up") from error
 
 
@@ -209,7 +209,7 @@ _BUSY = "its sshd drops connections when many come at once: `MaxStartups` in ssh
 
 
 def dropped(errand: Errand, why: str, hint: str = _BUSY, said: tuple[str, ...] = ()) -> DroppedError:
-    """Answer the error of an sshd that hung up before it was known; it may do better the next time."""
+    """Return the error of an sshd that hung up before it was known; it may do better the next time."""
     return DroppedError(
         f"sshd did not greet: {why}",
         node=errand.node,
@@ -221,7 +221,7 @@ def dropped(errand: Errand, why: str, hint: str = _BUSY, said: tuple[str, ...] =
 
 
 def _speaks(pipe: Pipe, patience: float) -> bool:
-    """Answer whether something came, without taking it; TimeoutError where nothing did, false where it was closed."""
+    """Whether something came, without taking it; TimeoutError where nothing did, false where it was closed."""
     if not isinstance(pipe, paramiko.Channel):
         pipe.settimeout(patience)
         return bool(pipe.recv(1, socket.MSG_PEEK))
@@ -239,7 +239,7 @@ class Bell(threading.Event):
         """Do nothing: that one buffer is empty says nothing of the others."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Answer whether it rang, and be ready for the next time."""
+        """Whether it rang, and be ready for the next time."""
         rung = super().wait(timeout)
         super().clear()
         return rung

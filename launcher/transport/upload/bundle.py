@@ -1,4 +1,4 @@
-"""What is put on a node before anything runs there: our programs, the keeper's orders, and the run's Ray token."""
+"""What is put on a node before anything runs there: our programs, the agent's orders, and the run's Ray token."""
 
 import json
 import secrets
@@ -16,18 +16,18 @@ Files = dict[str, tuple[bytes, int]]
 
 @cache
 def programs() -> Files:
-    """Answer the files of `launcher/runtime`, as they lie in the repository or in the wheel; read once."""
+    """Return the files of `launcher/runtime`, as they lie in the repository or in the wheel; read once."""
     found = (entry for entry in resources.files("launcher.runtime").iterdir() if entry.name.endswith(".py"))
     return {f"{PACKAGE}/{entry.name}": (entry.read_bytes(), 0o600) for entry in found}
 
 
 def orders(content: Mapping[str, Any]) -> Files:
-    """Answer the keeper's orders as a file."""
-    return {"keeper.json": (json.dumps(content).encode(), 0o600)}
+    """Return the agent's orders as a file."""
+    return {"agent.json": (json.dumps(content).encode(), 0o600)}
 
 
 def token(home: Path, run: RunId) -> bytes:
-    """Answer the run's Ray token; made at first, the same for ever after, also when two threads ask at once."""
+    """Return the run's Ray token; made at first, the same for ever after, also when two threads ask at once."""
     path = home / "runs" / run / "token"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f".token.{secrets.token_hex(4)}")
@@ -44,7 +44,7 @@ def token(home: Path, run: RunId) -> bytes:
 
 
 def user_secrets(home: Path, run: RunId) -> dict[str, str]:
-    """Answer the values of the task's secrets, by name; none without a file."""
+    """Return the values of the task's secrets, by name; none without a file."""
     try:
         content: dict[str, str] = json.loads((home / "runs" / run / "secrets.json").read_bytes())
     except FileNotFoundError:

@@ -25,7 +25,7 @@ class Weight:
 
 
 def weigh(task: Task) -> Weight:
-    """Answer how much a task sends to each node; LaunchError where something of it cannot be read."""
+    """Return how much a task sends to each node; LaunchError where something of it cannot be read."""
     files = size = ignored = 0
     special: list[str] = []
     for tree in _trees(task):
@@ -43,12 +43,12 @@ def weigh(task: Task) -> Weight:
 
 
 def keep(home: Path, run: Run) -> Snapshot:
-    """Answer the files of a run as they were when this was asked first."""
+    """Return the files of a run as they were when this was asked first."""
     return _kept(home, run.id, "files", lambda: _trees(run.task))
 
 
 def keep_wheels(home: Path, run: RunId, folder: str) -> Snapshot:
-    """Answer a folder of wheels as it was when this was asked first in the life of the run."""
+    """Return a folder of wheels as it was when this was asked first in the life of the run."""
     source = Path(folder).expanduser()
     name = f"wheels-{sha256(str(source).encode()).hexdigest()[:8]}"
     return _kept(home, run, name, lambda: iter((Tree(source=source, to="", listing=ignore.everything(source)),)))
@@ -67,7 +67,7 @@ def _paths(tree: Tree) -> Iterator[Path]:
 
 
 def _trees(task: Task) -> Iterator[Tree]:
-    """Answer the workdir, then the file mounts; these are named one by one, so that no rule of git's leaves any out."""
+    """Return the workdir, then the file mounts; these are named one by one, so that no rule of git's leaves any out."""
     if task.workdir is not None:
         folder = Path(task.workdir)
         yield Tree(source=folder, to="", listing=ignore.listing(folder))

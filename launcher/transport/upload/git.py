@@ -26,17 +26,17 @@ class Rules:
         self._excludes = tuple(excludes)
 
     def taken(self) -> Iterator[bytes]:
-        """Answer the names that are not ignored, relative to the folder; some may be gone, repositories are folders."""
+        """Return the names that are not ignored, relative to the folder; some may be gone, repositories are folders."""
         argv = ("ls-files", "-z", "--others", *self._excludes) if self._excludes else _TAKEN
         return self._names(argv)
 
     def ignored(self) -> Iterator[bytes]:
-        """Answer what is ignored: files, and whole folders with a slash at the end."""
+        """Return what is ignored: files, and whole folders with a slash at the end."""
         how = ("ls-files", "-z", "--others", "--ignored", "--directory", *self._excludes)
         return self._names(how if self._excludes else _IGNORED)
 
     def ignores(self, names: Sequence[bytes]) -> frozenset[bytes]:
-        """Answer which of these folders are ignored; git lists no empty one."""
+        """Return which of these folders are ignored; git lists no empty one."""
         if not names:
             return frozenset()
         if self._excludes:
@@ -52,7 +52,7 @@ class Rules:
 
 
 def rules(folder: Path) -> Rules | None:
-    """Answer git's rules for a folder; None where it is no part of a git tree, or one that the tree ignores as a whole.
+    """Return git's rules for a folder; None where it is no part of a git tree, or one that the tree ignores as a whole.
 
     LaunchError where there are rules that cannot be read.
     """
@@ -87,13 +87,13 @@ class OwnRules:
         self._excludes.write_bytes(b"".join(_deep(line) + b"\n" for line in lines))
 
     def of(self, folder: Path) -> Rules:
-        """Answer the rules for the folder, or for a repository inside it."""
+        """Return the rules for the folder, or for a repository inside it."""
         options = (f"--git-dir={self._empty}", f"--work-tree={folder}")
         return Rules(folder, options, (f"--exclude-from={self._excludes}", f"--exclude-per-directory={OWN_IGNORE}"))
 
 
 def empty_repository(folder: Path) -> tempfile.TemporaryDirectory[str]:
-    """Answer a repository without anything, for `OwnRules`; LaunchError without git."""
+    """Return a repository without anything, for `OwnRules`; LaunchError without git."""
     made = tempfile.TemporaryDirectory(prefix="nvlaunch-")
     try:
         _git(folder, "init", "--quiet", "--bare", "--template=", made.name)
@@ -120,5 +120,5 @@ def _no_git(folder: Path, hint: str) -> LaunchError:
 
 def _refusal(folder: Path, stderr: bytes) -> LaunchError:
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    words = (lines[0] if lines else "git says nothing").removeprefix("fatal: ")
-    return LaunchError(f"git cannot tell what to leave out of `{folder}`: {words}", hints=tuple(lines[1:2]))
+    message = (lines[0] if lines else "git says nothing").removeprefix("fatal: ")
+    return LaunchError(f"git cannot tell what to leave out of `{folder}`: {message}", hints=tuple(lines[1:2]))

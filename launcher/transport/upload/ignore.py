@@ -36,7 +36,7 @@ class _Found:
 
 
 def listing(folder: Path) -> Listing:
-    """Answer what belongs to a folder: in a git tree what git does not ignore, tracked or not, submodules too.
+    """Return what belongs to a folder: in a git tree what git does not ignore, tracked or not, submodules too.
 
     `.skyignore` in the folder takes the place of git's rules; elsewhere all is taken but `.git`. LaunchError where the
     folder is gone or its rules cannot be read.
@@ -59,7 +59,7 @@ def listing(folder: Path) -> Listing:
 
 
 def everything(folder: Path) -> Listing:
-    """Answer all that is in a folder but `.git`, whatever git says of it."""
+    """Return all that is in a folder but `.git`, whatever git says of it."""
     found = _Found()
     _walk(folder, b"", _is_git, found)
     return Listing(files=tuple(sorted(found.files)), empty=tuple(sorted(found.empty)), special=tuple(found.special))
@@ -90,7 +90,7 @@ def _gather(root: Path, prefix: bytes, rules_of: RulesOf, found: _Found) -> None
 
 
 def _take(root: Path, prefix: bytes, rules: git.Rules, found: _Found) -> set[bytes]:
-    """Add the files that one repository's rules take; answer the repositories inside it."""
+    """Add the files that one repository's rules take; return the repositories inside it."""
     nested: set[bytes] = set()
     real: dict[bytes, bool] = {b"": True}
     for name in rules.taken():
@@ -112,13 +112,13 @@ def _join(prefix: bytes, name: bytes) -> bytes:
 
 
 def _below(name: bytes, folders: frozenset[bytes]) -> bool:
-    """Answer whether one of the folders listed is above a name: git lists some files beside the folder they are in."""
+    """Whether one of the folders listed is above a name: git lists some files beside the folder they are in."""
     parts = name.rstrip(b"/").split(b"/")[:-1]
     return any(b"/".join(parts[: count + 1]) + b"/" in folders for count in range(len(parts)))
 
 
 def _mode(root: Path, name: bytes) -> int:
-    """Answer the kind and mode of a file; 0 for one that is gone: git's index may still have it."""
+    """Return the kind and mode of a file; 0 for one that is gone: git's index may still have it."""
     try:
         return _at(root, name).lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -126,7 +126,7 @@ def _mode(root: Path, name: bytes) -> int:
 
 
 def _is_real(root: Path, folder: bytes, known: dict[bytes, bool]) -> bool:
-    """Answer whether no part of a path is a link: the index may have files of a folder that a link replaced."""
+    """Whether no part of a path is a link: the index may have files of a folder that a link replaced."""
     if folder not in known:
         above = folder.rpartition(b"/")[0]
         known[folder] = _is_real(root, above, known) and stat.S_ISDIR(_mode(root, folder))
@@ -159,6 +159,6 @@ def _entries(path: bytes) -> Iterator["os.DirEntry[bytes]"]:
         with os.scandir(path) as entries:
             yield from entries
     except OSError as error:
-        words = f"cannot read `{os.fsdecode(path)}`: {(error.strerror or str(error)).lower()}"
+        message = f"cannot read `{os.fsdecode(path)}`: {(error.strerror or str(error)).lower()}"
         hint = "let this user read it, or list it in `.gitignore`"
-        raise LaunchError(words, hints=(hint,)) from error
+        raise LaunchError(message, hints=(hint,)) from error

@@ -53,11 +53,11 @@ class Snapshot:
 
     @property
     def size(self) -> int:
-        """Answer the bytes of all contents, as they are sent."""
+        """Return the bytes of all contents, as they are sent."""
         return len(self._data)
 
     def contents(self, missing: Sequence[int]) -> memoryview:
-        """Answer the contents that a node lacks, by number. Nodes that lack the same share one view."""
+        """Return the contents that a node lacks, by number. Nodes that lack the same share one view."""
         wanted = tuple(sorted(missing))
         if len(wanted) == len(self._spans):
             return self._data
@@ -78,7 +78,7 @@ def _view(path: Path) -> memoryview:
 
 
 def take(trees: Iterable[Tree], folder: Path) -> Snapshot:
-    """Answer a snapshot of these trees, kept in a folder that is made whole or not at all.
+    """Return a snapshot of these trees, kept in a folder that is made whole or not at all.
 
     LaunchError names the file that cannot be read, or says that there is no room for the copy.
     """
@@ -90,8 +90,8 @@ def take(trees: Iterable[Tree], folder: Path) -> Snapshot:
             making.folder.rename(folder)
         except OSError as error:
             if not folder.is_dir():  # another thread's, or another controller's
-                words = f"cannot keep the run's files in `{folder}`: {(error.strerror or str(error)).lower()}"
-                raise LaunchError(words) from error
+                message = f"cannot keep the run's files in `{folder}`: {(error.strerror or str(error)).lower()}"
+                raise LaunchError(message) from error
     return Snapshot(folder)
 
 
@@ -116,7 +116,7 @@ class _Making:
         (self.folder / "manifest").write_bytes(zlib.compress(json.dumps(manifest).encode(), 1))
 
     def _entries(self, tree: Tree, data: BinaryIO) -> Iterator[list[Any]]:
-        """Answer each file, link and folder of a tree, folders before what is in them."""
+        """Return each file, link and folder of a tree, folders before what is in them."""
         if tree.listing is None:
             yield self._entry(tree.source, "", data)
             return
@@ -189,8 +189,8 @@ def _open(path: Path) -> BinaryIO:
     except FileNotFoundError:
         raise
     except OSError as error:
-        words = f"cannot read `{path}`: {(error.strerror or str(error)).lower()}"
-        raise LaunchError(words, hints=("let this user read it, or list it in `.gitignore`",)) from error
+        message = f"cannot read `{path}`: {(error.strerror or str(error)).lower()}"
+        raise LaunchError(message, hints=("let this user read it, or list it in `.gitignore`",)) from error
 
 
 def _stat(path: Path) -> tuple[int, int]:
