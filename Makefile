@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FUZZ_S ?= 3600
-FUZZ := $(patsubst %,tests/unit/test_%_fuzz.py,spec foreign probe)
+FUZZ := tests/unit/config/test_fuzz.py tests/unit/config/test_importers_fuzz.py tests/unit/probe/test_fuzz.py
 
 # Layers whose tests race real clocks: what fails on a busy machine is tried once more, alone, and said.
 define patiently

@@ -9,7 +9,7 @@ from launcher.core.model.record import Record
 from launcher.core.model.run import MemberName, Run, RunId, RunName, Slot
 from launcher.errors import LaunchError, ProvisionError, SpecError
 from launcher.ports import LogName, LogPart
-from tests.unit.test_store import a_fleet, a_task
+from tests.unit.store.test_store import a_fleet, a_task
 
 
 def a_run(*groups: str) -> Run:

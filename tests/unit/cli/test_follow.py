@@ -9,7 +9,7 @@ from launcher.cli.follow import Follower, Progress
 from launcher.core.model.actions import Acquire, Answer, Result
 from launcher.core.model.nodeset import NodeName
 from launcher.store.store import Store
-from tests.unit.test_store import REASON, launch
+from tests.unit.store.test_store import REASON, launch
 
 
 @pytest.fixture

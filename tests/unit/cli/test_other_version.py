@@ -8,7 +8,7 @@ import pytest
 from launcher.cli.main import main
 from launcher.errors import ExitCode
 from launcher.store.store import Store
-from tests.unit.test_store import launch
+from tests.unit.store.test_store import launch
 
 
 @pytest.fixture

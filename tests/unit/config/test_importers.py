@@ -10,7 +10,7 @@ from launcher.config.importers.write import inventory_text
 from launcher.config.inventory.read import parse_inventory
 from launcher.errors import SpecError
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "inventories"
+CORPUS = Path(__file__).parents[2] / "corpus" / "inventories"
 FILES = sorted(path for path in CORPUS.iterdir() if path.suffix != ".said")
 
 

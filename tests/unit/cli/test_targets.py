@@ -5,7 +5,7 @@ import pytest
 from launcher.cli.targets import members, places, slice_named
 from launcher.core.model.record import Record
 from launcher.errors import SpecError
-from tests.unit.test_cli_logs import a_run
+from tests.unit.cli.test_log_reader import a_run
 
 
 @pytest.mark.parametrize("word", ["judge.s0", "judge/0"])

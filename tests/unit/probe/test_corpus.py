@@ -16,7 +16,7 @@ import pytest
 from launcher.probe import imex, nvidia_smi, system, xid
 from launcher.probe.answer import Ran
 
-CORPUS = Path(__file__).parent.parent / "corpus" / "probe"
+CORPUS = Path(__file__).parents[2] / "corpus" / "probe"
 CASES = sorted(CORPUS.glob("*/*.out"))
 NOW = 1_790_000_000.0
 PARSERS: Mapping[str, Callable[[Ran], object]] = {

@@ -27,7 +27,7 @@ from launcher.probe.nvidia_smi import Driver
 from launcher.probe.report import Answer, Fact
 
 SCRIPT = Path(launcher.__file__).parent / "runtime" / "facts.py"
-CORPUS = Path(__file__).parent.parent / "corpus" / "probe"
+CORPUS = Path(__file__).parents[2] / "corpus" / "probe"
 SHORT = 0.5
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.placement_cases import Verdict, judge, read_cases, report
 
-OWN = Path(__file__).parents[1] / "corpus" / "placement" / "cases.json"
+OWN = Path(__file__).parents[3] / "corpus" / "placement" / "cases.json"
 VARIABLE = "NVLAUNCH_PLACEMENT_CASES"
 
 

@@ -9,7 +9,7 @@ from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.run import Cause, MemberName, RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import Situation, kinds, make_run, name
-from tests.unit.test_silence import outside
+from tests.unit.core.control.test_liveness import outside
 
 
 def serving(*, slices: int = 1, nodes: int = 8, spares: int = 2, policy: RecoveryPolicy | None = None) -> Situation:

@@ -13,7 +13,7 @@ from launcher.config.schema.unsupported import UNSUPPORTED
 from launcher.config.task.read import ParsedTask, read_task
 from launcher.errors import SpecError
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 
 
 class Fate(Enum):

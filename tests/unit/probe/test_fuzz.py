@@ -18,7 +18,7 @@ from launcher.probe.judge_slice import judge_slice
 from launcher.probe.report import Finding
 from launcher.probe.xid import MAX_XIDS, parse_xids
 from tests.effort import drawn
-from tests.unit.test_probe_corpus import CASES
+from tests.unit.probe.test_corpus import CASES
 
 NODE = Node(
     name=NodeName("n1"), rack=RackName("r1"), access=Access(address="10.0.0.1", python="/p"), accelerator="GB300"

@@ -16,13 +16,13 @@ from launcher.errors import Mistake, SpecError
 from launcher.store.codec import dump, load
 from tests.effort import drawn
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILES = sorted(
     [
         *(ROOT / "examples").glob("*.y*ml"),
         *(ROOT / "templates").glob("*.yaml"),
-        *(ROOT / "tests" / "corpus" / "spec" / "good").glob("*.yaml"),
-        *(ROOT / "tests" / "corpus" / "spec" / "bad").glob("*.yaml"),
+        *(ROOT / "tests" / "corpus" / "config" / "good").glob("*.yaml"),
+        *(ROOT / "tests" / "corpus" / "config" / "bad").glob("*.yaml"),
     ]
 )
 TEXTS = [text for file in FILES if len(text := file.read_text(errors="replace")) < 5000]

@@ -11,7 +11,7 @@ from launcher.config.templates import EXAMPLES as OFFERED
 from launcher.core.model.placement import Placement
 from launcher.core.placement.place import place
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 FLEET = "fleet-9xnvl72.yaml"
 WHERE = {
     "vla-8x64": FLEET,

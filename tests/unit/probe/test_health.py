@@ -12,7 +12,7 @@ from launcher.probe import health
 from launcher.probe.answer import Ran
 from tests.facts import NODE
 
-CORPUS = Path(__file__).parent.parent / "corpus" / "probe"
+CORPUS = Path(__file__).parents[2] / "corpus" / "probe"
 GIB = 1024**3
 BEGAN = 50.0
 NETIR = "149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000)"

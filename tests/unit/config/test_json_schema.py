@@ -12,9 +12,9 @@ from launcher.config.task.read import read_task
 from launcher.config.templates import read_template
 from launcher.errors import SpecError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GOOD = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "templates").glob("*.yaml")])
-CORPUS = ROOT / "tests" / "corpus" / "spec" / "good"
+CORPUS = ROOT / "tests" / "corpus" / "config" / "good"
 # To YAML 1.1 a key that is `yes` is true, which JSON has not, and `1e3` is text; and an editor may well show a key that
 # is refused with a value.
 APART = {"envs-as-skypilot", "inventory-sim", "nulls-are-left-out"}
@@ -59,7 +59,7 @@ def test_what_the_parser_reads_the_schema_takes(path: Path) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_what_the_parser_refuses_for_its_shape_the_schema_refuses_too(name: str) -> None:
-    path = ROOT / "tests" / "corpus" / "spec" / "bad" / f"{name}.yaml"
+    path = ROOT / "tests" / "corpus" / "config" / "bad" / f"{name}.yaml"
     with pytest.raises(SpecError):
         read_task(path)
     assert not validator(SpecKind.TASK).is_valid(yaml.safe_load(path.read_text()))

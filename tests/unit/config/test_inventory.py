@@ -11,7 +11,7 @@ from launcher.core.model.inventory import Inventory, Transport
 from launcher.core.model.simulation import SimSettings
 from launcher.errors import SpecError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def fleet(folder: Path, name: str, text: str = "racks: {r1: {nodes: a}}") -> Path:

@@ -15,7 +15,7 @@ import pytest
 
 from launcher.cli.main import main
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "cli"
+CORPUS = Path(__file__).parents[2] / "corpus" / "cli"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from launcher.core.model.run import RunState
 from launcher.drive import hooks
 from launcher.drive.hooks import Hook
 from launcher.store.store import Store
-from tests.unit.test_store import launch
+from tests.unit.store.test_store import launch
 
 
 def told(tmp_path: Path, command: str, **task: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""Files of `tests/corpus/spec`: each bad one has its exact error text beside it, each good one what was read."""
+"""Files of `tests/corpus/config`: each bad one has its exact error text beside it, each good one what was read."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -13,7 +13,7 @@ from launcher.core.model.nodeset import fold
 from launcher.core.model.task import Group, Task
 from launcher.errors import SpecError
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "spec"
+CORPUS = Path(__file__).parents[2] / "corpus" / "config"
 
 
 def files(folder: str) -> list[Path]:

@@ -481,7 +481,7 @@ import sys
 from pathlib import Path
 from launcher.errors import LaunchError
 from launcher.store.store import Store
-from tests.unit.test_store import launch
+from tests.unit.store.test_store import launch
 store = Store(Path(sys.argv[1]))
 sys.stdin.readline()
 try:
@@ -496,7 +496,7 @@ from pathlib import Path
 from launcher.core.model.actions import Answer, Result, Release
 from launcher.store.store import Store
 from launcher.core.model.run import RunState
-from tests.unit.test_store import FULL, REASON, launch
+from tests.unit.store.test_store import FULL, REASON, launch
 store = Store(Path(sys.argv[1]))
 run = launch(store)
 print(run.id, flush=True)
@@ -512,7 +512,7 @@ def _python(program: str, *words: str) -> "subprocess.Popen[bytes]":
         [sys.executable, "-c", program, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
     )
 
 
