@@ -93,7 +93,7 @@ def noticed(store: Store, runs: list[RunId]) -> list[float]:
     """How long after each raylet was killed something was decided about it (s)."""
     found = []
     for run in runs:
-        acts = [event.at for event in store.events(run) if event.reason in ("rejoin", "swap")]
+        acts = [event.at for event in store.events(run) if event.reason in ("rejoin", "replace")]
         nodes = store.load(run)[0].placement.nodes
         # Faults count from the first action, in the time of the run's own clock, which began with this real one.
         at, real = map(float, (store.world(f"hall//{run}/clock") or "0 0").split())

@@ -236,7 +236,7 @@ class TestReport:
             file = archive.extractfile(entry)
             assert file is not None
             text = file.read().decode()
-        (desk.folder / "journal.jsonl").write_text(text.replace('"reason":{"why":"start"', '"reason":{"why":"swap"', 1))
+        (desk.folder / "journal.jsonl").write_text(text.replace('"reason":{"why":"start"', '"reason":{"why":"replace"', 1))
         other = desk.run("replay", "journal.jsonl")
         assert other.returncode == 1
         assert re.match(r"decision \d+, at [\d.]+ s: ", other.stdout)

@@ -261,7 +261,7 @@ def test_the_hook_is_told_each_event_once_and_in_order_whatever_becomes_of_it(ha
     events = [json.loads(line) for line in told.read_text().splitlines()]
     assert [event["seq"] for event in events] == sorted({event["seq"] for event in events})
     assert (events[0]["kind"], events[-1]["kind"]) == ("launched", "ended")
-    states = [event["subject"] for event in events if event["kind"] == "status_message"]
+    states = [event["subject"] for event in events if event["kind"] == "status"]
     assert states == [state for state, _ in itertools.groupby(states)], "a state is told when it begins, once"
     assert (states[0], states[-1]) == ("starting", "stopping")
     warnings = [event.message for event in hall.store.events(run) if event.subject == "on_event"]
@@ -319,6 +319,6 @@ def test_metrics_tell_recoveries_goodput_and_spares(hall: Hall) -> None:
     assert figures[f'nvlaunch_run_state{{{labels},run="job",state="running"}}'] == "1.0"
     assert figures[f'nvlaunch_spares{{{labels},rack="r1",run="job"}}'] == "0.0"
     assert figures[f'nvlaunch_spares{{{labels},rack="r2",run="job"}}'] == "1.0"
-    assert float(figures[f'nvlaunch_gang_restarts_total{{{labels},reason="swap",run="job"}}']) == 1.0
-    assert float(figures[f'nvlaunch_recovery_seconds_count{{{labels},kind="swap",run="job"}}']) == 1.0
+    assert float(figures[f'nvlaunch_gang_restarts_total{{{labels},reason="replace",run="job"}}']) == 1.0
+    assert float(figures[f'nvlaunch_recovery_seconds_count{{{labels},kind="replace",run="job"}}']) == 1.0
     assert 0 < float(figures[f'nvlaunch_goodput_ratio{{{labels},run="job"}}']) < 1
