@@ -32,7 +32,7 @@ def test_a_command_runs_beside_the_ranks_that_were_named(running: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "said"),
+    ("words", "said"),
     [
         (("--rank", "7"), "`job` has no rank `7`"),
         (("--slice", "2"), "`job` has no slice `2`"),

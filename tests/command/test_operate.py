@@ -124,7 +124,7 @@ class TestOrders:
         assert store.orders.after(store.find("job").id, 2) == orders[2:]
 
     @pytest.mark.parametrize(
-        ("message", "said"),
+        ("words", "said"),
         [
             (("confirm-dead", "r1-n3", "-i", "fleet.yaml", "-y"), "no run has r1-n3"),
             (("relocate", "job", "-y"), "`job` names no slice"),
