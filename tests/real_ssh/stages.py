@@ -10,17 +10,17 @@ from tests.rig import Host
 
 # What stays beside the folder of the run: leases, which are locks; what Python and login shells write of their own.
 OWN = re.compile(r"lock|lease|/__pycache__/|^/var/log/")
-INTENT, HEADLINE = "intent", "status_message"
+INTENT, STATUS = "intent", "status"
 STAGES = {
     "lease": (INTENT, "acquire:"),
-    "sync": (HEADLINE, "copying files"),
-    "environment": (HEADLINE, "making a Python environment"),
-    "setup": (HEADLINE, "in setup"),
+    "sync": (STATUS, "copying files"),
+    "environment": (STATUS, "making a Python environment"),
+    "setup": (STATUS, "in setup"),
     "head": (INTENT, "start_head"),
     "workers": (INTENT, "join:"),
     "placement groups": (INTENT, "reserve:"),
     "ranks": (INTENT, "start:"),
-    "following": (HEADLINE, "ranks running"),
+    "following": (STATUS, "ranks running"),
 }
 
 
