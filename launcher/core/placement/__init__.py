@@ -1,1 +1,1 @@
-"""Where a task goes, or why it fits nowhere and what would help. Knows the model only."""
+"""Placement: the nodes of a task on an inventory, or why it does not fit and what would help. Knows the model only."""

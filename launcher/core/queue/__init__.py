@@ -1,1 +1,1 @@
-"""Whose turn it is among runs that wait: backfill, the timeline of releases, preemption."""
+"""Queue: which queued run starts now, when the others can, and which runs to preempt for them."""
