@@ -49,7 +49,7 @@ def test_an_exclusive_run_does_not_go_where_another_is(tmp_path: Path) -> None:
     assert up(store, "alone", 2, exclusive="rack").placement.slices[0].rack == "r0"
     with pytest.raises(NoCapacityError) as refusal:
         up(store, "more", 1, exclusive="rack")
-    assert "run `alone` ends" in refusal.value.shortfall.changes
+    assert "wait until run `alone` ends" in refusal.value.shortfall.suggestions
 
 
 def test_a_run_that_is_given_other_nodes_keeps_its_rack_to_itself(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_run_that_is_given_other_nodes_keeps_its_rack_to_itself(tmp_path: Path
         )
         shut = tuple(node.name for node in HALL.nodes[2:4])
         fleet = HALL.cut_down((*part.nodes, *run.placement.nodes))
-        return replace(run, placement=Placement(slices=(part,), enclosed=shut), fleet=fleet)
+        return replace(run, placement=Placement(slices=(part,), exclusive_nodes=shut), fleet=fleet)
 
     store.allot(alone.id, moved)  # type: ignore[arg-type]
     assert seen == [False]

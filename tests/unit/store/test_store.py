@@ -65,7 +65,7 @@ def take(fleet: Inventory, count: int):
                 placed=0,
                 largest=len(free),
                 racks=(),
-                changes=(),
+                suggestions=(),
             )
         part = Slice(group="job", index=0, place="r1", rack=RackName("r1"), domain="d", nodes=free)
         return Placement(slices=(part,))
@@ -610,7 +610,7 @@ class TestLooks:
 
     def test_what_a_decision_was_made_of_comes_back_as_it_was(self, store: Store) -> None:
         run = launch(store)
-        moved = replace(run, placement=replace(run.placement, why=("elsewhere",)))
+        moved = replace(run, placement=replace(run.placement, reasons=("elsewhere",)))
         plain = replace(FULL, exits={})
         looks = [self.look(run, 1.0, plain), self.look(moved, 2.0, plain), self.look(run, 3.0, plain)]
         for look in looks:
