@@ -1,4 +1,4 @@
-"""A placement as text and as JSON: the nodes and spares of each slice, and why each slice got its rack."""
+"""A placement as text and as JSON, and why each slice got its rack."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def fragmentation_change(fleet: Inventory, unavailable: UnavailableNodes, placem
 
 
 def plan_text(name: str, placement: Placement) -> str:
-    """Return the plan: a table of slices with folded node names, then why they got their racks."""
+    """Return the plan: a table of slices, then why they got their racks."""
     return "\n".join(_plan(name, placement))
 
 
@@ -64,7 +64,7 @@ def plan_json(name: str, fleet: Inventory, placement: Placement, score: Fragment
 
 
 def survey_text(surveyed: Sequence[SurveyedRack], score: FragmentationChange) -> str:
-    """Return a table of candidate racks for each group, equal ones in one row, and the fragmentation score."""
+    """Return a table of candidate racks for each group, and the fragmentation."""
     return "\n".join(_survey(surveyed, score))
 
 
@@ -93,7 +93,7 @@ def _plan(name: str, placement: Placement) -> Iterator[str]:
 
 
 def _reasons(placement: Placement) -> Iterator[str]:
-    """Return each reason once, with the slices of a group that have it and their racks."""
+    """Return each reason once, with the slices of a group and their racks."""
     same: dict[tuple[str, str], list[Slice]] = {}
     for part, reason in zip(placement.slices, placement.reasons, strict=True):
         same.setdefault((part.group, reason), []).append(part)
@@ -120,6 +120,6 @@ def _survey(surveyed: Sequence[SurveyedRack], score: FragmentationChange) -> Ite
 
 
 def _result(reason: str, racks: Sequence[SurveyedRack]) -> str:
-    """Return a reason together with the slices of the group that went to these racks, if any."""
+    """Return a reason, with the slices of the group in these racks, if any."""
     slices = fold(key for one in racks for key in one.slices if group_of(key) == one.group)
     return f"{reason} for {slices}" if slices else reason

@@ -74,7 +74,7 @@ def _fault(node: Node, unavailable: UnavailableNodes) -> str | None:
 
 
 def _state(node: Node, unavailable: UnavailableNodes) -> TrayState:
-    """Return the state of a node. A node in use shows its run, even if it is drained or unhealthy."""
+    """Return the state of a node; in use counts before drained and unhealthy."""
     use = _use(node, unavailable)
     if use.used_by:
         return TrayState.USED

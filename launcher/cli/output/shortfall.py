@@ -1,4 +1,4 @@
-"""A refused placement as text and as JSON: what was requested, what each rack has, and what would make it fit."""
+"""A refused placement as text and as JSON."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ def availability_json(rack: RackAvailability) -> dict[str, object]:
 
 
 def level_header(within: str) -> str:
-    """Return the header of a column of domain names; `node` and `any` have a row for each rack."""
+    """Return the header of a column of domains; `node` and `any` list racks."""
     return (RACK_LEVEL if within in (NODE_LEVEL, ANY_LEVEL) else within).upper()
 
 

@@ -8,7 +8,7 @@ GAP = "  "
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
-    """Return the rows under their header. Columns are as wide as their widest cell; empty columns are left out.
+    """Return the rows under their header, without empty columns.
 
     The last column is not padded, so that no line ends with blanks.
     """

@@ -10,7 +10,7 @@ from launcher.core.model.nodeset import NodeName, fold
 
 
 class DifferenceKind(Enum):
-    """How a reported value differs from the inventory: it contradicts it, or the inventory does not have it."""
+    """How a reported value differs from the inventory."""
 
     DIFFERS = "differs"
     MISSING = "missing"
@@ -18,7 +18,7 @@ class DifferenceKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryDifference:
-    """One difference. `nodes` are folded node names, or `racks` where it is about racks."""
+    """One difference; `nodes` are folded node names, or the word `racks`."""
 
     kind: DifferenceKind
     nodes: str
@@ -26,9 +26,10 @@ class InventoryDifference:
 
 
 def compare(inventory: Inventory, reported: Mapping[NodeName, NodeLocation]) -> tuple[InventoryDifference, ...]:
-    """Return the differences between an inventory and its nodes, contradictions first. Equal ones are folded.
+    """Return the differences between an inventory and its nodes, equal ones folded.
 
-    A value that the inventory leaves out is missing, not different: the reported value then applies.
+    Contradictions come first. A value that the inventory leaves out is missing, not different: the reported value then
+    applies.
     """
     same: dict[tuple[DifferenceKind, str], list[str]] = {}
     for node in inventory.nodes:

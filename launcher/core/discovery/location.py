@@ -21,7 +21,7 @@ def is_unsorted(rack: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLocation:
-    """What the drivers of a node report of its location; None where they do not report it, or disagree.
+    """The location of a node by its GPU drivers; None where they disagree.
 
     `chassis` is the serial number of the rack's chassis, `domain` the NVLink domain, `tray` counts from 0, `machine`
     identifies the machine: no two machines share it.
@@ -42,7 +42,7 @@ class NodeLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amendment:
-    """Values to write into an inventory, by node; `conflicts` are contradictions, which are not written."""
+    """Values to write into an inventory; `conflicts` are not written."""
 
     racks: Mapping[NodeName, str] = field(default_factory=dict)
     domains: Mapping[NodeName, str] = field(default_factory=dict)
@@ -56,7 +56,10 @@ class Amendment:
 
 
 def amend(inventory: Inventory, reported: Mapping[NodeName, NodeLocation]) -> Amendment:
-    """Return the reported values to write into an inventory. A named rack keeps its nodes; other reports conflict."""
+    """Return the reported values to write into an inventory.
+
+    A named rack keeps its nodes; reports of another rack are conflicts.
+    """
     racks, ambiguous = _racks(inventory, reported)
     trays, duplicates = _trays(inventory, reported, racks)
     return Amendment(
@@ -73,7 +76,7 @@ def amend(inventory: Inventory, reported: Mapping[NodeName, NodeLocation]) -> Am
 
 
 def conflicts(inventory: Inventory, reported: Mapping[NodeName, NodeLocation]) -> tuple[str, ...]:
-    """Return the racks of an inventory that cannot be: one rack with nodes of two chassis, or one chassis in two."""
+    """Return messages about racks with nodes of two chassis, and the reverse."""
     found: list[str] = []
     racks_of: dict[str, dict[str, list[str]]] = {}
     for rack, nodes in _by_rack(inventory.nodes, {}).items():
@@ -109,7 +112,7 @@ def _by_rack(nodes: Iterable[Node], moved: Mapping[NodeName, str]) -> dict[str, 
 def _racks(
     inventory: Inventory, reported: Mapping[NodeName, NodeLocation]
 ) -> tuple[dict[NodeName, str], tuple[str, ...]]:
-    """Return the racks of unsorted nodes, and messages about those whose rack is ambiguous."""
+    """Return the racks of unsorted nodes, and messages about ambiguous ones."""
     named: dict[str, set[str]] = {}
     for node in inventory.nodes:
         if (rack := _location(reported, node).rack) and not is_unsorted(node.rack):
@@ -131,7 +134,7 @@ def _racks(
 
 
 def _split_racks(inventory: Inventory, found: Mapping[NodeName, str]) -> Iterator[str]:
-    """Return messages about new racks whose nodes are in several domains of a level, as in rail-wired halls."""
+    """Return messages about new racks with nodes in several domains of a level."""
     for level in inventory.levels[:-1]:
         places: dict[str, set[str | None]] = {}
         for node in inventory.nodes:
@@ -145,7 +148,7 @@ def _split_racks(inventory: Inventory, found: Mapping[NodeName, str]) -> Iterato
 def _trays(
     inventory: Inventory, reported: Mapping[NodeName, NodeLocation], moved: Mapping[NodeName, str]
 ) -> tuple[dict[NodeName, int], tuple[str, ...]]:
-    """Return the trays of each rack with at least one new tray, and messages about racks that report one tray twice."""
+    """Return the trays of each rack with a new tray, and messages about conflicts."""
     found: dict[NodeName, int] = {}
     messages: list[str] = []
     for rack, nodes in _by_rack(inventory.nodes, moved).items():
@@ -164,7 +167,7 @@ def _trays(
 def _trays_of_rack(
     nodes: Sequence[Node], trays: Mapping[NodeName, int], moved: Mapping[NodeName, str]
 ) -> Mapping[NodeName, int]:
-    """Return the trays of a rack; none if the order of the names implies them: nodes without trays count from 0."""
+    """Return the trays of a rack; none if the order of the names implies them."""
     ordered = sorted((node.name for node in nodes), key=natural)
     implied = [trays.get(name) for name in ordered] == list(range(len(ordered)))
     return {} if implied and all(node.name in moved for node in nodes) else trays

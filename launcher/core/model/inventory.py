@@ -24,14 +24,20 @@ class Transport(Enum):
 
 
 class GpuDriver(Enum):
-    """The GPU driver of a node. NONE is a CPU node: no GPU facts apply, and its GPUs are declared to Ray only."""
+    """The GPU driver of a node.
+
+    NONE is a CPU node: no GPU facts apply, and its GPUs are declared to Ray only.
+    """
 
     NVIDIA = "nvidia"
     NONE = "none"
 
 
 class ImexMode(Enum):
-    """What a run does about IMEX on its nodes: start it where needed, use what already runs, or nothing."""
+    """What a run does about IMEX on its nodes.
+
+    Start it where needed, use what already runs, or nothing.
+    """
 
     MANAGE = "manage"
     ADOPT = "adopt"
@@ -40,7 +46,7 @@ class ImexMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How to log in to a machine. None leaves a setting to the transport's own default.
+    """How to log in to a machine; None uses the default of the transport.
 
     Without `python` the launcher creates an environment on the machine. `wheels` names the folder to install it from,
     on that machine or else on the launching machine.
@@ -58,9 +64,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One machine that can run ranks. `places` names its domain at each level above the rack, coarse to fine.
+    """One machine that can run ranks.
 
-    With `accelerator` None, real GPUs match no kind that a task names, and the declared GPUs of a CPU node match any.
+    `places` names its domain at each level above the rack, coarse to fine. With `accelerator` None, real GPUs match no
+    kind that a task names, and the declared GPUs of a CPU node match any.
     """
 
     name: NodeName
@@ -76,7 +83,7 @@ class Node:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, level: str) -> str | None:
-        """Return the name of the node's domain at a level; None if the inventory does not name it."""
+        """Return the name of the node's domain at a level; None if unknown."""
         if level == NODE_LEVEL:
             return self.name
         if level == RACK_LEVEL:
@@ -86,10 +93,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The machines that tasks are placed on. `levels` run from coarse to fine and end with `rack`.
+    """The machines that tasks are placed on.
 
-    In the inventory of a run, `domains` lists the addresses of all nodes of each NVLink domain the run uses, in tray
-    order. It includes nodes that the run does not have, so that replacing a node does not change it.
+    `levels` run from coarse to fine and end with `rack`. In the inventory of a run, `domains` lists the addresses of
+    all nodes of each NVLink domain the run uses, in tray order. It includes nodes that the run does not have, so that
+    replacing a node does not change it.
     """
 
     name: str

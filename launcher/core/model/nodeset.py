@@ -1,4 +1,4 @@
-"""Node sets, `r07-n[01-16]`: expand them, fold names into them, and sort names naturally."""
+"""Node sets such as `r07-n[01-16]`: expand, fold, and sort names naturally."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,13 @@ from typing import NewType
 NodeName = NewType("NodeName", str)
 
 MAX_NAMES = 100_000
-"""Limit on the names of one node set: ten times the largest fleet, and small enough for memory."""
+"""Limit on the names of one node set: ten times the largest fleet."""
 
 MAX_DIGITS = 18
 """Limit on the digits of a number in a range; a longer number is a typing error."""
 
 NaturalKey = tuple[tuple[str | tuple[int, str], ...], str]
-"""A name split into text and numbers, then the name itself, so that `r1` and `r01` never tie."""
+"""A name as text and numbers, then the name itself: `r1` and `r01` never tie."""
 
 _NUMBER = re.compile(r"([0-9]+)")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)(?:/([0-9]+))?)?")
@@ -33,7 +33,7 @@ def natural(name: str) -> NaturalKey:
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Return the names in a node set, in the order of the text, each once; ValueError if the text is malformed.
+    """Return the names in a node set, each once; ValueError if it is malformed.
 
     The notation is ClusterShell's NodeSet without set operators and groups.
     """
@@ -51,7 +51,7 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def product_within(factors: Iterable[int], limit: int) -> int:
-    """Return the product of counts of at least 1; above the limit, any number above the limit."""
+    """Return the product of counts of at least 1, or any number above the limit."""
     total = 1
     for factor in factors:
         total *= factor
@@ -61,7 +61,7 @@ def product_within(factors: Iterable[int], limit: int) -> int:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Return the node set of these names, each once and in natural order: `r07-n[01-15,17]`."""
+    """Return the node set of names in natural order: `r07-n[01-15,17]`."""
     rows = [_NUMBER.split(name) for name in sorted(set(names), key=natural)]
     for axis in range(max(map(len, rows), default=0) - 2, 0, -2):
         groups: dict[tuple[str, ...], list[list[str]]] = {}
@@ -77,7 +77,7 @@ OWN_NAME = "NODE"
 
 
 def fold_messages(messages: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return each message once, with the folded names it is about: `(r07-n[01-15], ok)`.
+    """Return each message once, with its folded names: `(r07-n[01-15], ok)`.
 
     The input is pairs of a name and its message; the order is that of the first name of each message. Messages that
     differ only in the node's own name are equal: with several names they show `NODE` in its place.
@@ -162,7 +162,10 @@ def _merge(rows: Sequence[list[str]], axis: int) -> list[str]:
 
 
 def _ranges(numbers: Sequence[str]) -> str:
-    """Return `01-03,5` for numbers in natural order; a range never mixes padded and unpadded numbers."""
+    """Return `01-03,5` for numbers in natural order.
+
+    A range never mixes padded and unpadded numbers.
+    """
     padded = {len(text) for text in numbers if len(text) > 1 and text[0] == "0"}
     classes: dict[int, list[list[str]]] = {}
     for text in numbers:

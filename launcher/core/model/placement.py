@@ -1,4 +1,4 @@
-"""Placements: the nodes of each slice of a task, or the reasons why the task does not fit."""
+"""Placements: the nodes of each slice of a task, or why the task does not fit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from launcher.core.model.nodeset import NodeName
 
 
 def slice_key(group: str, index: int) -> str:
-    """Return the name of a slice: `group.sINDEX`. It never equals the name of a rank (`group/RANK`)."""
+    """Return the name of a slice, `group.sINDEX`; no rank (`group/RANK`) has it."""
     return f"{group}.s{index}"
 
 
@@ -20,7 +20,7 @@ def group_of(key: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """Nodes of one topology domain given to a group, in rank order, and the spares kept for them in that domain.
+    """Nodes of one topology domain in rank order, and their spares there.
 
     `place` names the domain at level `within` (for `rack`, the rack). `rack` and `domain`, the NVLink domain, are None
     only if the slice may span racks.
@@ -61,7 +61,7 @@ class Placement:
 
 
 class Exclusion(Enum):
-    """Why a group cannot use a node. A node counts under the first reason that applies, in this order."""
+    """Why a group cannot use a node; the first reason in this order counts."""
 
     EXCLUDED = "excluded by name"
     DRAINED = "drained"
@@ -81,7 +81,7 @@ class Exclusion(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RackAvailability:
-    """Nodes of one rack, or of one domain at a coarser level, that a group can use, and why it cannot use the others.
+    """How many nodes of a rack, or of a coarser domain, a group can use.
 
     `excluded` counts nodes by reason, `users` nodes in use by run, `accelerators` nodes of another kind by that kind.
     """
@@ -120,7 +120,7 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """Why a node is not free: the run that uses it, its fault, or the reason of an operator's drain."""
+    """Why a node is not free: the run that uses it, its fault, or its drain."""
 
     used_by: str | None = None
     unhealthy: str | None = None

@@ -7,7 +7,7 @@ from launcher.core.model.nodeset import NodeName
 
 
 class FaultKind(Enum):
-    """Kinds of fault that a simulated node can have; `launcher/sim/faults.py` describes each."""
+    """Kinds of fault of a simulated node; `launcher/sim/faults.py` describes each."""
 
     RAYLET_KILLED = "raylet_killed"
     RANK_FAILS = "rank_fails"

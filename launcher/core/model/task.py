@@ -25,7 +25,7 @@ class OnNoSpare(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyRule:
-    """Topology rule of a group: `slices` of `nodes_per_slice` nodes, each slice inside one domain of level `within`.
+    """Topology rule of a group: `slices` of `nodes_per_slice` nodes each.
 
     A level is one of the inventory's levels, `node`, `rack` or `any`.
 
@@ -66,13 +66,13 @@ class TopologyRule:
 
     @property
     def near_level(self) -> str:
-        """Return the level of the domains that slices share with the group they are `near`."""
+        """Return the level of the domains shared with the group named by `near`."""
         level = self.all_within or self.within
         return RACK_LEVEL if level in (NODE_LEVEL, ANY_LEVEL) else level
 
     @property
     def apart_level(self) -> str:
-        """Return the level of the domains that slices do not share with the group they are `apart_from`."""
+        """Return the level of the domains not shared with the `apart_from` group."""
         return RACK_LEVEL if self.spread is None or self.spread in (NODE_LEVEL, ANY_LEVEL) else self.spread
 
 
@@ -114,12 +114,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task file with all defaults filled in. `secrets` holds names only, never values.
+    """A task file with all defaults filled in.
 
-    `stop_grace` is the time between `stop_signal` and the kill (s); `time_limit` is the longest the run may take (s).
-    A run of higher `priority` is placed first and may preempt runs of lower priority that are `preemptible`. `on_event`
-    is a command on the launching machine that receives each event as JSON. `file_mounts` maps paths on the nodes
-    (absolute, in `~/`, or relative to the workdir) to absolute local paths.
+    `secrets` holds names only, never values. `stop_grace` is the time between `stop_signal` and the kill (s);
+    `time_limit` is the longest the run may take (s). A run of higher `priority` is placed first and may preempt runs of
+    lower priority that are `preemptible`. `on_event` is a command on the launching machine that receives each event as
+    JSON. `file_mounts` maps paths on the nodes (absolute, in `~/`, or relative to the workdir) to absolute local paths.
     """
 
     name: str
@@ -142,14 +142,15 @@ class Task:
         raise KeyError(name)
 
     def colocated_groups(self, name: str) -> tuple[Group, ...]:
-        """Return the groups that run on the nodes of a group (`nodes_of`), in the order of the task."""
+        """Return the groups that run on the nodes of a group, in task order."""
         return tuple(group for group in self.groups if group.topology.nodes_of == name)
 
 
 def owner_rank(rule: TopologyRule, owner: TopologyRule, index: int, at: int) -> int:
-    """Return the rank of the owner group that shares its node with member `at` of slice `index` of a colocated group.
+    """Return the rank of the owner that shares its node with a colocated member.
 
-    `rule` is the colocated group's own rule, `owner` that of the group it names in `nodes_of`.
+    The member is number `at` of slice `index`. `rule` is the colocated group's own rule, `owner` that of the group it
+    names in `nodes_of`.
     """
     slices_each = max(1, owner.nodes_per_slice // rule.nodes_per_slice)
     return index // slices_each * owner.nodes_per_slice + index % slices_each * rule.nodes_per_slice + at

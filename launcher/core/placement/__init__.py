@@ -1,1 +1,1 @@
-"""Placement: the nodes of a task on an inventory, or why it does not fit and what would help. Knows the model only."""
+"""Placement of tasks on an inventory. Imports the model only."""

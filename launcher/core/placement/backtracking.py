@@ -1,4 +1,4 @@
-"""Full search: all slices of a task at once, by backtracking. It finds a placement, or proves that there is none.
+"""Full search by backtracking: find a placement, or prove that there is none.
 
 Nodes in the same domains at every level that the task names are equal, so that the search handles a few counts instead
 of nodes. Slices of one group differ by their domain only, and unused domains of equal shape are interchangeable.
@@ -12,7 +12,7 @@ from launcher.core.placement.capacity import Capacity, Demand, NodeClass, class_
 from launcher.core.placement.constraints import DomainId, TopologyLevel, near_level, within_level
 
 MAX_WORK = 400_000
-"""Limit on the steps of one search (about half a second): without it a search may take for ever."""
+"""Limit on the steps of one search, about half a second."""
 
 MAX_SLICES = 200
 """Limit on the slices of one search, far below Python's recursion limit."""
@@ -24,7 +24,10 @@ class SearchLimitError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedSlice:
-    """The nodes of one slice: classes of equal nodes, each with a number; the last `shared` nodes are shared spares."""
+    """The nodes of one slice.
+
+    `parts` are sets of node classes, each with how many nodes to take; the last `shared` nodes are shared spares.
+    """
 
     demand: Demand
     parts: tuple[tuple[tuple[NodeClass, ...], int], ...]
@@ -32,9 +35,9 @@ class SearchedSlice:
 
 
 def search(capacity: Capacity, order: Sequence[Demand], work: int = MAX_WORK) -> list[SearchedSlice] | None:
-    """Return nodes for all missing slices, or None if no placement exists; SearchLimitError if neither is known.
+    """Return nodes for all missing slices, or None if no placement exists.
 
-    `order` must have a group before the groups that are near it.
+    Raises SearchLimitError if neither is known. `order` must have a group before the groups that are near it.
     """
     if sum(demand.missing for demand in order) > MAX_SLICES or len(capacity.classes) * len(order) > work:
         raise SearchLimitError
@@ -43,7 +46,7 @@ def search(capacity: Capacity, order: Sequence[Demand], work: int = MAX_WORK) ->
 
 @dataclass(slots=True)
 class _Pool:
-    """Nodes that are equal to the task, with their domain at each level that it names."""
+    """Nodes that are equal to the task, and their domain at each level."""
 
     uses: int
     domains: Mapping[TopologyLevel, DomainId | None]
@@ -57,7 +60,7 @@ _Counts = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One placed slice. `domain` is the number of its domain among those of its group."""
+    """One placed slice; `domain` numbers the domains of its group."""
 
     demand: Demand
     domain: int
@@ -66,7 +69,7 @@ class _Step:
 
 
 class _Search:
-    """The pools, the domains of each group as lists of pools, and the slices placed so far."""
+    """A search: the pools, the domains as lists of pools, and the slices placed."""
 
     def __init__(self, capacity: Capacity, order: Sequence[Demand], work: int) -> None:
         self._usage, self._shared_spares, self._work = capacity.usage, capacity.shared_spares, work
@@ -134,7 +137,7 @@ class _Search:
         return self._same[own]
 
     def _place_from(self, at: int) -> bool:
-        """Place all slices from this one on. Return whether they fit; `_steps` then has them."""
+        """Place all slices from this one on; return whether they fit."""
         if at == len(self._order):
             return not any(self._usage.unmet_near(demand.name) for demand, _ in self._order)
         demand, left = self._order[at]
@@ -161,7 +164,10 @@ class _Search:
         return False
 
     def _candidates(self, demand: Demand) -> list[tuple[int, int, list[int]]]:
-        """Return the domains with room for the next slice: number, upper bound on the slices there, usable pools."""
+        """Return the domains with room for the next slice.
+
+        Each as its number, an upper bound on the slices that fit there, and its usable pools.
+        """
         constraints, apart = self._usage.constraints(demand.name), demand.spread_members
         found = []
         for domain, pools in enumerate(self._domains[demand.name]):
@@ -185,7 +191,7 @@ class _Search:
             raise SearchLimitError
 
     def _spares_to_add(self, demand: Demand, domain: int) -> int:
-        """Return how many shared spares the next slice in a domain has to add: none where the domain has them."""
+        """Return how many shared spares the next slice in a domain has to add."""
         if not demand.rule.spares_per_rack or (demand.name, domain) in self._have_spares:
             return 0
         known = self._pools[self._domains[demand.name][domain][0]].classes[0].domains
@@ -194,7 +200,7 @@ class _Search:
         return demand.rule.spares_per_rack
 
     def _shape(self, demand: Demand, pools: Sequence[int]) -> object:
-        """Return what distinguishes a domain from others: its free nodes, and its names where they matter."""
+        """Return what distinguishes a domain: its free nodes, and names that matter."""
         same = self._same_domains(within_level(demand.rule))
         self._spend(len(pools) * len(self._usage.tracked))
 
@@ -211,7 +217,7 @@ class _Search:
         return self._spares_to_add(demand, number), tuple(sorted((look(self._pools[at]) for at in pools), key=repr))
 
     def _selections(self, demand: Demand, pools: Sequence[int], need: int) -> Iterator[_Counts]:
-        """Return every way to take `need` nodes of pools, at most one of each `spread_members` domain."""
+        """Return every way to take `need` nodes of pools by the rules of the group."""
         level = None if demand.spread_members is None else TopologyLevel(demand.spread_members)
         after = [0] * (len(pools) + 1)
         for at in range(len(pools) - 1, -1, -1):

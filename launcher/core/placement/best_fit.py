@@ -1,4 +1,4 @@
-"""Best fit: the domain for the next slice of a group, first by the rules of the task, then by the tightest fit.
+"""Best fit: the domain for the next slice, by the task's rules and tightness.
 
 Best fit takes the domain with the fewest free nodes that still holds the slice and its spares. Nodes are *stranded* for
 slices of b nodes if they can all stay free while no such slice fits: up to b - 1 in each domain, so the sum of
@@ -22,7 +22,11 @@ _Closeness = tuple[int, bool, bool, int]
 
 @dataclass(slots=True)
 class Candidate:
-    """A domain with room for the next slice: the classes it may use there, their free nodes, the slices they hold."""
+    """A domain with room for the next slice.
+
+    `classes` are the node classes that the slice may use there, `free` their free nodes, `slices` how many slices they
+    hold.
+    """
 
     domain: TopologyDomain
     classes: Sequence[NodeClass]
@@ -64,7 +68,7 @@ class BestFit:
         return found
 
     def choose(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return the domain for the next slice: the tightest fit, and among equal fits the one nearest to other slices.
+        """Return the domain for the next slice: tightest fit, then nearest.
 
         Returns all equal fits where the task needs each of them, since a domain that is used becomes the tightest.
         """
@@ -101,7 +105,7 @@ class BestFit:
         return max(0, free - shared) // demand.need
 
     def _with_room_for_followers(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return the domains that also have room for the groups that must be near this one, if there are any."""
+        """Return the candidates with room for the groups that must be near, if any."""
         followers = [one for one in self._capacity.demands.values() if one.rule.near == self._demand.name]
         followers = [one for one in followers if one.missing]
         if not followers:
@@ -113,9 +117,10 @@ class BestFit:
         return [one for one in candidates if id(one) in fits] or candidates
 
     def _holds_followers(self, level: TopologyLevel, followers: Sequence[Demand]) -> Callable[[NodeClass], bool]:
-        """Return whether the domain of a class holds a slice and its share of the followers' slices.
+        """Return the test whether a class is in a domain that holds the followers too.
 
-        Each group must fit on the nodes it can use, and all of them together on the nodes that any of them can use.
+        The domain must hold a slice and its share of the followers' slices. Each group must fit on the nodes it can
+        use, and all of them together on the nodes that any of them can use.
         """
         shares = [(one.use, -(-one.missing // max(1, self._demand.missing)) * one.need) for one in followers]
         any_use = sum({use for use, _ in shares} | {self._demand.use})
@@ -130,12 +135,15 @@ class BestFit:
         return lambda nodes: level.domain_of(nodes) in fits
 
     def _all_within(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return the candidates in one domain of the `all_within` level, one that holds all slices."""
+        """Return the candidates in one `all_within` domain that holds all slices."""
         level = self._demand.rule.all_within
         return candidates if level in (None, ANY_LEVEL, NODE_LEVEL) else self._gathered(level, candidates)
 
     def _gathered(self, level: str | None, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return the candidates in one domain of a level: the one in use, else the tightest that holds all slices."""
+        """Return the candidates in one domain of a level.
+
+        That is the domain in use, or else the tightest one that holds all slices.
+        """
         if level is None:
             return candidates
         closeness = self._closeness(level, candidates)
@@ -143,7 +151,7 @@ class BestFit:
         return [one for one in candidates if one.domain.names.get(level) == best]
 
     def _balanced(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return the candidates with the fewest slices, of as few `balance` domains as hold all slices evenly."""
+        """Return the candidates in the least used of the fewest `balance` domains."""
         level = self._demand.rule.balance
         if level is None or self._demand.rule.slices == 1:
             return candidates
@@ -160,7 +168,7 @@ class BestFit:
         return [one for one in candidates if (name := one.domain.names.get(level)) in chosen and have[name] == least]
 
     def _near(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return the candidates with the fewest slices of this group for each slice of the group it is near."""
+        """Return the candidates with the fewest slices per slice of the near group."""
         rule = self._demand.rule
         if rule.near is None:
             return candidates
@@ -174,7 +182,10 @@ class BestFit:
         return [one for one, ratio in zip(candidates, ratios, strict=True) if ratio == least]
 
     def _tightest(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return the candidates with the least room, partly used first; without GPUs, those least useful for GPUs."""
+        """Return the candidates with the least room, partly used ones first.
+
+        For a group without GPUs, return those least useful to GPU jobs.
+        """
         if self._demand.group.gpus == 0:
             order = [(one.domain.max_gpus, one.domain.unused, one.free) for one in candidates]
             first = min(order)
@@ -190,7 +201,10 @@ class BestFit:
         return [one for one, count in zip(candidates, slices, strict=True) if count == most] if most else candidates
 
     def _closeness(self, level: str, candidates: Sequence[Candidate]) -> dict[str | None, _Closeness]:
-        """Return a sort key for each domain of a level: most slices first, named, room for all missing, tightest."""
+        """Return a sort key for each domain of a level.
+
+        Most slices first, then named domains, then those with room for all missing slices, then the tightest.
+        """
         missing = self.missing
         return {
             name: (-self._slices_at[level, name], name is None, room < missing, -room if room < missing else room)
@@ -198,7 +212,10 @@ class BestFit:
         }
 
     def _room_by_name(self, level: str, candidates: Sequence[Candidate]) -> Counter[str | None]:
-        """Return how many slices fit in each domain of a level; candidates in one `spread` domain count once."""
+        """Return how many slices fit in each domain of a level.
+
+        Candidates in one `spread` domain count once.
+        """
         room: Counter[str | None] = Counter()
         spread = self._demand.spread
         if spread is None:
@@ -218,5 +235,5 @@ class BestFit:
 
 
 def _most_slices(sizes: Sequence[int], need: int) -> int:
-    """Return an upper bound on the slices that fit where a domain serves one slice only."""
+    """Return an upper bound on the slices, if a domain serves one slice only."""
     return sum(1 for size in sizes if size >= need) + sum(size for size in sizes if size < need) // need

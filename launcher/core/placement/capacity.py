@@ -1,4 +1,4 @@
-"""Free capacity of an inventory for one task: classes of equal nodes, grouped by topology domain."""
+"""Free capacity for one task: classes of equal nodes by topology domain."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,7 +14,7 @@ from launcher.core.placement.filters import NodeFilter, is_free, required_levels
 
 @dataclass(slots=True)
 class NvlinkDomain:
-    """An NVLink domain of a rack: its nodes, the free ones among them, and their classes by properties."""
+    """An NVLink domain of a rack: node counts, and node classes by properties."""
 
     size: int = 0
     free: int = 0
@@ -51,7 +51,7 @@ class NodeClass:
         return self.nvlink.free == self.nvlink.size
 
     def at(self, level: str) -> str | None:
-        """Return the name of the nodes' domain at a level; None if the inventory does not name it."""
+        """Return the name of the nodes' domain at a level; None if unknown."""
         if level == RACK_LEVEL:
             return self.node.rack
         return None if level == NODE_LEVEL else self.node.places.get(level)
@@ -71,10 +71,11 @@ class NodeClass:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TopologyDomain:
-    """A domain that can contain a slice: for `rack` and `node` one NVLink domain of a rack, else a domain of the level.
+    """A topology domain that can contain a slice.
 
-    `names` has its name at each level at which all of it is in one domain. `free` is the number of free nodes now,
-    `free_before` that before the task; `max_gpus` is the most GPUs that one of its nodes has.
+    For `within: rack` and `node` it is one NVLink domain of a rack, otherwise a domain of the level. `names` has its
+    name at each level at which all of it is in one domain. `free` is the number of free nodes now, `free_before` that
+    before the task; `max_gpus` is the most GPUs that one of its nodes has.
     """
 
     name: str
@@ -95,7 +96,10 @@ class TopologyDomain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """A group's demand: `missing` slices, each in one of `domains`, of nodes that have the bit `use`."""
+    """The demand of a group: `missing` slices, each in one of `domains`.
+
+    `use` is the bit of the group's requirements in `NodeClass.uses`.
+    """
 
     group: Group
     use: int
@@ -116,7 +120,7 @@ class Demand:
 
     @property
     def need(self) -> int:
-        """Return the number of nodes of a slice, its own spares included and shared spares not."""
+        """Return the nodes of a slice with its own spares, without shared ones."""
         return self.group.topology.nodes_per_slice + self.group.topology.spares
 
     @property
@@ -126,10 +130,10 @@ class Demand:
 
 
 class Capacity:
-    """The free nodes, the demands of all groups and the domains in use. Slices in `kept` keep their nodes.
+    """The free nodes, the demands of all groups and the domains in use.
 
-    `assigned` are the nodes given to slices of the task so far; `shared_spares` are those given to each domain as
-    `spares_per_rack`, by group and domain.
+    Slices in `kept` keep their nodes. `assigned` are the nodes given to slices of the task so far; `shared_spares` are
+    those given to each domain as `spares_per_rack`, by group and domain.
     """
 
     def __init__(
@@ -149,7 +153,7 @@ class Capacity:
         self._keep(kept)
 
     def take(self, demand: Demand, selection: Iterable[tuple[NodeClass, int]]) -> list[Node]:
-        """Give the selected nodes to a slice and count its domains as used; return the nodes."""
+        """Take the selected nodes for a slice; return them in no special order."""
         selection = tuple(selection)
         nodes = [node for node_class, count in selection for node in node_class.take(count)]
         self.usage.add(demand.name, [node_class for node_class, _ in selection])
@@ -186,12 +190,15 @@ class Capacity:
 
 
 def rank_order(node: Node) -> tuple[NaturalKey, bool, int, NaturalKey]:
-    """Return the sort key of ranks: by rack, then by tray. A node without a tray number is last in its rack."""
+    """Return the sort key of ranks: by rack, then by tray.
+
+    A node without a tray number is last in its rack.
+    """
     return natural(node.rack), node.tray is None, node.tray or 0, natural(node.name)
 
 
 def class_order(nodes: NodeClass) -> tuple[object, ...]:
-    """Return the sort key of node classes: by name, so that the order of the inventory file does not matter."""
+    """Return the sort key of node classes, independent of the inventory's order."""
     node = nodes.node
     places = tuple(natural(value) for _, value in sorted(node.places.items()))
     kind = (node.gpus, node.accelerator or "", node.gpu_driver.value)
@@ -199,7 +206,7 @@ def class_order(nodes: NodeClass) -> tuple[object, ...]:
 
 
 def _requirements(group: Group) -> tuple[object, ...]:
-    """Return what a group requires of a single node. Groups with equal requirements share their domains."""
+    """Return the requirements of a group on a single node."""
     rule = group.topology
     names = (rule.racks, rule.exclude_racks, rule.only_nodes, rule.exclude_nodes)
     rack_local = rule.within == RACK_LEVEL
@@ -220,7 +227,10 @@ def _node_classes(
     assigned: AbstractSet[NodeName],
     filters: Sequence[NodeFilter],
 ) -> list[NodeClass]:
-    """Return the classes of all free nodes that some group can use. Nodes with equal properties are filtered once."""
+    """Return the classes of all free nodes that some group can use.
+
+    Nodes with equal properties are filtered once.
+    """
     upper = inventory.levels[:-1]
     by_name = any(one.by_node_name for one in filters)
     nvlink_domains: dict[tuple[RackName, str | None], NvlinkDomain] = {}
@@ -247,7 +257,7 @@ def _node_classes(
 
 
 def _topology_domains(classes: Sequence[NodeClass], within: str, levels: Sequence[str]) -> list[TopologyDomain]:
-    """Return the domains at a level, by name; racks are split into their NVLink domains."""
+    """Return the domains at a level by name, racks split by NVLink domain."""
     grouped: dict[tuple[str, str], list[NodeClass]] = {}
     for one in classes:
         key = (one.rack, one.domain or "") if within == RACK_LEVEL else (one.at(within) or within, "")

@@ -1,4 +1,4 @@
-"""Colocation: groups that run on the nodes of another group (`nodes_of`), the *owner* of the nodes.
+"""Colocation: groups that run on the nodes of another group, their *owner*.
 
 Only owners are placed, with the GPUs that all groups on their nodes need. Colocated groups follow by arithmetic: their
 slices are laid out in rank order on the slices of the owner, as many on each as fit there whole. Every node of an
@@ -13,11 +13,14 @@ from launcher.core.model.placement import Placement, Slice
 from launcher.core.model.task import Group, Task, TopologyRule, owner_rank
 
 MAX_COLOCATED_GROUPS = 4
-"""How many groups may run on the nodes of another; each node has a rendezvous port for each (`setup/ports.py`)."""
+"""Limit on the groups on another group's nodes, by ports (`setup/ports.py`)."""
 
 
 def placed_groups(task: Task) -> Task:
-    """Return the task with only the groups that own nodes, each with the GPUs that all groups on its nodes need."""
+    """Return the task with only the groups that own nodes.
+
+    Each asks for the GPUs that all groups on its nodes need together.
+    """
     if _owners_only(task):
         return task
     owners = (group for group in task.groups if group.topology.nodes_of is None)
@@ -25,7 +28,7 @@ def placed_groups(task: Task) -> Task:
 
 
 def with_colocated_slices(task: Task, slices: Sequence[Slice]) -> tuple[Slice, ...]:
-    """Return the slices of owners together with those of their colocated groups, in the order of the task.
+    """Return the slices of owners and of their colocated groups, in task order.
 
     Slices of colocated groups in the input are replaced.
     """
@@ -40,7 +43,7 @@ def with_colocated_slices(task: Task, slices: Sequence[Slice]) -> tuple[Slice, .
 
 
 def with_colocated_groups(task: Task, placement: Placement) -> Placement:
-    """Return a placement of the owners with the slices of all colocated groups, and their reasons."""
+    """Return a placement of owners with the slices of all colocated groups."""
     if _owners_only(task):
         return placement
     slices = with_colocated_slices(task, placement.slices)
@@ -49,12 +52,12 @@ def with_colocated_groups(task: Task, placement: Placement) -> Placement:
 
 
 def max_colocated_slices(rule: TopologyRule, owner: TopologyRule) -> int:
-    """Return how many slices of a colocated group's size fit on the nodes of an owner."""
+    """Return how many slices of a colocated group fit on an owner's nodes."""
     return owner.slices * (owner.nodes_per_slice // rule.nodes_per_slice)
 
 
 def can_colocate(task: Task, owner: Group, group: Group) -> bool:
-    """Whether a group with nodes of its own could run on the nodes of another group instead."""
+    """Whether a group could run on the nodes of another group instead of its own."""
     owns = owner is not group and owner.topology.nodes_of is None and group.topology.nodes_of is None
     free = not task.colocated_groups(group.name) and len(task.colocated_groups(owner.name)) < MAX_COLOCATED_GROUPS
     named = any(group.name in (one.topology.near, one.topology.apart_from) for one in task.groups)
@@ -65,7 +68,7 @@ def can_colocate(task: Task, owner: Group, group: Group) -> bool:
 
 
 def colocate(task: Task, name: str, owner: Group) -> Task:
-    """Return the task with a group moved onto the nodes of another, in as many slices as before."""
+    """Return the task with a group moved onto the nodes of another."""
     rule = task.group(name).topology
     colocated = TopologyRule(
         slices=rule.slices, nodes_per_slice=rule.nodes_per_slice, within=owner.topology.within, nodes_of=owner.name
@@ -76,7 +79,10 @@ def colocate(task: Task, name: str, owner: Group) -> Task:
 
 
 def first_gpu(task: Task, group: Group) -> int:
-    """Return the index of the group's first GPU on a node: the owner's GPUs come first, the others in task order."""
+    """Return the index of a group's first GPU on a node.
+
+    The owner's GPUs come first, then those of the colocated groups in task order.
+    """
     owner = group.topology.nodes_of
     if owner is None:
         return 0
@@ -85,7 +91,7 @@ def first_gpu(task: Task, group: Group) -> int:
 
 
 def position_on_node(task: Task, group: Group) -> tuple[int, int]:
-    """Return the position of a group among the groups on its nodes, from 0, and the number of these groups."""
+    """Return a group's position among the groups on its nodes, and their number."""
     owner = group if group.topology.nodes_of is None else task.group(group.topology.nodes_of)
     names = [one.name for one in (owner, *task.colocated_groups(owner.name))]
     return names.index(group.name), len(names)
@@ -116,7 +122,7 @@ def _colocated(group: Group, owner: Group, parts: Sequence[Slice]) -> list[Slice
 
 
 def _reason(task: Task, part: Slice) -> str:
-    """Return whose nodes the slice of a colocated group is on, and which GPUs it has there."""
+    """Return the reason of a colocated slice: the owner, and the slice's GPUs."""
     group = task.group(part.group)
     first = first_gpu(task, group)
     gpus = f"GPU {first}" if group.gpus == 1 else f"GPUs {first}-{first + group.gpus - 1}" if group.gpus else "no GPU"

@@ -1,4 +1,4 @@
-"""Constraints between slices: `spread`, `near`, `apart_from`, `all_within` and `exclusive`."""
+"""Constraints between slices: spread, near, apart_from, all_within, exclusive."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from launcher.core.model.placement import Exclusion, Slice, UnavailableNodes
 from launcher.core.model.task import Task, TopologyRule
 
 DomainId = tuple[str, str | None]
-"""A topology domain: its name at its level, and for racks of rack-local work the NVLink domain, else None."""
+"""A topology domain: its name, and the NVLink domain where that matters."""
 
 
 class Located(Protocol):
@@ -22,18 +22,21 @@ class Located(Protocol):
         """The NVLink domain."""
 
     def at(self, level: str) -> str | None:
-        """Return the name of the domain at a level; None if the inventory does not name it."""
+        """Return the name of the domain at a level; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyLevel:
-    """A level of the topology. With `nvlink`, each NVLink domain of a rack is a domain of its own."""
+    """A level of the topology.
+
+    With `nvlink`, each NVLink domain of a rack is a domain of its own.
+    """
 
     name: str
     nvlink: bool = False
 
     def domain_of(self, node: Located) -> DomainId | None:
-        """Return the domain of a node at this level; None if the inventory does not name it."""
+        """Return the domain of a node at this level; None if unknown."""
         if self.name == ANY_LEVEL:
             return ANY_LEVEL, None
         name = node.at(self.name)
@@ -46,17 +49,17 @@ def within_level(rule: TopologyRule) -> TopologyLevel:
 
 
 def near_level(rule: TopologyRule) -> TopologyLevel:
-    """Return the level of the domains that slices share with the group they are `near`."""
+    """Return the level of the domains shared with the group named by `near`."""
     return TopologyLevel(rule.near_level, nvlink=rule.within == RACK_LEVEL)
 
 
 def spread_level(level: str | None) -> str | None:
-    """Return a level of `spread` or `spread_members`; None where different nodes are enough."""
+    """Return a level to spread over; None where different nodes are enough."""
     return None if level in (None, NODE_LEVEL, ANY_LEVEL) else level
 
 
 class Constraint(NamedTuple):
-    """A set of domains at one level, and the reason why a node inside, or outside, cannot be used."""
+    """Domains of one level that are required or forbidden, and the reason."""
 
     reason: Exclusion
     level: TopologyLevel
@@ -65,7 +68,10 @@ class Constraint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
-    """Where the next slice of a group may be: inside every `required` set of domains, and in no `forbidden` domain."""
+    """Where the next slice of a group may be.
+
+    Inside each set of `required` domains, and in none of the `forbidden` ones.
+    """
 
     required: tuple[Constraint, ...] = ()
     forbidden: tuple[Constraint, ...] = ()
@@ -86,7 +92,7 @@ class Constraints:
 
 
 class DomainUsage:
-    """The domains that each group of a task uses so far, and the constraints that follow for its next slice.
+    """The domains that each group of a task uses, and the constraints that follow.
 
     `unconstrained` are the groups whose slices may be anywhere, whatever the others use.
     """
@@ -103,7 +109,10 @@ class DomainUsage:
         self.unconstrained = frozenset(name for name in self._rules if not any(self._constrained_by(name)))
 
     def constraints(self, name: str) -> Constraints:
-        """Return the constraints on the next slice of a group. They change as slices are added or removed."""
+        """Return the constraints on a group's next slice.
+
+        They change as slices are added or removed.
+        """
         if name in self.unconstrained:
             return Constraints()
         rule = self._rules[name]
@@ -123,7 +132,7 @@ class DomainUsage:
         self._count(group, nodes, 1)
 
     def add_fixed(self, group: str, nodes: Iterable[Located]) -> None:
-        """Count a slice that keeps its nodes; a group it is `near` then has to come to one of its domains."""
+        """Count a slice that keeps its nodes: groups it is near must come to it."""
         nodes = tuple(nodes)
         self.add(group, nodes)
         rule = self._rules[group]
@@ -155,7 +164,7 @@ class DomainUsage:
         return self._used[group, level]
 
     def unmet_near(self, name: str) -> list[tuple[TopologyLevel, frozenset[DomainId]]]:
-        """Return the domains of each fixed slice that must be near a group and has no slice of it there yet."""
+        """Return the domains of fixed slices that still need a slice of a group."""
         return [
             (level, domains)
             for target, level, domains in self._fixed
@@ -181,7 +190,7 @@ class DomainUsage:
 def constraints_on(
     task: Task, name: str, inventory: Inventory, unavailable: UnavailableNodes, placed: Iterable[Slice]
 ) -> Constraints:
-    """Return the constraints on the next slice of a group, given the slices of the task that are placed."""
+    """Return the constraints on a group's next slice, given the placed slices."""
     usage = DomainUsage(task, inventory, unavailable)
     nodes = {node.name: node for node in inventory.nodes}
     for part in placed:
@@ -202,7 +211,7 @@ def _tracked(rules: Mapping[str, TopologyRule]) -> Iterator[tuple[str, TopologyL
 
 
 def _apart_from(name: str, rules: Mapping[str, TopologyRule]) -> Iterator[tuple[str, TopologyLevel]]:
-    """Return the groups that a group stays apart from, in either direction, each with the level."""
+    """Return the groups to stay apart from, in either direction, with the level."""
     for other, rule in rules.items():
         if rules[name].apart_from == other:
             yield other, TopologyLevel(rules[name].apart_level)

@@ -1,4 +1,4 @@
-"""Explanations: why a task does not fit, and why each rack was chosen or not. One row for each rack and group."""
+"""Explanations: why a task does not fit, and why racks were selected or not."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from launcher.core.placement.suggestions import suggest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyedRack:
-    """A rack, or a domain at a coarser level, as a candidate for a group of a placed task.
+    """A rack, or a coarser domain, as a candidate for a group of a placed task.
 
     `before` is its availability before the task, `left` the nodes left for the group after it. `slices` are the slices
     of all groups that went there; `reason` says why slices of this group did or did not.
@@ -43,7 +43,7 @@ class SurveyedRack:
 def explain(
     found: GroupShortfall, task: Task, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice] = ()
 ) -> Shortfall:
-    """Return why the next slice of a group does not fit, and which changes would make the task fit."""
+    """Return why a group does not fit, and which changes would make the task fit."""
     node_filter = NodeFilter(found.group, unavailable, found.assigned, found.constraints)
     shortfall = shortfall_of(found.group, inventory, node_filter, placed=found.placed, proven=found.proven)
     return replace(shortfall, suggestions=suggest(found, task, inventory, unavailable, kept))
@@ -74,7 +74,7 @@ def shortfall_of(
 def survey(
     task: Task, inventory: Inventory, unavailable: UnavailableNodes, placement: Placement
 ) -> tuple[SurveyedRack, ...]:
-    """Return every rack for every group that owns nodes, in the order of the task and by name of the rack."""
+    """Return every rack for every group that owns nodes, by group and by name."""
     task = placed_groups(task)
     return tuple(one for group in task.groups for one in _survey_group(task, group, inventory, unavailable, placement))
 
@@ -103,7 +103,7 @@ class _Row:
 
 
 def _availability(inventory: Inventory, node_filter: NodeFilter) -> tuple[RackAvailability, ...]:
-    """Return a row for each domain of the `within` level; for `node` and `any`, for each rack."""
+    """Return a row for each `within` domain; for `node` and `any`, for each rack."""
     rows: dict[str, _Row] = {}
     domains = _nvlink_domains(inventory)
     for node in inventory.nodes:
@@ -142,7 +142,10 @@ def _nvlink_domains(inventory: Inventory) -> Mapping[str, set[str]]:
 
 
 def _row_name(node: Node, within: str, domains: Mapping[str, set[str]]) -> str:
-    """Return the name of a node's row; each NVLink domain of a rack has a row of its own."""
+    """Return the name of a node's row.
+
+    Each NVLink domain of a rack has a row of its own.
+    """
     if within == RACK_LEVEL and len(domains[node.rack]) > 1:
         return f"{node.rack} (domain {node.domain or 'unknown'})"
     if within in (RACK_LEVEL, NODE_LEVEL, ANY_LEVEL):
@@ -152,7 +155,10 @@ def _row_name(node: Node, within: str, domains: Mapping[str, set[str]]) -> str:
 
 @dataclass(slots=True)
 class _Remainder:
-    """What is left of a rack after the task: `left` nodes, `usable` by one more slice, or `excluded` for a reason."""
+    """What a task leaves of a rack.
+
+    Of the `left` nodes one more slice could use `usable`; the others are `excluded` for a reason.
+    """
 
     left: int = 0
     usable: int = 0
@@ -210,7 +216,10 @@ def _holds(group: Group, row: _Remainder) -> bool:
 
 
 def _survey_reason(group: Group, before: RackAvailability, row: _Remainder, largest_used: int) -> str:
-    """Return why slices of a group went to a rack or not; `largest_used` is the most free nodes of a rack they took."""
+    """Return why slices of a group went to a rack or not.
+
+    `largest_used` is the most free nodes of a rack that they went to.
+    """
     rule = group.topology
     need = rule.nodes_per_slice + rule.spares + rule.spares_per_rack
     if _holds(group, row):

@@ -1,4 +1,4 @@
-"""Node filters: which nodes a group can use, and the first reason why it cannot use the others."""
+"""Node filters: which nodes a group can use, and why not the others."""
 
 import re
 from collections.abc import Iterable
@@ -41,11 +41,11 @@ class NodeFilter:
 
     @property
     def by_node_name(self) -> bool:
-        """Whether the group names nodes, so that nodes with equal properties may still differ."""
+        """Whether the group names nodes, so that otherwise equal nodes differ."""
         return self._nodes is not None or self._excluded_nodes is not None
 
     def exclusion(self, node: Node) -> Exclusion | None:
-        """Return the first reason, in the order of `Exclusion`, why the group cannot use a node; None if it can."""
+        """Return the first reason why the group cannot use a node; None if it can."""
         use = self.unavailable.get(node.name)
         if self._excludes_rack(node.rack) or self._excludes_name(node.name):
             return Exclusion.EXCLUDED
@@ -87,7 +87,7 @@ class NodeFilter:
 
 
 class NamePattern:
-    """A set of names from a task file, given as globs and as ranges such as `r07-n[01-16]`.
+    """A set of names in a task file: globs, and ranges such as `r07-n[01-16]`.
 
     A pure glob would read `[01-16]` as one character, which is never what the author means.
     """
@@ -106,14 +106,14 @@ class NamePattern:
 
 
 def required_levels(rule: TopologyRule) -> frozenset[str]:
-    """Return the levels at which the inventory must name a node's domain for the rule to apply to it."""
+    """Return the levels at which a node must have a named domain for a rule."""
     apart = None if rule.apart_from is None else rule.apart_level
     levels = {rule.within, rule.all_within, rule.spread, rule.spread_members, rule.exclusive, apart}
     return frozenset(level for level in levels if level is not None and level not in _ALWAYS_NAMED)
 
 
 def is_free(node: Node, use: Unavailable | None) -> bool:
-    """Whether a node is in use by no run, healthy and not drained; `use` is its entry in the unavailable nodes."""
+    """Whether a node is not in use, healthy and not drained; `use` may be None."""
     if node.drained is not None:
         return False
     return use is None or (use.used_by is None and use.unhealthy is None and use.drained is None)
@@ -126,7 +126,7 @@ _RANGE_IN_BRACKETS = re.compile(r"\[[^\]]*([0-9]{2,}-|-[0-9]{2,}|,|/)[^\]]*\]")
 
 
 def _expand_ranges(text: str) -> tuple[str, ...]:
-    """Return the globs that a pattern with ranges expands to; a pattern without ranges is one glob."""
+    """Return the globs that a pattern with ranges expands to."""
     if not _RANGE_IN_BRACKETS.search(text):
         return (text,)
     try:

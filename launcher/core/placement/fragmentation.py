@@ -1,4 +1,4 @@
-"""Fragmentation: Slurm's score of how few whole racks, and groups of racks, are left free."""
+"""Fragmentation: Slurm's score of how few whole racks are left."""
 
 from collections import Counter
 from collections.abc import Container
@@ -7,11 +7,11 @@ from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NaturalKey, NodeName, natural
 
 MAX_BASE = 16
-"""The largest base block, in nodes: of a rack of 18 trays one or two are often in repair."""
+"""The largest base block (nodes): of 18 trays one or two are often in repair."""
 
 
 def fragmentation(inventory: Inventory, busy: Container[NodeName]) -> int:
-    """Return the score: 0 if all nodes are free, higher the fewer whole racks and groups of racks are left.
+    """Return the score: 0 if all nodes are free, higher the fewer racks are whole.
 
     Slurm's rule (topology/block): a rack with fewer free nodes than the base is lost, and so is each aligned group of
     2, 4, 8... racks that contains a lost rack. The score is the base times the sizes of all lost groups, plus one for
@@ -33,7 +33,7 @@ def fragmentation(inventory: Inventory, busy: Container[NodeName]) -> int:
 
 
 def _racks(inventory: Inventory, busy: Container[NodeName]) -> list[tuple[int, int]]:
-    """Return the nodes and the free nodes of each rack, racks of one block next to each other."""
+    """Return the nodes and free nodes of each rack, racks of a block together."""
     upper = inventory.levels[:-1]
     totals: dict[str, int] = {}
     free: Counter[str] = Counter()

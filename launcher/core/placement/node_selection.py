@@ -18,9 +18,10 @@ Selection = list[tuple[NodeClass, int]]
 
 
 def select_nodes(classes: Sequence[NodeClass], demand: Demand, need: int, slices: int) -> Selection:
-    """Return the nodes that a slice takes of classes with enough free nodes; at most `slices` slices go there.
+    """Return the nodes that a slice takes of classes with enough free nodes.
 
-    The selection has fewer than `need` nodes if `spread` and `spread_members` together rule out more.
+    At most `slices` slices go to these classes. The selection has fewer than `need` nodes if `spread` and
+    `spread_members` together rule out more.
     """
     if demand.spread is not None:
         classes = _few_spread_domains(classes, demand, need)
@@ -32,7 +33,10 @@ def select_nodes(classes: Sequence[NodeClass], demand: Demand, need: int, slices
 
 
 def partly_used_first(classes: Sequence[NodeClass], demand: Demand, need: int) -> Selection:
-    """Return `need` nodes: fewest unused GPUs first, then partly used NVLink domains, in as few classes as possible."""
+    """Return `need` nodes in few classes, of partly used NVLink domains first.
+
+    Nodes with the fewest idle GPUs come before that.
+    """
     selection: Selection = []
     missing = need
     ordered = sorted(classes, key=lambda one: _waste(one, demand))
@@ -59,9 +63,9 @@ def usable_nodes(classes: Iterable[NodeClass], demand: Demand) -> int:
 
 
 def max_spread_slices(sizes: Iterable[int], need: int) -> int:
-    """Return how many slices fit if each takes at most one node of each domain: the theorem of Gale and Ryser.
+    """Return how many slices fit that take one node of each domain at most.
 
-    `sizes` are the free nodes of the domains, `need` the nodes of a slice.
+    By the theorem of Gale and Ryser. `sizes` are the free nodes of the domains, `need` the nodes of a slice.
     """
     sizes = list(sizes)
     most = sum(sizes) // need
@@ -71,7 +75,7 @@ def max_spread_slices(sizes: Iterable[int], need: int) -> int:
 
 
 def fill(stock: Sequence[tuple[_T, int]], need: int) -> list[tuple[_T, int]]:
-    """Return how much of which item to take to get `need`: few items, with the tightest fit for the last one.
+    """Return how much of which item to take: few items, the last one tightest.
 
     The stock must hold `need`. Ties go by the order of the stock.
     """
@@ -104,12 +108,12 @@ def split_evenly(stock: Sequence[tuple[str, int]], need: int) -> list[tuple[str,
 
 
 def _waste(nodes: NodeClass, demand: Demand) -> tuple[int, bool]:
-    """Return the cost of taking a node: its GPUs that stay idle, then whether its NVLink domain is unused so far."""
+    """Return the cost of a node: idle GPUs, then an NVLink domain unused so far."""
     return nodes.node.gpus - demand.group.gpus, nodes.unused
 
 
 def _few_spread_domains(classes: Sequence[NodeClass], demand: Demand, need: int) -> Sequence[NodeClass]:
-    """Return the classes of the few `spread` domains that hold a slice: no other slice can use those domains."""
+    """Return the classes of the few `spread` domains that hold a slice."""
     domains = by_domain_name(classes, demand.spread or "")
     sizes = [(name, usable_nodes(own, demand)) for name, own in domains.items()]
     if len(sizes) == 1 or sum(size for _, size in sizes) < need:
@@ -118,7 +122,10 @@ def _few_spread_domains(classes: Sequence[NodeClass], demand: Demand, need: int)
 
 
 def _one_per_domain(classes: Sequence[NodeClass], demand: Demand, need: int, slices: int) -> Selection:
-    """Return one node of each of the domains with the most free nodes, capped at the number of slices to come."""
+    """Return one node of each of the domains with the most free nodes.
+
+    More free nodes than slices to come do not count.
+    """
     domains = by_domain_name([one for one in classes if one.free], demand.spread_members or "")
     free = {name: sum(len(one.free) for one in own) for name, own in domains.items()}
 

@@ -1,4 +1,4 @@
-"""Placement of a task on an inventory: the nodes of every slice, or why the task does not fit."""
+"""Place a task on an inventory: the nodes of its slices, or why it does not fit."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,13 +15,13 @@ from launcher.core.placement.solver import assign
 from launcher.core.placement.suggestions import SUGGESTION_WORK
 
 MAX_OWNERS_TRIED = 3
-"""How many groups are tried as owners of the nodes of a group that does not fit; each costs a placement."""
+"""How many owners are tried for a group without room; each costs a placement."""
 
 
 def place(
     task: Task, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice] = ()
 ) -> Placement | Shortfall:
-    """Return the nodes of each slice of a task, or why the task does not fit now and what would make it fit.
+    """Return the nodes of each slice of a task, or why the task does not fit.
 
     A member takes a whole node, together with the members colocated there. Slices in `kept` keep their nodes; only the
     others are placed. The result does not depend on the order of the inventory. A shortfall that is `proven` means that
@@ -40,7 +40,7 @@ def place(
 
 
 def exclusive_nodes(task: Task, inventory: Inventory, slices: Sequence[Slice]) -> tuple[NodeName, ...]:
-    """Return the other nodes of every domain that a group has to itself by `exclusive`, in the order of the file."""
+    """Return the other nodes of every `exclusive` domain, in file order."""
     owners = {group.name: group for group in placed_groups(task).groups}
     owner_of = {
         name: owners[part.group] for part in slices if part.group in owners for name in (*part.nodes, *part.spares)

@@ -1,4 +1,4 @@
-"""Replacement: other nodes for a slice, for some of its nodes, or one more spare. The other slices keep their nodes.
+"""Replacement: other nodes for a slice or for some of its nodes, or a spare.
 
 In all functions, `inventory` is the whole inventory, not that of the run, and a node in `unavailable` is never chosen.
 """
@@ -42,7 +42,7 @@ def replace_nodes(
     part: Slice,
     lost: Collection[NodeName],
 ) -> Slice | Shortfall:
-    """Return a slice with other nodes in the slots of its lost nodes, or why there are not enough.
+    """Return a slice with other nodes in place of its lost ones, or why not.
 
     Only the slice's own domain is searched: its rack and NVLink domain, or its domain of level `within`. All other
     nodes of the slice keep their slots.
@@ -65,7 +65,7 @@ def replace_nodes(
 def find_spare(
     task: Task, inventory: Inventory, unavailable: UnavailableNodes, placement: Placement, part: Slice
 ) -> NodeName | None:
-    """Return a free node that a slice could have as another spare, in its own domain; None if there is none.
+    """Return a free node that a slice could have as another spare, or None.
 
     Every hard rule of the task holds. Nodes of the placement are never chosen.
     """
@@ -82,9 +82,10 @@ def more_nodes(
     old: Collection[NodeName],
     count: int,
 ) -> Sequence[Node] | Shortfall:
-    """Return `count` more nodes for what remains of a slice, in its own domain; `old` are all nodes it has or had.
+    """Return `count` more nodes for what remains of a slice, in its own domain.
 
-    Nodes in the racks of `old` come first, then those of partly used NVLink domains, then rank order.
+    `old` are all nodes that the slice has or had. Nodes in the racks of `old` come first, then those of partly used
+    NVLink domains, then rank order.
     """
     task = placed_groups(task)
     group, owners = task.group(remaining.group), {one.name for one in task.groups}
@@ -122,7 +123,10 @@ def _constraints_on_more(
     remaining: Slice,
     had: Sequence[Node],
 ) -> Constraints:
-    """Return the constraints on more nodes of a slice: `spread` allows its own domains, and `near` is met already."""
+    """Return the constraints on more nodes of a slice.
+
+    `spread` allows the domains of the slice itself, and the slice meets `near` already.
+    """
     level = within_level(task.group(remaining.group).topology)
     own = frozenset(domain for node in had if (domain := level.domain_of(node)) is not None)
     with_own = constraints_on(task, remaining.group, inventory, unavailable, (*others, remaining))
@@ -139,6 +143,6 @@ def _unused_domains(inventory: Inventory, unavailable: UnavailableNodes) -> set[
 
 
 def _used_by_others(unavailable: UnavailableNodes, slices: Sequence[Slice]) -> UnavailableNodes:
-    """Return the unavailable nodes without those of the task's own slices, which are no other run's."""
+    """Return the unavailable nodes without those of the task's own slices."""
     own = {name for part in slices for name in (*part.nodes, *part.spares)}
     return {name: use for name, use in unavailable.items() if name not in own}

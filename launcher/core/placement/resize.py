@@ -31,7 +31,7 @@ class ResizePlan:
 def resize(
     task: Task, inventory: Inventory, unavailable: UnavailableNodes, before: Placement
 ) -> ResizePlan | Shortfall:
-    """Return the placement of a changed task that keeps all slices it can, or why the task does not fit.
+    """Return a changed task's placement that keeps all slices it can, or why not.
 
     A slice is kept if it still has the size and the domain that the new rules ask for. If a group gets fewer slices,
     those of the lowest index are kept, so that their ranks do not change. `unavailable` are the nodes that other runs
@@ -59,7 +59,7 @@ def resize(
 
 
 def _trim(group: Group, part: Slice) -> Slice | None:
-    """Return a slice without the spares that its group no longer asks for; None if the group has no such slice."""
+    """Return a slice without surplus spares; None if its group has no such slice."""
     rule = group.topology
     if part.index >= rule.slices or len(part.nodes) != rule.nodes_per_slice:
         return None
@@ -71,7 +71,7 @@ def _trim(group: Group, part: Slice) -> Slice | None:
 def _may_stay(
     task: Task, group: Group, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice], part: Slice
 ) -> bool:
-    """Whether the rules allow a slice on its nodes, together with the slices kept so far."""
+    """Whether the rules allow a slice on its nodes beside the slices kept so far."""
     known = {node.name: node for node in inventory.nodes}
     if any(name not in known for name in _names(part)):
         return False
@@ -90,7 +90,7 @@ def _in_one_domain(group: Group, nodes: Sequence[Node]) -> bool:
 
 
 def _with_spares(task: Task, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice]) -> list[Slice]:
-    """Return the slices with the spares that the task asks for, without slices whose domain has no room for them."""
+    """Return the slices with all their spares, without those that have no room."""
     found = list(kept)
     for part in kept:
         missing = task.group(part.group).topology.spares - len(part.spares)

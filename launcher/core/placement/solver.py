@@ -1,4 +1,4 @@
-"""Solver: all groups of a task on one inventory, by best fit in a few orders of the groups, then by full search."""
+"""Solver: place all groups of a task, by best fit and then by full search."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,15 @@ from launcher.core.placement.constraints import Constraints
 from launcher.core.placement.node_selection import Selection, partly_used_first, select_nodes
 
 MAX_ORDERS = 6
-"""How many orders of a task's groups best fit tries; each costs a placement. Enough for all orders of three groups."""
+"""How many orders of the groups best fit tries: all orders of three groups."""
 
 MAX_SLICES_TRIED = 500
-"""How many slices best fit places in all orders together, so that large tasks are tried in fewer orders."""
+"""How many slices best fit places in all orders; large tasks get fewer orders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupShortfall:
-    """A group that does not fit: how many of its slices did, and what the other slices left for the next one.
+    """A group that does not fit, and what the placed slices left for its next one.
 
     `proven` means that the task has no placement; without it none was found.
     """
@@ -45,10 +45,11 @@ def assign(
     kept: Sequence[Slice] = (),
     work: int = MAX_WORK,
 ) -> Placement | GroupShortfall:
-    """Return a placement, or the first group that did not fit. Slices in `kept` keep their nodes.
+    """Return a placement, or the first group that did not fit.
 
-    The group with the largest slice chooses first, but after the group it is near; a group that does not fit chooses
-    first in the next try. If best fit fails in every order, a full search within `work` steps decides.
+    Slices in `kept` keep their nodes. The group with the largest slice chooses first, but after the group it is near; a
+    group that does not fit chooses first in the next try. If best fit fails in every order, a full search within `work`
+    steps decides.
     """
     failed: list[GroupShortfall] = []
     for groups in _orders(task, failed):
@@ -65,7 +66,7 @@ def assign(
 
 
 def order_by_near(groups: Sequence[Group]) -> Sequence[Group]:
-    """Return the groups in their order, but each group directly after the group it is `near`."""
+    """Return the groups in order, but each directly after the group it is near."""
     by_name = {group.name: group for group in groups}
     order: dict[str, Group] = {}
 
@@ -85,7 +86,10 @@ def order_by_near(groups: Sequence[Group]) -> Sequence[Group]:
 
 
 def _orders(task: Task, failed: Sequence[GroupShortfall]) -> Iterator[Sequence[Group]]:
-    """Return different orders of the groups. The caller adds to `failed`; the group that failed last goes first."""
+    """Return different orders of the groups.
+
+    The caller adds to `failed`; the group that failed last goes first in the next order.
+    """
     first = sorted(task.groups, key=_largest_first)
     slices = sum(group.topology.slices for group in first)
     tries = max(2, min(MAX_ORDERS, MAX_SLICES_TRIED // slices))
@@ -112,7 +116,7 @@ def _largest_first(group: Group) -> tuple[int, int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Assigned:
-    """Nodes for one slice, in rank order: members, own spares, and the spares that the slices of its domain share.
+    """Nodes for one slice in rank order: members, own spares and shared spares.
 
     `alternatives` is the number of other domains that had room; None if the full search chose the domain.
     """
@@ -127,7 +131,7 @@ class _Assigned:
 def _best_fit(
     task: Task, order: Sequence[Group], capacity: Capacity, kept: Sequence[Slice]
 ) -> Placement | GroupShortfall:
-    """Return the placement by best fit with the groups in this order, or the first group that does not fit."""
+    """Return the placement by best fit in this order of groups, or why not."""
     placed: list[_Assigned] = []
     for at, group in enumerate(order):
         demand = capacity.demands[group.name]
@@ -157,7 +161,7 @@ def _best_fit(
 
 
 def _is_optimal(capacity: Capacity, demand: Demand) -> bool:
-    """Whether best fit places the most slices: no slice in one domain changes how many fit in another."""
+    """Whether best fit is optimal: slices in one domain do not affect another."""
     if capacity.usage.unmet_near(demand.name):
         return False
     level = demand.spread
@@ -167,7 +171,7 @@ def _is_optimal(capacity: Capacity, demand: Demand) -> bool:
 def _assign_slice(
     capacity: Capacity, demand: Demand, candidate: Candidate, slices: int, candidates: int
 ) -> _Assigned | None:
-    """Take the nodes of the next slice; None if `spread` and `spread_members` together rule out this domain."""
+    """Take the nodes of the next slice; None if the rules exclude the domain."""
     has_spares = (demand.name, id(candidate.domain)) in capacity.shared_spares
     shared = 0 if has_spares else demand.rule.spares_per_rack
     selection = select_nodes(candidate.classes, demand, demand.need + shared, slices)
@@ -213,7 +217,10 @@ def _full_search(
 
 
 def _placement(task: Task, placed: Sequence[_Assigned], kept: Sequence[Slice]) -> Placement:
-    """Return the slices of all groups in task order, numbered in rank order. Kept slices keep their index."""
+    """Return the slices of all groups in task order, numbered in rank order.
+
+    Kept slices keep their index.
+    """
     slices: list[Slice] = []
     reasons: list[str] = []
     for group in task.groups:

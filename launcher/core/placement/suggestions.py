@@ -1,4 +1,4 @@
-"""Suggestions: single changes that make a task fit. Each was tried on the placer before it is returned."""
+"""Suggestions: single changes that make a task fit, each tried on the placer."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ MAX_RUNS_NAMED = 3
 """How many of these runs are suggested: enough to choose from."""
 
 MAX_NODES_PRUNED = 40
-"""How many nodes of a suggestion are left out one at a time to see which are needed; each costs a placement."""
+"""How many nodes are left out one at a time to see which are needed."""
 
 SUGGESTION_WORK = 40_000
-"""Limit of the full search for one suggestion: a tenth of the limit for the placement itself."""
+"""Limit of the full search for one suggestion: a tenth of that for a placement."""
 
 _Situation = tuple[Inventory, UnavailableNodes]
 
@@ -33,7 +33,7 @@ _Situation = tuple[Inventory, UnavailableNodes]
 def suggest(
     found: GroupShortfall, task: Task, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice] = ()
 ) -> tuple[str, ...]:
-    """Return each change that alone lets the task be placed: first the operator's changes, then the user's."""
+    """Return each change that alone makes the task fit, the operator's first."""
     problem = _Problem(found, task, inventory, unavailable, kept)
     return (
         *_restored(problem, Exclusion.DRAINED, _undrain, "undrain `{}`"),
@@ -51,7 +51,10 @@ def suggest(
 
 
 class _Problem:
-    """A task that does not fit. `free` counts the nodes in each domain that the next slice of `group` could use."""
+    """A task that does not fit.
+
+    `free` counts the nodes in each domain that the next slice of `group` could use.
+    """
 
     def __init__(
         self,
@@ -106,7 +109,7 @@ def _heal(problem: _Problem, names: AbstractSet[NodeName]) -> _Situation:
 
 
 def _guess_domain(problem: _Problem, names: AbstractSet[NodeName]) -> _Situation:
-    """Return the situation in which nodes of unknown NVLink domain are in that of their rack, as is usual."""
+    """Return the situation in which nodes are in the NVLink domain of their rack."""
     nodes = sorted(problem.inventory.nodes, key=lambda node: node.domain or "")
     known = {node.rack: node.domain for node in nodes if node.domain}
     inventory = _change_nodes(
@@ -125,7 +128,7 @@ def _restored(
     restore: Callable[[_Problem, AbstractSet[NodeName]], _Situation],
     suggestion: str,
 ) -> Iterator[str]:
-    """Return a suggestion with the fewest nodes that make the task fit once they are restored."""
+    """Return the suggestion to restore the fewest nodes that make the task fit."""
     excluded = {node.name for node in problem.inventory.nodes if problem.node_filter.exclusion(node) is reason}
     if not excluded:
         return
@@ -147,7 +150,7 @@ def _restored(
 
 
 def _fewest_for_each_slice(problem: _Problem, usable: Iterable[Node]) -> set[NodeName]:
-    """Return the nodes that complete one slice in each of the domains that need the fewest."""
+    """Return the nodes that complete slices in the domains that need the fewest."""
     by_domain: dict[DomainId, list[NodeName]] = {}
     for node in usable:
         if not problem.is_excluded(node):
@@ -162,7 +165,7 @@ def _fewest_for_each_slice(problem: _Problem, usable: Iterable[Node]) -> set[Nod
 
 
 def _ended_runs(problem: _Problem) -> Iterator[str]:
-    """Return the runs of which one has to end, smallest first; if one is not enough, the runs that all have to end."""
+    """Return the runs of which one has to end, or those that all have to end."""
     freed: dict[str, Counter[DomainId]] = {}
     for node in problem.inventory.nodes:
         if problem.node_filter.exclusion(node) is Exclusion.IN_USE and not problem.is_excluded(node):
@@ -187,7 +190,7 @@ def _slices_gained(problem: _Problem, gain: Mapping[DomainId, int]) -> int:
 
 
 def _runs_together(problem: _Problem, freed: Mapping[str, Counter[DomainId]]) -> set[str]:
-    """Return runs whose end frees one slice in each of the domains where the fewest runs have to end."""
+    """Return runs whose end frees slices in the domains with the fewest runs."""
     options: list[tuple[int, DomainId, list[str]]] = []
     for domain in {domain for gain in freed.values() for domain in gain}:
         runs = [run for run in freed if freed[run][domain]]
@@ -277,7 +280,7 @@ def _with(group: Group, rule: TopologyRule) -> Group:
 
 
 def _largest(low: int, high: int, fits: Callable[[int], bool]) -> int | None:
-    """Return the largest number that fits, by bisection: all smaller numbers fit too. None if none fits."""
+    """Return the largest number that fits, by bisection; None if none fits."""
     best = None
     while low <= high:
         middle = (low + high) // 2

@@ -1,1 +1,1 @@
-"""Queue: which queued run starts now, when the others can, and which runs to preempt for them."""
+"""Queue: which run starts now, when others can, and which runs to preempt."""

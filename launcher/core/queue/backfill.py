@@ -1,4 +1,4 @@
-"""Conservative backfill: runs start by priority, then by age. A later run starts only if it delays no earlier one.
+"""Conservative backfill: a later run starts only if it delays no earlier one.
 
 Each queued run gets the earliest time and place that the runs before it leave, by the time limits of the active runs.
 If no time is known for a run, the runs after it get no node that it could use.
@@ -20,18 +20,21 @@ from launcher.core.queue.preemption import ActiveRun, victims
 from launcher.core.queue.timeline import Timeline, fit, with_unhealthy
 
 SETUP_S = 300.0
-"""How long a run may need beyond its time limit and grace, to set up and to release its nodes (s)."""
+"""How long a run may need beyond its time limit, to set up and release (s)."""
 
 RELEASE_S = 30.0
 """How long it takes to release nodes after their ranks have ended (s)."""
 
 MAX_SCHEDULED = 100
-"""How many queued runs are scheduled; those behind them wait until they are among these."""
+"""How many queued runs are scheduled; the runs behind them wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRun:
-    """A run in the queue since `since` (s, wall clock). `unavailable` are nodes that failed its preflight checks."""
+    """A run in the queue since `since` (s, wall clock).
+
+    `unavailable` are nodes that failed the run's preflight checks.
+    """
 
     id: RunId
     name: RunName
@@ -70,9 +73,10 @@ class QueueDecision:
 def schedule(
     queue: Sequence[QueuedRun], inventory: Inventory, unavailable: UnavailableNodes, active: Sequence[ActiveRun]
 ) -> tuple[QueueDecision, ...]:
-    """Return the decision about each queued run, in queue order. Equal inputs give equal decisions.
+    """Return the decision about each queued run, in queue order.
 
-    `unavailable` names the active runs by their names. A run that is not in `active` keeps its nodes for ever.
+    Equal inputs give equal decisions. `unavailable` names the active runs by their names. A run that is not in `active`
+    keeps its nodes for ever.
     """
     timeline = Timeline(inventory, unavailable, {run.name: run.remaining for run in active})
     first = sorted(queue, key=lambda run: run.order)[:MAX_SCHEDULED]
@@ -85,7 +89,10 @@ def max_duration(task: Task) -> float:
 
 
 def remaining(task: Task, ends_at: float | None, now: float) -> float:
-    """Return the longest time that an active run keeps its nodes (s); `ends_at` and `now` are wall clock times."""
+    """Return the longest time that an active run keeps its nodes (s).
+
+    `ends_at` and `now` are wall clock times (s).
+    """
     if ends_at is None:
         return max_duration(task)
     return max(ends_at - now, 0.0) + task.stop_grace + RELEASE_S
@@ -117,7 +124,7 @@ def _decide(
 
 
 def _reserve(run: QueuedRun, earliest: tuple[float, Placement] | None, timeline: Timeline) -> None:
-    """Reserve the nodes of a run from its start on; if no start is known, every node that it could use."""
+    """Reserve the nodes of a run from its start, or every node it could use."""
     if earliest is not None:
         start, placement = earliest
         timeline.reserve((*placement.nodes, *placement.exclusive_nodes), start, run.max_duration, run.name)
@@ -130,7 +137,7 @@ def _reserve(run: QueuedRun, earliest: tuple[float, Placement] | None, timeline:
 
 
 def _usable(group: Group, inventory: Inventory, unavailable: UnavailableNodes) -> list[NodeName]:
-    """Return the nodes that a group could use without other runs: those in domains that hold a slice."""
+    """Return the nodes in domains that hold a slice of a group without other runs."""
     node_filter, level = NodeFilter(group, unavailable, frozenset()), within_level(group.topology)
     nodes = [node for node in inventory.nodes if node_filter.exclusion(node) is None]
     sizes: dict[DomainId | None, int] = {}

@@ -1,4 +1,4 @@
-"""Preemption: the preemptible runs of lower priority to stop so that a queued run fits."""
+"""Preemption: the runs of lower priority to stop so that a queued run fits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +11,15 @@ from launcher.core.model.task import Task
 from launcher.core.queue.timeline import fit
 
 MAX_SETS_TRIED = 300
-"""How many sets of runs are tried to find the smallest one; each costs a placement. After that a small one is taken."""
+"""How many sets of runs are tried for the smallest; each costs a placement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveRun:
-    """A run that has nodes since `since` (s, wall clock), for at most `remaining` more seconds (infinity: not known).
+    """A run that has nodes since `since` (s, wall clock).
 
-    A run that is `stopping` was told to stop, and ends after its grace.
+    It keeps them for at most `remaining` more seconds; infinity means not known. A run that is `stopping` was told to
+    stop, and ends after its grace.
     """
 
     name: RunName
@@ -32,10 +33,11 @@ class ActiveRun:
 def victims(
     task: Task, inventory: Inventory, unavailable: UnavailableNodes, active: Sequence[ActiveRun]
 ) -> tuple[RunName, ...]:
-    """Return the runs to stop so that a task fits: as few as possible, lowest priority first, then the youngest.
+    """Return the fewest runs to stop so that a task fits.
 
-    Empty if the task fits once the stopping runs are gone, or would not fit without all runs that may be stopped. Each
-    set is tried by placing the task, so that it frees whole domains, not single nodes.
+    The lowest priority goes first, then the youngest run. Empty if the task fits once the stopping runs are gone, or
+    would not fit without all runs that may be stopped. Each set is tried by placing the task, so that it frees whole
+    domains, not single nodes.
     """
     free = _without_runs(unavailable, {run.name for run in active if run.stopping})
     if fit(task, inventory, free) is not None:
@@ -54,7 +56,7 @@ def victims(
 def _needed(
     task: Task, inventory: Inventory, unavailable: UnavailableNodes, able: Sequence[ActiveRun]
 ) -> tuple[RunName, ...]:
-    """Return the runs without those that need not stop; the most important are tried first."""
+    """Return the runs without those that need not stop, important ones first."""
     left = list(able)
     for run in reversed(able):
         fewer = [other for other in left if other is not run]

@@ -1,4 +1,4 @@
-"""Timeline: which run has which nodes for how long, active runs and reservations of queued runs."""
+"""Timeline: which run, active or queued, has which nodes for how long."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ class Timeline:
             self._spans.setdefault(name, []).append((start, start + length, run))
 
     def earliest(self, task: Task, length: float, unfit: UnavailableNodes) -> tuple[float, Placement] | None:
-        """Return when a task can start at the earliest (s from now), and where; None if no time is known."""
+        """Return the earliest start of a task (s from now) and its placement, or None."""
         ends = {end for spans in self._spans.values() for _, end, _ in spans if math.isfinite(end)}
         for start in (0.0, *sorted(ends)):
             found = fit(task, self.inventory, with_unhealthy(self.unavailable(start, length), unfit))
@@ -64,7 +64,7 @@ class Timeline:
 
 
 def fit(task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> Placement | None:
-    """Return the placement of a task; None, without an explanation, if it does not fit."""
+    """Return the placement of a task; None if it does not fit."""
     owners = placed_groups(task)
     needed = sum(group.topology.slices * group.topology.nodes_per_slice for group in owners.groups)
     if sum(node.name not in unavailable for node in inventory.nodes) < needed:
@@ -77,7 +77,7 @@ def fit(task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> Plac
 
 
 def with_unhealthy(unavailable: UnavailableNodes, unhealthy: UnavailableNodes) -> UnavailableNodes:
-    """Return the unavailable nodes together with nodes that one run knows to be unhealthy."""
+    """Return the unavailable nodes and those one run knows to be unhealthy."""
     more = {
         name: replace(unavailable.get(name, Unavailable()), unhealthy=use.unhealthy) for name, use in unhealthy.items()
     }
