@@ -17,10 +17,10 @@ from typing import Any
 from launcher.config.task.levels import check_levels
 from launcher.core.model.inventory import RACK_LEVEL, Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
-from launcher.core.placement.replacement import beside, replace_nodes, replace_slice
+from launcher.core.placement.replacement import more_nodes, replace_nodes, replace_slice
 from launcher.errors import SpecError
 
 Json = dict[str, Any]
@@ -267,7 +267,7 @@ class _Case:
         """Answer where members are once those on failed hosts are replaced; None where one of them cannot be."""
         failed = set(self._case["failed_nodes"])
         lost = {name for name, path in self._path.items() if path[-1] in failed or name.rsplit(".", 1)[0] in failed}
-        taken = {name: Taken(sick="failed") for name in lost}
+        unavailable = {name: Unavailable(unhealthy="failed") for name in lost}
         parts = list(before)
         for at, part in enumerate(parts):
             gone = [name for name in part.nodes if name in lost]
@@ -275,9 +275,9 @@ class _Case:
                 now = Placement(slices=tuple(parts))
                 whole = len(gone) == len(part.nodes)
                 new = (
-                    replace_slice(task, inventory, taken, now, part)
+                    replace_slice(task, inventory, unavailable, now, part)
                     if whole
-                    else replace_nodes(task, inventory, taken, now, part, gone)
+                    else replace_nodes(task, inventory, unavailable, now, part, gone)
                 )
                 if isinstance(new, Shortfall):
                     return None
@@ -291,7 +291,7 @@ class _Case:
             size = task.group(part.group).topology.nodes_per_slice
             if len(part.nodes) < size:
                 now = Placement(slices=(*kept, *(one for one in before if one.key > part.key)))
-                more = beside(task, inventory, {}, now, part, part.nodes, size - len(part.nodes))
+                more = more_nodes(task, inventory, {}, now, part, part.nodes, size - len(part.nodes))
                 if isinstance(more, Shortfall):
                     return more
                 part = replace(part, nodes=(*part.nodes, *(node.name for node in more)))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from launcher.core.discovery.location import Whereabouts
+from launcher.core.discovery.location import NodeLocation
 from launcher.core.model.inventory import GpuDriver, Node
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.ports import Listener, Prober
@@ -15,7 +15,7 @@ from launcher.probe.whereabouts import whereabouts
 class Survey:
     """What nodes told of their place, and why others did not. CPU nodes are not asked: they are where the file says."""
 
-    told: Mapping[NodeName, Whereabouts]
+    told: Mapping[NodeName, NodeLocation]
     silent: Mapping[NodeName, str]
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import replace
 from launcher.admission.node_checks import HEAD, Examined, compare, compare_all, examine, head_of, words_of
 from launcher.core.model.inventory import GpuDriver, Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes
 from launcher.core.model.task import Task
 from launcher.core.placement.place import place
 from launcher.errors import Mistake, ProvisionError, SpecError
@@ -54,7 +54,7 @@ class Preflight:
         """Return the inventory with the domains that are known by now, and with guesses for nodes not yet asked."""
         return with_domains(self._written, self._domains())
 
-    def place(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+    def place(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return a placement all of whose nodes were asked and are well, or why there is none.
 
         SpecError where drivers contradict the inventory; ProvisionError where nobody can be reached, the head's machine
@@ -63,27 +63,32 @@ class Preflight:
         if doubtful := [node for node in self._written.nodes if node.name in self.held and not self._known(node)]:
             self._ask(doubtful)
         while True:
-            answer = self.again(taken)
+            answer = self.again(unavailable)
             if isinstance(answer, Shortfall):
                 self._check_way(BLIND_ROUNDS)
                 return answer
-            if due := self._due(answer, taken):
+            if due := self._due(answer, unavailable):
                 self._ask(due)
             elif not self._differ(answer):
                 return answer
 
-    def again(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+    def again(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return where the task would go by what is known by now; asks nobody."""
-        held = {name: replace(taken.get(name, Taken()), by_run=other.who) for name, other in self.held.items()}
-        return self._without_sick({**taken, **held})
+        held = {
+            name: replace(unavailable.get(name, Unavailable()), used_by=other.who) for name, other in self.held.items()
+        }
+        return self._without_sick({**unavailable, **held})
 
-    def unheld(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+    def unheld(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return where the task would go if nobody from elsewhere had a node; asks nobody."""
-        return self._without_sick(taken)
+        return self._without_sick(unavailable)
 
-    def _without_sick(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
-        sick = {name: replace(taken.get(name, Taken()), sick=message) for name, message in self.sick.items()}
-        return place(self._task, self.fleet, {**taken, **sick})
+    def _without_sick(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
+        sick = {
+            name: replace(unavailable.get(name, Unavailable()), unhealthy=message)
+            for name, message in self.sick.items()
+        }
+        return place(self._task, self.fleet, {**unavailable, **sick})
 
     def _known(self, node: Node) -> bool:
         """Whether it was asked who has a node; one that no run has is held by somebody who cannot be asked."""
@@ -108,7 +113,7 @@ class Preflight:
         guesses = _guesses(self._written, known, unasked)
         return {**guesses, **self.reported}
 
-    def _due(self, placement: Placement, taken: Mapping[NodeName, Taken]) -> list[Node]:
+    def _due(self, placement: Placement, unavailable: UnavailableNodes) -> list[Node]:
         """Return who has to be asked now: the nodes placed, and all of their racks whose domain nobody knows."""
         placed = set(placement.nodes)
         racks = {part.rack for part in placement.slices if part.domain is not None}
@@ -116,14 +121,14 @@ class Preflight:
             node
             for node in self._written.nodes
             if node.name not in self.examined
-            and (node.name in placed or (node.rack in racks and self._wanted(node, taken)))
+            and (node.name in placed or (node.rack in racks and self._wanted(node, unavailable)))
         ]
         head = head_of(self._written)
         return [*due, *([head] if due and head and HEAD not in self.examined else ())]
 
-    def _wanted(self, node: Node, taken: Mapping[NodeName, Taken]) -> bool:
-        use = taken.get(node.name, Taken())
-        free = node.drained is None and use.drained is None and use.by_run is None
+    def _wanted(self, node: Node, unavailable: UnavailableNodes) -> bool:
+        use = unavailable.get(node.name, Unavailable())
+        free = node.drained is None and use.drained is None and use.used_by is None
         return free and node.name in self._left_out and node.name not in self._remembered
 
     def _ask(self, nodes: Sequence[Node]) -> None:

@@ -1,52 +1,54 @@
 """The line of runs that wait for nodes of one inventory, and in words why each waits."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from launcher.core.model.inventory import Inventory
-from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes
 from launcher.core.model.run import RunId, RunName
 from launcher.core.model.task import Task
 from launcher.core.model.text import count
 from launcher.core.placement.place import place
-from launcher.core.queue.backfill import Turn, Waiting, turns
+from launcher.core.queue.backfill import QueueDecision, QueuedRun, schedule
 from launcher.store.queue import World
 from launcher.store.store import Store
 
 _LAST = float("inf")
 
 
-def line(fleet: Inventory, world: World, more: Sequence[Waiting] = ()) -> tuple[Turn, ...]:
+def line(fleet: Inventory, world: World, more: Sequence[QueuedRun] = ()) -> tuple[QueueDecision, ...]:
     """Return the turn of each run that waits for nodes of an inventory and has somebody to start it, and of `more`."""
     known = {one.id for one in more}
     waiting = [one for one in world.waiting if one.id in world.driven and one.id not in known]
-    return turns((*waiting, *more), fleet, world.taken, world.going)
+    return schedule((*waiting, *more), fleet, world.unavailable, world.going)
 
 
-def not_free(store: Store, fleet: Inventory, task: Task) -> Mapping[NodeName, Taken]:
+def not_free(store: Store, fleet: Inventory, task: Task) -> UnavailableNodes:
     """Return what is not free to a task that does not wait: also what runs that wait and come before it will need.
 
     It comes after those of its own priority. With very many in the queue nothing is free to it.
     """
     if store.queue.empty(fleet.name):
-        return store.taken(fleet)
+        return store.unavailable(fleet)
     world = store.queue.world(fleet.name, time.time())
     if not world.driven:
-        return world.taken
-    mine = Waiting(id=RunId(""), name=RunName(task.name), task=task, since=_LAST)
-    found = next((turn for turn in line(fleet, world, (mine,)) if turn.waiting is mine), None)
+        return world.unavailable
+    mine = QueuedRun(id=RunId(""), name=RunName(task.name), task=task, since=_LAST)
+    found = next((turn for turn in line(fleet, world, (mine,)) if turn.run is mine), None)
     if found is None:
-        return {**{node.name: Taken(by_run="the queue") for node in fleet.nodes}, **world.taken}
-    return {**found.taken, **{name: Taken(by_run=f"{who} (queued)") for name, who in found.kept.items()}}
+        return {**{node.name: Unavailable(used_by="the queue") for node in fleet.nodes}, **world.unavailable}
+    return {
+        **found.unavailable,
+        **{name: Unavailable(used_by=f"{who} (queued)") for name, who in found.reserved.items()},
+    }
 
 
-def reason(turn: Turn, fleet: Inventory, world: World) -> str:
+def reason(turn: QueueDecision, fleet: Inventory, world: World) -> str:
     """Return why one waits."""
     if turn.victims:
         return f"waits until {_named(turn.victims)} {'has' if len(turn.victims) == 1 else 'have'} stopped for it"
-    barred = {name: mark for name, mark in turn.taken.items() if mark.sick}
-    alone = place(turn.waiting.task, fleet, {**world.taken, **barred})
+    barred = {name: mark for name, mark in turn.unavailable.items() if mark.unhealthy}
+    alone = place(turn.run.task, fleet, {**world.unavailable, **barred})
     if isinstance(alone, Shortfall):
         return lack(alone)
     if turn.placement is not None:
@@ -54,9 +56,9 @@ def reason(turn: Turn, fleet: Inventory, world: World) -> str:
     return f"it would fit, but nodes are kept for {_named(_before(turn, alone))}, which comes first"
 
 
-def _before(turn: Turn, alone: Placement) -> list[RunName]:
-    in_the_way = {who for name, who in turn.kept.items() if name in alone.nodes}
-    return sorted(in_the_way or set(turn.kept.values()))
+def _before(turn: QueueDecision, alone: Placement) -> list[RunName]:
+    in_the_way = {who for name, who in turn.reserved.items() if name in alone.nodes}
+    return sorted(in_the_way or set(turn.reserved.values()))
 
 
 def lack(shortfall: Shortfall) -> str:
@@ -70,9 +72,9 @@ def lack(shortfall: Shortfall) -> str:
     return f"`{shortfall.group}` needs {each}: {found}{by}"
 
 
-def status_message(run: RunId, turn_of: Sequence[Turn], why: str) -> str:
+def status_message(run: RunId, turn_of: Sequence[QueueDecision], why: str) -> str:
     """Return one sentence on where one stands in the line."""
-    ids = [turn.waiting.id for turn in turn_of]
+    ids = [turn.run.id for turn in turn_of]
     place_in_line = f"number {ids.index(run) + 1} of {len(ids)}" if run in ids else f"behind {len(ids)} others"
     return f"{place_in_line} in the queue: {why}"
 

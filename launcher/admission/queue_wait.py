@@ -11,10 +11,10 @@ from launcher.admission.queue_explain import lack, line, reason, status_message
 from launcher.admission.store_retry import Trouble
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.placement import Placement, Shortfall, Unavailable
 from launcher.core.model.record import Outcome, Record
 from launcher.core.model.run import Cause, Run, RunId, RunState, Wanted
-from launcher.core.queue.backfill import Turn, Waiting
+from launcher.core.queue.backfill import QueueDecision, QueuedRun
 from launcher.errors import LaunchError
 from launcher.ports import Clock, Prober
 from launcher.store.new_run import first_status
@@ -83,7 +83,7 @@ class _Look:
         self._whole = whole(store, run.fleet)
         self._fleet = guessed(self._whole, store.domains(run.fleet.name))
         # What was sick may be well by now: it is asked once more.
-        self._mine = Waiting(id=run.id, name=run.name, task=run.task, since=run.queued_at or self._now)
+        self._mine = QueuedRun(id=run.id, name=run.name, task=run.task, since=run.queued_at or self._now)
 
     def placed(self) -> bool:
         """Whether the run has its nodes now; else keep why not, and ask those to stop that it goes before."""
@@ -95,7 +95,9 @@ class _Look:
             why = self._ask(turn, barred)
             if why is None:
                 return True
-            self._mine = replace(self._mine, barred={name: Taken(sick=message) for name, message in barred.items()})
+            self._mine = replace(
+                self._mine, unavailable={name: Unavailable(unhealthy=message) for name, message in barred.items()}
+            )
             turn = self._turn(world)
         if turn is not None and turn.victims:
             self._store.queue.preempt(turn.victims, self._run, self._now)
@@ -103,18 +105,18 @@ class _Look:
         self._store.queue.tell(self._run, status_message(self._run.id, self._line(world), message), barred, self._now)
         return False
 
-    def _line(self, world: World) -> Sequence[Turn]:
+    def _line(self, world: World) -> Sequence[QueueDecision]:
         return line(self._fleet, world, (self._mine,))
 
-    def _turn(self, world: World) -> Turn | None:
-        return next((turn for turn in self._line(world) if turn.waiting is self._mine), None)
+    def _turn(self, world: World) -> QueueDecision | None:
+        return next((turn for turn in self._line(world) if turn.run is self._mine), None)
 
-    def _ask(self, turn: Turn, barred: dict[NodeName, str]) -> str | None:
+    def _ask(self, turn: QueueDecision, barred: dict[NodeName, str]) -> str | None:
         """Ask the nodes that the run would get, and give it those; else answer why not, and add who is unfit."""
         with _closing(self._open_prober(self._whole)) as prober:
             flight = Preflight(self._run.task, self._whole, prober, Unheard(), self._store.domains(self._whole.name))
             try:
-                answer = flight.place(turn.taken)
+                answer = flight.place(turn.unavailable)
             except LaunchError as error:
                 return error.advice
         barred.update(flight.sick)
@@ -129,7 +131,7 @@ class _Look:
     def _admit(self, world: World, flight: Preflight, answer: Placement) -> tuple[Placement, Inventory] | None:
         """Return the placement whose nodes were asked, where it still holds."""
         turn = self._turn(world)
-        holds = turn is not None and turn.placement is not None and flight.again(turn.taken) == answer
+        holds = turn is not None and turn.placement is not None and flight.again(turn.unavailable) == answer
         return (answer, flight.fleet) if holds else None
 
 

@@ -11,21 +11,19 @@ from launcher.core.control.resized_record import hindrance
 from launcher.core.model.actions import AddSpare, Answer, Relocate, Resize, Result
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run, Target
 from launcher.core.model.task import Task
-from launcher.core.placement.colocation import with_colocated
-from launcher.core.placement.place import enclosed
-from launcher.core.placement.replacement import replace_slice, spare_for
+from launcher.core.placement.colocation import with_colocated_slices
+from launcher.core.placement.place import exclusive_nodes
+from launcher.core.placement.replacement import find_spare, replace_slice
 from launcher.core.placement.resize import resize
 from launcher.ports import Prober
 from launcher.probe.answer import Unknown
 from launcher.probe.judge_gpu import domain_of
 from launcher.setup.lease import read_holder
 from launcher.store.store import Store
-
-Users = Mapping[NodeName, Taken]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class _Refusal:
     message: str
 
 
-_Choose = Callable[[Run, Record, Users, Inventory], _Choice | _Refusal]
+_Choose = Callable[[Run, Record, UnavailableNodes, Inventory], _Choice | _Refusal]
 
 
 class StoreAllotter:
@@ -74,8 +72,8 @@ class StoreAllotter:
         del action
         refused: list[str] = []
 
-        def become(now: Run, record: Record, taken: Users) -> Run:
-            del taken
+        def become(now: Run, record: Record, unavailable: UnavailableNodes) -> Run:
+            del unavailable
             if (message := hindrance(now, record)) is not None:
                 refused.append(message)
                 return replace(now, target=None)
@@ -107,9 +105,11 @@ class StoreAllotter:
         """Return the choice of this moment; it is kept where all of its nodes were asked."""
         made: list[_Choice | _Refusal] = []
 
-        def decide(now: Run, record: Record, taken: Users) -> Run | None:
-            sick = {name: replace(taken.get(name, Taken()), sick=why) for name, why in asked.items() if why}
-            choice = choose(now, record, {**taken, **sick}, fleet)
+        def decide(now: Run, record: Record, unavailable: UnavailableNodes) -> Run | None:
+            sick = {
+                name: replace(unavailable.get(name, Unavailable()), unhealthy=why) for name, why in asked.items() if why
+            }
+            choice = choose(now, record, {**unavailable, **sick}, fleet)
             made.append(choice)
             if isinstance(choice, _Refusal) or not {node.name for node in choice.nodes} <= asked.keys():
                 return None
@@ -127,23 +127,27 @@ class StoreAllotter:
             prober.close()
 
 
-def _enlisted(action: AddSpare, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
+def _enlisted(
+    action: AddSpare, now: Run, record: Record, unavailable: UnavailableNodes, fleet: Inventory
+) -> _Choice | _Refusal:
     part = _slice(now, action.slice)
     if part is None:
         return _Refusal(message=f"slice `{action.slice}` is not of the run any more")
-    unfit = {name for name, use in taken.items() if use.sick or use.drained} | record.failed_nodes.keys()
+    unfit = {name for name, use in unavailable.items() if use.unhealthy or use.drained} | record.failed_nodes.keys()
     holders = {slot.node for slot in record.slots.values()}
     for name in part.spares:
         if name not in holders and name not in unfit:
             return _Choice(nodes=_nodes(now.fleet, (name,)), run=now)
-    found = spare_for(now.task, fleet, _barred(taken, record.failed_nodes), now.placement, part)
+    found = find_spare(now.task, fleet, _barred(unavailable, record.failed_nodes), now.placement, part)
     if found is None:
         return _Refusal(message=f"no node that slice `{part.key}` could have is free in `{part.place}`")
     nodes = _nodes(fleet, (found,))
     return _Choice(nodes=nodes, run=_with(now, replace(part, spares=(*part.spares, found)), nodes, fleet))
 
 
-def _relocated(action: Relocate, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
+def _relocated(
+    action: Relocate, now: Run, record: Record, unavailable: UnavailableNodes, fleet: Inventory
+) -> _Choice | _Refusal:
     part = _slice(now, action.slice)
     if part is None:
         return _Refusal(message=f"slice `{action.slice}` is not of the run any more")
@@ -151,7 +155,7 @@ def _relocated(action: Relocate, now: Run, record: Record, taken: Users, fleet: 
         return _Choice(nodes=_nodes(now.fleet, (*part.nodes, *part.spares)), run=now)
     ranks = {member.name for member in now.members() if member.slice_key == part.key}
     own = {*part.nodes, *part.spares, *(slot.node for slot in record.slots.values() if slot.member in ranks)}
-    free = {name: use for name, use in taken.items() if name not in own or use.sick or use.drained}
+    free = {name: use for name, use in unavailable.items() if name not in own or use.unhealthy or use.drained}
     left = [node.name for node in fleet.nodes if node.rack in action.without_racks]
     barred = _barred(free, (*record.failed_nodes, *action.without, *left))
     found = replace_slice(now.task, fleet, barred, now.placement, part)
@@ -175,19 +179,23 @@ def _against(run: Run, one: Examined) -> str | None:
     return one.sick
 
 
-def _targeted(task: Task, now: Run, record: Record, taken: Users, fleet: Inventory) -> _Choice | _Refusal:
+def _targeted(
+    task: Task, now: Run, record: Record, unavailable: UnavailableNodes, fleet: Inventory
+) -> _Choice | _Refusal:
     ours = set(now.placement.nodes)
-    free = _barred({name: use for name, use in taken.items() if name not in ours}, record.failed_nodes.keys() - ours)
+    free = _barred(
+        {name: use for name, use in unavailable.items() if name not in ours}, record.failed_nodes.keys() - ours
+    )
     found = resize(task, fleet, free, now.placement)
     if isinstance(found, Shortfall):
         return _Refusal(message=f"the slices of `{found.group}` that come do not fit: {_offer(found)}")
-    if torn := [old.key for old, new in found.moves if old.nodes != new.nodes]:
+    if torn := [old.key for old, new in found.moved if old.nodes != new.nodes]:
         return _Refusal(message=f"{fold(torn)} could not stay where it is")
-    nodes = _nodes(fleet, (name for part in found.comes for name in (*part.nodes, *part.spares)))
+    nodes = _nodes(fleet, (name for part in found.added for name in (*part.nodes, *part.spares)))
     target = Target(
         task=task,
-        comes=found.comes,
-        goes=tuple(part.key for part in found.goes),
+        comes=found.added,
+        goes=tuple(part.key for part in found.removed),
         fleet=fleet.cut_down(node.name for node in nodes),
     )
     aimed = replace(now, target=target)
@@ -228,9 +236,11 @@ def _placed(
 ) -> Run:
     """Return the run on these slices, with `more` nodes and their domains; its fleet keeps every node that it ever had,
     and says of NVLink domains that it has already what it has always said."""
-    slices = with_colocated(run.task, slices)
+    slices = with_colocated_slices(run.task, slices)
     grown = replace(run.fleet, nodes=(*run.fleet.nodes, *more), domains={**domains, **run.fleet.domains})
-    placement = Placement(slices=slices, why=run.placement.why, enclosed=enclosed(run.task, fleet, slices))
+    placement = Placement(
+        slices=slices, reasons=run.placement.reasons, exclusive_nodes=exclusive_nodes(run.task, fleet, slices)
+    )
     return replace(run, placement=placement, fleet=grown)
 
 
@@ -239,9 +249,12 @@ def _nodes(fleet: Inventory, names: Iterable[NodeName]) -> tuple[Node, ...]:
     return tuple(known[name] for name in names)
 
 
-def _barred(taken: Users, names: Iterable[NodeName]) -> Users:
+def _barred(unavailable: UnavailableNodes, names: Iterable[NodeName]) -> UnavailableNodes:
     """Return who is not free, with nodes that the run itself cannot use."""
-    return {**taken, **{name: replace(taken.get(name, Taken()), sick="given up by the run") for name in names}}
+    return {
+        **unavailable,
+        **{name: replace(unavailable.get(name, Unavailable()), unhealthy="given up by the run") for name in names},
+    }
 
 
 def _offer(lack: Shortfall) -> str:

@@ -1,6 +1,6 @@
 """Which of the kinds of node that a task would run on it gets: the first that the inventory can give it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice, product
 
@@ -8,8 +8,7 @@ from launcher.cli.options import home
 from launcher.cli.output.console import clean, say
 from launcher.config.task.read import ParsedTask
 from launcher.core.model.inventory import Inventory
-from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.placement import Placement, UnavailableNodes
 from launcher.core.model.task import Group, Task
 from launcher.core.placement.place import place
 
@@ -30,8 +29,8 @@ def choose(parsed: ParsedTask, fleet: Inventory) -> Task:
 
     known = with_domains(fleet, Domains(home()).of(fleet.name))
     assumed = replace(known, nodes=tuple(replace(node, domain=node.domain or node.rack) for node in known.nodes))
-    taken = Store(home()).taken(fleet)
-    chosen = _first(parsed, assumed, taken) or _first(parsed, assumed, {})
+    unavailable = Store(home()).unavailable(fleet)
+    chosen = _first(parsed, assumed, unavailable) or _first(parsed, assumed, {})
     task = chosen or parsed.task
     for group in task.groups:
         if group.name in parsed.kinds:
@@ -41,8 +40,8 @@ def choose(parsed: ParsedTask, fleet: Inventory) -> Task:
     return task
 
 
-def _first(parsed: ParsedTask, fleet: Inventory, taken: Mapping[NodeName, Taken]) -> Task | None:
-    return next((task for task in _forms(parsed) if isinstance(place(task, fleet, taken), Placement)), None)
+def _first(parsed: ParsedTask, fleet: Inventory, unavailable: UnavailableNodes) -> Task | None:
+    return next((task for task in _forms(parsed) if isinstance(place(task, fleet, unavailable), Placement)), None)
 
 
 def _forms(parsed: ParsedTask) -> Iterator[Task]:

@@ -13,7 +13,7 @@ from launcher.cli.parcel import keep_files
 from launcher.cli.ready import MovedError, Ready, held_words
 from launcher.core.model.actions import Acquire, Result
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Taken
+from launcher.core.model.placement import UnavailableNodes
 from launcher.core.model.run import Cause, Run, RunName, RunState
 from launcher.setup.lease import Holder, read_holder
 from launcher.store.queue import IN_LINE
@@ -68,7 +68,7 @@ def claim(store: Store, request: Request, ready: Ready) -> Run:
             say(plan_text(request.task.name, ready.place(free(store, request))))
 
 
-def free(store: Store, request: Request) -> Mapping[NodeName, Taken]:
+def free(store: Store, request: Request) -> UnavailableNodes:
     """Return what is not free to a task that is launched now: what runs have, and what those in the queue will need."""
     from launcher.admission.queue_explain import not_free
 

@@ -11,8 +11,8 @@ from launcher.cli.output.console import clean, say, warn
 from launcher.cli.output.doctor import rows
 from launcher.cli.output.progress import Asking
 from launcher.core.model.inventory import Inventory
-from launcher.core.model.nodeset import NodeName, alike, fold
-from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.nodeset import NodeName, fold, fold_messages
+from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
 from launcher.drive.control import open_prober
 from launcher.errors import LeaseHeldError, NoCapacityError
 from launcher.probe.report import Answer
@@ -38,31 +38,31 @@ class Ready:
         """Return the inventory with the domains that the nodes reported."""
         return self._flight.fleet
 
-    def place(self, taken: Mapping[NodeName, Taken]) -> Placement:
+    def place(self, unavailable: UnavailableNodes) -> Placement:
         """Return a placement of nodes that are well, and tell what else was found; NoCapacityError for none."""
         try:
-            answer = self._flight.place(taken)
+            answer = self._flight.place(unavailable)
         finally:
             self._domains.keep(self._request.fleet.name, self._flight.reported, time.time())
         self._tell_held()
         if isinstance(answer, Shortfall):
-            self._check_held(taken)
+            self._check_held(unavailable)
             raise NoCapacityError(answer)
         self._checked = answer
         self._tell(answer)
         return answer
 
-    def decide(self, taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+    def decide(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the same placement while it holds; asks nobody. MovedError where it does not."""
-        answer = self._flight.again(taken)
+        answer = self._flight.again(unavailable)
         if isinstance(answer, Placement) and answer != self._checked:
             raise MovedError
         return answer
 
-    def _check_held(self, taken: Mapping[NodeName, Taken]) -> None:
+    def _check_held(self, unavailable: UnavailableNodes) -> None:
         """Where nothing but the holders of nodes is in the way, it is they that are named."""
         held = self._flight.held
-        if held and isinstance(self._flight.unheld(taken), Placement):
+        if held and isinstance(self._flight.unheld(unavailable), Placement):
             others = sorted({str(holder) for holder in held.values()})
             hint = (
                 "`nvlaunch doctor -o json` shows the lease of each node; ask its owner, or wait until the run is over"
@@ -78,7 +78,7 @@ class Ready:
             say(clean(f"passed over {held_words(self._flight.held)}"))
 
     def _tell(self, placement: Placement) -> None:
-        for names, words in alike(self._flight.sick.items()):
+        for names, words in fold_messages(self._flight.sick.items()):
             say(clean(f"passed over {names}: {words}"))
         for row in rows(self._flight.of(placement)):
             if row.finding.answer is Answer.BAD:

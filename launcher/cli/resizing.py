@@ -19,7 +19,7 @@ from launcher.core.model.placement import Shortfall, Slice
 from launcher.core.model.run import Run, RunState, Wanted
 from launcher.core.model.task import Group, Task
 from launcher.core.model.text import count
-from launcher.core.placement.resize import Resize, resize
+from launcher.core.placement.resize import ResizePlan, resize
 from launcher.drive.control import open_prober
 from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError
 from launcher.store.rows import RunRow
@@ -48,8 +48,8 @@ def change(store: Store, request: Request, row: RunRow, *, yes: bool) -> None:
     _check(run, request.task)
     fleet = guessed(request.fleet, store.domains(request.fleet.name))
     ours = set(run.placement.nodes)
-    taken = {name: use for name, use in free(store, request).items() if name not in ours}
-    found = resize(request.task, fleet, taken, run.placement)
+    unavailable = {name: use for name, use in free(store, request).items() if name not in ours}
+    found = resize(request.task, fleet, unavailable, run.placement)
     if isinstance(found, Shortfall):
         raise NoCapacityError(found)
     say(_difference(run, found))
@@ -91,10 +91,10 @@ def _of_group(old: Group, new: Group) -> Iterator[str]:
             yield key
 
 
-def _difference(run: Run, found: Resize) -> str:
+def _difference(run: Run, found: ResizePlan) -> str:
     """Return what comes and what goes, and how much stays."""
-    rows = [_row("+", part) for part in found.comes] + [_row("-", part) for part in found.goes]
-    stays = len(run.placement.slices) - len(found.goes)
+    rows = [_row("+", part) for part in found.added] + [_row("-", part) for part in found.removed]
+    stays = len(run.placement.slices) - len(found.removed)
     kept = f"{count(stays, 'slice')} of `{run.name}` {'stays where it is' if stays == 1 else 'stay where they are'}"
     return "\n".join((kept, table(("", "SLICE", "RACK", "NODES", "SPARES"), rows, indent="  ")))
 

@@ -2,7 +2,7 @@
 
 import re
 
-from launcher.core.discovery.location import Whereabouts
+from launcher.core.discovery.location import NodeLocation
 from launcher.probe.answer import Unknown
 from launcher.probe.collect import Facts
 from launcher.probe.judge_gpu import domain_of
@@ -13,7 +13,7 @@ _NO_SERIAL = re.compile(r"0+|N/?A|none|unknown", re.IGNORECASE)
 _KIND = re.compile(r"(?:NVIDIA )?([A-Z]+[0-9]+[A-Za-z]*)")
 
 
-def whereabouts(facts: Facts | Unknown) -> Whereabouts | Unknown:
+def whereabouts(facts: Facts | Unknown) -> NodeLocation | Unknown:
     """Return what a node tells of its place; Unknown where its drivers could not be asked."""
     if isinstance(facts, Unknown):
         return facts
@@ -26,7 +26,7 @@ def whereabouts(facts: Facts | Unknown) -> Whereabouts | Unknown:
     trays = {gpu.tray for gpu in present}
     kinds = {found[1] if (found := _KIND.fullmatch(gpu.name or "")) else None for gpu in present}
     serial = next(iter(serials)) if len(serials) == 1 else None
-    return Whereabouts(
+    return NodeLocation(
         chassis=serial if serial and _SERIAL.fullmatch(serial) and not _NO_SERIAL.fullmatch(serial) else None,
         tray=next(iter(trays)) if len(trays) == 1 else None,
         domain=domain_of(facts),

@@ -141,7 +141,7 @@ def _group_variable(group: str) -> str:
 def _devices(task: Task, group: Group, node: Node) -> dict[str, str]:
     """Only a part of a node's GPUs has to be named; a whole node is all that the program sees anyway. Beside others no
     GPU is a part too: theirs are not to be touched."""
-    beside = colocation.lane(task, group)[1] > 1
+    beside = colocation.position_on_node(task, group)[1] > 1
     if not (0 < group.gpus < node.gpus or (beside and group.gpus == 0)):
         return {}
     first = colocation.first_gpu(task, group)

@@ -17,7 +17,7 @@
 | xid_fatal, xid_sympathetic | the node's kernel log has a dead NVLink, or an error that a peer's dead one causes |
 | probe_hangs | a question about the node's health has no answer in its time |
 | slow_start | setup and raylets begun meanwhile take ten times as long |
-| claim_held | somebody else has the node's lease |
+| lease_held | somebody else has the node's lease |
 | gpu_taken | a process that is none of ours computes on a GPU of the node, where it has a driver |
 
 A kill strikes what was begun before it; one with a duration strikes all that is begun meanwhile too, a second later.

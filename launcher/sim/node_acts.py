@@ -30,7 +30,7 @@ def claim(fleet: Fleet, run: Run, action: Acquire, now: float) -> Answer:
     if not life.reachable(now):
         return silent(action.node, action.kind)
     faults = fleet.circumstances(action.node).faults
-    stranger = STRANGER if during(faults, FaultKind.CLAIM_HELD, now) else None
+    stranger = STRANGER if during(faults, FaultKind.LEASE_HELD, now) else None
     holder = life.host.run if life.host.run not in (None, run.id) else stranger
     if holder:
         return Answer(result=Result.HELD, stage=action.kind, message=f"`{holder}`")

@@ -1,12 +1,12 @@
 """Which run has which nodes, and which names are in use: what is asked and written inside a transaction."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Taken
+from launcher.core.model.placement import Unavailable, UnavailableNodes
 from launcher.core.model.run import Run, RunId
 from launcher.core.model.text import count
 from launcher.errors import LeaseHeldError
@@ -17,14 +17,14 @@ LIVE = "SELECT id, name, state FROM runs WHERE name = ? AND ended IS NULL"
 _CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE claims.fleet = ?"
 
 
-def taken(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mapping[NodeName, Taken]:
+def unavailable(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> UnavailableNodes:
     """Return what is not free; what `run` itself encloses is free to it."""
     found = ledger.marks(db, fleet)
     for name, holder in exclusive_nodes.of_others(db, fleet, run).items():
-        found[name] = replace(found.get(name, Taken()), by_run=holder)
+        found[name] = replace(found.get(name, Unavailable()), used_by=holder)
     for row in db.execute(_CLAIMS, (fleet,)).fetchall():
         name = NodeName(row["node"])
-        found[name] = replace(found.get(name, Taken()), by_run=row["name"])
+        found[name] = replace(found.get(name, Unavailable()), used_by=row["name"])
     return found
 
 
@@ -32,7 +32,7 @@ def settle(db: sqlite3.Connection, run: Run, fleet: Inventory, at: float) -> Non
     """Acquire every node of a run that has just been placed on an inventory, and write that down."""
     nodes = run.fleet.nodes
     db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet.name, node.name, run.id) for node in nodes])
-    exclusive_nodes.keep(db, fleet.name, run.id, run.placement.enclosed)
+    exclusive_nodes.keep(db, fleet.name, run.id, run.placement.exclusive_nodes)
     inventories.keep(db, fleet)
     message = f"{count(len(run.placement.slices), 'slice')} on {count(len(nodes), 'node')} of `{fleet.name}`"
     journal.add(db, run.id, EventKind.LAUNCHED, at, subject=run.name, message=message)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Taken
+from launcher.core.model.placement import Unavailable
 from launcher.core.model.record import Evidence, Record
 from launcher.core.model.run import Cause, RunId
 from launcher.store import journal
@@ -141,13 +141,13 @@ class Ledger:
         return tuple(row["fleet"] for row in self._db.read(f"{query} ORDER BY fleet"))
 
 
-def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Taken]:
+def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Unavailable]:
     """Return which nodes of an inventory are kept out of every placement, in the current transaction."""
     sick = db.execute("SELECT node, message FROM quarantines WHERE fleet = ? AND released IS NULL", (fleet,)).fetchall()
-    found = {NodeName(row["node"]): Taken(sick=row["message"]) for row in sick}
+    found = {NodeName(row["node"]): Unavailable(unhealthy=row["message"]) for row in sick}
     for row in db.execute("SELECT node, reason FROM drains WHERE fleet = ?", (fleet,)).fetchall():
         name = NodeName(row["node"])
-        found[name] = replace(found.get(name, Taken()), drained=row["reason"])
+        found[name] = replace(found.get(name, Unavailable()), drained=row["reason"])
     return found
 
 

@@ -9,12 +9,12 @@ from launcher.core.control.status import RunStatus
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.operator_requests import RequestKind
-from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.placement import Placement, Unavailable, UnavailableNodes
 from launcher.core.model.record import Record
 from launcher.core.model.run import Cause, Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
-from launcher.core.queue.backfill import Waiting, left
-from launcher.core.queue.preemption import Going
+from launcher.core.queue.backfill import QueuedRun, remaining
+from launcher.core.queue.preemption import ActiveRun
 from launcher.errors import OtherVersionError
 from launcher.store import claims, inventories, journal, operator_requests
 from launcher.store.codec import dump, load
@@ -39,9 +39,9 @@ class World:
     `driven` ones have somebody who could start them. Runs that this version cannot read are in neither; what they have
     is taken all the same."""
 
-    taken: Mapping[NodeName, Taken]
-    going: tuple[Going, ...]
-    waiting: tuple[Waiting, ...]
+    unavailable: UnavailableNodes
+    going: tuple[ActiveRun, ...]
+    waiting: tuple[QueuedRun, ...]
     driven: frozenset[RunId]
     unreadable: tuple[OtherVersionError, ...] = ()
 
@@ -87,8 +87,8 @@ class Queue:
         rows = self._db.read(_ALL, fleet)
         barred = self._barred()
         leaving = {row["run"] for row in self._db.read(_LEAVING, RequestKind.PREEMPT.value)}
-        going: list[Going] = []
-        waiting: list[Waiting] = []
+        going: list[ActiveRun] = []
+        waiting: list[QueuedRun] = []
         driven: set[RunId] = set()
         unreadable: list[OtherVersionError] = []
         for row in rows:
@@ -106,9 +106,9 @@ class Queue:
             if row["wanted"] == Wanted.RUNNING.value and owner is not None and owner.alive():
                 driven.add(run.id)
         with self._db.at_once() as db:
-            taken = claims.taken(db, fleet)
+            unavailable = claims.unavailable(db, fleet)
         return World(
-            taken=taken,
+            unavailable=unavailable,
             going=tuple(going),
             waiting=tuple(waiting),
             driven=frozenset(driven),
@@ -181,10 +181,10 @@ class Queue:
             self._runs[RunId(row["id"])] = known
         return known[1]
 
-    def _barred(self) -> dict[RunId, dict[NodeName, Taken]]:
-        found: dict[RunId, dict[NodeName, Taken]] = {}
+    def _barred(self) -> dict[RunId, dict[NodeName, Unavailable]]:
+        found: dict[RunId, dict[NodeName, Unavailable]] = {}
         for row in self._db.read("SELECT run, node, message FROM unavailable"):
-            found.setdefault(RunId(row["run"]), {})[NodeName(row["node"])] = Taken(sick=row["message"])
+            found.setdefault(RunId(row["run"]), {})[NodeName(row["node"])] = Unavailable(unhealthy=row["message"])
         return found
 
 
@@ -222,23 +222,23 @@ def _next_id(run: RunId) -> RunId:
     return RunId(f"{stem}-{int(last) + 1}" if last.isdigit() and len(last) < 6 else f"{run}-2")
 
 
-def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool) -> Going:
+def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool) -> ActiveRun:
     """Return a run that has nodes; of one whose end hangs on nodes out of reach nobody knows how long it keeps them."""
     state = RunState(row["state"])
     ends_at = json.loads(row["snapshot"]).get("ends_at")
     stuck = state is RunState.RELEASE_PENDING
     soon = state is RunState.STOPPING or leaving or row["wanted"] == Wanted.NOTHING.value
-    remaining = left(run.task, at if soon else ends_at, at)
-    return Going(
+    left = remaining(run.task, at if soon else ends_at, at)
+    return ActiveRun(
         name=run.name,
         priority=run.task.priority,
         preemptible=run.task.preemptible and state not in _GONE,
         since=row["created"],
-        left=float("inf") if stuck else remaining,
-        leaving=soon and not stuck,
+        remaining=float("inf") if stuck else left,
+        stopping=soon and not stuck,
     )
 
 
-def _waiting(run: Run, row: sqlite3.Row, barred: Mapping[NodeName, Taken]) -> Waiting:
+def _waiting(run: Run, row: sqlite3.Row, barred: UnavailableNodes) -> QueuedRun:
     since = run.queued_at if run.queued_at is not None else row["created"]
-    return Waiting(id=run.id, name=run.name, task=run.task, since=since, barred=barred)
+    return QueuedRun(id=run.id, name=run.name, task=run.task, since=since, unavailable=barred)

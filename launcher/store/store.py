@@ -12,7 +12,7 @@ from launcher.core.control.status import RunStatus
 from launcher.core.model.actions import Action, Answer, Receipt
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
 from launcher.core.model.record import Outcome, Record
 from launcher.core.model.run import Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
@@ -38,8 +38,8 @@ SNAPSHOT_S = 1.0
 LAST_SEQ = 2**63 - 1
 """The highest number that an entry of a journal can have."""
 
-Decide = Callable[[Mapping[NodeName, Taken]], Placement | Shortfall]
-Allot = Callable[[Run, Record, Mapping[NodeName, Taken]], Run | None]
+Decide = Callable[[UnavailableNodes], Placement | Shortfall]
+Allot = Callable[[Run, Record, UnavailableNodes], Run | None]
 
 
 def secrets_file(home: Path, run: RunId) -> Path:
@@ -85,10 +85,10 @@ class Store:
         """Let go of the database."""
         self._db.close()
 
-    def taken(self, fleet: Inventory) -> Mapping[NodeName, Taken]:
+    def unavailable(self, fleet: Inventory) -> UnavailableNodes:
         """Return which nodes of an inventory are not free: which run has each, and which are quarantined or drained."""
         with self._db.at_once() as db:
-            return claims.taken(db, fleet.name)
+            return claims.unavailable(db, fleet.name)
 
     def holders(self, fleet: str) -> Mapping[NodeName, RunId]:
         """Return which run has each node of an inventory that one has."""
@@ -108,7 +108,7 @@ class Store:
         LeaseHeldError where a run of that name is not over yet."""
         with self._db.write() as db:
             claims.check_free(db.execute(claims.LIVE, (name,)).fetchall())
-            answer = decide(claims.taken(db, fleet.name))
+            answer = decide(claims.unavailable(db, fleet.name))
             if isinstance(answer, Shortfall):
                 raise NoCapacityError(answer)
             trimmed = fleet.cut_down(answer.nodes)
@@ -200,11 +200,11 @@ class Store:
             if row is None:
                 return None
             before, record = read_run(row)
-            after = allot(before, record, claims.taken(db, before.fleet.name, run))
+            after = allot(before, record, claims.unavailable(db, before.fleet.name, run))
             if after is None or after == before:
                 return after
             db.execute("UPDATE runs SET run = ? WHERE id = ?", (dump(Run, after), run))
-            exclusive_nodes.keep(db, before.fleet.name, run, after.placement.enclosed)
+            exclusive_nodes.keep(db, before.fleet.name, run, after.placement.exclusive_nodes)
             fleet, new = before.fleet.name, {*after.placement.nodes, *_coming(after)}
             held = {row["node"] for row in db.execute("SELECT node FROM claims WHERE run = ?", (run,))}
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet, node, run) for node in sorted(new - held)])

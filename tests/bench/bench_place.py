@@ -6,13 +6,12 @@
 import statistics
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 
@@ -46,10 +45,10 @@ def task(name: str, **rule: object) -> Task:
     return Task(name=name, groups=(Group(name="main", topology=topology, gpus=4, accelerator="GB300"),))
 
 
-def crowded(inventory: Inventory) -> dict[NodeName, Taken]:
+def crowded(inventory: Inventory) -> dict[NodeName, Unavailable]:
     """Answer the nodes that 1,000 runs of 1 to 16 nodes have, each placed by the placer itself on part of the fleet."""
     rnd = Random(7)
-    taken: dict[NodeName, Taken] = {}
+    unavailable: dict[NodeName, Unavailable] = {}
     racks = sorted({node.rack for node in inventory.nodes})
     for number in range(RUNS):
         want = rnd.choice((1, 2, 2, 4, 4, 8, 8, 16))
@@ -60,18 +59,18 @@ def crowded(inventory: Inventory) -> dict[NodeName, Taken]:
             nodes=tuple(node for node in inventory.nodes if node.rack in some),
             levels=inventory.levels,
         )
-        answer = place(task("one", nodes_per_slice=want), part, taken)
+        answer = place(task("one", nodes_per_slice=want), part, unavailable)
         if isinstance(answer, Placement):
-            taken.update((name, Taken(by_run=f"run-{number}")) for name in answer.nodes)
-    return taken
+            unavailable.update((name, Unavailable(used_by=f"run-{number}")) for name in answer.nodes)
+    return unavailable
 
 
-def median_ms(asked: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], kind: type) -> float:
+def median_ms(asked: Task, inventory: Inventory, unavailable: UnavailableNodes, kind: type) -> float:
     """Answer the median time of some rounds in milliseconds; TypeError if the answer is not of the expected kind."""
     spent = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        answer = place(asked, inventory, taken)
+        answer = place(asked, inventory, unavailable)
         spent.append((time.perf_counter() - start) * 1000)
         if not isinstance(answer, kind):
             raise TypeError(f"expected a {kind.__name__}, got a {type(answer).__name__}")
@@ -84,18 +83,20 @@ def main() -> None:
     from tests.property.ray_rule import stranded
 
     inventory = fleet()
-    taken = crowded(inventory)
+    unavailable = crowded(inventory)
     big = task("vla", slices=8, nodes_per_slice=16)
     near = task("vla", slices=8, nodes_per_slice=16, prefer="block", spread="rack", spares=1)
     whole = task("whole", slices=556, nodes_per_slice=18)
-    none: Mapping[NodeName, Taken] = {}
-    print(f"placement on {len(inventory.nodes):,} nodes in {RACKS} racks; {len(taken):,} nodes in use where crowded")
-    cases: tuple[tuple[str, str, Task, Mapping[NodeName, Taken], type], ...] = (
+    none: UnavailableNodes = {}
+    print(
+        f"placement on {len(inventory.nodes):,} nodes in {RACKS} racks; {len(unavailable):,} nodes in use where crowded"
+    )
+    cases: tuple[tuple[str, str, Task, UnavailableNodes, type], ...] = (
         ("8 x 16 nodes, empty fleet", "under 50 ms", big, none, Placement),
-        ("8 x 16 nodes, 1,000 runs placed", "under 100 ms", big, taken, Placement),
-        ("8 x (16 + 1 spare), near in a block, one a rack, 1,000 runs", "none set", near, taken, Placement),
+        ("8 x 16 nodes, 1,000 runs placed", "under 100 ms", big, unavailable, Placement),
+        ("8 x (16 + 1 spare), near in a block, one a rack, 1,000 runs", "none set", near, unavailable, Placement),
         ("556 x 18 nodes, empty fleet", "none set", whole, none, Placement),
-        ("556 x 18 nodes, 1,000 runs: refused, with what would help", "none set", whole, taken, Shortfall),
+        ("556 x 18 nodes, 1,000 runs: refused, with what would help", "none set", whole, unavailable, Shortfall),
     )
     for name, target, asked, used, kind in cases:
         print(f"  {name:60} {median_ms(asked, inventory, used, kind):7.1f} ms   target: {target}")

@@ -15,7 +15,7 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parents[2]))  # a script sees its own folder only
 
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.placement import Placement, Unavailable
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from tests.bench.bench_place import RACKS, TRAYS, fleet
@@ -112,10 +112,10 @@ RULES: Mapping[str, Rule] = {
 
 
 class Ours:
-    """Our placer over the whole fleet, every decision from the inventory and what is taken."""
+    """Our placer over the whole fleet, every decision from the inventory and what is unavailable."""
 
     def __init__(self) -> None:
-        self.fleet, self.taken, self.spent = fleet(), dict[NodeName, Taken](), list[float]()
+        self.fleet, self.unavailable, self.spent = fleet(), dict[NodeName, Unavailable](), list[float]()
 
     def __call__(self, room: Room, ask: Ask) -> list[int] | None:
         """Answer the racks of the slices, and remember the nodes for `release`."""
@@ -126,14 +126,14 @@ class Ours:
         self.spent.append((time.perf_counter() - begin) * 1000)
         if answer is None:
             return None
-        self.taken.update((name, Taken(by_run="run")) for name in answer.nodes)
+        self.unavailable.update((name, Unavailable(used_by="run")) for name in answer.nodes)
         return [int(str(part.rack)[1:]) for part in answer.slices]
 
     def _place(self, asked: Task, fits: bool) -> Placement | None:
         """A refusal with all that would help takes longer and is no part of turnover; `bench_place` times it."""
         if not fits:
             return None
-        answer = place(asked, self.fleet, self.taken)
+        answer = place(asked, self.fleet, self.unavailable)
         if not isinstance(answer, Placement):
             raise TypeError("refused where every slice has a rack")
         return answer
@@ -141,9 +141,9 @@ class Ours:
     def release(self, racks: Sequence[int], nodes: int) -> None:
         """Give back nodes of racks; which of their trays does not matter."""
         for rack in racks:
-            held = [name for name in (f"r{rack:03d}-n{tray:02d}" for tray in range(TRAYS)) if name in self.taken]
+            held = [name for name in (f"r{rack:03d}-n{tray:02d}" for tray in range(TRAYS)) if name in self.unavailable]
             for name in held[:nodes]:
-                del self.taken[NodeName(name)]
+                del self.unavailable[NodeName(name)]
 
 
 def asks(seed: int) -> list[tuple[Ask, float]]:

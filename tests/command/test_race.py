@@ -8,7 +8,7 @@ import pytest
 from launcher.store.store import Store
 from tests.command.test_runs import Desk
 
-HELD = "{at: 0, node: %s, fault: claim_held}"
+HELD = "{at: 0, node: %s, fault: lease_held}"
 
 
 @pytest.fixture

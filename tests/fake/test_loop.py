@@ -94,7 +94,7 @@ def test_a_run_goes_from_launch_to_success_and_frees_its_nodes(hall: Hall) -> No
     assert control(hall.home, run) is RunState.SUCCEEDED
     row = hall.row(run)
     assert (row.state, row.outcome.cause if row.outcome else None) == (RunState.SUCCEEDED, Cause.SUCCESS)
-    assert not hall.store.taken(replace(hall.store.load(run)[0].fleet))
+    assert not hall.store.unavailable(replace(hall.store.load(run)[0].fleet))
     assert row.owner is None
 
 
@@ -166,7 +166,7 @@ def test_down_from_any_state_leaves_nothing(hall: Hall, state: RunState) -> None
     ended = hall.store.load(run)[0]
     look = SimNodes(hall.store).look(ended)
     assert all(getattr(view, "agent", "unseen") is None for view in look.nodes.values())
-    assert not hall.store.taken(ended.fleet)
+    assert not hall.store.unavailable(ended.fleet)
 
 
 def test_a_stopped_controller_lets_go_of_the_run_and_the_run_goes_on(hall: Hall) -> None:
@@ -260,7 +260,7 @@ def limited(run: Run, seconds: float) -> Run:
 
 
 def test_a_run_of_another_home_keeps_its_nodes(hall: Hall) -> None:
-    faults = (Fault(at=0.0, node=NodeName("r1-n1"), fault=FaultKind.CLAIM_HELD),)
+    faults = (Fault(at=0.0, node=NodeName("r1-n1"), fault=FaultKind.LEASE_HELD),)
     run = hall.launch(sim=SimSettings(faults=faults), run=make_run(slices=1, spares=0))
     assert control(hall.home, run) is RunState.FAILED
     outcome = hall.row(run).outcome

@@ -213,7 +213,7 @@ def test_a_slow_node_takes_longer(harness: SimHarness) -> None:
 
 
 def test_a_stranger_holds_the_lease_for_a_while(harness: SimHarness) -> None:
-    run = harness.place(Program.LASTS, Fault(at=0.0, node=FIRST, fault=FaultKind.CLAIM_HELD, duration=5.0))
+    run = harness.place(Program.LASTS, Fault(at=0.0, node=FIRST, fault=FaultKind.LEASE_HELD, duration=5.0))
     answer = suite.claim(harness, run, FIRST)
     assert (answer.result, "somebody@elsewhere" in answer.message) == (Result.HELD, True)
     harness.at(run, 6.0)

@@ -5,7 +5,7 @@ from itertools import combinations
 
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.placement import Placement, UnavailableNodes
 from launcher.core.model.task import Group, Task, TopologyRule
 
 Chosen = Mapping[str, Sequence[frozenset[NodeName]]]
@@ -33,8 +33,8 @@ def near_key(node: Node, rule: TopologyRule) -> object:
 class EveryWay:
     """A task on a fleet, and all that may be chosen there."""
 
-    def __init__(self, task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> None:
-        self.task, self.taken = task, taken
+    def __init__(self, task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> None:
+        self.task, self.unavailable = task, unavailable
         self.nodes = {node.name: node for node in inventory.nodes}
 
     def of(self, names: Iterable[NodeName]) -> list[Node]:
@@ -46,13 +46,17 @@ class EveryWay:
         rule = group.topology
         own = (rule.within, rule.spread, rule.all_within, rule.spread_members, rule.exclusive)
         levels = [level for level in (*own, apart_level(rule) if rule.apart_from else None) if level is not None]
-        users = [node for node in self.nodes.values() if node.name in self.taken and self.taken[node.name].by_run]
+        users = [
+            node
+            for node in self.nodes.values()
+            if node.name in self.unavailable and self.unavailable[node.name].used_by
+        ]
         shut = {at(node, rule.exclusive) for node in users} if rule.exclusive else set()
         return frozenset(
             node.name
             for node in self.nodes.values()
             if node.drained is None
-            and node.name not in self.taken
+            and node.name not in self.unavailable
             and (not rule.only_nodes or node.name[-1] in "012")
             and (group.accelerator is None or (node.accelerator or "").upper() == group.accelerator)
             and node.gpus >= group.gpus

@@ -8,7 +8,7 @@ from random import Random
 
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.placement import Placement, Unavailable
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 
@@ -64,11 +64,13 @@ def _after(free: list[int], rack: int, nodes: int) -> list[int]:
 def _both(free: list[int], small: int, big: int) -> bool:
     """Answer whether we place both, on racks of 18 of which some nodes are in use."""
     inventory = racks_of([18] * len(free))
-    taken = {
-        node.name: Taken(by_run="other") for node in inventory.nodes if (node.tray or 0) >= free[int(node.rack[1:])]
+    unavailable = {
+        node.name: Unavailable(used_by="other")
+        for node in inventory.nodes
+        if (node.tray or 0) >= free[int(node.rack[1:])]
     }
-    first = place(one_slice(small), inventory, taken)
+    first = place(one_slice(small), inventory, unavailable)
     if not isinstance(first, Placement):
         return False
-    taken.update((name, Taken(by_run="first")) for name in first.nodes)
-    return isinstance(place(one_slice(big), inventory, taken), Placement)
+    unavailable.update((name, Unavailable(used_by="first")) for name in first.nodes)
+    return isinstance(place(one_slice(big), inventory, unavailable), Placement)

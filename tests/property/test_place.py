@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from tests.effort import drawn
@@ -48,8 +47,10 @@ def fleets(draw: st.DrawFn, most: int = 12, *, nested: bool = True) -> Inventory
 
 
 @st.composite
-def takens(draw: st.DrawFn, inventory: Inventory) -> dict[NodeName, Taken]:
-    marks = st.sampled_from([None] * 15 + [Taken(by_run="a"), Taken(by_run="b"), Taken(sick="xid 79")])
+def unavailable_nodes(draw: st.DrawFn, inventory: Inventory) -> dict[NodeName, Unavailable]:
+    marks = st.sampled_from(
+        [None] * 15 + [Unavailable(used_by="a"), Unavailable(used_by="b"), Unavailable(unhealthy="xid 79")]
+    )
     drawn = {node.name: draw(marks) for node in inventory.nodes}
     return {name: mark for name, mark in drawn.items() if mark is not None}
 
@@ -74,7 +75,7 @@ def task_of(*own: Group) -> Task:
     return Task(name="task", groups=own)
 
 
-def usable(group: Group, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> list[Node]:
+def usable(group: Group, inventory: Inventory, unavailable: UnavailableNodes) -> list[Node]:
     """The nodes a group may have, said again without the placer."""
     rule = group.topology
     excluded = {"r0-n0", "r0-n2"} if rule.exclude_nodes == ("r0-n[0,2]",) else set()
@@ -82,7 +83,7 @@ def usable(group: Group, inventory: Inventory, taken: Mapping[NodeName, Taken]) 
         node
         for node in inventory.nodes
         if node.drained is None
-        and node.name not in taken
+        and node.name not in unavailable
         and node.name not in excluded
         and not (rule.exclude_nodes == ("r1-*",) and node.rack == "r1")
         and not (rule.racks and node.rack not in ("r0", "r1", "r2"))
@@ -126,14 +127,14 @@ def rank(node: Node) -> tuple[str, int, str]:
     return node.rack, 99 if node.tray is None else node.tray, node.name
 
 
-def assert_sound(task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], placed: Placement) -> None:
+def assert_sound(task: Task, inventory: Inventory, unavailable: UnavailableNodes, placed: Placement) -> None:
     """Every slice is whole and where it may be, and no node is given twice."""
     by_name = {node.name: node for node in inventory.nodes}
     assert max(Counter(placed.nodes).values()) == 1
     for group in task.groups:
         rule = group.topology
         own = [part for part in placed.slices if part.group == group.name]
-        allowed = {node.name for node in usable(group, inventory, taken)}
+        allowed = {node.name for node in usable(group, inventory, unavailable)}
         assert [part.index for part in own] == list(range(rule.slices))
         assert [rank(by_name[part.nodes[0]]) for part in own] == sorted(rank(by_name[part.nodes[0]]) for part in own)
         owned: list[set[str | None]] = []
@@ -153,23 +154,23 @@ def assert_sound(task: Task, inventory: Inventory, taken: Mapping[NodeName, Take
 @given(st.data())
 def test_every_placement_is_sound(data: st.DataObject) -> None:
     inventory = data.draw(fleets())
-    taken = data.draw(takens(inventory))
+    unavailable = data.draw(unavailable_nodes(inventory))
     task = task_of(*(data.draw(groups(name)) for name in ("main", "judge", "eval")[: data.draw(st.integers(1, 3))]))
-    placed = place(task, inventory, taken)
+    placed = place(task, inventory, unavailable)
     if isinstance(placed, Placement):
-        assert_sound(task, inventory, taken, placed)
-        assert len(placed.why) == len(placed.slices)
+        assert_sound(task, inventory, unavailable, placed)
+        assert len(placed.reasons) == len(placed.slices)
 
 
 @QUICK
 @given(st.data())
 def test_the_answer_does_not_depend_on_the_order_of_the_file(data: st.DataObject) -> None:
     inventory = data.draw(fleets(nested=data.draw(st.booleans())))
-    taken = data.draw(takens(inventory))
+    unavailable = data.draw(unavailable_nodes(inventory))
     task = task_of(data.draw(groups()), data.draw(groups("judge")))
     shuffled = replace(inventory, nodes=tuple(data.draw(st.permutations(inventory.nodes))))
-    retaken = dict(data.draw(st.permutations(list(taken.items()))))
-    assert place(task, shuffled, retaken) == place(task, inventory, taken)
+    retaken = dict(data.draw(st.permutations(list(unavailable.items()))))
+    assert place(task, shuffled, retaken) == place(task, inventory, unavailable)
 
 
 @QUICK
@@ -187,10 +188,10 @@ def test_one_group_is_refused_only_where_no_choice_exists(nested: bool) -> None:
     @given(st.data())
     def law(data: st.DataObject) -> None:
         inventory = data.draw(fleets(11, nested=nested))
-        taken = data.draw(takens(inventory))
+        unavailable = data.draw(unavailable_nodes(inventory))
         group = data.draw(groups())
-        placed = isinstance(place(task_of(group), inventory, taken), Placement)
-        assert placed == exists(group.topology, usable(group, inventory, taken))
+        placed = isinstance(place(task_of(group), inventory, unavailable), Placement)
+        assert placed == exists(group.topology, usable(group, inventory, unavailable))
 
     law()
 
@@ -220,13 +221,13 @@ def test_slices_together_take_what_they_would_take_one_by_one(sizes: list[int], 
     rule = TopologyRule(slices=slices, nodes_per_slice=need)
     placed = place(task_of(Group(name="main", topology=rule, gpus=4)), inventory, {})
     assume(isinstance(placed, Placement))
-    taken: dict[NodeName, Taken] = {}
+    unavailable: dict[NodeName, Unavailable] = {}
     for _ in range(slices):
-        single = place(one_slice(need), inventory, taken)
+        single = place(one_slice(need), inventory, unavailable)
         assert isinstance(single, Placement)
-        taken.update((name, Taken(by_run="x")) for name in single.nodes)
+        unavailable.update((name, Unavailable(used_by="x")) for name in single.nodes)
     assert isinstance(placed, Placement)
-    left = [sorted(free_by_rack(inventory, names).values()) for names in (placed.nodes, tuple(taken))]
+    left = [sorted(free_by_rack(inventory, names).values()) for names in (placed.nodes, tuple(unavailable))]
     assert left[0] == left[1]
 
 
@@ -236,28 +237,28 @@ def free_by_rack(inventory: Inventory, used: tuple[NodeName, ...]) -> Counter[st
 
 @drawn(100)
 @given(st.data())
-def test_a_shortfall_counts_each_node_once_and_its_changes_are_the_least(data: st.DataObject) -> None:
+def test_a_shortfall_counts_each_node_once_and_its_suggestions_are_the_least(data: st.DataObject) -> None:
     inventory = data.draw(fleets(10))
-    taken = data.draw(takens(inventory))
+    unavailable = data.draw(unavailable_nodes(inventory))
     group = data.draw(groups())
-    short = place(task_of(group), inventory, taken)
+    short = place(task_of(group), inventory, unavailable)
     assume(isinstance(short, Shortfall))
     assert isinstance(short, Shortfall)
     assert sum(row.total for row in short.racks) == len(inventory.nodes)
     assert all(row.total == row.free + sum(row.excluded.values()) for row in short.racks)
     assert short.placed < short.slices
     rule = group.topology
-    nodes = usable(group, inventory, taken)
-    for change, key in ((r"slices of at most (\d+) ", "nodes_per_slice"), (r"at most (\d+) slice", "slices")):
-        said = next((int(found[1]) for text in short.changes if (found := re.match(change, text))), 0)
+    nodes = usable(group, inventory, unavailable)
+    for change, key in ((r"use slices of at most (\d+) ", "nodes_per_slice"), (r"use at most (\d+) slice", "slices")):
+        said = next((int(found[1]) for text in short.suggestions if (found := re.match(change, text))), 0)
         able = [n for n in range(1, getattr(rule, key)) if exists(replace(rule, **{key: n}), nodes)]
         assert said == max(able, default=0)
-    wished = [text for text in short.changes if text.startswith("undrain")]
+    wished = [text for text in short.suggestions if text.startswith("undrain")]
     lifted = replace(inventory, nodes=tuple(replace(node, drained=None) for node in inventory.nodes))
-    assert bool(wished) == exists(rule, usable(group, lifted, taken))
-    ends = {run for run in "ab" if f"run `{run}` ends" in short.changes}
+    assert bool(wished) == exists(rule, usable(group, lifted, unavailable))
+    ends = {run for run in "ab" if f"wait until run `{run}` ends" in short.suggestions}
     for run in ends:
-        freed = {name: mark for name, mark in taken.items() if mark.by_run != run}
+        freed = {name: mark for name, mark in unavailable.items() if mark.used_by != run}
         assert exists(rule, usable(group, inventory, freed))
 
 

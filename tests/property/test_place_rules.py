@@ -1,6 +1,5 @@
 """Laws of the rules between slices and between groups, held against fleets small enough to try every choice."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -8,15 +7,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from launcher.core.model.inventory import Inventory
-from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.core.placement.replacement import replace_nodes, replace_slice
 from launcher.core.placement.resize import resize
 from tests.effort import drawn
 from tests.property.every_way import EveryWay
-from tests.property.test_place import fleets, takens
+from tests.property.test_place import fleets, unavailable_nodes
 
 LAWS = drawn(40)
 _UPPER = ["rack", "block", "zone"]
@@ -67,9 +65,9 @@ def tasks(draw: st.DrawFn) -> Task:
 
 
 @st.composite
-def marked(draw: st.DrawFn, most: int, *, nested: bool = True) -> tuple[Inventory, Mapping[NodeName, Taken]]:
+def marked(draw: st.DrawFn, most: int, *, nested: bool = True) -> tuple[Inventory, UnavailableNodes]:
     inventory = draw(fleets(most, nested=nested))
-    return inventory, draw(takens(inventory))
+    return inventory, draw(unavailable_nodes(inventory))
 
 
 @pytest.mark.parametrize("nested", [True, False], ids=["nested levels", "racks that straddle blocks"])
@@ -92,44 +90,44 @@ def test_one_group_is_refused_only_where_no_choice_exists(nested: bool) -> None:
 @LAWS
 @given(st.data())
 def test_several_groups_are_refused_with_a_proof_only_where_no_choice_exists(data: st.DataObject) -> None:
-    inventory, taken = data.draw(marked(8))
+    inventory, unavailable = data.draw(marked(8))
     task = data.draw(tasks())
-    placed = place(task, inventory, taken)
+    placed = place(task, inventory, unavailable)
     if isinstance(placed, Placement):
-        EveryWay(task, inventory, taken).check(placed)
+        EveryWay(task, inventory, unavailable).check(placed)
     else:
         assert placed.proven
-        assert not EveryWay(task, inventory, taken).exists()
+        assert not EveryWay(task, inventory, unavailable).exists()
 
 
 @LAWS
 @given(st.data())
 def test_neither_order_of_file_nor_of_groups_changes_where_slices_go(data: st.DataObject) -> None:
-    inventory, taken = data.draw(marked(10))
+    inventory, unavailable = data.draw(marked(10))
     task = data.draw(tasks())
     shuffled = replace(inventory, nodes=tuple(data.draw(st.permutations(inventory.nodes))))
     turned = replace(task, groups=tuple(data.draw(st.permutations(task.groups))))
-    first, second = place(task, inventory, taken), place(turned, shuffled, taken)
+    first, second = place(task, inventory, unavailable), place(turned, shuffled, unavailable)
     assert type(first) is type(second)
     if isinstance(first, Placement) and isinstance(second, Placement):
         assert {part.key: part for part in first.slices} == {part.key: part for part in second.slices}
 
 
-def placed(data: st.DataObject, most: int) -> tuple[Inventory, Mapping[NodeName, Taken], Task, Placement, Slice]:
+def placed(data: st.DataObject, most: int) -> tuple[Inventory, UnavailableNodes, Task, Placement, Slice]:
     """A task that has its place on a fleet of at most so many nodes, and one of its slices."""
-    inventory, taken = data.draw(marked(most))
+    inventory, unavailable = data.draw(marked(most))
     task = data.draw(tasks())
-    before = place(task, inventory, taken)
+    before = place(task, inventory, unavailable)
     assume(isinstance(before, Placement))
     assert isinstance(before, Placement)
-    return inventory, taken, task, before, data.draw(st.sampled_from(before.slices))
+    return inventory, unavailable, task, before, data.draw(st.sampled_from(before.slices))
 
 
 @drawn(25)
 @given(st.data())
 def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.DataObject) -> None:
-    inventory, taken, task, before, part = placed(data, 8)
-    worse = {**taken, part.nodes[0]: Taken(sick="failed")}
+    inventory, unavailable, task, before, part = placed(data, 8)
+    worse = {**unavailable, part.nodes[0]: Unavailable(unhealthy="failed")}
     after = replace_slice(task, inventory, worse, before, part)
     kept = [other for other in before.slices if other.key != part.key]
     if isinstance(after, Shortfall):
@@ -149,11 +147,11 @@ def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.D
 @drawn(25)
 @given(st.data())
 def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(data: st.DataObject) -> None:
-    inventory, taken, task, before, part = placed(data, 10)
+    inventory, unavailable, task, before, part = placed(data, 10)
     own = task.group(part.group).topology
     assume(not own.spares_per_rack)
     lost = data.draw(st.lists(st.sampled_from((*part.nodes, *part.spares)), min_size=1, unique=True))
-    worse = {**taken, **{name: Taken(sick="failed") for name in lost}}
+    worse = {**unavailable, **{name: Unavailable(unhealthy="failed") for name in lost}}
     after = replace_nodes(task, inventory, worse, before, part, lost)
     ways = EveryWay(task, inventory, worse)
     healthy = ways.of(ways.usable(task.group(part.group)) - {*before.nodes})
@@ -176,25 +174,25 @@ def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(
 @drawn(25)
 @given(st.data(), st.integers(1, 4), st.integers(0, 1))
 def test_a_task_given_again_keeps_what_may_stay(data: st.DataObject, slices: int, spares: int) -> None:
-    inventory, taken = data.draw(marked(10))
+    inventory, unavailable = data.draw(marked(10))
     task = data.draw(tasks())
-    before = place(task, inventory, taken)
+    before = place(task, inventory, unavailable)
     assume(isinstance(before, Placement))
     assert isinstance(before, Placement)
-    same = resize(task, inventory, taken, before)
+    same = resize(task, inventory, unavailable, before)
     assert not isinstance(same, Shortfall)
-    assert (same.comes, same.goes, same.moves) == ((), (), ())
+    assert (same.added, same.removed, same.moved) == ((), (), ())
     assert same.placement.slices == before.slices
     first, *rest = task.groups
     rule = replace(first.topology, slices=slices, spares=0 if first.topology.within == "node" else spares)
     again = replace(task, groups=(replace(first, topology=rule), *rest))
-    after = resize(again, inventory, taken, before)
+    after = resize(again, inventory, unavailable, before)
     if isinstance(after, Shortfall):
         return
-    EveryWay(again, inventory, taken).check(after.placement)
+    EveryWay(again, inventory, unavailable).check(after.placement)
     old = {part.key: part for part in before.slices}
     if not any(group.topology.near or group.topology.spares_per_rack for group in task.groups):
-        assert all(new.nodes == was.nodes for was, new in after.moves if len(new.spares) <= len(was.spares))
-    assert {part.key for part in after.placement.slices} == old.keys() - {p.key for p in after.goes} | {
-        p.key for p in after.comes
+        assert all(new.nodes == was.nodes for was, new in after.moved if len(new.spares) <= len(was.spares))
+    assert {part.key for part in after.placement.slices} == old.keys() - {p.key for p in after.removed} | {
+        p.key for p in after.added
     }

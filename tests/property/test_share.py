@@ -1,6 +1,5 @@
 """Laws of groups that share nodes, held against fleets small enough to try every choice."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from hypothesis import assume, given
@@ -8,10 +7,10 @@ from hypothesis import strategies as st
 
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.run import Run, RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
-from launcher.core.placement.colocation import colocate, first_gpu, most_slices, with_colocated
+from launcher.core.placement.colocation import colocate, first_gpu, max_colocated_slices, with_colocated_slices
 from launcher.core.placement.place import place
 from launcher.core.placement.replacement import replace_slice
 from tests.effort import drawn
@@ -26,7 +25,7 @@ def guests(draw: st.DrawFn, host: Group, name: str) -> Group:
     """A group on the nodes of another, which it may leave half empty."""
     size = draw(st.integers(1, host.topology.nodes_per_slice))
     rule = TopologyRule(nodes_per_slice=size, within=host.topology.within, nodes_of=host.name)
-    slices = draw(st.integers(1, most_slices(rule, host.topology)))
+    slices = draw(st.integers(1, max_colocated_slices(rule, host.topology)))
     kind = draw(st.sampled_from([None, None, host.accelerator]))
     return Group(
         name=name, topology=replace(rule, slices=slices), gpus=draw(st.sampled_from([0, 1, 2])), accelerator=kind
@@ -50,11 +49,11 @@ def alone(task: Task) -> Task:
     return Task(name=task.name, groups=tuple(found))
 
 
-def check(task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], placed: Placement) -> None:
+def check(task: Task, inventory: Inventory, unavailable: UnavailableNodes, placed: Placement) -> None:
     """Assert that hosts are where they may be, and every guest on their nodes: one member a node, no GPU twice."""
     own = {group.name for group in task.groups if group.topology.nodes_of is None}
     rows = tuple(part for part in placed.slices if part.group in own)
-    EveryWay(alone(task), inventory, taken).check(Placement(slices=rows))
+    EveryWay(alone(task), inventory, unavailable).check(Placement(slices=rows))
     known = {node.name: node for node in inventory.nodes}
     used: dict[tuple[NodeName, int], str] = {}
     for group in task.groups:
@@ -76,13 +75,13 @@ def check(task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], pla
 @LAWS
 @given(st.data())
 def test_one_host_with_guests_is_refused_only_where_no_choice_exists(data: st.DataObject) -> None:
-    inventory, taken = data.draw(marked(9))
+    inventory, unavailable = data.draw(marked(9))
     task = data.draw(shared(data.draw(groups("main"))))
-    found = place(task, inventory, taken)
-    assert isinstance(found, Placement) == EveryWay(alone(task), inventory, taken).exists()
+    found = place(task, inventory, unavailable)
+    assert isinstance(found, Placement) == EveryWay(alone(task), inventory, unavailable).exists()
     if isinstance(found, Placement):
-        check(task, inventory, taken, found)
-        assert len(found.why) == len(found.slices)
+        check(task, inventory, unavailable, found)
+        assert len(found.reasons) == len(found.slices)
     else:
         assert found.proven
 
@@ -90,32 +89,34 @@ def test_one_host_with_guests_is_refused_only_where_no_choice_exists(data: st.Da
 @LAWS
 @given(st.data())
 def test_several_hosts_keep_their_rules_and_no_order_changes_the_answer(data: st.DataObject) -> None:
-    inventory, taken = data.draw(marked(8))
+    inventory, unavailable = data.draw(marked(8))
     task = data.draw(shared(*data.draw(tasks()).groups))
     shuffled = replace(inventory, nodes=tuple(data.draw(st.permutations(inventory.nodes))))
-    found, again = place(task, inventory, taken), place(task, shuffled, taken)
+    found, again = place(task, inventory, unavailable), place(task, shuffled, unavailable)
     assert found == again
     if isinstance(found, Placement):
-        check(task, inventory, taken, found)
+        check(task, inventory, unavailable, found)
     else:
         assert found.proven
-        assert not EveryWay(alone(task), inventory, taken).exists()
+        assert not EveryWay(alone(task), inventory, unavailable).exists()
 
 
 @LAWS
 @given(st.data())
 def test_a_host_that_is_placed_again_takes_its_guests_along(data: st.DataObject) -> None:
-    inventory, taken = data.draw(marked(10))
+    inventory, unavailable = data.draw(marked(10))
     task = data.draw(shared(data.draw(groups("main"))))
-    before = place(task, inventory, taken)
+    before = place(task, inventory, unavailable)
     assume(isinstance(before, Placement))
     assert isinstance(before, Placement)
     part = data.draw(st.sampled_from([part for part in before.slices if part.group == "main"]))
-    after = replace_slice(task, inventory, {**taken, part.nodes[0]: Taken(sick="failed")}, before, part)
+    after = replace_slice(
+        task, inventory, {**unavailable, part.nodes[0]: Unavailable(unhealthy="failed")}, before, part
+    )
     if isinstance(after, Shortfall):
         return
-    slices = with_colocated(task, [after if one.key == part.key else one for one in before.slices])
-    check(task, inventory, taken, Placement(slices=slices))
+    slices = with_colocated_slices(task, [after if one.key == part.key else one for one in before.slices])
+    check(task, inventory, unavailable, Placement(slices=slices))
     assert _slots(task, inventory, slices) == _slots(task, inventory, before.slices), "somebody else sits beside it"
 
 
@@ -131,15 +132,18 @@ def _slots(task: Task, inventory: Inventory, slices: tuple[Slice, ...]) -> dict[
 @LAWS
 @given(st.data())
 def test_a_refusal_that_names_a_host_is_right(data: st.DataObject) -> None:
-    inventory, taken = data.draw(marked(6))
+    inventory, unavailable = data.draw(marked(6))
     sizes = st.builds(TopologyRule, slices=st.integers(1, 2), nodes_per_slice=st.integers(1, 3))
     own = [Group(name=name, topology=data.draw(sizes), gpus=data.draw(st.integers(0, 3))) for name in ("a", "b")]
     task = Task(name="t", groups=tuple(own))
-    found = place(task, inventory, taken)
+    found = place(task, inventory, unavailable)
     assume(isinstance(found, Shortfall))
     assert isinstance(found, Shortfall)
     other = next(group for group in own if group.name != found.group)
     changed = colocate(task, found.group, other)
-    named = f"`nodes_of: {other.name}` for `{found.group}`" in found.changes
-    fits = most_slices(task.group(found.group).topology, other.topology) >= task.group(found.group).topology.slices
-    assert named == (fits and isinstance(place(changed, inventory, taken), Placement))
+    named = f"set `nodes_of: {other.name}` for `{found.group}`" in found.suggestions
+    fits = (
+        max_colocated_slices(task.group(found.group).topology, other.topology)
+        >= task.group(found.group).topology.slices
+    )
+    assert named == (fits and isinstance(place(changed, inventory, unavailable), Placement))

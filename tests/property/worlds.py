@@ -24,13 +24,13 @@ from launcher.core.model.inventory import Access, Inventory, Node, RackName, Tra
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Observation
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
-from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run, RunId, RunName, Target, Wanted
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
-from launcher.core.placement.colocation import most_slices, with_colocated
-from launcher.core.placement.replacement import replace_slice, spare_for
+from launcher.core.placement.colocation import max_colocated_slices, with_colocated_slices
+from launcher.core.placement.replacement import find_spare, replace_slice
 from launcher.core.placement.resize import resize
 from launcher.drive.execute import execute
 from launcher.sim.clock import SimClock
@@ -72,7 +72,7 @@ def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] =
             parts += found
     if draw(st.sampled_from((False, False, True))):
         groups.append(draw(guests(groups)))
-    placement = Placement(slices=with_colocated(Task(name="job", groups=tuple(groups)), parts))
+    placement = Placement(slices=with_colocated_slices(Task(name="job", groups=tuple(groups)), parts))
     settings = draw(sims(placement.nodes, max_faults=max_faults, kinds=kinds))
     task = Task(name="job", groups=tuple(groups), stop_grace=draw(st.sampled_from((0.0, 10.0))))
     head = draw(st.sampled_from((None, Access(address="10.9.9.9"))))
@@ -88,7 +88,7 @@ def guests(draw: st.DrawFn, groups: Sequence[Group]) -> Group:
     host = draw(st.sampled_from(groups))
     size = draw(st.integers(1, host.topology.nodes_per_slice))
     rule = TopologyRule(nodes_per_slice=size, nodes_of=host.name)
-    rule = replace(rule, slices=draw(st.integers(1, most_slices(rule, host.topology))))
+    rule = replace(rule, slices=draw(st.integers(1, max_colocated_slices(rule, host.topology))))
     return Group(name="guest", topology=rule, gpus=draw(st.integers(0, 1)), run="true", recovery=draw(recoveries()))
 
 
@@ -184,7 +184,7 @@ class MemoryAllotter:
 
     def __init__(self, play: "Play", whole: Inventory, taken: Sequence[str] = ()) -> None:
         self._play, self.whole = play, whole
-        self.taken = {NodeName(name): Taken(by_run="another") for name in taken}
+        self.taken = {NodeName(name): Unavailable(used_by="another") for name in taken}
         self.given = {part.key: {*part.nodes, *part.spares} for part in play.run.placement.slices}
 
     def add_spare(self, run: Run, action: AddSpare) -> Answer:
@@ -198,7 +198,7 @@ class MemoryAllotter:
         idle = [name for name in part.spares if name not in held and name not in record.failed_nodes]
         if idle:
             return Answer(result=Result.DONE, nodes=(idle[0],))
-        found = spare_for(now.task, self.whole, self._barred(record, ()), now.placement, part)
+        found = find_spare(now.task, self.whole, self._barred(record, ()), now.placement, part)
         if found is None:
             return Answer(result=Result.FAILED, message=f"no free node in {part.place}")
         return self._give(replace(part, spares=(*part.spares, found)))
@@ -230,7 +230,7 @@ class MemoryAllotter:
             return Answer(result=Result.FAILED, message=words)
         stay = [part for part in now.placement.slices if part.key not in now.target.goes]
         slices = tuple(sorted((*stay, *now.target.comes), key=lambda part: (part.group, part.index)))
-        slices = with_colocated(now.target.task, slices)
+        slices = with_colocated_slices(now.target.task, slices)
         for part in now.target.comes:
             self.given[part.key] = {*part.nodes, *part.spares}
         names = {node.name for node in (*now.fleet.nodes, *now.target.fleet.nodes)}
@@ -243,10 +243,13 @@ class MemoryAllotter:
         )
         return Answer(result=Result.DONE)
 
-    def _barred(self, record: Record, without: Sequence[NodeName]) -> dict[NodeName, Taken]:
+    def _barred(self, record: Record, without: Sequence[NodeName]) -> dict[NodeName, Unavailable]:
         target = self._play.run.target
         coming = [name for part in (target.comes if target else ()) for name in (*part.nodes, *part.spares)]
-        return {**self.taken, **{name: Taken(sick="not free") for name in (*record.failed_nodes, *without, *coming)}}
+        return {
+            **self.taken,
+            **{name: Unavailable(unhealthy="not free") for name in (*record.failed_nodes, *without, *coming)},
+        }
 
     def _give(self, part: Slice) -> Answer:
         run = self._play.run
@@ -255,7 +258,7 @@ class MemoryAllotter:
         names = {node.name for node in run.fleet.nodes}
         new = tuple(n for n in self.whole.nodes if n.name in (*part.nodes, *part.spares) and n.name not in names)
         fleet = replace(run.fleet, nodes=(*run.fleet.nodes, *new))
-        self._play.run = replace(run, placement=Placement(slices=with_colocated(run.task, slices)), fleet=fleet)
+        self._play.run = replace(run, placement=Placement(slices=with_colocated_slices(run.task, slices)), fleet=fleet)
         return Answer(result=Result.DONE, nodes=(*part.nodes, *part.spares))
 
 
@@ -381,22 +384,27 @@ class Play:
         now = self.run
         group = now.task.groups[at % len(now.task.groups)]
         rule = replace(group.topology, slices=1 + at % 4)
-        kept = [most_slices(one.topology, rule) >= one.topology.slices for one in now.task.guests(group.name)]
+        kept = [
+            max_colocated_slices(one.topology, rule) >= one.topology.slices
+            for one in now.task.colocated_groups(group.name)
+        ]
         if group.topology.nodes_of is not None or not all(kept):
             return
         groups = tuple(replace(one, topology=rule) if one is group else one for one in now.task.groups)
         task, ours = replace(now.task, groups=groups), set(now.placement.nodes)
-        barred = {name: Taken(by_run="given up") for name in {*self.record.failed_nodes, *self.record.requested} - ours}
+        barred = {
+            name: Unavailable(used_by="given up") for name in {*self.record.failed_nodes, *self.record.requested} - ours
+        }
         found = resize(task, self.allotter.whole, {**self.allotter.taken, **barred}, now.placement)
-        if isinstance(found, Shortfall) or any(old.nodes != new.nodes for old, new in found.moves) or now.target:
+        if isinstance(found, Shortfall) or any(old.nodes != new.nodes for old, new in found.moved) or now.target:
             return
-        names = [name for part in found.comes for name in (*part.nodes, *part.spares)]
+        names = [name for part in found.added for name in (*part.nodes, *part.spares)]
         aimed = replace(
             now,
             target=Target(
                 task=task,
-                comes=found.comes,
-                goes=tuple(part.key for part in found.goes),
+                comes=found.added,
+                goes=tuple(part.key for part in found.removed),
                 fleet=self.allotter.whole.cut_down(names),
             ),
         )

@@ -63,7 +63,7 @@ def test_nodes_are_sorted_by_what_their_drivers_tell(rig: Rig, unsorted: Path) -
     again = run(unsorted, "discover")
     assert (again.returncode, again.stdout) == (0, "")
     checked = run(unsorted, "check")
-    assert (checked.returncode, checked.stdout) == (0, "4 nodes told, 0 differences\n")
+    assert (checked.returncode, checked.stdout) == (0, "4 nodes checked, 0 differences\n")
 
 
 def test_check_tells_a_moved_node_and_a_silent_one_apart(rig: Rig, unsorted: Path) -> None:
@@ -90,6 +90,6 @@ def test_where_nobody_answers_it_is_an_error_and_nothing_changes(tmp_path: Path,
     path.write_text(text)
     done = run(path, command)
     assert done.returncode == 4
-    assert "no node told where it is" in done.stderr
+    assert "no node reported its location" in done.stderr
     assert "n1: " in done.stderr
     assert path.read_text() == text

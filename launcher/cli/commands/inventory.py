@@ -120,11 +120,11 @@ def discover(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Ask the nodes where they are, and write it down.
+    """Ask the nodes for their locations and update the inventory.
 
-    Racks by the serial number of the chassis, NVLink domains, trays.
-    Amends the inventory: its comments stay, and a diff is shown first.
-    Nodes stay in racks that have a name; those under `unsorted` move.
+    Writes racks (by chassis serial number), NVLink domains and trays.
+    Shows a diff first, and keeps the comments of the file. Nodes stay
+    in racks that have a name; only nodes under `unsorted` move.
 
     \b
     Example:
@@ -152,11 +152,11 @@ def discover(
     if out is not None and there is not None:
         path, before = out, there
     if after == before:
-        say(clean(f"{path}: nothing to amend: it says what {_counted(len(found.told), 'node')} told"))
+        say(clean(f"{path}: unchanged: matches the reports of {_counted(len(found.told), 'node')}"))
         return
     show_bytes(difference(before, after, path).encode("utf-8", "replace"))
     if nodes and out is None:
-        say("hint: `-o FILE` writes it")
+        say("hint: write it with `-o FILE`")
         return
     write(after, out or path, f"write {out or path}?", yes=yes)
 
@@ -164,15 +164,15 @@ def discover(
 def check(inventory: FleetFile = None, output: As = Output.TEXT) -> None:
     """Compare an inventory with its nodes.
 
-    Changes nothing. Exit 4 where they differ; what the file leaves out
-    is no difference, and what nodes do not tell is counted apart.
+    Changes nothing. Exits with 4 if a value differs. Values that are
+    missing in the file, or that nodes do not report, do not count.
 
     \b
     Example:
       nvlaunch inventory check -i inventory.yaml
     """
     from launcher.cli.output.inventory import check_json, check_text
-    from launcher.core.discovery.diff import Verdict, compare
+    from launcher.core.discovery.diff import DifferenceKind, compare
     from launcher.store.domains import Domains
 
     fleet = _readable(inventory)
@@ -185,7 +185,7 @@ def check(inventory: FleetFile = None, output: As = Output.TEXT) -> None:
         show(json.dumps(check_json(fleet, found, differences), indent=2))
     else:
         show(check_text(fleet, found, differences))
-    if any(one.verdict is Verdict.DIFFERS for one in differences):
+    if any(one.kind is DifferenceKind.DIFFERS for one in differences):
         raise typer.Exit(ExitCode.REMOTE)
 
 
@@ -255,8 +255,8 @@ def _readable(given: str | None) -> Inventory:
 
     fleet = find_inventory(given, os.environ, home())
     if fleet.transport is not Transport.SSH:
-        what = f"the nodes of `transport: {fleet.transport.value}` have no drivers that could tell where they are"
-        refuse(what, where=fleet.source, hint="name an inventory of machines with `-i`")
+        what = f"nodes of `transport: {fleet.transport.value}` have no GPU driver that reports their location"
+        refuse(what, where=fleet.source, hint="choose an inventory of `transport: ssh` with `-i`")
     say(fleet_text(fleet))
     return fleet
 
@@ -268,14 +268,14 @@ def _fresh(words: list[str], out: Path | None) -> str:
     from launcher.config.importers.write import inventory_text
 
     if out is not None and out.exists():
-        refuse(f"`{out}` is there already", hint="`discover -i` amends a file; or name a new one with `-o`")
+        refuse(f"`{out}` already exists", hint=f"update it with `discover -i {out}`, or choose another file with `-o`")
     found = parse_foreign("\n".join(words), "NODES", Foreign.HOSTFILE)
     lines = inventory_text(found, out.stem if out else "inventory")[0].splitlines(keepends=True)
     return "".join(("# Made by `nvlaunch inventory discover`.\n", *lines[2:]))
 
 
 def _ask(fleet: Inventory) -> Survey:
-    """Return what the nodes tell; ProvisionError where none of them tells anything."""
+    """Return the locations that the nodes report; ProvisionError if no node reports one."""
     from launcher.admission.locate import survey
     from launcher.cli.output.progress import Asking
     from launcher.drive.control import open_prober
@@ -287,10 +287,10 @@ def _ask(fleet: Inventory) -> Survey:
     finally:
         prober.close()
     if found.blind:
-        raise ProvisionError("no node told where it is", outcomes=found.folded())
+        raise ProvisionError("no node reported its location", outcomes=found.folded())
     return found
 
 
 def _tell_silent(found: Survey) -> None:
     for names, why in found.folded():
-        warn(clean(f"{names}: {why}: stays as the file has it"))
+        warn(clean(f"{names}: not updated: {why}"))

@@ -1,4 +1,4 @@
-"""`plan`: where a task would run now, or why it would not; what `up` shows before it asks."""
+"""`plan`: where a task would run now, or why it does not fit."""
 
 import json
 from pathlib import Path
@@ -30,13 +30,14 @@ def plan(
     env_file: EnvFile = None,
     secret: Secret = None,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Say of each rack what was free, and why it was chosen or not.")
+        bool, typer.Option("-v", "--verbose", help="Show every candidate rack, and why it was selected or not.")
     ] = False,
     output: As = Output.TEXT,
 ) -> None:
     """Show where a task would run now.
 
-    Or why it would not, and what would make it fit, nearest first. Changes nothing and asks no node.
+    If it does not fit, show why, and what would make it fit.
+    Changes nothing and contacts no node.
 
     \b
     Example:
@@ -95,19 +96,18 @@ def say_plan(request: "Request", placement: "Placement") -> None:
 def show_plan(
     request: "Request", store: "Store", placement: "Placement", output: Output, *, verbose: bool = False
 ) -> None:
-    """Show where a task would run, how whole that leaves the racks, and on demand what spoke for and against each."""
-    from launcher.cli.output.plan import plan_json, plan_text, survey_json, survey_text, wear, wear_text
+    """Show where a task would run; with `verbose`, also the candidate racks of each group."""
+    from launcher.cli.output.plan import fragmentation_change, plan_json, plan_text, survey_json, survey_text
     from launcher.cli.ready import as_remembered
     from launcher.core.placement.explain import survey
 
-    fleet, taken = as_remembered(request.fleet), store.taken(request.fleet)
-    score = wear(fleet, taken, placement)
-    surveyed = survey(request.task, fleet, taken, placement) if verbose else ()
+    fleet, unavailable = as_remembered(request.fleet), store.unavailable(request.fleet)
+    score = fragmentation_change(fleet, unavailable, placement)
+    surveyed = survey(request.task, fleet, unavailable, placement) if verbose else ()
     if output is Output.JSON:
         told = plan_json(request.task.name, request.fleet, placement, score)
         show(json.dumps({**told, **({"racks": survey_json(surveyed)} if verbose else {})}, indent=2))
         return
     show(plan_text(request.task.name, placement))
-    show(wear_text(score))
     if verbose:
-        show(survey_text(surveyed))
+        show(survey_text(surveyed, score))

@@ -13,7 +13,7 @@ from launcher.cli.output.console import clean, say, show, warn
 from launcher.cli.plain import PlainCommand
 
 if TYPE_CHECKING:
-    from launcher.core.queue.backfill import Waiting
+    from launcher.core.queue.backfill import QueuedRun
     from launcher.errors import OtherVersionError
     from launcher.store.store import Store
 
@@ -49,7 +49,7 @@ def queue(output: As = Output.TEXT) -> None:
 class _Entry:
     """One run that waits: its number in the line of its inventory, None where nobody could start it."""
 
-    waiting: "Waiting"
+    waiting: "QueuedRun"
     inventory: str
     position: int | None
     starts_by: float | None
@@ -86,7 +86,7 @@ def _entries(store: "Store") -> Iterator[_Entry]:
         fleet = guessed(whole(store, store.load(world.waiting[0].id)[0].fleet), store.domains(name))
         for position, turn in enumerate(line(fleet, world), start=1):
             yield _Entry(
-                waiting=turn.waiting,
+                waiting=turn.run,
                 inventory=name,
                 position=position,
                 starts_by=None if turn.after is None else now + turn.after,

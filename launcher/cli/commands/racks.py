@@ -28,9 +28,9 @@ def racks(inventory: FleetFile = None, output: As = Output.TEXT) -> None:
     from launcher.store.store import Store
 
     fleet = find_inventory(inventory, os.environ, home())
-    taken = Store(home()).taken(fleet)
+    unavailable = Store(home()).unavailable(fleet)
     if output is Output.JSON:
-        show(json.dumps(racks_json(fleet, taken), indent=2))
+        show(json.dumps(racks_json(fleet, unavailable), indent=2))
         return
     say(fleet_text(fleet))
-    show(racks_text(fleet, taken))
+    show(racks_text(fleet, unavailable))

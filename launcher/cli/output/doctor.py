@@ -7,7 +7,7 @@ from launcher.admission.doctor import Checkup
 from launcher.admission.node_checks import Examined
 from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
-from launcher.core.model.nodeset import anonymous, fold
+from launcher.core.model.nodeset import fold, without_own_name
 from launcher.core.model.text import count
 from launcher.probe.report import Answer, Finding
 
@@ -29,7 +29,7 @@ def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
     same: dict[tuple[str, Answer, bool, str, tuple[str, ...]], tuple[list[str], Finding]] = {}
     for one in found:
         for facts, finding in _of_one(one):
-            words = anonymous(one.node.name, finding.message)
+            words = without_own_name(one.node.name, finding.message)
             key = (facts, finding.answer, finding.stops, words, finding.evidence)
             same.setdefault(key, ([], finding))[0].append(one.node.name)
     unsorted = [

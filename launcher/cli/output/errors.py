@@ -68,9 +68,9 @@ def _mistakes(mistakes: tuple[Mistake, ...]) -> Iterator[str]:
 
 def _outcomes(outcomes: tuple[tuple[str, str], ...]) -> Iterator[str]:
     """Nodes that said the same are named together: `r07-n[01-15]: ok`."""
-    from launcher.core.model.nodeset import alike
+    from launcher.core.model.nodeset import fold_messages
 
-    for nodes, words in alike(outcomes):
+    for nodes, words in fold_messages(outcomes):
         yield clean(f"  {nodes}: {words}")
 
 

@@ -1,26 +1,26 @@
-"""An inventory held against its nodes, to prose and to JSON."""
+"""The comparison of an inventory with its nodes, as text and as JSON."""
 
 from collections.abc import Sequence
 
 from launcher.admission.locate import Survey
 from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
-from launcher.core.discovery.diff import Difference, Verdict
-from launcher.core.discovery.location import Whereabouts
+from launcher.core.discovery.diff import DifferenceKind, InventoryDifference
+from launcher.core.discovery.location import NodeLocation
 from launcher.core.model.inventory import GpuDriver, Inventory
 from launcher.core.model.text import count
 
 
-def check_text(fleet: Inventory, found: Survey, differences: Sequence[Difference]) -> str:
-    """Return the table of what is not as the file says, and the sum."""
-    rows = [(one.whose, one.verdict.value, one.message) for one in differences]
-    rows += [(names, "cannot tell", why) for names, why in found.folded()]
-    lines = [table(("WHOSE", "IS", "WORDS"), rows), ""] if rows else []
-    return clean("\n".join((*lines, _sum(fleet, found, differences))))
+def check_text(fleet: Inventory, found: Survey, differences: Sequence[InventoryDifference]) -> str:
+    """Return a table of the differences, and a summary."""
+    rows = [(one.nodes, one.kind.value, one.message) for one in differences]
+    rows += [(names, "cannot tell", message) for names, message in found.folded()]
+    lines = [table(("NODES", "STATUS", "DETAIL"), rows), ""] if rows else []
+    return clean("\n".join((*lines, _summary(fleet, found, differences))))
 
 
-def check_json(fleet: Inventory, found: Survey, differences: Sequence[Difference]) -> dict[str, object]:
-    """Return the same as JSON: what each node told beside what the file says."""
+def check_json(fleet: Inventory, found: Survey, differences: Sequence[InventoryDifference]) -> dict[str, object]:
+    """Return the comparison as `inventory check -o json` writes it."""
     return {
         "inventory": fleet.name,
         "nodes": [
@@ -29,17 +29,19 @@ def check_json(fleet: Inventory, found: Survey, differences: Sequence[Difference
                 "rack": node.rack,
                 "domain": node.domain,
                 "tray": node.tray,
-                "told": _told(found.told.get(node.name)),
+                "reported": _location(found.told.get(node.name)),
                 "cannot_tell": found.silent.get(node.name),
             }
             for node in fleet.nodes
         ],
-        "differs": [{"nodes": one.whose, "message": one.message} for one in _of(differences, Verdict.DIFFERS)],
-        "left_out": [{"nodes": one.whose, "message": one.message} for one in _of(differences, Verdict.LEFT_OUT)],
+        **{
+            kind.value: [{"nodes": one.nodes, "message": one.message} for one in _of(differences, kind)]
+            for kind in DifferenceKind
+        },
     }
 
 
-def _told(one: Whereabouts | None) -> dict[str, object] | None:
+def _location(one: NodeLocation | None) -> dict[str, object] | None:
     if one is None:
         return None
     return {
@@ -51,16 +53,16 @@ def _told(one: Whereabouts | None) -> dict[str, object] | None:
     }
 
 
-def _of(differences: Sequence[Difference], verdict: Verdict) -> list[Difference]:
-    return [one for one in differences if one.verdict is verdict]
+def _of(differences: Sequence[InventoryDifference], kind: DifferenceKind) -> list[InventoryDifference]:
+    return [one for one in differences if one.kind is kind]
 
 
-def _sum(fleet: Inventory, found: Survey, differences: Sequence[Difference]) -> str:
-    differs, left_out = len(_of(differences, Verdict.DIFFERS)), len(_of(differences, Verdict.LEFT_OUT))
+def _summary(fleet: Inventory, found: Survey, differences: Sequence[InventoryDifference]) -> str:
+    differs, missing = (len(_of(differences, kind)) for kind in (DifferenceKind.DIFFERS, DifferenceKind.MISSING))
     cpu = sum(node.gpu_driver is GpuDriver.NONE for node in fleet.nodes)
-    parts = [f"{count(len(found.told), 'node')} told", f"{count(differs, 'difference')}"]
-    parts += [f"{left_out} left out"] if left_out else []
+    parts = [f"{count(len(found.told), 'node')} checked", count(differs, "difference")]
+    parts += [f"{missing} missing in the inventory"] if missing else []
     parts += [f"{len(found.silent)} cannot tell"] if found.silent else []
-    parts += [f"{cpu} not asked (no GPU driver)"] if cpu else []
-    words = ", ".join(parts)
-    return words + ("; `nvlaunch inventory discover` writes down what they told" if left_out or differs else "")
+    parts += [f"{cpu} skipped (no GPU driver)"] if cpu else []
+    hint = "; `nvlaunch inventory discover` writes the reported values" if missing or differs else ""
+    return ", ".join(parts) + hint

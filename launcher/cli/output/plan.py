@@ -1,77 +1,47 @@
-"""A placement to prose and to JSON: which slice in which rack, which spares, and why there."""
+"""A placement as text and as JSON, and why each slice got its rack."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from launcher.cli.output.console import clean
-from launcher.cli.output.shortfall import not_free, offer_json
+from launcher.cli.output.shortfall import availability_json, level_header, not_free
 from launcher.cli.output.table import table
-from launcher.core.model.inventory import Inventory, Transport
-from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.inventory import ANY_LEVEL, Inventory, Transport
+from launcher.core.model.nodeset import fold
+from launcher.core.model.placement import Placement, Slice, UnavailableNodes, group_of
 from launcher.core.model.text import count
-from launcher.core.placement.explain import Surveyed
+from launcher.core.placement.explain import SurveyedRack
 from launcher.core.placement.fragmentation import fragmentation
 
 
-def fleet_text(fleet: Inventory) -> str:
-    """Return which inventory is used."""
-    racks = len({node.rack for node in fleet.nodes})
-    size = f"{count(racks, 'rack')}, {count(len(fleet.nodes), 'node')}"
-    kind = "sim: imaginary, no program runs" if fleet.transport is Transport.SIM else fleet.transport.value
-    return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
-
-
 @dataclass(frozen=True, slots=True)
-class Wear:
+class FragmentationChange:
     """Slurm's fragmentation score of the inventory before and after a placement."""
 
     before: int
     after: int
 
 
-def wear(fleet: Inventory, taken: Mapping[NodeName, Taken], placement: Placement) -> Wear:
-    """Return what a placement does to the score."""
-    placed = {*taken, *placement.nodes}
-    return Wear(before=fragmentation(fleet, taken), after=fragmentation(fleet, placed))
+def fleet_text(fleet: Inventory) -> str:
+    """Return the line that names the inventory in use."""
+    racks = len({node.rack for node in fleet.nodes})
+    size = f"{count(racks, 'rack')}, {count(len(fleet.nodes), 'node')}"
+    kind = "simulated: no program runs" if fleet.transport is Transport.SIM else fleet.transport.value
+    return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
 
 
-def wear_text(score: Wear) -> str:
-    """Return the score as a line."""
-    return f"  fragmentation (Slurm's score, 0 is none): {score.before} before, {score.after} after"
-
-
-def survey_text(surveyed: Sequence[Surveyed]) -> str:
-    """Return a table a group: what each place offered, and why it was chosen or not; equal places in one row."""
-    return "\n".join(_surveyed(surveyed))
-
-
-def _surveyed(surveyed: Sequence[Surveyed]) -> Iterator[str]:
-    for group in dict.fromkeys(one.group for one in surveyed):
-        same: dict[tuple[str, ...], list[str]] = {}
-        for one in surveyed:
-            if one.group == group:
-                said = (f"{one.offer.free}/{one.offer.total}", str(one.left), one.why, not_free(one.offer))
-                same.setdefault(said, []).append(one.offer.rack)
-        rows = [(fold(racks), *said) for said, racks in same.items()]
-        yield clean(f"why, for `{group}`:")
-        yield table(("RACK", "FREE", "LEFT", "WHY", "NOT FREE"), rows, indent="  ")
-
-
-def survey_json(surveyed: Sequence[Surveyed]) -> list[dict[str, object]]:
-    """Return the same as `plan -v -o json` writes it."""
-    return [
-        {"group": one.group, **offer_json(one.offer), "left": one.left, "slices": one.slices, "why": one.why}
-        for one in surveyed
-    ]
+def fragmentation_change(fleet: Inventory, unavailable: UnavailableNodes, placement: Placement) -> FragmentationChange:
+    """Return the fragmentation score without and with a placement."""
+    busy = {*unavailable, *placement.nodes}
+    return FragmentationChange(before=fragmentation(fleet, unavailable), after=fragmentation(fleet, busy))
 
 
 def plan_text(name: str, placement: Placement) -> str:
-    """Return the plan as a table of slices, node names folded."""
+    """Return the plan: a table of slices, then why they got their racks."""
     return "\n".join(_plan(name, placement))
 
 
-def plan_json(name: str, fleet: Inventory, placement: Placement, score: Wear) -> dict[str, object]:
+def plan_json(name: str, fleet: Inventory, placement: Placement, score: FragmentationChange) -> dict[str, object]:
     """Return the plan as `plan -o json` writes it."""
     return {
         "name": name,
@@ -85,20 +55,71 @@ def plan_json(name: str, fleet: Inventory, placement: Placement, score: Wear) ->
                 "domain": part.domain,
                 "nodes": part.nodes,
                 "spares": part.spares,
+                "reason": reason,
             }
-            for part in placement.slices
+            for part, reason in zip(placement.slices, placement.reasons, strict=True)
         ],
-        "why": placement.why,
         "fragmentation": {"before": score.before, "after": score.after},
     }
+
+
+def survey_text(surveyed: Sequence[SurveyedRack], score: FragmentationChange) -> str:
+    """Return a table of candidate racks for each group, and the fragmentation."""
+    return "\n".join(_survey(surveyed, score))
+
+
+def survey_json(surveyed: Sequence[SurveyedRack]) -> list[dict[str, object]]:
+    """Return the candidate racks as `plan -v -o json` writes them."""
+    return [
+        {
+            "group": one.group,
+            **availability_json(one.before),
+            "left": one.left,
+            "slices": one.slices,
+            "reason": one.reason,
+        }
+        for one in surveyed
+    ]
 
 
 def _plan(name: str, placement: Placement) -> Iterator[str]:
     members = len({name for part in placement.slices for name in part.nodes})
     spares = len({name for part in placement.slices for name in part.spares})
-    kept = f", {count(spares, 'spare')}" if spares else ""
-    yield clean(f"plan for `{name}`: {count(len(placement.slices), 'slice')}, {count(members, 'node')}{kept}")
+    with_spares = f", {count(spares, 'spare')}" if spares else ""
+    yield clean(f"plan for `{name}`: {count(len(placement.slices), 'slice')}, {count(members, 'node')}{with_spares}")
     rows = [(part.key, part.rack or part.place, fold(part.nodes), fold(part.spares)) for part in placement.slices]
     yield table(("SLICE", "RACK", "NODES", "SPARES"), rows, indent="  ")
-    for why in placement.why:
-        yield clean(f"  {why}")
+    yield from _reasons(placement)
+
+
+def _reasons(placement: Placement) -> Iterator[str]:
+    """Return each reason once, with the slices of a group and their racks."""
+    same: dict[tuple[str, str], list[Slice]] = {}
+    for part, reason in zip(placement.slices, placement.reasons, strict=True):
+        same.setdefault((part.group, reason), []).append(part)
+    for (_, reason), parts in same.items():
+        slices = fold(part.key for part in parts)
+        racks = fold(part.rack or part.place for part in parts if part.place != ANY_LEVEL)
+        yield clean(f"  {slices} -> {racks}: {reason}" if racks else f"  {slices}: {reason}")
+
+
+def _survey(surveyed: Sequence[SurveyedRack], score: FragmentationChange) -> Iterator[str]:
+    for group in dict.fromkeys(one.group for one in surveyed):
+        same: dict[tuple[str, ...], list[SurveyedRack]] = {}
+        own = [one for one in surveyed if one.group == group]
+        for one in own:
+            columns = (f"{one.before.free}/{one.before.total}", str(one.left), one.reason, not_free(one.before))
+            same.setdefault(columns, []).append(one)
+        rows = [
+            (fold(one.before.rack for one in racks), free, left, _result(reason, racks), excluded)
+            for (free, left, reason, excluded), racks in same.items()
+        ]
+        yield clean(f"candidates for `{group}`:")
+        yield table((level_header(own[0].within), "FREE", "LEFT", "RESULT", "NOT FREE"), rows, indent="  ")
+    yield f"fragmentation score: {score.before} before, {score.after} after (Slurm's rule, 0 is best)"
+
+
+def _result(reason: str, racks: Sequence[SurveyedRack]) -> str:
+    """Return a reason, with the slices of the group in these racks, if any."""
+    slices = fold(key for one in racks for key in one.slices if group_of(key) == one.group)
+    return f"{reason} for {slices}" if slices else reason

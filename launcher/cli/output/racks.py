@@ -1,4 +1,4 @@
-"""The machines as a map: one line a rack, one letter a tray."""
+"""The map of an inventory: one line for each rack, one sign for each tray."""
 
 import string
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,38 +7,35 @@ from enum import Enum
 from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
 from launcher.core.model.inventory import Inventory, Node
-from launcher.core.model.nodeset import NodeName, natural
-from launcher.core.model.placement import Taken
-
-_LETTERS = string.ascii_uppercase + string.ascii_lowercase
-# What stands for a run once the letters are used up.
-_MORE = "#"
+from launcher.core.model.nodeset import fold_messages, natural
+from launcher.core.model.placement import Unavailable, UnavailableNodes
 
 
 class TrayState(Enum):
-    """What a node can be given to."""
+    """Whether a node can be used, or why not."""
 
     FREE = "free"
     USED = "used"
     DRAINED = "drained"
-    SICK = "sick"
+    UNHEALTHY = "unhealthy"
 
 
-_SIGNS = {TrayState.FREE: ".", TrayState.DRAINED: "x", TrayState.SICK: "!"}
+_SIGNS = {TrayState.FREE: ".", TrayState.DRAINED: "x", TrayState.UNHEALTHY: "!"}
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
+_MORE = "#"
+"""The sign of a run when all letters are used."""
 
-Users = Mapping[NodeName, Taken]
 
-
-def racks_text(fleet: Inventory, taken: Users) -> str:
-    """Return the map, then what its signs stand for."""
-    runs = sorted({use.by_run for use in taken.values() if use.by_run})
+def racks_text(fleet: Inventory, unavailable: UnavailableNodes) -> str:
+    """Return the map and its legend."""
+    runs = sorted({use.used_by for use in unavailable.values() if use.used_by})
     letters = dict(zip(runs, _LETTERS, strict=False))
-    rows = [_row(fleet, rack, nodes, taken, letters) for rack, nodes in _by_rack(fleet).items()]
+    rows = [_row(fleet, rack, nodes, unavailable, letters) for rack, nodes in _by_rack(fleet).items()]
     header = ("RACK", *(level.upper() for level in fleet.levels[:-1]), "TRAYS", "FREE", "DOMAIN")
-    return "\n".join((table(header, rows), "", *_legend(fleet, taken, letters, runs)))
+    return "\n".join((table(header, rows), "", *_legend(fleet, unavailable, letters, runs)))
 
 
-def racks_json(fleet: Inventory, taken: Users) -> dict[str, object]:
+def racks_json(fleet: Inventory, unavailable: UnavailableNodes) -> dict[str, object]:
     """Return the map as `racks -o json` writes it."""
     return {
         "inventory": fleet.name,
@@ -46,36 +43,44 @@ def racks_json(fleet: Inventory, taken: Users) -> dict[str, object]:
             {
                 "rack": rack,
                 "places": dict(nodes[0].places),
-                "free": sum(_state(node, taken) is TrayState.FREE for node in nodes),
-                "nodes": [_node(node, taken) for node in nodes],
+                "free": sum(_state(node, unavailable) is TrayState.FREE for node in nodes),
+                "nodes": [_node(node, unavailable) for node in nodes],
             }
             for rack, nodes in _by_rack(fleet).items()
         ],
     }
 
 
-def _node(node: Node, taken: Users) -> dict[str, object]:
-    use = taken.get(node.name, Taken())
+def _node(node: Node, unavailable: UnavailableNodes) -> dict[str, object]:
     return {
         "node": node.name,
         "tray": node.tray,
         "domain": node.domain,
         "gpus": node.gpus,
         "accelerator": node.accelerator,
-        "state": _state(node, taken).value,
-        "run": use.by_run,
-        "reason": node.drained or use.drained or use.sick,
+        "state": _state(node, unavailable).value,
+        "run": _use(node, unavailable).used_by,
+        "reason": _fault(node, unavailable),
     }
 
 
-def _state(node: Node, taken: Users) -> TrayState:
-    """What is wrong with a node does not hide the run that still has it."""
-    use = taken.get(node.name, Taken())
-    if use.by_run:
+def _use(node: Node, unavailable: UnavailableNodes) -> Unavailable:
+    return unavailable.get(node.name, Unavailable())
+
+
+def _fault(node: Node, unavailable: UnavailableNodes) -> str | None:
+    use = _use(node, unavailable)
+    return node.drained or use.drained or use.unhealthy
+
+
+def _state(node: Node, unavailable: UnavailableNodes) -> TrayState:
+    """Return the state of a node; in use counts before drained and unhealthy."""
+    use = _use(node, unavailable)
+    if use.used_by:
         return TrayState.USED
     if node.drained is not None or use.drained is not None:
         return TrayState.DRAINED
-    return TrayState.SICK if use.sick else TrayState.FREE
+    return TrayState.UNHEALTHY if use.unhealthy else TrayState.FREE
 
 
 def _by_rack(fleet: Inventory) -> dict[str, list[Node]]:
@@ -90,26 +95,26 @@ def _tray(node: Node) -> int:
 
 
 def _row(
-    fleet: Inventory, rack: str, nodes: Sequence[Node], taken: Users, letters: Mapping[str, str]
+    fleet: Inventory, rack: str, nodes: Sequence[Node], unavailable: UnavailableNodes, letters: Mapping[str, str]
 ) -> tuple[str, ...]:
-    signs = "".join(_sign(node, taken, letters) for node in nodes)
-    free = sum(_state(node, taken) is TrayState.FREE for node in nodes)
+    signs = "".join(_sign(node, unavailable, letters) for node in nodes)
+    free = sum(_state(node, unavailable) is TrayState.FREE for node in nodes)
     places = (nodes[0].places.get(level, "") for level in fleet.levels[:-1])
     domains = sorted({node.domain or "unknown" for node in nodes})
     return rack, *places, signs, f"{free}/{len(nodes)}", ", ".join(name for name in domains if name != rack)
 
 
-def _sign(node: Node, taken: Users, letters: Mapping[str, str]) -> str:
-    state = _state(node, taken)
-    return letters.get(taken[node.name].by_run or "", _MORE) if state is TrayState.USED else _SIGNS[state]
+def _sign(node: Node, unavailable: UnavailableNodes, letters: Mapping[str, str]) -> str:
+    state = _state(node, unavailable)
+    return letters.get(_use(node, unavailable).used_by or "", _MORE) if state is TrayState.USED else _SIGNS[state]
 
 
-def _legend(fleet: Inventory, taken: Users, letters: Mapping[str, str], runs: Sequence[str]) -> Iterator[str]:
+def _legend(
+    fleet: Inventory, unavailable: UnavailableNodes, letters: Mapping[str, str], runs: Sequence[str]
+) -> Iterator[str]:
     yield "  ".join(f"{sign} {state.value}" for state, sign in _SIGNS.items())
     for run in runs:
         yield clean(f"{letters.get(run, _MORE)} {run}")
-    for node in fleet.nodes:
-        use = taken.get(node.name, Taken())
-        reason = node.drained or use.drained or use.sick
-        if reason:
-            yield clean(f"{node.name}: {reason}")
+    faults = [(node.name, fault) for node in fleet.nodes if (fault := _fault(node, unavailable))]
+    for names, fault in fold_messages(faults):
+        yield clean(f"{names}: {fault}")

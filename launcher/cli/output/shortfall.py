@@ -1,88 +1,112 @@
-"""A refusal to prose: what was asked, what each rack has, and what would make it fit."""
+"""A refused placement as text and as JSON."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from launcher.cli.output.console import Colour, clean, paint
 from launcher.cli.output.table import table
-from launcher.core.model.inventory import ANY_LEVEL
-from launcher.core.model.nodeset import alike, fold
-from launcher.core.model.placement import RackAnswer, Shortfall
+from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
+from launcher.core.model.nodeset import fold, fold_messages
+from launcher.core.model.placement import Exclusion, RackAvailability, Shortfall
 from launcher.core.model.text import count
 
 
-def shortfall_lines(lack: Shortfall) -> Iterator[str]:
-    """Return the lines; racks that answered the same stand in one row."""
-    yield clean(_asked(lack))
-    if not lack.proven:
-        yield "  it was searched for as long as is reasonable: there may be a placement that was not found"
-    yield table(("RACK", "NODES", "FREE", "NOT FREE"), _rows(lack.racks), indent="  ")
-    for names, words in alike(lack.sick.items()):
-        yield clean(f"  {names}: {words}")
-    for change in lack.changes:
-        yield f"{paint('hint', Colour.POINTER, sys.stderr)}: {clean(f'this would make it fit: {change}')}"
+def shortfall_lines(shortfall: Shortfall) -> Iterator[str]:
+    """Return the lines of a refusal; racks with equal answers share a row."""
+    yield clean(f"  requested: {_requested(shortfall)}")
+    yield clean(f"  fits now: {_fits(shortfall)}")
+    if not shortfall.proven:
+        yield "  search limit reached: a placement may exist"
+    yield table((level_header(shortfall.within), "NODES", "FREE", "NOT FREE"), _rows(shortfall.racks), indent="  ")
+    for names, message in fold_messages(shortfall.unhealthy.items()):
+        yield clean(f"  {names}: {message}")
+    for at, suggestion in enumerate(shortfall.suggestions):
+        lead = "or" if at else "to make it fit,"
+        yield f"{paint('hint', Colour.POINTER, sys.stderr)}: {clean(f'{lead} {suggestion}')}"
 
 
-def _asked(lack: Shortfall) -> str:
-    each = count(lack.nodes_per_slice, "node") + (f" and {count(lack.spares, 'spare')}" if lack.spares else "")
-    each += f", {count(lack.spares_per_rack, 'spare')} a rack" if lack.spares_per_rack else ""
-    where = "wherever there is room" if lack.within == ANY_LEVEL else f"each inside one {lack.within}"
-    asked = f"it asks for {count(lack.slices, 'slice')} of {each}, {where}"
-    if lack.guests:
-        asked += f", on nodes with room for {', '.join(f'`{name}`' for name in lack.guests)} beside it"
-    fits = f"{lack.placed} found a place" if lack.placed else "none found a place"
-    return f"  {asked}: {fits}; the largest slice that fits now has {count(lack.largest, 'node')}"
+def shortfall_json(shortfall: Shortfall) -> dict[str, object]:
+    """Return a refusal as `plan -o json` writes it."""
+    colocated = shortfall.colocated_groups
+    return {
+        "group": shortfall.group,
+        "slices": shortfall.slices,
+        "nodes_per_slice": shortfall.nodes_per_slice,
+        "spares": shortfall.spares,
+        "spares_per_rack": shortfall.spares_per_rack,
+        "within": shortfall.within,
+        "placed": shortfall.placed,
+        "largest": shortfall.largest,
+        "proven": shortfall.proven,
+        "racks": [availability_json(rack) for rack in shortfall.racks],
+        "unhealthy": dict(shortfall.unhealthy),
+        "suggestions": list(shortfall.suggestions),
+        **({"colocated_groups": list(colocated)} if colocated else {}),
+    }
 
 
-def _rows(racks: tuple[RackAnswer, ...]) -> list[tuple[str, str, str, str]]:
-    same: dict[tuple[str, str, str], list[str]] = {}
-    for answer in racks:
-        same.setdefault((str(answer.total), str(answer.free), not_free(answer)), []).append(answer.rack)
-    return [(fold(names), *said) for said, names in same.items()]
+def availability_json(rack: RackAvailability) -> dict[str, object]:
+    """Return the availability of a rack as `plan -o json` writes it."""
+    return {
+        "rack": rack.rack,
+        "total": rack.total,
+        "free": rack.free,
+        "excluded": {reason.name.lower(): number for reason, number in rack.excluded.items()},
+        "users": dict(rack.users),
+        "accelerators": dict(rack.accelerators),
+    }
 
 
-def not_free(answer: RackAnswer) -> str:
-    """Return why nodes of a place are not free, with how many of each."""
-    parts = [f"{number} {why.value}{_by(answer, why.name)}" for why, number in answer.excluded.items()]
+def level_header(within: str) -> str:
+    """Return the header of a column of domains; `node` and `any` list racks."""
+    return (RACK_LEVEL if within in (NODE_LEVEL, ANY_LEVEL) else within).upper()
+
+
+def not_free(rack: RackAvailability) -> str:
+    """Return why nodes of a rack are not free, and how many for each reason."""
+    return ", ".join(f"{number} {_excluded(reason, rack)}" for reason, number in rack.excluded.items())
+
+
+def _excluded(reason: Exclusion, rack: RackAvailability) -> str:
+    if reason is Exclusion.IN_USE and len(rack.users) == 1:
+        return f"in use by `{next(iter(rack.users))}`"
+    if reason is Exclusion.IN_USE and rack.users:
+        return "in use by " + ", ".join(f"`{run}` ({number})" for run, number in rack.users.items())
+    if reason is Exclusion.ACCELERATOR and rack.accelerators:
+        return f"{reason.value} ({', '.join(rack.accelerators)})"
+    return reason.value
+
+
+def _requested(shortfall: Shortfall) -> str:
+    parts = [f"{count(shortfall.slices, 'slice')} of {count(shortfall.nodes_per_slice, 'node')}"]
+    if shortfall.spares:
+        parts[0] += f" and {count(shortfall.spares, 'spare')}"
+    if shortfall.within == NODE_LEVEL:
+        parts.append("each on one node")
+    elif shortfall.within != ANY_LEVEL:
+        parts.append(f"each in one {shortfall.within}")
+    if shortfall.spares_per_rack:
+        parts.append(f"{count(shortfall.spares_per_rack, 'spare')} per rack")
+    if shortfall.colocated_groups:
+        names = ", ".join(f"`{name}`" for name in shortfall.colocated_groups)
+        parts.append(f"with room for {names} on the same nodes")
     return ", ".join(parts)
 
 
-def _by(answer: RackAnswer, why: str) -> str:
-    match why:
-        case "IN_USE" if answer.users:
-            return " by " + ", ".join(f"`{name}` ({number})" for name, number in answer.users.items())
-        case "KIND" if answer.kinds:
-            return f" ({', '.join(answer.kinds)})"
-        case _:
-            return ""
+def _fits(shortfall: Shortfall) -> str:
+    fits = f"{shortfall.placed} of {count(shortfall.slices, 'slice')}"
+    need = shortfall.nodes_per_slice + shortfall.spares
+    if shortfall.largest >= need:
+        return fits
+    if shortfall.within in (NODE_LEVEL, ANY_LEVEL):
+        return f"{fits}; a slice needs {count(need, 'free node')}, the inventory has {shortfall.largest}"
+    return (
+        f"{fits}; a slice needs {count(need, 'free node')} in one {shortfall.within}, the best has {shortfall.largest}"
+    )
 
 
-def shortfall_json(lack: Shortfall) -> dict[str, object]:
-    """Return a refusal as `plan -o json` writes it."""
-    return {
-        "group": lack.group,
-        "slices": lack.slices,
-        "nodes_per_slice": lack.nodes_per_slice,
-        "spares": lack.spares,
-        "spares_per_rack": lack.spares_per_rack,
-        "within": lack.within,
-        "placed": lack.placed,
-        "largest": lack.largest,
-        "proven": lack.proven,
-        "racks": [offer_json(answer) for answer in lack.racks],
-        "sick": dict(lack.sick),
-        "changes": list(lack.changes),
-        **({"guests": list(lack.guests)} if lack.guests else {}),
-    }
-
-
-def offer_json(answer: RackAnswer) -> dict[str, object]:
-    """Return what a place offered, as `plan -o json` writes it."""
-    return {
-        "rack": answer.rack,
-        "total": answer.total,
-        "free": answer.free,
-        "excluded": {why.name.lower(): number for why, number in answer.excluded.items()},
-        "users": dict(answer.users),
-        "kinds": dict(answer.kinds),
-    }
+def _rows(racks: Sequence[RackAvailability]) -> list[tuple[str, str, str, str]]:
+    same: dict[tuple[str, str, str], list[str]] = {}
+    for rack in racks:
+        same.setdefault((str(rack.total), str(rack.free), not_free(rack)), []).append(rack.rack)
+    return [(fold(names), *columns) for columns, names in same.items()]

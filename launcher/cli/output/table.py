@@ -1,4 +1,4 @@
-"""Rows to columns: text that reads the same on a terminal, in a pipe and in a log."""
+"""Tables as aligned text, the same on a terminal, in a pipe and in a log."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ GAP = "  "
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
-    """Return the rows under their header, columns as wide as their widest cell; a column without any text is left out.
+    """Return the rows under their header, without empty columns.
 
-    The last column is never padded, so that a line has no trailing blanks.
+    The last column is not padded, so that no line ends with blanks.
     """
     cells = [list(header), *([clean(cell).replace("\n", " ") for cell in row] for row in rows)]
     kept = [at for at in range(len(header)) if any(row[at] for row in cells[1:])]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from launcher.config.yaml.nodes import NOWHERE, Mark
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.task import Task, TopologyRule
-from launcher.core.placement.filters import Pattern
+from launcher.core.placement.filters import NamePattern
 from launcher.errors import Mistake
 
 NAME_KEYS = ("racks", "exclude_racks", "nodes", "exclude_nodes")
@@ -38,7 +38,7 @@ def unknown_names(
                     hint=_hint(text, what, known),
                 )
                 for text in texts
-                if not any(map(Pattern((text,)).matches, known))
+                if not any(map(NamePattern((text,)).matches, known))
             )
     return tuple(found)
 

@@ -80,7 +80,7 @@ def _check_room(
             what = f"`{KEY}: {name}`: it asks for `{guest.accelerator}`, and those nodes have `{host.accelerator}`"
             out.mistake(own.mark_of("resources"), what, "name the same accelerator in both")
             return
-        room = colocation.most_slices(guest.topology, host.topology)
+        room = colocation.max_colocated_slices(guest.topology, host.topology)
         if guest.topology.slices > room:
             asked = f"{guest.topology.slices} x {guest.topology.nodes_per_slice}"
             has = f"{host.topology.slices} x {host.topology.nodes_per_slice}"
@@ -102,7 +102,7 @@ def _check_company(roles: Mapping[str, Values], hosts: Mapping[str, str], out: R
 
 def _check_number(roles: Mapping[str, Values], hosts: Mapping[str, str], out: Reading) -> None:
     for name, more in _crowded(hosts):
-        what = f"more than {colocation.MOST_GUESTS} groups sit on the nodes of `{name}`"
+        what = f"more than {colocation.MAX_COLOCATED_GROUPS} groups sit on the nodes of `{name}`"
         out.mistake(roles[more].section("topology").mark_of(KEY), what, "give some of them nodes of their own")
 
 
@@ -110,5 +110,5 @@ def _crowded(hosts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Return each host of too many, with the first that is too many."""
     for host in dict.fromkeys(hosts.values()):
         own = [name for name, other in hosts.items() if other == host]
-        if len(own) > colocation.MOST_GUESTS:
-            yield host, own[colocation.MOST_GUESTS]
+        if len(own) > colocation.MAX_COLOCATED_GROUPS:
+            yield host, own[colocation.MAX_COLOCATED_GROUPS]

@@ -1,1 +1,1 @@
-"""Where nodes are, as they report it, and what differs from the inventory."""
+"""Discovery: what nodes report about their location, compared with the inventory."""

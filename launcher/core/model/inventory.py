@@ -1,4 +1,4 @@
-"""What exists: nodes, racks and the inventory that lists them."""
+"""Nodes, and the inventory that lists them by rack."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,14 +24,20 @@ class Transport(Enum):
 
 
 class GpuDriver(Enum):
-    """Whether GPU facts apply to a node; NONE is a CPU rack, whose GPUs are pretended to Ray."""
+    """The GPU driver of a node.
+
+    NONE is a CPU node: no GPU facts apply, and its GPUs are declared to Ray only.
+    """
 
     NVIDIA = "nvidia"
     NONE = "none"
 
 
 class ImexMode(Enum):
-    """What a run does about IMEX on its nodes: start it where it does not run, use what runs, or nothing."""
+    """What a run does about IMEX on its nodes.
+
+    Start it where needed, use what already runs, or nothing.
+    """
 
     MANAGE = "manage"
     ADOPT = "adopt"
@@ -40,10 +46,10 @@ class ImexMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How to log in to a machine; None means: what the transport finds by itself.
+    """How to log in to a machine; None uses the default of the transport.
 
-    Without `python`, an environment is made there, from `wheels` where that names a folder: one of its own, or else of
-    the launching machine.
+    Without `python` the launcher creates an environment on the machine. `wheels` names the folder to install it from,
+    on that machine or else on the launching machine.
     """
 
     address: str
@@ -58,9 +64,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One machine that can be given to a gang. `places` names it at every level above the rack, coarse to fine.
+    """One machine that can run ranks.
 
-    `accelerator` None: not stated, so real GPUs are of no kind that a task may ask for, and pretended ones of any.
+    `places` names its domain at each level above the rack, coarse to fine. With `accelerator` None, real GPUs match no
+    kind that a task names, and the declared GPUs of a CPU node match any.
     """
 
     name: NodeName
@@ -76,7 +83,7 @@ class Node:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, level: str) -> str | None:
-        """Return the name of the place of this node at a level; None where the inventory does not say."""
+        """Return the name of the node's domain at a level; None if unknown."""
         if level == NODE_LEVEL:
             return self.name
         if level == RACK_LEVEL:
@@ -86,10 +93,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The machines that tasks are placed on. `levels` are coarse to fine and end with `rack`.
+    """The machines that tasks are placed on.
 
-    `domains` names, in the inventory of a run, the addresses of all nodes of each of its NVLink domains, those of
-    others too, in tray order: a list that stays the same whichever of them the run has.
+    `levels` run from coarse to fine and end with `rack`. In the inventory of a run, `domains` lists the addresses of
+    all nodes of each NVLink domain the run uses, in tray order. It includes nodes that the run does not have, so that
+    replacing a node does not change it.
     """
 
     name: str
@@ -105,7 +113,7 @@ class Inventory:
     source: str = "built-in"
 
     def cut_down(self, names: Iterable[NodeName]) -> "Inventory":
-        """Return the inventory of a run that has these nodes."""
+        """Return the inventory of a run that has these nodes only."""
         ours = frozenset(names)
         nodes = tuple(node for node in self.nodes if node.name in ours)
         wanted = {node.domain for node in nodes if node.domain and node.gpu_driver is not GpuDriver.NONE}
@@ -118,5 +126,5 @@ class Inventory:
 
 
 def _tray(node: Node, place: int) -> tuple[int, int]:
-    """Return what trays of a rack are ordered by: their number, or else their place in the file."""
+    """Return the sort key of a tray: its number, or else its position in the file."""
     return (place if node.tray is None else node.tray, place)

@@ -1,4 +1,4 @@
-"""Names of many nodes in one short text, `r07-n[01-16]`: expand it, fold it, and order names as people do."""
+"""Node sets such as `r07-n[01-16]`: expand, fold, and sort names naturally."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,13 @@ from typing import NewType
 NodeName = NewType("NodeName", str)
 
 MAX_NAMES = 100_000
-"""The most names that one text may stand for: ten times the largest fleet, few enough to hold."""
+"""Limit on the names of one node set: ten times the largest fleet."""
 
 MAX_DIGITS = 18
-"""The longest number in a range, in digits; a longer one is a slip of the keyboard."""
+"""Limit on the digits of a number in a range; a longer number is a typing error."""
 
 NaturalKey = tuple[tuple[str | tuple[int, str], ...], str]
-"""A name as text and numbers in turn, then the name itself, so that `r1` and `r01` never tie."""
+"""A name as text and numbers, then the name itself: `r1` and `r01` never tie."""
 
 _NUMBER = re.compile(r"([0-9]+)")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)(?:/([0-9]+))?)?")
@@ -33,9 +33,9 @@ def natural(name: str) -> NaturalKey:
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Return the names a text stands for, in its order, each once; a ValueError says what is wrong with the text.
+    """Return the names in a node set, each once; ValueError if it is malformed.
 
-    The notation is that of ClusterShell's NodeSet, without its set operators and groups.
+    The notation is ClusterShell's NodeSet without set operators and groups.
     """
     names: dict[str, None] = {}
     count = 0
@@ -45,13 +45,13 @@ def expand(text: str) -> tuple[str, ...]:
             (sum(1 if isinstance(piece, str) else len(piece[0]) for piece in axis) for axis in axes), MAX_NAMES
         )
         if count > MAX_NAMES:
-            raise ValueError(f"`{_short(text)}` stands for more than {MAX_NAMES} names")
+            raise ValueError(f"`{_short(text)}` expands to more than {MAX_NAMES} names")
         names.update(("".join(chosen), None) for chosen in product(*map(_spell, axes)))
     return tuple(names)
 
 
 def product_within(factors: Iterable[int], limit: int) -> int:
-    """Return the product of counts of at least 1, or just something above a limit: the whole may have any size."""
+    """Return the product of counts of at least 1, or any number above the limit."""
     total = 1
     for factor in factors:
         total *= factor
@@ -61,7 +61,7 @@ def product_within(factors: Iterable[int], limit: int) -> int:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Return the short text that stands for these names, each once and in natural order: `r07-n[01-15,17]`."""
+    """Return the node set of names in natural order: `r07-n[01-15,17]`."""
     rows = [_NUMBER.split(name) for name in sorted(set(names), key=natural)]
     for axis in range(max(map(len, rows), default=0) - 2, 0, -2):
         groups: dict[tuple[str, ...], list[list[str]]] = {}
@@ -72,34 +72,35 @@ def fold(names: Iterable[str]) -> str:
     return ",".join(map("".join, rows))
 
 
-ITSELF = "NODE"
-"""What stands for a node's own name in words that are said of several."""
+OWN_NAME = "NODE"
+"""Placeholder for a node's own name in a message about several nodes."""
 
 
-def alike(said: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return names that were given the same words together, in the order of the first of each: `(r07-n[01-15], ok)`.
+def fold_messages(messages: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return each message once, with its folded names: `(r07-n[01-15], ok)`.
 
-    Words that differ in the own name of each alone are the same; of several names they say `NODE`.
+    The input is pairs of a name and its message; the order is that of the first name of each message. Messages that
+    differ only in the node's own name are equal: with several names they show `NODE` in its place.
     """
     same: dict[str, list[tuple[str, str]]] = {}
-    for name, message in said:
-        same.setdefault(anonymous(name, message), []).append((name, message))
+    for name, message in messages:
+        same.setdefault(without_own_name(name, message), []).append((name, message))
     return tuple(
-        (fold(name for name, _ in given), message if len(given) > 1 else given[0][1]) for message, given in same.items()
+        (fold(name for name, _ in equal), message if len(equal) > 1 else equal[0][1]) for message, equal in same.items()
     )
 
 
-def anonymous(name: str, message: str) -> str:
-    """Return words without the name of the one that they are said of."""
-    return re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", ITSELF, message) if name else message
+def without_own_name(name: str, message: str) -> str:
+    """Return a message with `NODE` in place of the name of the node it is about."""
+    return re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", OWN_NAME, message) if name else message
 
 
 _Piece = str | tuple[range, int]
-"""A literal, or the numbers of a range with the width they are padded to."""
+"""Literal text, or the numbers of a range and the width to pad them to."""
 
 
 def _items(text: str) -> list[str]:
-    """Return the parts between those commas that stand outside brackets."""
+    """Return the parts of a node set, split at commas outside brackets."""
     items: list[str] = []
     at = 0
     if not text:
@@ -113,12 +114,12 @@ def _items(text: str) -> list[str]:
             break
         at = gap.end()
     if text.count("[") != text.count("]") or re.search(r"\[[^\]]*\[|^[^\[]*\]", text):
-        raise ValueError(f"`{_short(text)}` has a bracket without its partner")
+        raise ValueError(f"`{_short(text)}` has an unbalanced bracket")
     raise ValueError(f"`{_short(text)}` has an empty name or a space inside a name")
 
 
 def _bracket(ranges: str) -> list[_Piece]:
-    """Return the ranges between two brackets."""
+    """Return the ranges of one bracket."""
     return [_piece(text.strip()) for text in ranges.split(",")]
 
 
@@ -141,7 +142,7 @@ def _piece(text: str) -> _Piece:
 
 
 def _spell(axis: Sequence[_Piece]) -> list[str]:
-    """Return every text that one part of a name may be."""
+    """Return all texts that one part of a name expands to."""
     texts: list[str] = []
     for piece in axis:
         if isinstance(piece, str):
@@ -153,7 +154,7 @@ def _spell(axis: Sequence[_Piece]) -> list[str]:
 
 
 def _merge(rows: Sequence[list[str]], axis: int) -> list[str]:
-    """Return one row for rows that differ in the number at `axis` alone."""
+    """Return one row for rows that differ only in the number at `axis`."""
     first = rows[0]
     if len(rows) == 1 or axis >= len(first):
         return first
@@ -161,7 +162,10 @@ def _merge(rows: Sequence[list[str]], axis: int) -> list[str]:
 
 
 def _ranges(numbers: Sequence[str]) -> str:
-    """Return `01-03,5` for numbers in natural order; a range never mixes padded and unpadded numbers."""
+    """Return `01-03,5` for numbers in natural order.
+
+    A range never mixes padded and unpadded numbers.
+    """
     padded = {len(text) for text in numbers if len(text) > 1 and text[0] == "0"}
     classes: dict[int, list[list[str]]] = {}
     for text in numbers:
@@ -175,5 +179,5 @@ def _ranges(numbers: Sequence[str]) -> str:
 
 
 def _short(text: str) -> str:
-    """Return enough of a text to know it again."""
+    """Return the beginning of a long text, for an error message."""
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,4 +1,4 @@
-"""The answer to a task: which nodes each slice gets, or why it cannot be placed."""
+"""Placements: the nodes of each slice of a task, or why the task does not fit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ from launcher.core.model.nodeset import NodeName
 
 
 def slice_key(group: str, index: int) -> str:
-    """Return the name of a slice: `group.sINDEX`, which cannot be taken for a rank (`group/RANK`)."""
+    """Return the name of a slice, `group.sINDEX`; no rank (`group/RANK`) has it."""
     return f"{group}.s{index}"
 
 
 def group_of(key: str) -> str:
-    """Return whose slice has this name."""
+    """Return the group of a slice, given the slice's name."""
     return key.rpartition(".s")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """Nodes of one place given to a group, in rank order, with the spares kept for them in the same place.
+    """Nodes of one topology domain in rank order, and their spares there.
 
-    `place` is the value of the `within` level (the rack's name for `rack`); `rack` and `domain` are None only where
-    the slice may span racks.
+    `place` names the domain at level `within` (for `rack`, the rack). `rack` and `domain`, the NVLink domain, are None
+    only if the slice may span racks.
     """
 
     group: str
@@ -42,12 +42,15 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Every slice of a task with its nodes. A node is a member of one slice, or a spare: of one slice, or of all slices
-    in one rack, for whichever needs it first. `enclosed` are nodes of no slice that no other run may have beside it."""
+    """The nodes of every slice of a task.
+
+    A node is a member of one slice, or a spare: of one slice, or of all slices in its rack. `reasons` has one text for
+    each slice: why it got its domain. `exclusive_nodes` belong to no slice, but `exclusive` keeps other runs off them.
+    """
 
     slices: tuple[Slice, ...]
-    why: tuple[str, ...] = ()
-    enclosed: tuple[NodeName, ...] = ()
+    reasons: tuple[str, ...] = ()
+    exclusive_nodes: tuple[NodeName, ...] = ()
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
@@ -58,29 +61,29 @@ class Placement:
 
 
 class Exclusion(Enum):
-    """Why a node cannot be used by a group. Each node is counted under the first that applies, in this order."""
+    """Why a group cannot use a node; the first reason in this order counts."""
 
-    EXCLUDED = "excluded by the task"
+    EXCLUDED = "excluded by name"
     DRAINED = "drained"
-    SICK = "sick"
-    NO_DOMAIN = "NVLink domain unknown"
-    UNNAMED = "not named at the level asked"
-    KIND = "another accelerator"
-    TOO_FEW_GPUS = "too few GPUs"
+    UNHEALTHY = "unhealthy"
+    NO_DOMAIN = "without a known NVLink domain"
+    NO_LEVEL = "without a name at a requested level"
+    ACCELERATOR = "with another accelerator"
+    TOO_FEW_GPUS = "with too few GPUs"
     IN_USE = "in use"
-    PROMISED = "taken by another slice of this task"
-    SPREAD = "in a place that another slice has"
-    APART = "not apart from the other group"
-    NOT_NEAR = "not near the other group"
-    ELSEWHERE = "not where the other slices are"
-    SHARED = "in a place with another run"
+    OTHER_SLICE = "used by other slices of this task"
+    SPREAD = "excluded by `spread`"
+    APART_FROM = "excluded by `apart_from`"
+    NEAR = "excluded by `near`"
+    WITHIN = "excluded by `within`"
+    EXCLUSIVE = "excluded by `exclusive`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RackAnswer:
-    """What one place offered a group: total nodes, free ones, and each node that is not free under one reason.
+class RackAvailability:
+    """How many nodes of a rack, or of a coarser domain, a group can use.
 
-    `users` are the runs that have the nodes in use, `kinds` what is in those that have another accelerator.
+    `excluded` counts nodes by reason, `users` nodes in use by run, `accelerators` nodes of another kind by that kind.
     """
 
     rack: str
@@ -88,16 +91,16 @@ class RackAnswer:
     free: int
     excluded: Mapping[Exclusion, int] = field(default_factory=dict)
     users: Mapping[str, int] = field(default_factory=dict)
-    kinds: Mapping[str, int] = field(default_factory=dict)
+    accelerators: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall:
-    """Why a task cannot be placed now, place by place, and what would make it fit, nearest first.
+    """Why a task does not fit now, rack by rack, and which changes would make it fit.
 
-    `largest` is the most nodes (spares counted) that one place could give a slice of `group` now; `placed` says how
-    many slices of it found a place before the first that did not; `sick` says what is wrong with each sick node.
-    `guests` are the groups for which there has to be room on its nodes too.
+    `placed` is the number of slices of `group` that fit; `largest` is the most nodes, spares included, that one domain
+    has left for the next slice. `unhealthy` has the fault of each unhealthy node. `colocated_groups` run on the nodes
+    of `group` and need room there too. `proven` means that no placement exists; without it none was found.
     """
 
     group: str
@@ -107,19 +110,22 @@ class Shortfall:
     within: str
     placed: int
     largest: int
-    racks: tuple[RackAnswer, ...]
-    changes: tuple[str, ...]
-    sick: Mapping[NodeName, str] = field(default_factory=dict)
+    racks: tuple[RackAvailability, ...]
+    suggestions: tuple[str, ...]
+    unhealthy: Mapping[NodeName, str] = field(default_factory=dict)
     spares_per_rack: int = 0
     proven: bool = True
-    guests: tuple[str, ...] = ()
+    colocated_groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """Why a node of the inventory is not free: the run that has it, what is known to be wrong with it, or why an
-    operator has drained it."""
+class Unavailable:
+    """Why a node is not free: the run that uses it, its fault, or its drain."""
 
-    by_run: str | None = None
-    sick: str | None = None
+    used_by: str | None = None
+    unhealthy: str | None = None
     drained: str | None = None
+
+
+UnavailableNodes = Mapping[NodeName, Unavailable]
+"""The nodes of an inventory that are not free, each with the reason."""

@@ -8,7 +8,7 @@ from typing import NewType
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice, slice_key
-from launcher.core.model.task import Group, RestartWith, Task, TopologyRule, host_rank
+from launcher.core.model.task import Group, RestartWith, Task, TopologyRule, owner_rank
 
 MemberName = NewType("MemberName", str)
 
@@ -129,7 +129,7 @@ class Run:
 
     def _host(self, guest: TopologyRule, index: int, at: int) -> MemberName:
         host = guest.nodes_of or ""
-        return MemberName(f"{host}/{host_rank(guest, self.group(host).topology, index, at)}")
+        return MemberName(f"{host}/{owner_rank(guest, self.group(host).topology, index, at)}")
 
     def slice_of(self, member: Member) -> Slice:
         """Return the slice that holds a slot."""

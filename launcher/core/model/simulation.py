@@ -1,4 +1,4 @@
-"""How an imaginary fleet behaves, and what breaks in it."""
+"""Settings and faults of a simulated fleet."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from launcher.core.model.nodeset import NodeName
 
 
 class FaultKind(Enum):
-    """What can break on a node of an imaginary fleet; `launcher/sim/faults.py` says what each does."""
+    """Kinds of fault of a simulated node; `launcher/sim/faults.py` describes each."""
 
     RAYLET_KILLED = "raylet_killed"
     RANK_FAILS = "rank_fails"
@@ -28,16 +28,16 @@ class FaultKind(Enum):
     DISK_FULL = "disk_full"
     PROBE_HANGS = "probe_hangs"
     SLOW_START = "slow_start"
-    CLAIM_HELD = "claim_held"
+    LEASE_HELD = "lease_held"
     GPU_TAKEN = "gpu_taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that breaks in an imaginary fleet, `at` seconds after the run's first action.
+    """A fault of a simulated node, `at` seconds after the first action of the run.
 
-    `duration` is how long it lasts (s); None: what kills strikes once, what holds (a cut, a failing setup, a foreign
-    lease) holds for good. `code` is the exit status of what fails.
+    `duration` is in seconds. None means once for a fault that kills, and for ever for a fault that lasts (a cut link, a
+    failing setup, a foreign lease). `code` is the exit status of a program that fails.
     """
 
     at: float
@@ -49,7 +49,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimSettings:
-    """How an imaginary fleet behaves: seconds to start a node, seconds a rank runs, virtual seconds a real one."""
+    """Settings of a simulated fleet.
+
+    `start_s` is how long a node takes to start (s), `run_s` how long a rank runs (s), `speed` how many virtual seconds
+    pass in one real second.
+    """
 
     seed: int = 1
     start_s: float = 3.0

@@ -1,4 +1,4 @@
-"""What is asked: a task, its groups, and the rules for their place and their recovery."""
+"""Tasks: groups of ranks, their topology rules and recovery policies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
 
 
 class RestartWith(Enum):
-    """Who starts again when a rank of a group fails."""
+    """Which ranks restart when one rank of a group fails."""
 
     RUN = "run"
     GROUP = "group"
@@ -16,7 +16,7 @@ class RestartWith(Enum):
 
 
 class OnNoSpare(Enum):
-    """What a slot that needs a spare does when there is none in its domain."""
+    """What a slot does when it needs a spare and its NVLink domain has none."""
 
     WAIT = "wait"
     RELOCATE = "relocate"
@@ -25,16 +25,19 @@ class OnNoSpare(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyRule:
-    """Where the nodes of a group may be: `slices` x `nodes_per_slice`, each slice inside one place at `within`.
+    """Topology rule of a group: `slices` of `nodes_per_slice` nodes each.
 
-    Each level is one of the inventory, `node`, `rack` or `any`. Hard are `within` (for each slice), `all_within` (for
-    all slices together), `spread` (no two slices in one place), `spread_members` (no two nodes of a slice in one place)
-    and `exclusive` (no other run in the place); soft are `prefer` (slices near each other) and `balance` (as many nodes
-    in one place as in the next). `near` and `apart_from` name groups: with the one, a slice shares a place with a slice
-    of that group, with the other it never does. `nodes_of` names the group on whose nodes this one sits: then only the
-    counts are its own (`core/share.py`). `spares` counts the nodes kept for each slice in its own domain,
-    `spares_per_rack` those kept once for all slices of a domain. Patterns in `racks`, `only_nodes` and the excludes are
-    globs.
+    A level is one of the inventory's levels, `node`, `rack` or `any`.
+
+    Hard rules: `within` (one domain for each slice), `all_within` (one domain for all slices), `spread` (no two slices
+    in one domain), `spread_members` (no two nodes of a slice in one domain), `exclusive` (no other run in the domain),
+    `near` (each slice shares a domain with a slice of the named group), `apart_from` (no slice does).
+    Soft rules: `prefer` (slices in one domain where possible), `balance` (equal node counts across domains).
+
+    `nodes_of` names the group whose nodes this group runs on; of its own rule it then has the counts only
+    (`core/placement/colocation.py`). `spares` is the number of spare nodes for each slice, in the slice's own domain;
+    `spares_per_rack` is the number of spares that all slices of a domain share. `racks`, `only_nodes` and the excludes
+    are globs.
     """
 
     slices: int = 1
@@ -58,28 +61,28 @@ class TopologyRule:
 
     @property
     def nodes(self) -> int:
-        """How many nodes hold a rank, spares not counted."""
+        """Return the number of nodes that run a rank, without spares."""
         return self.slices * self.nodes_per_slice
 
     @property
     def near_level(self) -> str:
-        """Return the level of the places that slices share with the group they are `near`: the widest they stay in."""
+        """Return the level of the domains shared with the group named by `near`."""
         level = self.all_within or self.within
         return RACK_LEVEL if level in (NODE_LEVEL, ANY_LEVEL) else level
 
     @property
     def apart_level(self) -> str:
-        """Return the level of the places that slices do not share with the group they are `apart_from`."""
+        """Return the level of the domains not shared with the `apart_from` group."""
         return RACK_LEVEL if self.spread is None or self.spread in (NODE_LEVEL, ANY_LEVEL) else self.spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryPolicy:
-    """What may be tried before a run is given up.
+    """What a run tries before it fails.
 
-    `max_restarts` counts gang restarts for the program's own failures, `node_attempts` starts again on one node
-    before it is failed; node faults do not count as restarts. A rank that gives no sign of life for `hang_after`
-    seconds hangs; None never says so.
+    `max_restarts` limits gang restarts after failures of the program; node faults do not count. `node_attempts` limits
+    restarts on one node before the node counts as failed. A rank without a sign of life for `hang_after` seconds is
+    hung; None disables that check.
     """
 
     max_restarts: int = 3
@@ -91,10 +94,10 @@ class RecoveryPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One role of a task. `gpus` are asked for on each node; `accelerator` None takes any kind.
+    """One role of a task. `gpus` is per node; `accelerator` None accepts any kind.
 
-    A group has `run`, the command of every rank, or `driver`, one command for all its nodes, beside the head; only with
-    `reserve` are nodes of a driver reserved in Ray by us.
+    A group has either `run`, the command of every rank, or `driver`, one command that drives all its nodes from beside
+    the Ray head. With `reserve`, the launcher reserves the nodes of a driver in Ray.
     """
 
     name: str
@@ -111,12 +114,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the user wrote, with every default filled in. `secrets` holds names only, never values.
+    """A task file with all defaults filled in.
 
-    `stop_grace` is the seconds between `stop_signal` and the kill, `time_limit` how many the run may take. Of runs that
-    do not all fit, the one of higher `priority` goes first, and takes nodes of those that are `preemptible`. `on_event`
-    is a command on the launching side that gets each event as JSON. `file_mounts` has absolute local paths by where
-    they go on nodes: absolute, in `~/`, or relative to the workdir.
+    `secrets` holds names only, never values. `stop_grace` is the time between `stop_signal` and the kill (s);
+    `time_limit` is the longest the run may take (s). A run of higher `priority` is placed first and may preempt runs of
+    lower priority that are `preemptible`. `on_event` is a command on the launching machine that receives each event as
+    JSON. `file_mounts` maps paths on the nodes (absolute, in `~/`, or relative to the workdir) to absolute local paths.
     """
 
     name: str
@@ -138,12 +141,16 @@ class Task:
                 return group
         raise KeyError(name)
 
-    def guests(self, name: str) -> tuple[Group, ...]:
-        """Return the groups that sit on the nodes of a group, in the order of the task."""
+    def colocated_groups(self, name: str) -> tuple[Group, ...]:
+        """Return the groups that run on the nodes of a group, in task order."""
         return tuple(group for group in self.groups if group.topology.nodes_of == name)
 
 
-def host_rank(guest: TopologyRule, host: TopologyRule, index: int, at: int) -> int:
-    """Return on the node of which rank of its host a member of a guest sits: `at` in the slice of this index."""
-    beside = max(1, host.nodes_per_slice // guest.nodes_per_slice)
-    return index // beside * host.nodes_per_slice + index % beside * guest.nodes_per_slice + at
+def owner_rank(rule: TopologyRule, owner: TopologyRule, index: int, at: int) -> int:
+    """Return the rank of the owner that shares its node with a colocated member.
+
+    The member is number `at` of slice `index`. `rule` is the colocated group's own rule, `owner` that of the group it
+    names in `nodes_of`.
+    """
+    slices_each = max(1, owner.nodes_per_slice // rule.nodes_per_slice)
+    return index // slices_each * owner.nodes_per_slice + index % slices_each * rule.nodes_per_slice + at

@@ -1,1 +1,1 @@
-"""Where a task goes, or why it fits nowhere and what would help. Knows the model only."""
+"""Placement of tasks on an inventory. Imports the model only."""

@@ -1,93 +1,97 @@
-"""All slices of a task at once, tried in every way that differs: an answer, the proof that there is none, or neither.
+"""Full search by backtracking: find a placement, or prove that there is none.
 
-Nodes count as alike when they are in the same places at every level that the task speaks of, so that the search deals
-with a few numbers and not with nodes. Slices of one group are told apart by their place only, and untouched places of
-one shape stand for each other.
+Nodes in the same domains at every level that the task names are equal, so that the search handles a few counts instead
+of nodes. Slices of one group differ by their domain only, and unused domains of equal shape are interchangeable.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from launcher.core.model.task import TopologyRule
-from launcher.core.placement.capacity import Board, Cell, Role, cell_order
-from launcher.core.placement.constraints import Scale, Spot, near_scale, within_scale
+from launcher.core.placement.capacity import Capacity, Demand, NodeClass, class_order
+from launcher.core.placement.constraints import DomainId, TopologyLevel, near_level, within_level
 
 MAX_WORK = 400_000
-"""How many kinds of node a search looks at before it gives up (about half a second): it might take for ever."""
+"""Limit on the steps of one search, about half a second."""
 
 MAX_SLICES = 200
-"""The most slices that are searched for, so that the search stays far from Python's recursion limit."""
+"""Limit on the slices of one search, far below Python's recursion limit."""
 
 
-class GaveUpError(Exception):
-    """The search has used up its work: nothing is known."""
+class SearchLimitError(Exception):
+    """The search reached its limit: whether a placement exists is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """How many nodes of which cells a slice of a role takes; the last `shared` of them are spares of its place."""
+class SearchedSlice:
+    """The nodes of one slice.
 
-    role: Role
-    parts: tuple[tuple[tuple[Cell, ...], int], ...]
+    `parts` are sets of node classes, each with how many nodes to take; the last `shared` nodes are shared spares.
+    """
+
+    demand: Demand
+    parts: tuple[tuple[tuple[NodeClass, ...], int], ...]
     shared: int
 
 
-def search(board: Board, order: Sequence[Role], work: int = MAX_WORK) -> list[Found] | None:
-    """Return where all missing slices go, None where no placement exists; GaveUpError where neither was shown.
+def search(capacity: Capacity, order: Sequence[Demand], work: int = MAX_WORK) -> list[SearchedSlice] | None:
+    """Return nodes for all missing slices, or None if no placement exists.
 
-    `order` must have a group before those that are near to it.
+    Raises SearchLimitError if neither is known. `order` must have a group before the groups that are near it.
     """
-    if sum(role.missing for role in order) > MAX_SLICES or len(board.cells) * len(order) > work:
-        raise GaveUpError
-    return _Search(board, order, work).run()
+    if sum(demand.missing for demand in order) > MAX_SLICES or len(capacity.classes) * len(order) > work:
+        raise SearchLimitError
+    return _Search(capacity, order, work).run()
 
 
 @dataclass(slots=True)
-class _Kind:
-    """Nodes that are alike to the task."""
+class _Pool:
+    """Nodes that are equal to the task, and their domain at each level."""
 
     uses: int
-    spots: Mapping[Scale, Spot | None]
-    cells: list[Cell] = field(default_factory=list)
+    domains: Mapping[TopologyLevel, DomainId | None]
+    classes: list[NodeClass] = field(default_factory=list)
     free: int = 0
 
 
 _Counts = tuple[tuple[int, int], ...]
-"""Kinds of node by number, each with how many a slice takes of it."""
+"""Pools by number, each with how many nodes a slice takes of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    role: Role
-    place: int
+    """One placed slice; `domain` numbers the domains of its group."""
+
+    demand: Demand
+    domain: int
     counts: _Counts
     shared: int
 
 
 class _Search:
-    """The kinds of node, the places of each role as lists of them, and the slices placed so far."""
+    """A search: the pools, the domains as lists of pools, and the slices placed."""
 
-    def __init__(self, board: Board, order: Sequence[Role], work: int) -> None:
-        self._ledger, self._stations, self._work = board.ledger, board.stations, work
-        self._order = [(role, left) for role in order for left in range(role.missing, 0, -1)]
-        self._scales = sorted(
-            {scale for role in order for scale in _scales(role.rule)} | {scale for _, scale in board.ledger.watched},
-            key=lambda scale: (scale.level, scale.local),
+    def __init__(self, capacity: Capacity, order: Sequence[Demand], work: int) -> None:
+        self._usage, self._shared_spares, self._work = capacity.usage, capacity.shared_spares, work
+        self._order = [(demand, left) for demand in order for left in range(demand.missing, 0, -1)]
+        named = {level for demand in order for level in _levels(demand.rule)}
+        self._levels = sorted(
+            named | {level for _, level in capacity.usage.tracked}, key=lambda level: (level.name, level.nvlink)
         )
-        self._kinds = self._alike(board)
-        self._places = {role.name: self._places_of(role) for role in order}
-        self._private: dict[Scale, frozenset[Scale]] = {}
+        self._pools = self._equal_nodes(capacity)
+        self._domains = {demand.name: self._domains_of(demand) for demand in order}
+        self._same: dict[TopologyLevel, frozenset[TopologyLevel]] = {}
         self._steps: list[_Step] = []
-        self._shared: set[tuple[str, int]] = set()
+        self._have_spares: set[tuple[str, int]] = set()
 
-    def run(self) -> list[Found] | None:
-        """Return the first way that works, and leave the ledger as it was."""
-        if not self._go(0):
+    def run(self) -> list[SearchedSlice] | None:
+        """Return the first placement found. Leaves the domain usage as it was."""
+        if not self._place_from(0):
             return None
         found = [
-            Found(
-                role=step.role,
-                parts=tuple((tuple(self._kinds[at].cells), count) for at, count in step.counts),
+            SearchedSlice(
+                demand=step.demand,
+                parts=tuple((tuple(self._pools[at].classes), count) for at, count in step.counts),
                 shared=step.shared,
             )
             for step in self._steps
@@ -96,79 +100,87 @@ class _Search:
             self._undo()
         return found
 
-    def _alike(self, board: Board) -> list[_Kind]:
-        kinds: dict[tuple[object, ...], _Kind] = {}
-        for cell in sorted(board.cells, key=cell_order):
-            spots = {scale: scale.spot(cell) for scale in self._scales}
-            kind = kinds.setdefault((cell.uses, *spots.values()), _Kind(cell.uses, spots))
-            kind.cells.append(cell)
-            kind.free += len(cell.free)
-        return list(kinds.values())
+    def _equal_nodes(self, capacity: Capacity) -> list[_Pool]:
+        pools: dict[tuple[object, ...], _Pool] = {}
+        for nodes in sorted(capacity.classes, key=class_order):
+            domains = {level: level.domain_of(nodes) for level in self._levels}
+            pool = pools.setdefault((nodes.uses, *domains.values()), _Pool(nodes.uses, domains))
+            pool.classes.append(nodes)
+            pool.free += len(nodes.free)
+        return list(pools.values())
 
-    def _places_of(self, role: Role) -> list[list[int]]:
-        """Return the kinds of each place where a slice of a role may be."""
-        if not role.places:
+    def _domains_of(self, demand: Demand) -> list[list[int]]:
+        """Return the domains that can contain a slice of a group, each as its pools."""
+        if not demand.domains:
             return []
-        scale = within_scale(role.rule)
-        places: dict[Spot | None, list[int]] = {}
-        for at, kind in enumerate(self._kinds):
-            if kind.uses & role.use:
-                places.setdefault(kind.spots[scale], []).append(at)
-        return list(places.values())
+        level = within_level(demand.rule)
+        domains: dict[DomainId | None, list[int]] = {}
+        for at, pool in enumerate(self._pools):
+            if pool.uses & demand.use:
+                domains.setdefault(pool.domains[level], []).append(at)
+        return list(domains.values())
 
-    def _private_to(self, own: Scale) -> frozenset[Scale]:
-        """Return the scales at which each place of a scale is a place of its own, and all of it."""
-        if own in self._private:
-            return self._private[own]
-        self._spend(len(self._kinds) * len(self._scales))
-        pairs = {scale: set[tuple[object, object]]() for scale in self._scales}
-        for kind in self._kinds:
-            for scale in self._scales:
-                pairs[scale].add((kind.spots[own], kind.spots[scale]))
-        self._private[own] = frozenset(
-            scale
-            for scale, both in pairs.items()
-            if len({place for place, _ in both}) == len({spot for _, spot in both}) == len(both)
+    def _same_domains(self, own: TopologyLevel) -> frozenset[TopologyLevel]:
+        """Return the levels whose domains are exactly those of a level."""
+        if own in self._same:
+            return self._same[own]
+        self._spend(len(self._pools) * len(self._levels))
+        pairs = {level: set[tuple[object, object]]() for level in self._levels}
+        for pool in self._pools:
+            for level in self._levels:
+                pairs[level].add((pool.domains[own], pool.domains[level]))
+        self._same[own] = frozenset(
+            level
+            for level, both in pairs.items()
+            if len({domain for domain, _ in both}) == len({domain for _, domain in both}) == len(both)
         )
-        return self._private[own]
+        return self._same[own]
 
-    def _go(self, at: int) -> bool:
-        """Whether all slices from this one on found a place; they are in the steps then."""
+    def _place_from(self, at: int) -> bool:
+        """Place all slices from this one on; return whether they fit."""
         if at == len(self._order):
-            return not any(self._ledger.lonely(role.name) for role, _ in self._order)
-        role, left = self._order[at]
-        last = self._steps[-1] if self._steps and self._steps[-1].role is role else None
-        rooms = self._rooms(role)
-        if sum(slices for _, slices, _ in rooms) < left:
+            return not any(self._usage.unmet_near(demand.name) for demand, _ in self._order)
+        demand, left = self._order[at]
+        last = self._steps[-1] if self._steps and self._steps[-1].demand is demand else None
+        candidates = self._candidates(demand)
+        if sum(slices for _, slices, _ in candidates) < left:
             return False
         seen: set[object] = set()
-        for place, _, kinds in rooms:
-            shape = self._shape(role, kinds)
-            if (last is not None and place < last.place) or shape in seen:
+        for domain, _, pools in candidates:
+            shape = self._shape(demand, pools)
+            if (last is not None and domain < last.domain) or shape in seen:
                 continue
             seen.add(shape)
-            shared = self._shared_by(role, place)
-            for counts in self._portions(role, kinds, role.need + shared):
-                # Slices of one group can change places, so that only one order of them is tried.
-                if last is not None and place == last.place and not role.rule.spares_per_rack and counts > last.counts:
+            shared = self._spares_to_add(demand, domain)
+            for counts in self._selections(demand, pools, demand.need + shared):
+                # Slices of one group are interchangeable: only one order of them is tried.
+                same_domain = last is not None and domain == last.domain and not demand.rule.spares_per_rack
+                if same_domain and last is not None and counts > last.counts:
                     continue
-                self._apply(_Step(role, place, counts, shared))
-                if self._go(at + 1):
+                self._apply(_Step(demand, domain, counts, shared))
+                if self._place_from(at + 1):
                     return True
                 self._undo()
         return False
 
-    def _rooms(self, role: Role) -> list[tuple[int, int, list[int]]]:
-        """Return the places where the next slice may be, with no fewer slices than each holds, and its usable kinds."""
-        bounds = self._ledger.bounds(role.name)
+    def _candidates(self, demand: Demand) -> list[tuple[int, int, list[int]]]:
+        """Return the domains with room for the next slice.
+
+        Each as its number, an upper bound on the slices that fit there, and its usable pools.
+        """
+        constraints, apart = self._usage.constraints(demand.name), demand.spread_members
         found = []
-        for place, kinds in enumerate(self._places[role.name]):
-            self._spend(len(kinds))
-            usable = [at for at in kinds if self._kinds[at].free and bounds.reason(self._kinds[at].cells[0]) is None]
-            room = sum(self._kinds[at].free for at in usable) - self._shared_by(role, place)
-            apart = room if role.members is None else len({self._kinds[at].spots[Scale(role.members)] for at in usable})
-            if min(room, apart) >= role.need:
-                found.append((place, room // role.need, usable))
+        for domain, pools in enumerate(self._domains[demand.name]):
+            self._spend(len(pools))
+            usable = [
+                at for at in pools if self._pools[at].free and constraints.exclusion(self._pools[at].classes[0]) is None
+            ]
+            room = sum(self._pools[at].free for at in usable) - self._spares_to_add(demand, domain)
+            most = room
+            if apart is not None:
+                most = len({self._pools[at].domains[TopologyLevel(apart)] for at in usable})
+            if min(room, most) >= demand.need:
+                found.append((domain, room // demand.need, usable))
         return found
 
     def _spend(self, work: int) -> None:
@@ -176,76 +188,78 @@ class _Search:
         if self._work < 0:
             while self._steps:
                 self._undo()
-            raise GaveUpError
+            raise SearchLimitError
 
-    def _shared_by(self, role: Role, place: int) -> int:
-        """Return how many spares the next slice has to bring for its place."""
-        if not role.rule.spares_per_rack or (role.name, place) in self._shared:
+    def _spares_to_add(self, demand: Demand, domain: int) -> int:
+        """Return how many shared spares the next slice in a domain has to add."""
+        if not demand.rule.spares_per_rack or (demand.name, domain) in self._have_spares:
             return 0
-        views = self._kinds[self._places[role.name][place][0]].cells[0].views
-        return 0 if any((role.name, id(view)) in self._stations for view in views) else role.rule.spares_per_rack
+        known = self._pools[self._domains[demand.name][domain][0]].classes[0].domains
+        if any((demand.name, id(one)) in self._shared_spares for one in known):
+            return 0
+        return demand.rule.spares_per_rack
 
-    def _shape(self, role: Role, kinds: Sequence[int]) -> object:
-        """Return what tells a place from others: what it has, and its names where others have a part in them."""
-        private = self._private_to(within_scale(role.rule))
-        self._spend(len(kinds) * len(self._ledger.watched))
+    def _shape(self, demand: Demand, pools: Sequence[int]) -> object:
+        """Return what distinguishes a domain: its free nodes, and names that matter."""
+        same = self._same_domains(within_level(demand.rule))
+        self._spend(len(pools) * len(self._usage.tracked))
 
-        def look(kind: _Kind) -> tuple[object, ...]:
-            names = tuple(kind.spots[scale] for scale in self._scales if scale not in private)
-            own = tuple(
-                kind.spots[scale] if kind.spots[scale] in self._ledger.touched(name, scale) else None
-                for name, scale in self._ledger.watched
-                if scale in private
+        def look(pool: _Pool) -> tuple[object, ...]:
+            names = tuple(pool.domains[level] for level in self._levels if level not in same)
+            used = tuple(
+                pool.domains[level] if pool.domains[level] in self._usage.slices_by_domain(name, level) else None
+                for name, level in self._usage.tracked
+                if level in same
             )
-            return kind.uses, kind.free, names, own
+            return pool.uses, pool.free, names, used
 
-        shared = self._shared_by(role, next(at for at, own in enumerate(self._places[role.name]) if kinds[0] in own))
-        return shared, tuple(sorted((look(self._kinds[at]) for at in kinds), key=repr))
+        number = next(at for at, own in enumerate(self._domains[demand.name]) if pools[0] in own)
+        return self._spares_to_add(demand, number), tuple(sorted((look(self._pools[at]) for at in pools), key=repr))
 
-    def _portions(self, role: Role, kinds: Sequence[int], need: int) -> Iterator[_Counts]:
-        """Return every way to take `need` nodes of kinds, no two of one place where members keep apart."""
-        scale = None if role.members is None else Scale(role.members)
-        after = [0] * (len(kinds) + 1)
-        for at in range(len(kinds) - 1, -1, -1):
-            after[at] = after[at + 1] + self._kinds[kinds[at]].free
+    def _selections(self, demand: Demand, pools: Sequence[int], need: int) -> Iterator[_Counts]:
+        """Return every way to take `need` nodes of pools by the rules of the group."""
+        level = None if demand.spread_members is None else TopologyLevel(demand.spread_members)
+        after = [0] * (len(pools) + 1)
+        for at in range(len(pools) - 1, -1, -1):
+            after[at] = after[at + 1] + self._pools[pools[at]].free
 
-        def some(at: int, left: int, used: frozenset[Spot | None]) -> Iterator[_Counts]:
+        def take_from(at: int, left: int, used: frozenset[DomainId | None]) -> Iterator[_Counts]:
             if left == 0:
                 yield ()
             if left == 0 or after[at] < left:
                 return
             self._spend(1)
-            kind = self._kinds[kinds[at]]
-            value = None if scale is None else kind.spots[scale]
-            most = min(left, kind.free) if scale is None else int(value not in used)
+            pool = self._pools[pools[at]]
+            domain = None if level is None else pool.domains[level]
+            most = min(left, pool.free) if level is None else int(domain not in used)
             for count in range(most, max(0, left - after[at + 1]) - 1, -1):
-                taken = used | {value} if count and scale is not None else used
-                for rest in some(at + 1, left - count, taken):
-                    yield ((kinds[at], count), *rest) if count else rest
+                now_used = used | {domain} if count and level is not None else used
+                for rest in take_from(at + 1, left - count, now_used):
+                    yield ((pools[at], count), *rest) if count else rest
 
-        yield from some(0, need, frozenset())
+        yield from take_from(0, need, frozenset())
 
     def _apply(self, step: _Step) -> None:
         for at, count in step.counts:
-            self._kinds[at].free -= count
-        self._ledger.touch(step.role.name, [self._kinds[at].cells[0] for at, _ in step.counts])
+            self._pools[at].free -= count
+        self._usage.add(step.demand.name, [self._pools[at].classes[0] for at, _ in step.counts])
         if step.shared:
-            self._shared.add((step.role.name, step.place))
+            self._have_spares.add((step.demand.name, step.domain))
         self._steps.append(step)
 
     def _undo(self) -> None:
         step = self._steps.pop()
         for at, count in step.counts:
-            self._kinds[at].free += count
-        self._ledger.touch(step.role.name, [self._kinds[at].cells[0] for at, _ in step.counts], sign=-1)
+            self._pools[at].free += count
+        self._usage.remove(step.demand.name, [self._pools[at].classes[0] for at, _ in step.counts])
         if step.shared:
-            self._shared.discard((step.role.name, step.place))
+            self._have_spares.discard((step.demand.name, step.domain))
 
 
-def _scales(rule: TopologyRule) -> Iterator[Scale]:
-    """Return every scale that a rule speaks of."""
-    yield within_scale(rule)
-    yield near_scale(rule)
+def _levels(rule: TopologyRule) -> Iterator[TopologyLevel]:
+    """Return every level that a rule names."""
+    yield within_level(rule)
+    yield near_level(rule)
     for level in (rule.all_within, rule.spread, rule.spread_members, rule.exclusive):
         if level is not None:
-            yield Scale(level)
+            yield TopologyLevel(level)

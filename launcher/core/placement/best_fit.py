@@ -1,10 +1,10 @@
-"""Which place the next slice of a group gets, chosen from the top: nearness where it is asked for, then best fit.
+"""Best fit: the domain for the next slice, by the task's rules and tightness.
 
-The rule is best fit: the place with the fewest free nodes that still holds the slice and its spares. Nodes are
-*stranded* for slices of b nodes when they can all stay free while no such slice fits: up to b - 1 in each domain, so
-the sum of min(free, b - 1). Among domains with room, best fit strands the fewest for every b at once: two holes of
-one sum hold the less of small things the further they are apart. So a choice never costs a slice of any size its last
-place if another choice would have kept it.
+Best fit takes the domain with the fewest free nodes that still holds the slice and its spares. Nodes are *stranded* for
+slices of b nodes if they can all stay free while no such slice fits: up to b - 1 in each domain, so the sum of
+min(free, b - 1). Among the domains with room, best fit strands the fewest nodes for every b at once: of two gaps with a
+fixed sum, the more unequal strand fewer. So a choice never costs a slice of any size its last domain if another choice
+would have kept it.
 """
 
 from collections import Counter
@@ -13,206 +13,227 @@ from dataclasses import dataclass
 
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
 from launcher.core.model.nodeset import natural
-from launcher.core.placement.capacity import Board, Cell, Place, Role
-from launcher.core.placement.constraints import Scale, near_scale
-from launcher.core.placement.node_selection import by_value, most_slices, worth
+from launcher.core.placement.capacity import Capacity, Demand, NodeClass, TopologyDomain
+from launcher.core.placement.constraints import TopologyLevel, near_level
+from launcher.core.placement.node_selection import by_domain_name, max_spread_slices, usable_nodes
 
 _Closeness = tuple[int, bool, bool, int]
 
 
 @dataclass(slots=True)
-class Option:
-    """A place with the cells of it that the next slice may use, their free nodes, and how many slices they hold."""
+class Candidate:
+    """A domain with room for the next slice.
 
-    place: Place
-    cells: Sequence[Cell]
-    room: int
+    `classes` are the node classes that the slice may use there, `free` their free nodes, `slices` how many slices they
+    hold.
+    """
+
+    domain: TopologyDomain
+    classes: Sequence[NodeClass]
+    free: int
     slices: int
 
 
-class Chooser:
-    """The options of one role, while its slices are put on the board; it counts them at every level."""
+class BestFit:
+    """Chooses domains for the slices of one group, one slice after the other."""
 
-    def __init__(self, board: Board, role: Role) -> None:
-        self._board, self._role = board, role
-        self._levels = tuple(reversed(board.levels))
-        self._nearby: Counter[tuple[str, str | None]] = Counter()
-        self.missing = role.missing
+    def __init__(self, capacity: Capacity, demand: Demand) -> None:
+        self._capacity, self._demand = capacity, demand
+        self._levels = tuple(reversed(capacity.levels))
+        self._slices_at: Counter[tuple[str, str | None]] = Counter()
+        self.missing = demand.missing
 
-    def options(self) -> list[Option]:
-        """Return every place that holds a slice now."""
-        bounds, role = self._board.ledger.bounds(self._role.name), self._role
-        bounded = bool(bounds)
-        if not bounded and role.members is None and not role.rule.spares_per_rack:
-            need = role.need
+    def candidates(self) -> list[Candidate]:
+        """Return every domain with room for the next slice."""
+        constraints, demand = self._capacity.usage.constraints(self._demand.name), self._demand
+        constrained = bool(constraints)
+        if not constrained and demand.spread_members is None and not demand.rule.spares_per_rack:
+            need = demand.need
             return [
-                Option(place, place.cells, place.room, place.room // need)
-                for place in role.places
-                if place.room >= need
+                Candidate(domain, domain.classes, domain.free, domain.free // need)
+                for domain in demand.domains
+                if domain.free >= need
             ]
-        found: list[Option] = []
-        for place in role.places:
-            if place.room < role.need:
+        found: list[Candidate] = []
+        for domain in demand.domains:
+            if domain.free < demand.need:
                 continue
-            cells = (
-                [cell for cell in place.cells if cell.free and bounds.reason(cell) is None] if bounded else place.cells
-            )
-            room = sum([len(cell.free) for cell in cells])
-            slices = self._slices(place, cells, room) if room >= role.need else 0
+            classes: Sequence[NodeClass] = domain.classes
+            if constrained:
+                classes = [one for one in classes if one.free and constraints.exclusion(one) is None]
+            free = sum([len(one.free) for one in classes])
+            slices = self._slices_in(domain, classes, free) if free >= demand.need else 0
             if slices:
-                found.append(Option(place, cells, room, slices))
+                found.append(Candidate(domain, classes, free, slices))
         return found
 
-    def best(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Return where the next slice goes: the fullest place; among equals the one nearest to the other slices.
+    def choose(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the domain for the next slice: tightest fit, then nearest.
 
-        All equals are the answer where each of them is needed: what is left in one makes it the fullest again.
+        Returns all equal fits where the task needs each of them, since a domain that is used becomes the tightest.
         """
-        role = self._role
-        options = self._paired(self._even(self._together(role.rule.prefer, self._gathered(self._roomy(options)))))
-        ties = self._fullest(options)
-        plain = role.name in self._board.ledger.free and role.members is None and role.rule.balance is None
-        if len(ties) == 1 or (plain and sum(option.slices for option in ties) <= self.missing):
+        demand = self._demand
+        candidates = self._gathered(demand.rule.prefer, self._all_within(self._with_room_for_followers(candidates)))
+        candidates = self._near(self._balanced(candidates))
+        ties = self._tightest(candidates)
+        unconstrained = demand.name in self._capacity.usage.unconstrained
+        interchangeable = unconstrained and demand.spread_members is None and demand.rule.balance is None
+        if len(ties) == 1 or (interchangeable and sum(one.slices for one in ties) <= self.missing):
             return ties
-        # Racks that are equally full are equally near, but for the slices that are in them already.
-        nearest = self._beside(ties)
+        # Racks with equal room are equally near, except to slices that they hold already.
+        nearest = self._most_used_racks(ties)
         for level in self._levels:
-            if len(nearest) > 1 and (level != RACK_LEVEL or not role.local):
-                close = self._by_closeness(level, ties)
-                distance = [close[option.place.at.get(level)] for option in nearest]
-                least = min(distance)
-                nearest = [option for option, own in zip(nearest, distance, strict=True) if own == least]
+            if len(nearest) > 1 and (level != RACK_LEVEL or not demand.rack_local):
+                closeness = self._closeness(level, ties)
+                distances = [closeness[one.domain.names.get(level)] for one in nearest]
+                least = min(distances)
+                nearest = [one for one, distance in zip(nearest, distances, strict=True) if distance == least]
         return nearest[:1]
 
-    def _beside(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Return the places with the most slices of this role in their racks."""
-        beside = [self._nearby.get((RACK_LEVEL, option.place.at.get(RACK_LEVEL)), 0) for option in options]
-        most = max(beside)
-        return [option for option, many in zip(options, beside, strict=True) if many == most] if most else options
-
-    def placed(self, option: Option) -> None:
-        """Note that a slice went to a place."""
+    def add(self, candidate: Candidate) -> None:
+        """Count a slice that was placed in a domain."""
         self.missing -= 1
-        self._nearby.update(option.place.at.items())
+        self._slices_at.update(candidate.domain.names.items())
 
-    def _slices(self, place: Place, cells: Sequence[Cell], room: int) -> int:
-        role = self._role
-        if role.members is not None:
-            sizes = [sum(len(cell.free) for cell in own) for own in by_value(cells, role.members).values()]
-            return most_slices(sizes, role.need)
-        stationed = (role.name, id(place)) in self._board.stations
-        shared = 0 if stationed else role.rule.spares_per_rack
-        return max(0, room - shared) // role.need
+    def _slices_in(self, domain: TopologyDomain, classes: Sequence[NodeClass], free: int) -> int:
+        demand = self._demand
+        if demand.spread_members is not None:
+            domains = by_domain_name(classes, demand.spread_members)
+            return max_spread_slices([sum(len(one.free) for one in own) for own in domains.values()], demand.need)
+        has_spares = (demand.name, id(domain)) in self._capacity.shared_spares
+        shared = 0 if has_spares else demand.rule.spares_per_rack
+        return max(0, free - shared) // demand.need
 
-    def _fullest(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Return what best fit takes first; work without GPUs keeps off GPU nodes, then off whole domains."""
-        if self._role.group.gpus == 0:
-            order = [(option.place.gpus, option.place.whole, option.room) for option in options]
-            first = min(order)
-            return [option for option, own in zip(options, order, strict=True) if own == first]
-        least = min([option.room for option in options])
-        ties = [option for option in options if option.room == least]
-        return [option for option in ties if not option.place.whole] or ties
-
-    def _roomy(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Return the places that hold also what groups near to this one need there, if there are any."""
-        followers = [role for role in self._board.roles.values() if role.rule.near == self._role.name and role.missing]
+    def _with_room_for_followers(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates with room for the groups that must be near, if any."""
+        followers = [one for one in self._capacity.demands.values() if one.rule.near == self._demand.name]
+        followers = [one for one in followers if one.missing]
         if not followers:
-            return options
-        fits = {id(option) for option in options}
-        for scale in {near_scale(role.rule) for role in followers}:
-            room = self._shares(scale, [role for role in followers if near_scale(role.rule) == scale])
-            fits &= {id(option) for option in options if any(room(cell) for cell in option.cells)}
-        return [option for option in options if id(option) in fits] or options
+            return candidates
+        fits = {id(one) for one in candidates}
+        for level in {near_level(one.rule) for one in followers}:
+            holds = self._holds_followers(level, [one for one in followers if near_level(one.rule) == level])
+            fits &= {id(one) for one in candidates if any(holds(own) for own in one.classes)}
+        return [one for one in candidates if id(one) in fits] or candidates
 
-    def _shares(self, scale: Scale, followers: Sequence[Role]) -> Callable[[Cell], bool]:
-        """Whether a place has room for a slice and its share of the slices that go with it, each on its own
-        nodes and all of them together."""
-        shares = [(role.use, -(-role.missing // max(1, self._role.missing)) * role.need) for role in followers]
-        every = sum({use for use, _ in shares} | {self._role.use})
-        wanted = [*shares, (every, self._role.need + sum(share for _, share in shares))]
+    def _holds_followers(self, level: TopologyLevel, followers: Sequence[Demand]) -> Callable[[NodeClass], bool]:
+        """Return the test whether a class is in a domain that holds the followers too.
+
+        The domain must hold a slice and its share of the followers' slices. Each group must fit on the nodes it can
+        use, and all of them together on the nodes that any of them can use.
+        """
+        shares = [(one.use, -(-one.missing // max(1, self._demand.missing)) * one.need) for one in followers]
+        any_use = sum({use for use, _ in shares} | {self._demand.use})
+        wanted = [*shares, (any_use, self._demand.need + sum(share for _, share in shares))]
         free: dict[int, Counter[object]] = {use: Counter() for use, _ in wanted}
-        for cell in self._board.cells:
-            spot = scale.spot(cell)
-            for use, room in free.items():
-                if cell.uses & use:
-                    room[spot] += len(cell.free)
-        fits = {spot for spot in free[every] if all(free[use][spot] >= share for use, share in wanted)}
-        return lambda cell: scale.spot(cell) in fits
+        for nodes in self._capacity.classes:
+            domain = level.domain_of(nodes)
+            for use, counts in free.items():
+                if nodes.uses & use:
+                    counts[domain] += len(nodes.free)
+        fits = {domain for domain in free[any_use] if all(free[use][domain] >= share for use, share in wanted)}
+        return lambda nodes: level.domain_of(nodes) in fits
 
-    def _gathered(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Return the places of the one value that has room for all slices, where they must be together."""
-        level = self._role.rule.all_within
-        return options if level in (None, ANY_LEVEL, NODE_LEVEL) else self._together(level, options)
+    def _all_within(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates in one `all_within` domain that holds all slices."""
+        level = self._demand.rule.all_within
+        return candidates if level in (None, ANY_LEVEL, NODE_LEVEL) else self._gathered(level, candidates)
 
-    def _together(self, level: str | None, options: Sequence[Option]) -> Sequence[Option]:
-        """Return the places that are together at a level: where slices are, else where all of them fit."""
+    def _gathered(self, level: str | None, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates in one domain of a level.
+
+        That is the domain in use, or else the tightest one that holds all slices.
+        """
         if level is None:
-            return options
-        closeness = self._by_closeness(level, options)
-        best = min(closeness, key=lambda value: (closeness[value], natural(value or "")))
-        return [option for option in options if option.place.at.get(level) == best]
+            return candidates
+        closeness = self._closeness(level, candidates)
+        best = min(closeness, key=lambda name: (closeness[name], natural(name or "")))
+        return [one for one in candidates if one.domain.names.get(level) == best]
 
-    def _even(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Return the places where the fewest slices are, of as few as hold all slices evenly."""
-        level = self._role.rule.balance
-        if level is None or self._role.rule.slices == 1:
-            return options
-        slots = self._slots(level, options)
-        have = {value: self._nearby[level, value] for value in slots}
-        holds = {value: slots[value] + have[value] for value in slots}
-        ranked = sorted(slots, key=lambda value: (-holds[value], natural(value or "")))
+    def _balanced(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates in the least used of the fewest `balance` domains."""
+        level = self._demand.rule.balance
+        if level is None or self._demand.rule.slices == 1:
+            return candidates
+        room = self._room_by_name(level, candidates)
+        have = {name: self._slices_at[level, name] for name in room}
+        holds = {name: room[name] + have[name] for name in room}
+        ranked = sorted(room, key=lambda name: (-holds[name], natural(name or "")))
         total = self.missing + sum(have.values())
         few = next((n for n in range(1, len(ranked)) if sum(holds[v] for v in ranked[:n]) >= total), len(ranked))
-        able = [value for value in slots if holds[value] >= -(-total // few)]
-        able.sort(key=lambda value: (-have[value], slots[value], natural(value or "")))
+        able = [name for name in room if holds[name] >= -(-total // few)]
+        able.sort(key=lambda name: (-have[name], room[name], natural(name or "")))
         chosen = able[:few] if len(able) >= few else ranked[:few]
-        least = min(have[value] for value in chosen)
-        return [
-            option for option in options if (value := option.place.at.get(level)) in chosen and have[value] == least
-        ]
+        least = min(have[name] for name in chosen)
+        return [one for one in candidates if (name := one.domain.names.get(level)) in chosen and have[name] == least]
 
-    def _paired(self, options: Sequence[Option]) -> Sequence[Option]:
-        """Return the places with the fewest slices for each slice that they are near to."""
-        rule = self._role.rule
+    def _near(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates with the fewest slices per slice of the near group."""
+        rule = self._demand.rule
         if rule.near is None:
-            return options
-        scale = near_scale(rule)
-        own, theirs = self._board.ledger.touched(self._role.name, scale), self._board.ledger.touched(rule.near, scale)
-        crowd = [
-            min((own[spot] / theirs[spot] for cell in option.cells if (spot := scale.spot(cell))), default=0.0)
-            for option in options
+            return candidates
+        level, usage = near_level(rule), self._capacity.usage
+        own, theirs = usage.slices_by_domain(self._demand.name, level), usage.slices_by_domain(rule.near, level)
+        ratios = [
+            min((own[domain] / theirs[domain] for one in each.classes if (domain := level.domain_of(one))), default=0.0)
+            for each in candidates
         ]
-        least = min(crowd)
-        return [option for option, many in zip(options, crowd, strict=True) if many == least]
+        least = min(ratios)
+        return [one for one, ratio in zip(candidates, ratios, strict=True) if ratio == least]
 
-    def _slots(self, level: str, options: Sequence[Option]) -> Counter[str | None]:
-        """Return how many slices each value of a level has room for; places that share a ground count once."""
-        slots: Counter[str | None] = Counter()
-        spread = self._role.spread
-        if spread is None:
-            for option in options:
-                slots[option.place.at.get(level)] += option.slices
-            return slots
-        grounds: set[tuple[str | None, str]] = set()
-        for option in options:
-            value, own = option.place.at.get(level), by_value(option.cells, spread)
-            if len(own) == 1:
-                grounds.add((value, next(iter(own))))
-            else:
-                slots[value] += _portions([worth(cells, self._role) for cells in own.values()], self._role.need)
-        slots.update(value for value, _ in grounds)
-        return slots
+    def _tightest(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates with the least room, partly used ones first.
 
-    def _by_closeness(self, level: str, options: Sequence[Option]) -> dict[str | None, _Closeness]:
-        """Return how near each value of a level is: beside other slices, named, with room for all missing, tightest."""
+        For a group without GPUs, return those least useful to GPU jobs.
+        """
+        if self._demand.group.gpus == 0:
+            order = [(one.domain.max_gpus, one.domain.unused, one.free) for one in candidates]
+            first = min(order)
+            return [one for one, own in zip(candidates, order, strict=True) if own == first]
+        least = min([one.free for one in candidates])
+        ties = [one for one in candidates if one.free == least]
+        return [one for one in ties if not one.domain.unused] or ties
+
+    def _most_used_racks(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates in the racks with the most slices of this group."""
+        slices = [self._slices_at.get((RACK_LEVEL, one.domain.names.get(RACK_LEVEL)), 0) for one in candidates]
+        most = max(slices)
+        return [one for one, count in zip(candidates, slices, strict=True) if count == most] if most else candidates
+
+    def _closeness(self, level: str, candidates: Sequence[Candidate]) -> dict[str | None, _Closeness]:
+        """Return a sort key for each domain of a level.
+
+        Most slices first, then named domains, then those with room for all missing slices, then the tightest.
+        """
         missing = self.missing
         return {
-            value: (-self._nearby[level, value], value is None, room < missing, -room if room < missing else room)
-            for value, room in self._slots(level, options).items()
+            name: (-self._slices_at[level, name], name is None, room < missing, -room if room < missing else room)
+            for name, room in self._room_by_name(level, candidates).items()
         }
 
+    def _room_by_name(self, level: str, candidates: Sequence[Candidate]) -> Counter[str | None]:
+        """Return how many slices fit in each domain of a level.
 
-def _portions(sizes: Sequence[int], need: int) -> int:
-    """Return a number of slices that no split can exceed, when a ground serves one slice only."""
+        Candidates in one `spread` domain count once.
+        """
+        room: Counter[str | None] = Counter()
+        spread = self._demand.spread
+        if spread is None:
+            for one in candidates:
+                room[one.domain.names.get(level)] += one.slices
+            return room
+        counted: set[tuple[str | None, str]] = set()
+        for one in candidates:
+            name, domains = one.domain.names.get(level), by_domain_name(one.classes, spread)
+            if len(domains) == 1:
+                counted.add((name, next(iter(domains))))
+            else:
+                sizes = [usable_nodes(classes, self._demand) for classes in domains.values()]
+                room[name] += _most_slices(sizes, self._demand.need)
+        room.update(name for name, _ in counted)
+        return room
+
+
+def _most_slices(sizes: Sequence[int], need: int) -> int:
+    """Return an upper bound on the slices, if a domain serves one slice only."""
     return sum(1 for size in sizes if size >= need) + sum(size for size in sizes if size < need) // need

@@ -1,194 +1,229 @@
-"""Where a slice may be because of others: `spread`, `near`, `apart_from`, all in one place, nobody else there."""
+"""Constraints between slices: spread, near, apart_from, all_within, exclusive."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Inventory
-from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Exclusion, Slice, Taken
+from launcher.core.model.placement import Exclusion, Slice, UnavailableNodes
 from launcher.core.model.task import Task, TopologyRule
 
-Spot = tuple[str, str | None]
-"""A place at a level: its name, and for the racks of rack-local work its NVLink domain."""
+DomainId = tuple[str, str | None]
+"""A topology domain: its name, and the NVLink domain where that matters."""
 
 
-class Sited(Protocol):
-    """A node, or nodes that are alike."""
+class Located(Protocol):
+    """A node, or a class of equal nodes."""
 
     @property
     def domain(self) -> str | None:
-        """Its NVLink domain."""
+        """The NVLink domain."""
 
     def at(self, level: str) -> str | None:
-        """Return the name of its place at a level; None where the inventory does not say."""
+        """Return the name of the domain at a level; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """A level at which places are told apart; `local` tells the NVLink domains of a rack apart too."""
+class TopologyLevel:
+    """A level of the topology.
 
-    level: str
-    local: bool = False
+    With `nvlink`, each NVLink domain of a rack is a domain of its own.
+    """
 
-    def spot(self, what: Sited) -> Spot | None:
-        """Return where something is; None where the inventory does not say."""
-        if self.level == ANY_LEVEL:
+    name: str
+    nvlink: bool = False
+
+    def domain_of(self, node: Located) -> DomainId | None:
+        """Return the domain of a node at this level; None if unknown."""
+        if self.name == ANY_LEVEL:
             return ANY_LEVEL, None
-        name = what.at(self.level)
-        return None if name is None else (name, what.domain if self.local and self.level == RACK_LEVEL else None)
+        name = node.at(self.name)
+        return None if name is None else (name, node.domain if self.nvlink and self.name == RACK_LEVEL else None)
 
 
-def within_scale(rule: TopologyRule) -> Scale:
-    """Return the scale of the places that no slice may cross."""
-    return Scale(rule.within, local=rule.within == RACK_LEVEL)
+def within_level(rule: TopologyRule) -> TopologyLevel:
+    """Return the level of the domains that contain one slice each."""
+    return TopologyLevel(rule.within, nvlink=rule.within == RACK_LEVEL)
 
 
-def near_scale(rule: TopologyRule) -> Scale:
-    """Return the scale of the places that slices share with the group that they are near."""
-    return Scale(rule.near_level, local=rule.within == RACK_LEVEL)
+def near_level(rule: TopologyRule) -> TopologyLevel:
+    """Return the level of the domains shared with the group named by `near`."""
+    return TopologyLevel(rule.near_level, nvlink=rule.within == RACK_LEVEL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What keeps the next slice of a group off nodes. All of `inside` hold at once; `outside` bars single places."""
-
-    inside: tuple[tuple[Exclusion, Scale, AbstractSet[Spot]], ...] = ()
-    outside: tuple[tuple[Exclusion, Scale, AbstractSet[Spot]], ...] = ()
-
-    def __bool__(self) -> bool:
-        """Whether anything is kept off."""
-        return bool(self.inside) or any(barred for _, _, barred in self.outside)
-
-    def reason(self, what: Sited) -> Exclusion | None:
-        """Return why a node may not be used; None where it may."""
-        for why, scale, barred in self.outside:
-            if barred and scale.spot(what) in barred:
-                return why
-        for why, scale, allowed in self.inside:
-            if scale.spot(what) not in allowed:
-                return why
-        return None
-
-
-class Ledger:
-    """The places that the slices of a task have touched so far, and what they mean for the next one of each group."""
-
-    def __init__(self, task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> None:
-        self._rules = {group.name: group.topology for group in task.groups}
-        self._touched: dict[tuple[str, Scale], Counter[Spot]] = {key: Counter() for key in _watched(self._rules)}
-        self._kept: list[tuple[str, Scale, frozenset[Spot]]] = []
-        self._foreign = {level: _foreign(Scale(level), inventory, taken) for level in _exclusive(self._rules)}
-        self.free = frozenset(name for name in self._rules if not any(self._speaks_of(name)))
-
-    def _speaks_of(self, name: str) -> Iterator[bool]:
-        rule = self._rules[name]
-        yield rule.exclusive is not None or rule.near is not None or rule.all_within is not None
-        yield ground(rule.spread) is not None or rule.apart_from is not None
-        yield any(name in (other.near, other.apart_from) for other in self._rules.values())
-
-    def touch(self, group: str, nodes: Iterable[Sited], sign: int = 1) -> None:
-        """Note the places of a slice of a group; `sign` -1 takes that back."""
-        nodes = tuple(nodes)
-        for (name, scale), touched in self._touched.items():
-            if name == group:
-                for spot in {spot for node in nodes if (spot := scale.spot(node)) is not None}:
-                    touched[spot] += sign
-                    if touched[spot] <= 0:
-                        del touched[spot]
-
-    def keep(self, group: str, nodes: Iterable[Sited]) -> None:
-        """Note a slice that stays where it is, and that what it is near to has to come to it."""
-        nodes = tuple(nodes)
-        self.touch(group, nodes)
-        rule = self._rules[group]
-        if rule.near is not None:
-            scale = near_scale(rule)
-            self._kept.append((rule.near, scale, frozenset(spot for node in nodes if (spot := scale.spot(node)))))
-
-    @property
-    def watched(self) -> AbstractSet[tuple[str, Scale]]:
-        """Return the groups and scales whose places are noted."""
-        return self._touched.keys()
-
-    def touched(self, group: str, scale: Scale) -> Counter[Spot]:
-        """Return how many slices of a group touch each place, at a scale that its rules speak of."""
-        return self._touched[group, scale]
-
-    def lonely(self, name: str) -> list[tuple[Scale, frozenset[Spot]]]:
-        """Return where slices stay that must be near a group, and that no slice of it is near to yet."""
-        return [
-            (scale, spots)
-            for target, scale, spots in self._kept
-            if target == name and not spots & self._touched[name, scale].keys()
-        ]
-
-    def bounds(self, name: str) -> Bounds:
-        """Return the bounds of the next slice of a group; they follow what is noted later."""
-        if name in self.free:
-            return Bounds()
-        rule = self._rules[name]
-        inside: list[tuple[Exclusion, Scale, AbstractSet[Spot]]] = []
-        if rule.all_within is not None and (spots := self._touched[name, Scale(rule.all_within)]):
-            inside.append((Exclusion.ELSEWHERE, Scale(rule.all_within), spots.keys()))
-        if rule.near is not None:
-            inside.append((Exclusion.NOT_NEAR, near_scale(rule), self._touched[rule.near, near_scale(rule)].keys()))
-        inside += ((Exclusion.NOT_NEAR, scale, spots) for scale, spots in self.lonely(name))
-        return Bounds(inside=tuple(inside), outside=tuple(self._barred(name, rule)))
-
-    def _barred(self, name: str, rule: TopologyRule) -> Iterator[tuple[Exclusion, Scale, AbstractSet[Spot]]]:
-        if rule.exclusive is not None:
-            yield Exclusion.SHARED, Scale(rule.exclusive), self._foreign[rule.exclusive]
-        if (spread := ground(rule.spread)) is not None:
-            yield Exclusion.SPREAD, Scale(spread), self._touched[name, Scale(spread)].keys()
-        for other, scale in _apart(name, self._rules):
-            yield Exclusion.APART, scale, self._touched[other, scale].keys()
-
-
-def ground(level: str | None) -> str | None:
-    """Return a level at which nodes must keep apart; None where that they are different nodes is enough."""
+def spread_level(level: str | None) -> str | None:
+    """Return a level to spread over; None where different nodes are enough."""
     return None if level in (None, NODE_LEVEL, ANY_LEVEL) else level
 
 
-def bounds(
-    task: Task, name: str, inventory: Inventory, taken: Mapping[NodeName, Taken], placed: Iterable[Slice]
-) -> Bounds:
-    """Return the bounds of a group's next slice, given the slices of the task that have their place."""
-    ledger = Ledger(task, inventory, taken)
+class Constraint(NamedTuple):
+    """Domains of one level that are required or forbidden, and the reason."""
+
+    reason: Exclusion
+    level: TopologyLevel
+    domains: AbstractSet[DomainId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """Where the next slice of a group may be.
+
+    Inside each set of `required` domains, and in none of the `forbidden` ones.
+    """
+
+    required: tuple[Constraint, ...] = ()
+    forbidden: tuple[Constraint, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether any node is excluded."""
+        return bool(self.required) or any(domains for _, _, domains in self.forbidden)
+
+    def exclusion(self, node: Located) -> Exclusion | None:
+        """Return why a node cannot be used; None if it can."""
+        for reason, level, domains in self.forbidden:
+            if domains and level.domain_of(node) in domains:
+                return reason
+        for reason, level, domains in self.required:
+            if level.domain_of(node) not in domains:
+                return reason
+        return None
+
+
+class DomainUsage:
+    """The domains that each group of a task uses, and the constraints that follow.
+
+    `unconstrained` are the groups whose slices may be anywhere, whatever the others use.
+    """
+
+    def __init__(self, task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> None:
+        self._rules = {group.name: group.topology for group in task.groups}
+        self._used: dict[tuple[str, TopologyLevel], Counter[DomainId]] = {
+            key: Counter() for key in _tracked(self._rules)
+        }
+        self._fixed: list[tuple[str, TopologyLevel, frozenset[DomainId]]] = []
+        self._other_runs = {
+            level: _other_runs(TopologyLevel(level), inventory, unavailable) for level in _exclusive_levels(self._rules)
+        }
+        self.unconstrained = frozenset(name for name in self._rules if not any(self._constrained_by(name)))
+
+    def constraints(self, name: str) -> Constraints:
+        """Return the constraints on a group's next slice.
+
+        They change as slices are added or removed.
+        """
+        if name in self.unconstrained:
+            return Constraints()
+        rule = self._rules[name]
+        required: list[Constraint] = []
+        if rule.all_within is not None:
+            level = TopologyLevel(rule.all_within)
+            if used := self._used[name, level]:
+                required.append(Constraint(Exclusion.WITHIN, level, used.keys()))
+        if rule.near is not None:
+            level = near_level(rule)
+            required.append(Constraint(Exclusion.NEAR, level, self._used[rule.near, level].keys()))
+        required += (Constraint(Exclusion.NEAR, level, domains) for level, domains in self.unmet_near(name))
+        return Constraints(required=tuple(required), forbidden=tuple(self._forbidden(name, rule)))
+
+    def add(self, group: str, nodes: Iterable[Located]) -> None:
+        """Count the domains of one more slice of a group."""
+        self._count(group, nodes, 1)
+
+    def add_fixed(self, group: str, nodes: Iterable[Located]) -> None:
+        """Count a slice that keeps its nodes: groups it is near must come to it."""
+        nodes = tuple(nodes)
+        self.add(group, nodes)
+        rule = self._rules[group]
+        if rule.near is not None:
+            level = near_level(rule)
+            domains = frozenset(domain for node in nodes if (domain := level.domain_of(node)))
+            self._fixed.append((rule.near, level, domains))
+
+    def remove(self, group: str, nodes: Iterable[Located]) -> None:
+        """Undo `add`."""
+        self._count(group, nodes, -1)
+
+    def _count(self, group: str, nodes: Iterable[Located], by: int) -> None:
+        nodes = tuple(nodes)
+        for (name, level), used in self._used.items():
+            if name == group:
+                for domain in {domain for node in nodes if (domain := level.domain_of(node)) is not None}:
+                    used[domain] += by
+                    if used[domain] <= 0:
+                        del used[domain]
+
+    @property
+    def tracked(self) -> AbstractSet[tuple[str, TopologyLevel]]:
+        """Return the groups and levels for which used domains are counted."""
+        return self._used.keys()
+
+    def slices_by_domain(self, group: str, level: TopologyLevel) -> Counter[DomainId]:
+        """Return the number of slices of a group in each domain of a tracked level."""
+        return self._used[group, level]
+
+    def unmet_near(self, name: str) -> list[tuple[TopologyLevel, frozenset[DomainId]]]:
+        """Return the domains of fixed slices that still need a slice of a group."""
+        return [
+            (level, domains)
+            for target, level, domains in self._fixed
+            if target == name and not domains & self._used[name, level].keys()
+        ]
+
+    def _constrained_by(self, name: str) -> Iterator[bool]:
+        rule = self._rules[name]
+        yield rule.exclusive is not None or rule.near is not None or rule.all_within is not None
+        yield spread_level(rule.spread) is not None or rule.apart_from is not None
+        yield any(name in (other.near, other.apart_from) for other in self._rules.values())
+
+    def _forbidden(self, name: str, rule: TopologyRule) -> Iterator[Constraint]:
+        if rule.exclusive is not None:
+            yield Constraint(Exclusion.EXCLUSIVE, TopologyLevel(rule.exclusive), self._other_runs[rule.exclusive])
+        if (spread := spread_level(rule.spread)) is not None:
+            level = TopologyLevel(spread)
+            yield Constraint(Exclusion.SPREAD, level, self._used[name, level].keys())
+        for other, level in _apart_from(name, self._rules):
+            yield Constraint(Exclusion.APART_FROM, level, self._used[other, level].keys())
+
+
+def constraints_on(
+    task: Task, name: str, inventory: Inventory, unavailable: UnavailableNodes, placed: Iterable[Slice]
+) -> Constraints:
+    """Return the constraints on a group's next slice, given the placed slices."""
+    usage = DomainUsage(task, inventory, unavailable)
     nodes = {node.name: node for node in inventory.nodes}
     for part in placed:
-        ledger.keep(part.group, [nodes[one] for one in (*part.nodes, *part.spares) if one in nodes])
-    return ledger.bounds(name)
+        usage.add_fixed(part.group, [nodes[node] for node in (*part.nodes, *part.spares) if node in nodes])
+    return usage.constraints(name)
 
 
-def _watched(rules: Mapping[str, TopologyRule]) -> Iterator[tuple[str, Scale]]:
+def _tracked(rules: Mapping[str, TopologyRule]) -> Iterator[tuple[str, TopologyLevel]]:
     for name, rule in rules.items():
         if rule.all_within is not None:
-            yield name, Scale(rule.all_within)
-        if (spread := ground(rule.spread)) is not None:
-            yield name, Scale(spread)
+            yield name, TopologyLevel(rule.all_within)
+        if (spread := spread_level(rule.spread)) is not None:
+            yield name, TopologyLevel(spread)
         if rule.near is not None:
-            yield rule.near, near_scale(rule)
-            yield name, near_scale(rule)
-        yield from _apart(name, rules)
+            yield rule.near, near_level(rule)
+            yield name, near_level(rule)
+        yield from _apart_from(name, rules)
 
 
-def _apart(name: str, rules: Mapping[str, TopologyRule]) -> Iterator[tuple[str, Scale]]:
-    """Return the groups that a group keeps apart from, or that do from it, each with the scale of that."""
+def _apart_from(name: str, rules: Mapping[str, TopologyRule]) -> Iterator[tuple[str, TopologyLevel]]:
+    """Return the groups to stay apart from, in either direction, with the level."""
     for other, rule in rules.items():
         if rules[name].apart_from == other:
-            yield other, Scale(rules[name].apart_level)
+            yield other, TopologyLevel(rules[name].apart_level)
         if rule.apart_from == name:
-            yield other, Scale(rule.apart_level)
+            yield other, TopologyLevel(rule.apart_level)
 
 
-def _exclusive(rules: Mapping[str, TopologyRule]) -> set[str]:
+def _exclusive_levels(rules: Mapping[str, TopologyRule]) -> set[str]:
     return {rule.exclusive for rule in rules.values() if rule.exclusive is not None}
 
 
-def _foreign(scale: Scale, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> frozenset[Spot]:
-    """Return the places where another run has a node."""
-    nodes = (node for node in inventory.nodes if node.name in taken and taken[node.name].by_run is not None)
-    return frozenset(spot for node in nodes if (spot := scale.spot(node)) is not None)
+def _other_runs(level: TopologyLevel, inventory: Inventory, unavailable: UnavailableNodes) -> frozenset[DomainId]:
+    """Return the domains in which another run has a node."""
+    used = (node for node in inventory.nodes if (use := unavailable.get(node.name)) and use.used_by is not None)
+    return frozenset(domain for node in used if (domain := level.domain_of(node)) is not None)

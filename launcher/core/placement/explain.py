@@ -1,4 +1,4 @@
-"""Why a task does not fit: every place with what it offered, each node that is not free under one reason."""
+"""Explanations: why a task does not fit, and why racks were selected or not."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,27 +6,55 @@ from dataclasses import dataclass, field, replace
 
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Inventory, Node
 from launcher.core.model.nodeset import NodeName, natural
-from launcher.core.model.placement import Exclusion, Placement, RackAnswer, Shortfall, Slice, Taken, group_of
+from launcher.core.model.placement import (
+    Exclusion,
+    Placement,
+    RackAvailability,
+    Shortfall,
+    Slice,
+    UnavailableNodes,
+    group_of,
+)
 from launcher.core.model.task import Group, Task
-from launcher.core.placement.colocation import hosts
-from launcher.core.placement.constraints import Bounds, Spot, bounds, ground, within_scale
-from launcher.core.placement.filters import Sieve
-from launcher.core.placement.solver import Miss
-from launcher.core.placement.suggestions import changes
+from launcher.core.model.text import count
+from launcher.core.placement.colocation import placed_groups
+from launcher.core.placement.constraints import Constraints, DomainId, constraints_on, spread_level, within_level
+from launcher.core.placement.filters import NodeFilter
+from launcher.core.placement.solver import GroupShortfall
+from launcher.core.placement.suggestions import suggest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyedRack:
+    """A rack, or a coarser domain, as a candidate for a group of a placed task.
+
+    `before` is its availability before the task, `left` the nodes left for the group after it. `slices` are the slices
+    of all groups that went there; `reason` says why slices of this group did or did not.
+    """
+
+    group: str
+    within: str
+    before: RackAvailability
+    left: int
+    slices: tuple[str, ...]
+    reason: str
 
 
 def explain(
-    miss: Miss, task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], kept: Sequence[Slice] = ()
+    found: GroupShortfall, task: Task, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice] = ()
 ) -> Shortfall:
-    """Return the full account of a miss, as things stand after the slices that did find room."""
-    sieve = Sieve(miss.group, taken, miss.promised, miss.bounds)
-    found = account(miss.group, inventory, sieve, placed=miss.placed, proven=miss.proven)
-    return replace(found, changes=changes(miss, task, inventory, taken, kept))
+    """Return why a group does not fit, and which changes would make the task fit."""
+    node_filter = NodeFilter(found.group, unavailable, found.assigned, found.constraints)
+    shortfall = shortfall_of(found.group, inventory, node_filter, placed=found.placed, proven=found.proven)
+    return replace(shortfall, suggestions=suggest(found, task, inventory, unavailable, kept))
 
 
-def account(group: Group, inventory: Inventory, sieve: Sieve, *, placed: int, proven: bool) -> Shortfall:
-    """Return what each place offers a group now, without what would have to change."""
+def shortfall_of(
+    group: Group, inventory: Inventory, node_filter: NodeFilter, *, placed: int, proven: bool
+) -> Shortfall:
+    """Return why the next slice of a group does not fit, without suggestions."""
     rule = group.topology
+    unhealthy = [node.name for node in inventory.nodes if node_filter.exclusion(node) is Exclusion.UNHEALTHY]
     return Shortfall(
         group=group.name,
         slices=rule.slices,
@@ -36,73 +64,75 @@ def account(group: Group, inventory: Inventory, sieve: Sieve, *, placed: int, pr
         within=rule.within,
         placed=placed,
         proven=proven,
-        largest=_largest(inventory, sieve),
-        racks=answers(inventory, sieve),
-        changes=(),
-        sick=_sick(inventory, sieve),
+        largest=_largest_slice(inventory, node_filter),
+        racks=_availability(inventory, node_filter),
+        suggestions=(),
+        unhealthy={name: node_filter.unavailable[name].unhealthy or "" for name in unhealthy},
     )
 
 
-def _sick(inventory: Inventory, sieve: Sieve) -> Mapping[NodeName, str]:
-    """Return what is wrong with each node that is kept out for it."""
-    found = [node.name for node in inventory.nodes if sieve.reason(node) is Exclusion.SICK]
-    return {name: sieve.taken[name].sick or "" for name in found}
+def survey(
+    task: Task, inventory: Inventory, unavailable: UnavailableNodes, placement: Placement
+) -> tuple[SurveyedRack, ...]:
+    """Return every rack for every group that owns nodes, by group and by name."""
+    task = placed_groups(task)
+    return tuple(one for group in task.groups for one in _survey_group(task, group, inventory, unavailable, placement))
 
 
-def _largest(inventory: Inventory, sieve: Sieve) -> int:
-    """Return the most nodes one more slice could have where the rules of the task let it be."""
-    rule = sieve.group.topology
-    scale, members = within_scale(rule), ground(rule.spread_members)
-    rooms: dict[Spot | None, list[str]] = {}
+def _largest_slice(inventory: Inventory, node_filter: NodeFilter) -> int:
+    """Return the most nodes that the next slice could have in one domain."""
+    rule = node_filter.group.topology
+    level, apart = within_level(rule), spread_level(rule.spread_members)
+    domains: dict[DomainId | None, set[str]] = {}
     for node in inventory.nodes:
-        if sieve.reason(node) is None:
-            rooms.setdefault(scale.spot(node), []).append(node.at(members) or "" if members else node.name)
-    return max((len(set(room)) for room in rooms.values()), default=0)
+        if node_filter.exclusion(node) is None:
+            name = node.at(apart) or "" if apart else node.name
+            domains.setdefault(level.domain_of(node), set()).add(name)
+    return max((len(names) for names in domains.values()), default=0)
 
 
 @dataclass(slots=True)
 class _Row:
-    """The nodes of one place, counted."""
+    """Counts of the nodes of one rack."""
 
     total: int = 0
     free: int = 0
     excluded: Counter[Exclusion] = field(default_factory=Counter)
     users: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
+    accelerators: Counter[str] = field(default_factory=Counter)
 
 
-def answers(inventory: Inventory, sieve: Sieve) -> tuple[RackAnswer, ...]:
-    """Return a row for each place of the `within` level, for each rack where that is `node` or `any`."""
+def _availability(inventory: Inventory, node_filter: NodeFilter) -> tuple[RackAvailability, ...]:
+    """Return a row for each `within` domain; for `node` and `any`, for each rack."""
     rows: dict[str, _Row] = {}
-    domains = domains_of(inventory)
+    domains = _nvlink_domains(inventory)
     for node in inventory.nodes:
-        row = rows.setdefault(label(node, sieve.group.topology.within, domains), _Row())
+        row = rows.setdefault(_row_name(node, node_filter.group.topology.within, domains), _Row())
         row.total += 1
-        reason = sieve.reason(node)
+        reason = node_filter.exclusion(node)
         if reason is None:
             row.free += 1
             continue
         row.excluded[reason] += 1
-        run = sieve.taken[node.name].by_run if reason is Exclusion.IN_USE else None
-        if run is not None:
+        if reason is Exclusion.IN_USE and (run := node_filter.unavailable[node.name].used_by) is not None:
             row.users[run] += 1
-        if reason is Exclusion.KIND:
-            row.kinds[node.accelerator or "none named"] += 1
+        if reason is Exclusion.ACCELERATOR:
+            row.accelerators[node.accelerator or "unknown"] += 1
     return tuple(
-        RackAnswer(
-            rack=label,
+        RackAvailability(
+            rack=name,
             total=row.total,
             free=row.free,
             excluded={reason: row.excluded[reason] for reason in Exclusion if row.excluded[reason]},
             users={run: row.users[run] for run in sorted(row.users, key=natural)},
-            kinds={kind: row.kinds[kind] for kind in sorted(row.kinds, key=natural)},
+            accelerators={kind: row.accelerators[kind] for kind in sorted(row.accelerators, key=natural)},
         )
-        for label, row in sorted(rows.items(), key=lambda item: natural(item[0]))
+        for name, row in sorted(rows.items(), key=lambda item: natural(item[0]))
     )
 
 
-def domains_of(inventory: Inventory) -> Mapping[str, set[str]]:
-    """Return the NVLink domains that are known of each rack."""
+def _nvlink_domains(inventory: Inventory) -> Mapping[str, set[str]]:
+    """Return the known NVLink domains of each rack."""
     domains: dict[str, set[str]] = {}
     for node in inventory.nodes:
         known = domains.setdefault(node.rack, set())
@@ -111,8 +141,11 @@ def domains_of(inventory: Inventory) -> Mapping[str, set[str]]:
     return domains
 
 
-def label(node: Node, within: str, domains: Mapping[str, set[str]]) -> str:
-    """Return the name of a node's row; a rack of several NVLink domains has a row for each."""
+def _row_name(node: Node, within: str, domains: Mapping[str, set[str]]) -> str:
+    """Return the name of a node's row.
+
+    Each NVLink domain of a rack has a row of its own.
+    """
     if within == RACK_LEVEL and len(domains[node.rack]) > 1:
         return f"{node.rack} (domain {node.domain or 'unknown'})"
     if within in (RACK_LEVEL, NODE_LEVEL, ANY_LEVEL):
@@ -120,94 +153,83 @@ def label(node: Node, within: str, domains: Mapping[str, set[str]]) -> str:
     return node.at(within) or f"{node.rack} (no {within})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surveyed:
-    """What a place offered a group, the nodes left of it with the whole task placed, the slices that went there (those
-    of other groups too), and one sentence for why."""
-
-    group: str
-    offer: RackAnswer
-    left: int
-    slices: tuple[str, ...]
-    why: str
-
-
-def survey(
-    task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], placement: Placement
-) -> tuple[Surveyed, ...]:
-    """Return every place for every group that has nodes of its own, in the order of the task and by name."""
-    task = hosts(task)
-    return tuple(one for group in task.groups for one in _of_group(task, group, inventory, taken, placement))
-
-
 @dataclass(slots=True)
-class _Tally:
-    """What is left of a place once the task is placed: of it `room` for more of the group, or why there is none."""
+class _Remainder:
+    """What a task leaves of a rack.
+
+    Of the `left` nodes one more slice could use `usable`; the others are `excluded` for a reason.
+    """
 
     left: int = 0
-    room: int = 0
-    closed: Exclusion | None = None
+    usable: int = 0
+    excluded: Exclusion | None = None
     slices: dict[str, None] = field(default_factory=dict)
 
 
-def _of_group(
-    task: Task, group: Group, inventory: Inventory, taken: Mapping[NodeName, Taken], placement: Placement
-) -> Sequence[Surveyed]:
-    sieve = Sieve(group, taken, frozenset())
-    own = {one.name for one in task.groups}
-    limits = bounds(task, group.name, inventory, taken, [part for part in placement.slices if part.group in own])
-    tallies = _tallies(inventory, sieve, limits, placement)
-    offers = answers(inventory, sieve)
-    keys = [part.key for part in placement.slices]
-    fullest = max((offer.free for offer in offers if _own(group, tallies[offer.rack])), default=0)
+def _survey_group(
+    task: Task, group: Group, inventory: Inventory, unavailable: UnavailableNodes, placement: Placement
+) -> Sequence[SurveyedRack]:
+    node_filter = NodeFilter(group, unavailable, frozenset())
+    owners = {one.name for one in task.groups}
+    placed = [part for part in placement.slices if part.group in owners]
+    constraints = constraints_on(task, group.name, inventory, unavailable, placed)
+    remainders = _remainders(inventory, node_filter, constraints, placement)
+    rows = _availability(inventory, node_filter)
+    order = [part.key for part in placement.slices]
+    largest_used = max((row.free for row in rows if _holds(group, remainders[row.rack])), default=0)
     return [
-        Surveyed(
+        SurveyedRack(
             group=group.name,
-            offer=offer,
-            left=tallies[offer.rack].left,
-            slices=tuple(sorted(tallies[offer.rack].slices, key=keys.index)),
-            why=_why(group, offer, tallies[offer.rack], fullest),
+            within=group.topology.within,
+            before=row,
+            left=remainders[row.rack].left,
+            slices=tuple(sorted(remainders[row.rack].slices, key=order.index)),
+            reason=_survey_reason(group, row, remainders[row.rack], largest_used),
         )
-        for offer in offers
+        for row in rows
     ]
 
 
-def _tallies(inventory: Inventory, sieve: Sieve, limits: Bounds, placement: Placement) -> Mapping[str, _Tally]:
+def _remainders(
+    inventory: Inventory, node_filter: NodeFilter, constraints: Constraints, placement: Placement
+) -> Mapping[str, _Remainder]:
     holders: dict[NodeName, list[str]] = {}
     for part in placement.slices:
         for name in (*part.nodes, *part.spares):
             holders.setdefault(name, []).append(part.key)
-    domains = domains_of(inventory)
-    tallies: dict[str, _Tally] = {}
+    domains = _nvlink_domains(inventory)
+    rows: dict[str, _Remainder] = {}
     for node in inventory.nodes:
-        tally = tallies.setdefault(label(node, sieve.group.topology.within, domains), _Tally())
+        row = rows.setdefault(_row_name(node, node_filter.group.topology.within, domains), _Remainder())
         if node.name in holders:
-            tally.slices.update(dict.fromkeys(holders[node.name]))
-        elif sieve.reason(node) is None:
-            why = limits.reason(node)
-            tally.left += 1
-            tally.room += why is None
-            tally.closed = min((one for one in (why, tally.closed) if one), key=list(Exclusion).index, default=None)
-    return tallies
+            row.slices.update(dict.fromkeys(holders[node.name]))
+        elif node_filter.exclusion(node) is None:
+            reason = constraints.exclusion(node)
+            row.left += 1
+            row.usable += reason is None
+            row.excluded = min((one for one in (reason, row.excluded) if one), key=list(Exclusion).index, default=None)
+    return rows
 
 
-def _own(group: Group, tally: _Tally) -> list[str]:
-    return [key for key in tally.slices if group_of(key) == group.name]
+def _holds(group: Group, row: _Remainder) -> bool:
+    return any(group_of(key) == group.name for key in row.slices)
 
 
-def _why(group: Group, offer: RackAnswer, tally: _Tally, fullest: int) -> str:
+def _survey_reason(group: Group, before: RackAvailability, row: _Remainder, largest_used: int) -> str:
+    """Return why slices of a group went to a rack or not.
+
+    `largest_used` is the most free nodes of a rack that they went to.
+    """
     rule = group.topology
     need = rule.nodes_per_slice + rule.spares + rule.spares_per_rack
-    if own := _own(group, tally):
-        return "chosen for " + ", ".join(f"`{key}`" for key in own)
-    if not offer.free:
-        return "nothing free"
-    if offer.free < need and rule.within != ANY_LEVEL:
-        return f"a slice needs {need}"
-    if tally.room < need and tally.closed is not None:
-        return tally.closed.value
-    if tally.room < need and rule.within != ANY_LEVEL:
-        return f"{tally.room} left beside the other slices, and a slice needs {need}"
-    if offer.free > fullest:
-        return "has room: kept for larger work, for fuller ones hold this"
-    return "has room: as good, but farther off or later by name"
+    if _holds(group, row):
+        return "selected"
+    if not before.free:
+        return "no free node"
+    if before.free < need and rule.within != ANY_LEVEL:
+        return f"a slice needs {count(need, 'node')}"
+    if row.usable < need and row.excluded is not None:
+        return row.excluded.value
+    if row.usable < need and rule.within != ANY_LEVEL:
+        return f"{count(row.usable, 'node')} left, a slice needs {need}"
+    return "fits; kept for larger jobs" if before.free > largest_used else "fits; not needed"

@@ -1,4 +1,4 @@
-"""How much of a fleet is of no use to large work, as one number: Slurm's fragmentation score."""
+"""Fragmentation: Slurm's score of how few whole racks are left."""
 
 from collections import Counter
 from collections.abc import Container
@@ -6,22 +6,22 @@ from collections.abc import Container
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NaturalKey, NodeName, natural
 
-MOST_BASE = 16
-"""The largest base block, in nodes: a rack of 18 trays guarantees 16, for one or two are always in repair."""
+MAX_BASE = 16
+"""The largest base block (nodes): of 18 trays one or two are often in repair."""
 
 
 def fragmentation(inventory: Inventory, busy: Container[NodeName]) -> int:
-    """Return the score: 0 with all nodes free, and the higher the fewer whole racks, pairs of racks and so on are left.
+    """Return the score: 0 if all nodes are free, higher the fewer racks are whole.
 
-    Slurm's rule (topology/block): a rack is lost with fewer free nodes than the base, and so is each aligned group of
-    2, 4, 8... racks with a lost one in it; the score is the base times the sizes of all lost groups, and a node each
-    for those that are not free. The base is the commonest size of a rack, and 16 at most.
+    Slurm's rule (topology/block): a rack with fewer free nodes than the base is lost, and so is each aligned group of
+    2, 4, 8... racks that contains a lost rack. The score is the base times the sizes of all lost groups, plus one for
+    each node that is not free. The base is the most common size of a rack, at most 16.
     """
     racks = _racks(inventory, busy)
     if not racks:
         return 0
     sizes = Counter(total for total, _ in racks)
-    base = min(MOST_BASE, max(sizes, key=lambda size: (sizes[size], size)))
+    base = min(MAX_BASE, max(sizes, key=lambda size: (sizes[size], size)))
     lost = [free < base for _, free in racks]
     score = sum(total - free for total, free in racks)
     size = 1
@@ -33,7 +33,7 @@ def fragmentation(inventory: Inventory, busy: Container[NodeName]) -> int:
 
 
 def _racks(inventory: Inventory, busy: Container[NodeName]) -> list[tuple[int, int]]:
-    """Return the nodes of each rack and those that are free, racks of one block beside each other."""
+    """Return the nodes and free nodes of each rack, racks of a block together."""
     upper = inventory.levels[:-1]
     totals: dict[str, int] = {}
     free: Counter[str] = Counter()

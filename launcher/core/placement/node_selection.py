@@ -1,6 +1,7 @@
-"""How much of which cells a slice takes in its place: few of them, broken domains first, apart or balanced where asked.
+"""Node selection: how many nodes of which classes a slice takes in its domain.
 
-`fill` is the rule of Kueue's BestFit: the largest first, and only the last one optimised.
+A slice takes nodes of few classes and of partly used NVLink domains first, and spreads or balances them where the rule
+asks for it. `fill` is the rule of Kueue's BestFit: largest first, and a tight fit for the last one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,17 +9,75 @@ from itertools import groupby
 from typing import TypeVar
 
 from launcher.core.model.nodeset import natural
-from launcher.core.placement.capacity import Cell, Role
+from launcher.core.placement.capacity import Demand, NodeClass
 
 _T = TypeVar("_T")
 
-Portion = list[tuple[Cell, int]]
+Selection = list[tuple[NodeClass, int]]
+"""Node classes, each with the number of nodes to take of it."""
+
+
+def select_nodes(classes: Sequence[NodeClass], demand: Demand, need: int, slices: int) -> Selection:
+    """Return the nodes that a slice takes of classes with enough free nodes.
+
+    At most `slices` slices go to these classes. The selection has fewer than `need` nodes if `spread` and
+    `spread_members` together rule out more.
+    """
+    if demand.spread is not None:
+        classes = _few_spread_domains(classes, demand, need)
+    if demand.spread_members is not None:
+        return _one_per_domain(classes, demand, need, slices)
+    if demand.rule.balance is not None:
+        return _balanced(classes, demand, need)
+    return partly_used_first(classes, demand, need)
+
+
+def partly_used_first(classes: Sequence[NodeClass], demand: Demand, need: int) -> Selection:
+    """Return `need` nodes in few classes, of partly used NVLink domains first.
+
+    Nodes with the fewest idle GPUs come before that.
+    """
+    selection: Selection = []
+    missing = need
+    ordered = sorted(classes, key=lambda one: _waste(one, demand))
+    for _, equal in groupby(ordered, key=lambda one: _waste(one, demand)):
+        stock = [(one, len(one.free)) for one in equal]
+        selection += fill(stock, min(missing, sum(size for _, size in stock)))
+        missing = need - sum(count for _, count in selection)
+    return selection
+
+
+def by_domain_name(classes: Iterable[NodeClass], level: str) -> dict[str, list[NodeClass]]:
+    """Return the classes of each domain at a level, in natural order of the names."""
+    found: dict[str, list[NodeClass]] = {}
+    for one in classes:
+        found.setdefault(one.at(level) or "", []).append(one)
+    return {name: found[name] for name in sorted(found, key=natural)}
+
+
+def usable_nodes(classes: Iterable[NodeClass], demand: Demand) -> int:
+    """Return how many nodes of these classes one slice can use."""
+    if demand.spread_members is None:
+        return sum(len(one.free) for one in classes)
+    return len({one.at(demand.spread_members) for one in classes if one.free})
+
+
+def max_spread_slices(sizes: Iterable[int], need: int) -> int:
+    """Return how many slices fit that take one node of each domain at most.
+
+    By the theorem of Gale and Ryser. `sizes` are the free nodes of the domains, `need` the nodes of a slice.
+    """
+    sizes = list(sizes)
+    most = sum(sizes) // need
+    while most and sum(min(size, most) for size in sizes) < most * need:
+        most -= 1
+    return most
 
 
 def fill(stock: Sequence[tuple[_T, int]], need: int) -> list[tuple[_T, int]]:
-    """Return how much to take of which to get `need`: few pieces, the tightest last; stock order breaks ties.
+    """Return how much of which item to take: few items, the last one tightest.
 
-    The stock must hold `need`.
+    The stock must hold `need`. Ties go by the order of the stock.
     """
     left = sorted(stock, key=lambda item: -item[1])
     chosen: list[tuple[_T, int]] = []
@@ -32,94 +91,10 @@ def fill(stock: Sequence[tuple[_T, int]], need: int) -> list[tuple[_T, int]]:
     return chosen
 
 
-def most_slices(sizes: Iterable[int], need: int) -> int:
-    """Return how many slices fit where each takes at most one node of each place: the rule of Gale and Ryser."""
-    sizes = list(sizes)
-    most = sum(sizes) // need
-    while most and sum(min(size, most) for size in sizes) < most * need:
-        most -= 1
-    return most
+def split_evenly(stock: Sequence[tuple[str, int]], need: int) -> list[tuple[str, int]]:
+    """Return an even split of `need` over as few items as possible.
 
-
-def portion_of(cells: Sequence[Cell], role: Role, need: int, rounds: int) -> Portion:
-    """Return what a slice takes of cells that hold it; `rounds` slices at most come to them.
-
-    Where that is impossible because `spread` and `spread_members` cross, the portion is short.
-    """
-    if role.spread is not None:
-        cells = _few_grounds(cells, role, need)
-    if role.members is not None:
-        return _apart(cells, role, need, rounds)
-    if role.rule.balance is not None:
-        return _balanced(cells, role, need)
-    return broken_first(cells, role, need)
-
-
-def waste(cell: Cell, role: Role) -> tuple[int, bool]:
-    """Return how much is lost by taking of a cell: GPUs that nobody asked for, then a whole domain broken."""
-    return cell.node.gpus - role.group.gpus, cell.whole
-
-
-def by_value(cells: Iterable[Cell], level: str) -> dict[str, list[Cell]]:
-    """Return the cells of each place at a level, in natural order."""
-    found: dict[str, list[Cell]] = {}
-    for cell in cells:
-        found.setdefault(cell.at(level) or "", []).append(cell)
-    return {value: found[value] for value in sorted(found, key=natural)}
-
-
-def worth(cells: Iterable[Cell], role: Role) -> int:
-    """Return how many nodes one slice could take of cells."""
-    if role.members is None:
-        return sum(len(cell.free) for cell in cells)
-    return len({cell.at(role.members) for cell in cells if cell.free})
-
-
-def broken_first(cells: Sequence[Cell], role: Role, need: int) -> Portion:
-    """Return what to take of cells that hold `need`: broken domains are used up before whole ones, few of each."""
-    portion: Portion = []
-    missing = need
-    for _, alike in groupby(sorted(cells, key=lambda cell: waste(cell, role)), key=lambda cell: waste(cell, role)):
-        stock = [(cell, len(cell.free)) for cell in alike]
-        portion += fill(stock, min(missing, sum(size for _, size in stock)))
-        missing = need - sum(count for _, count in portion)
-    return portion
-
-
-def _few_grounds(cells: Sequence[Cell], role: Role, need: int) -> Sequence[Cell]:
-    """Return the cells of the few grounds that hold a slice: no other slice can use them then."""
-    grounds = by_value(cells, role.spread or "")
-    sizes = [(value, worth(own, role)) for value, own in grounds.items()]
-    if len(sizes) == 1 or sum(size for _, size in sizes) < need:
-        return cells
-    return [cell for value, _ in fill(sizes, need) for cell in grounds[value]]
-
-
-def _apart(cells: Sequence[Cell], role: Role, need: int, rounds: int) -> Portion:
-    """Return one node of each of the values that have most left, counted no further than the slices to come."""
-    values = by_value([cell for cell in cells if cell.free], role.members or "")
-    rooms = {value: sum(len(cell.free) for cell in own) for value, own in values.items()}
-
-    def order(value: str) -> tuple[int, tuple[int, bool], int]:
-        return -min(rooms[value], rounds), min(waste(cell, role) for cell in values[value]), rooms[value]
-
-    chosen = sorted(values, key=order)[:need]
-    return [(min(values[value], key=lambda cell: (waste(cell, role), len(cell.free))), 1) for value in chosen]
-
-
-def _balanced(cells: Sequence[Cell], role: Role, need: int) -> Portion:
-    """Return as even a split as there is over the fewest places at the `balance` level."""
-    values = by_value([cell for cell in cells if cell.free], role.rule.balance or "")
-    sizes = {value: sum(len(cell.free) for cell in own) for value, own in values.items()}
-    wasted = {value: max(waste(cell, role) for cell in own) for value, own in values.items()}
-    shares = even(sorted(sizes.items(), key=lambda item: (wasted[item[0]], item[1])), need)
-    return [part for value, count in shares for part in broken_first(values[value], role, count)]
-
-
-def even(stock: Sequence[tuple[str, int]], need: int) -> list[tuple[str, int]]:
-    """Return as even a split of `need` as there is over the fewest pieces; stock order says which are taken first.
-
-    The stock must hold `need`.
+    The stock must hold `need`. Ties go by the order of the stock.
     """
     largest = sorted(stock, key=lambda item: -item[1])
     pieces = next(count for count in range(1, len(stock) + 1) if sum(size for _, size in largest[:count]) >= need)
@@ -130,3 +105,41 @@ def even(stock: Sequence[tuple[str, int]], need: int) -> list[tuple[str, int]]:
         shares.append((value, min(size, need // (pieces - at))))
         need -= shares[-1][1]
     return shares
+
+
+def _waste(nodes: NodeClass, demand: Demand) -> tuple[int, bool]:
+    """Return the cost of a node: idle GPUs, then an NVLink domain unused so far."""
+    return nodes.node.gpus - demand.group.gpus, nodes.unused
+
+
+def _few_spread_domains(classes: Sequence[NodeClass], demand: Demand, need: int) -> Sequence[NodeClass]:
+    """Return the classes of the few `spread` domains that hold a slice."""
+    domains = by_domain_name(classes, demand.spread or "")
+    sizes = [(name, usable_nodes(own, demand)) for name, own in domains.items()]
+    if len(sizes) == 1 or sum(size for _, size in sizes) < need:
+        return classes
+    return [one for name, _ in fill(sizes, need) for one in domains[name]]
+
+
+def _one_per_domain(classes: Sequence[NodeClass], demand: Demand, need: int, slices: int) -> Selection:
+    """Return one node of each of the domains with the most free nodes.
+
+    More free nodes than slices to come do not count.
+    """
+    domains = by_domain_name([one for one in classes if one.free], demand.spread_members or "")
+    free = {name: sum(len(one.free) for one in own) for name, own in domains.items()}
+
+    def order(name: str) -> tuple[int, tuple[int, bool], int]:
+        return -min(free[name], slices), min(_waste(one, demand) for one in domains[name]), free[name]
+
+    chosen = sorted(domains, key=order)[:need]
+    return [(min(domains[name], key=lambda one: (_waste(one, demand), len(one.free))), 1) for name in chosen]
+
+
+def _balanced(classes: Sequence[NodeClass], demand: Demand, need: int) -> Selection:
+    """Return an even split over as few domains of the `balance` level as possible."""
+    domains = by_domain_name([one for one in classes if one.free], demand.rule.balance or "")
+    sizes = {name: sum(len(one.free) for one in own) for name, own in domains.items()}
+    waste = {name: max(_waste(one, demand) for one in own) for name, own in domains.items()}
+    shares = split_evenly(sorted(sizes.items(), key=lambda item: (waste[item[0]], item[1])), need)
+    return [part for name, count in shares for part in partly_used_first(domains[name], demand, count)]

@@ -1,70 +1,72 @@
-"""The answer to a task on an inventory: nodes for every slice of every group, or all there is to say about why not."""
+"""Place a task on an inventory: the nodes of its slices, or why it does not fit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.placement import Placement, Shortfall, Slice, UnavailableNodes
 from launcher.core.model.task import Task
-from launcher.core.placement.colocation import colocate, hosts, may_host, peopled
-from launcher.core.placement.constraints import Scale
+from launcher.core.placement.colocation import can_colocate, colocate, placed_groups, with_colocated_groups
+from launcher.core.placement.constraints import TopologyLevel
 from launcher.core.placement.explain import explain
 from launcher.core.placement.solver import assign
-from launcher.core.placement.suggestions import WORK
+from launcher.core.placement.suggestions import SUGGESTION_WORK
 
-MAX_HOSTS_TRIED = 3
-"""How many groups are tried as the host of one that has no room; each costs a placement."""
+MAX_OWNERS_TRIED = 3
+"""How many owners are tried for a group without room; each costs a placement."""
 
 
 def place(
-    task: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], kept: Sequence[Slice] = ()
+    task: Task, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice] = ()
 ) -> Placement | Shortfall:
-    """Return which nodes each slice of a task gets, or why it cannot be placed now and what would make it fit.
+    """Return the nodes of each slice of a task, or why the task does not fit.
 
-    The answer depends on what the inventory says and never on the order in which it says it. A refusal that is `proven`
-    means that no placement exists; with one group whose slices cannot get in each other's way it always is. A member
-    takes a whole node, with the guests that sit there. Slices in `kept` have their nodes already, and only the others
-    are placed.
+    A member takes a whole node, together with the members colocated there. Slices in `kept` keep their nodes; only the
+    others are placed. The result does not depend on the order of the inventory. A shortfall that is `proven` means that
+    no placement exists; that is always so for one group whose slices do not constrain each other.
     """
-    whole, task = task, hosts(task)
-    kept = [part for part in kept if whole.group(part.group).topology.nodes_of is None]
-    outcome = assign(task, inventory, taken, kept)
-    if not isinstance(outcome, Placement):
-        found = explain(outcome, task, inventory, taken, kept)
-        guests = tuple(guest.name for guest in whole.guests(found.group))
-        more = () if guests or kept else _beside(whole, found.group, inventory, taken)
-        return replace(found, guests=guests, changes=(*found.changes, *more))
-    return peopled(whole, replace(outcome, enclosed=enclosed(task, inventory, outcome.slices)))
+    owners = placed_groups(task)
+    kept = [part for part in kept if task.group(part.group).topology.nodes_of is None]
+    outcome = assign(owners, inventory, unavailable, kept)
+    if isinstance(outcome, Placement):
+        exclusive = exclusive_nodes(owners, inventory, outcome.slices)
+        return with_colocated_groups(task, replace(outcome, exclusive_nodes=exclusive))
+    shortfall = explain(outcome, owners, inventory, unavailable, kept)
+    colocated = tuple(group.name for group in task.colocated_groups(shortfall.group))
+    more = () if colocated or kept else _suggest_colocation(task, shortfall.group, inventory, unavailable)
+    return replace(shortfall, colocated_groups=colocated, suggestions=(*shortfall.suggestions, *more))
 
 
-def _beside(task: Task, name: str, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> Sequence[str]:
-    """Return on whose nodes a group without room could sit, each tried: with GPUs that those leave free, or none."""
-    most = max((node.gpus for node in inventory.nodes), default=0)
-    free = (host for host in task.groups if may_host(task, host, task.group(name)))
-    hosts_tried = islice((host for host in free if host.gpus + task.group(name).gpus <= most), MAX_HOSTS_TRIED)
-    changed = [(host.name, hosts(colocate(task, name, host))) for host in hosts_tried]
-    fits = [host for host, one in changed if isinstance(assign(one, inventory, taken, (), WORK), Placement)]
-    return tuple(f"`nodes_of: {host}` for `{name}`" for host in fits)
-
-
-def enclosed(task: Task, inventory: Inventory, slices: Sequence[Slice]) -> tuple[NodeName, ...]:
-    """Return the other nodes of every place that a group of the task has by `exclusive`, in the order of the file."""
-    task = hosts(task)
-    own = {group.name for group in task.groups}
-    ours = {name: part.group for part in slices if part.group in own for name in (*part.nodes, *part.spares)}
-    shut = {
-        (scale, scale.spot(node))
-        for group in task.groups
-        if group.topology.exclusive is not None
-        for scale in (Scale(group.topology.exclusive),)
-        for node in inventory.nodes
-        if ours.get(node.name) == group.name
+def exclusive_nodes(task: Task, inventory: Inventory, slices: Sequence[Slice]) -> tuple[NodeName, ...]:
+    """Return the other nodes of every `exclusive` domain, in file order."""
+    owners = {group.name: group for group in placed_groups(task).groups}
+    owner_of = {
+        name: owners[part.group] for part in slices if part.group in owners for name in (*part.nodes, *part.spares)
     }
-    scales = {scale for scale, _ in shut}
+    exclusive = {
+        (level, level.domain_of(node))
+        for node in inventory.nodes
+        if (group := owner_of.get(node.name)) is not None and group.topology.exclusive is not None
+        for level in (TopologyLevel(group.topology.exclusive),)
+    }
+    levels = {level for level, _ in exclusive}
     return tuple(
         node.name
         for node in inventory.nodes
-        if node.name not in ours and any((scale, scale.spot(node)) in shut for scale in scales)
+        if node.name not in owner_of and any((level, level.domain_of(node)) in exclusive for level in levels)
     )
+
+
+def _suggest_colocation(task: Task, name: str, inventory: Inventory, unavailable: UnavailableNodes) -> tuple[str, ...]:
+    """Return suggestions of groups on whose nodes a group would fit; each was tried."""
+    group = task.group(name)
+    most_gpus = max((node.gpus for node in inventory.nodes), default=0)
+    owners = (one for one in task.groups if can_colocate(task, one, group) and one.gpus + group.gpus <= most_gpus)
+    found: list[str] = []
+    for owner in islice(owners, MAX_OWNERS_TRIED):
+        changed = placed_groups(colocate(task, name, owner))
+        if isinstance(assign(changed, inventory, unavailable, (), SUGGESTION_WORK), Placement):
+            found.append(f"set `nodes_of: {owner.name}` for `{name}`")
+    return tuple(found)

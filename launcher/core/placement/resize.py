@@ -1,64 +1,65 @@
-"""A task given again while its run goes on: what stays where it is, what comes and what goes."""
+"""Resize: the placement of a running task after its slices or spares change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Shortfall, Slice, Taken
+from launcher.core.model.placement import Placement, Shortfall, Slice, UnavailableNodes
 from launcher.core.model.task import Group, Task
-from launcher.core.placement.colocation import hosts
-from launcher.core.placement.constraints import bounds, ground, within_scale
-from launcher.core.placement.filters import Sieve
+from launcher.core.placement.colocation import placed_groups
+from launcher.core.placement.constraints import constraints_on, spread_level, within_level
+from launcher.core.placement.filters import NodeFilter
 from launcher.core.placement.place import place
-from launcher.core.placement.replacement import beside
-from launcher.core.placement.solver import leaders_first
-
-_Taken = Mapping[NodeName, Taken]
+from launcher.core.placement.replacement import more_nodes
+from launcher.core.placement.solver import order_by_near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resize:
-    """The placement of a task given again, and how it differs: slices that come and go, and those that move, each as it
-    was and as it will be. A slice whose spares alone differ is among those that move, with the same members."""
+class ResizePlan:
+    """The new placement, and its difference from the old one.
+
+    `moved` has each changed slice before and after; if only its spares change, its members are the same in both.
+    """
 
     placement: Placement
-    comes: tuple[Slice, ...]
-    goes: tuple[Slice, ...]
-    moves: tuple[tuple[Slice, Slice], ...]
+    added: tuple[Slice, ...]
+    removed: tuple[Slice, ...]
+    moved: tuple[tuple[Slice, Slice], ...]
 
 
-def resize(task: Task, inventory: Inventory, taken: _Taken, before: Placement) -> Resize | Shortfall:
-    """Return where a task is after it was given again, or why it cannot be placed so; slices that may stay do.
+def resize(
+    task: Task, inventory: Inventory, unavailable: UnavailableNodes, before: Placement
+) -> ResizePlan | Shortfall:
+    """Return a changed task's placement that keeps all slices it can, or why not.
 
-    A slice stays when it has as many members as before and the new rules allow it where it is; of fewer slices, those
-    of the lowest index stay, so that no rank of them changes. `taken` is what other runs have and what is sick:
-    a slice with a node in it is placed again.
+    A slice is kept if it still has the size and the domain that the new rules ask for. If a group gets fewer slices,
+    those of the lowest index are kept, so that their ranks do not change. `unavailable` are the nodes that other runs
+    use, or that are unhealthy or drained; a slice with such a node is placed again.
     """
-    ours = {*before.nodes}
-    foreign = {name: mark for name, mark in taken.items() if name not in ours or mark.sick or mark.drained}
-    whole, task = task, hosts(task)
+    own = {*before.nodes}
+    others = {name: use for name, use in unavailable.items() if name not in own or use.unhealthy or use.drained}
+    owners = placed_groups(task)
     kept: list[Slice] = []
-    for group in leaders_first(task.groups):
+    for group in order_by_near(owners.groups):
         for part in sorted((part for part in before.slices if part.group == group.name), key=lambda part: part.index):
-            trimmed = _trimmed(group, part)
-            if trimmed is not None and _allowed(task, group, inventory, foreign, kept, trimmed):
+            trimmed = _trim(group, part)
+            if trimmed is not None and _may_stay(owners, group, inventory, others, kept, trimmed):
                 kept.append(trimmed)
-    kept = _spared(task, inventory, foreign, kept)
-    after = place(whole, inventory, foreign, kept)
+    after = place(task, inventory, others, _with_spares(owners, inventory, others, kept))
     if isinstance(after, Shortfall):
         return after
-    old, new = ({part.key: part for part in placed.slices} for placed in (before, after))
-    return Resize(
+    old, new = ({part.key: part for part in placement.slices} for placement in (before, after))
+    return ResizePlan(
         placement=after,
-        comes=tuple(part for key, part in new.items() if key not in old),
-        goes=tuple(part for key, part in old.items() if key not in new),
-        moves=tuple((old[key], part) for key, part in new.items() if key in old and old[key] != part),
+        added=tuple(part for key, part in new.items() if key not in old),
+        removed=tuple(part for key, part in old.items() if key not in new),
+        moved=tuple((old[key], part) for key, part in new.items() if key in old and old[key] != part),
     )
 
 
-def _trimmed(group: Group, part: Slice) -> Slice | None:
-    """Return a slice with no more spares than are asked; None where the group has no such slice any more."""
+def _trim(group: Group, part: Slice) -> Slice | None:
+    """Return a slice without surplus spares; None if its group has no such slice."""
     rule = group.topology
     if part.index >= rule.slices or len(part.nodes) != rule.nodes_per_slice:
         return None
@@ -67,34 +68,39 @@ def _trimmed(group: Group, part: Slice) -> Slice | None:
     return replace(part, spares=part.spares[: rule.spares])
 
 
-def _spared(task: Task, inventory: Inventory, taken: _Taken, kept: Sequence[Slice]) -> list[Slice]:
-    """Return the slices with as many spares as are asked, without those that have no room for them."""
-    spared = list(kept)
-    for part in kept:
-        missing = task.group(part.group).topology.spares - len(part.spares)
-        if missing > 0:
-            more = beside(task, inventory, taken, Placement(slices=tuple(spared)), part, _names(part), missing)
-            spared.remove(part)
-            if not isinstance(more, Shortfall):
-                spared.append(replace(part, spares=(*part.spares, *(node.name for node in more))))
-    return spared
-
-
-def _allowed(task: Task, group: Group, inventory: Inventory, taken: _Taken, kept: Sequence[Slice], part: Slice) -> bool:
-    """Whether the rules allow a slice where it is."""
+def _may_stay(
+    task: Task, group: Group, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice], part: Slice
+) -> bool:
+    """Whether the rules allow a slice on its nodes beside the slices kept so far."""
     known = {node.name: node for node in inventory.nodes}
     if any(name not in known for name in _names(part)):
         return False
     nodes = [known[name] for name in _names(part)]
-    promised = {name for other in kept for name in other.nodes}
-    sieve = Sieve(group, taken, promised, bounds(task, group.name, inventory, taken, kept))
-    return _whole(group, nodes) and all(sieve.reason(node) is None for node in nodes)
+    assigned = {name for other in kept for name in other.nodes}
+    constraints = constraints_on(task, group.name, inventory, unavailable, kept)
+    node_filter = NodeFilter(group, unavailable, assigned, constraints)
+    return _in_one_domain(group, nodes) and all(node_filter.exclusion(node) is None for node in nodes)
 
 
-def _whole(group: Group, nodes: Sequence[Node]) -> bool:
-    scale, apart = within_scale(group.topology), ground(group.topology.spread_members)
-    places = {scale.spot(node) for node in nodes}
-    return len(places) == 1 and (apart is None or len({node.at(apart) for node in nodes}) == len(nodes))
+def _in_one_domain(group: Group, nodes: Sequence[Node]) -> bool:
+    """Whether nodes meet `within` and `spread_members` of a group."""
+    level, apart = within_level(group.topology), spread_level(group.topology.spread_members)
+    domains = {level.domain_of(node) for node in nodes}
+    return len(domains) == 1 and (apart is None or len({node.at(apart) for node in nodes}) == len(nodes))
+
+
+def _with_spares(task: Task, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice]) -> list[Slice]:
+    """Return the slices with all their spares, without those that have no room."""
+    found = list(kept)
+    for part in kept:
+        missing = task.group(part.group).topology.spares - len(part.spares)
+        if missing > 0:
+            placement = Placement(slices=tuple(found))
+            spares = more_nodes(task, inventory, unavailable, placement, part, _names(part), missing)
+            found.remove(part)
+            if not isinstance(spares, Shortfall):
+                found.append(replace(part, spares=(*part.spares, *(node.name for node in spares))))
+    return found
 
 
 def _names(part: Slice) -> tuple[NodeName, ...]:

@@ -1,4 +1,4 @@
-"""What would make a task fit, nearest first; every sentence was tried on the placer before it is said."""
+"""Suggestions: single changes that make a task fit, each tried on the placer."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,230 +7,255 @@ from dataclasses import replace
 
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold, natural
-from launcher.core.model.placement import Exclusion, Placement, Slice, Taken
+from launcher.core.model.placement import Exclusion, Placement, Slice, UnavailableNodes
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.model.text import count
 from launcher.core.placement.capacity import rank_order
-from launcher.core.placement.constraints import Spot, within_scale
-from launcher.core.placement.filters import Sieve
-from launcher.core.placement.solver import Miss, assign
+from launcher.core.placement.constraints import DomainId, within_level
+from launcher.core.placement.filters import NodeFilter
+from launcher.core.placement.solver import GroupShortfall, assign
 
 MAX_RUNS_TRIED = 6
-"""How many runs are tried as the one that would have to end; each costs a placement."""
+"""How many runs are tried as the one that has to end; each costs a placement."""
 
 MAX_RUNS_NAMED = 3
-"""How many of them are named: enough to choose from."""
+"""How many of these runs are suggested: enough to choose from."""
 
-WORK = 40_000
-"""How much a search may do for one sentence: a tenth of what it may do for the answer."""
+MAX_NODES_PRUNED = 40
+"""How many nodes are left out one at a time to see which are needed."""
 
-MAX_PRUNED = 40
-"""How many mended nodes are dropped one at a time to see which are needed; each costs a placement."""
+SUGGESTION_WORK = 40_000
+"""Limit of the full search for one suggestion: a tenth of that for a placement."""
 
-_Taken = Mapping[NodeName, Taken]
-_World = tuple[Inventory, _Taken]
+_Situation = tuple[Inventory, UnavailableNodes]
 
 
-def changes(miss: Miss, task: Task, inventory: Inventory, taken: _Taken, kept: Sequence[Slice] = ()) -> tuple[str, ...]:
-    """Return a sentence for each change that alone lets the task be placed: the operator's first, then the user's."""
-    case = _Case(miss, task, inventory, taken, kept)
-
-    def fits_as(group: Group) -> bool:
-        groups = tuple(group if own is miss.group else own for own in task.groups)
-        return isinstance(assign(replace(task, groups=groups), inventory, taken, kept, WORK), Placement)
-
+def suggest(
+    found: GroupShortfall, task: Task, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice] = ()
+) -> tuple[str, ...]:
+    """Return each change that alone makes the task fit, the operator's first."""
+    problem = _Problem(found, task, inventory, unavailable, kept)
     return (
-        *_mended(case, Exclusion.DRAINED, _undrain, "undrain `{}`"),
-        *_mended(case, Exclusion.SICK, _heal, "`{}` in service again, now sick"),
-        *_mended(case, Exclusion.NO_DOMAIN, _learn, "the NVLink domain of `{}` known, if it is one a rack"),
-        *_ended(case),
-        *eased(miss.group, inventory, fits_as),
+        *_restored(problem, Exclusion.DRAINED, _undrain, "undrain `{}`"),
+        *_restored(problem, Exclusion.UNHEALTHY, _heal, "repair `{}` (unhealthy)"),
+        *_restored(
+            problem, Exclusion.NO_DOMAIN, _guess_domain, "set `domain` of `{}`, if each rack is one NVLink domain"
+        ),
+        *_ended_runs(problem),
+        *_relaxed_counts(problem.group, problem.fits_as),
+        *_relaxed_rules(problem.group, problem.fits_as),
+        *_relaxed_names(problem.group, problem.fits_as),
+        *_coarser_level(problem.group, inventory, problem.fits_as),
+        *_relaxed_gpus(problem.group, inventory, problem.fits_as),
     )
 
 
-class _Case:
-    """A task that does not fit, and the room there is for one more slice of the group that missed."""
+class _Problem:
+    """A task that does not fit.
 
-    def __init__(self, miss: Miss, task: Task, inventory: Inventory, taken: _Taken, kept: Sequence[Slice]) -> None:
-        self.task, self.inventory, self.taken, self.kept = task, inventory, taken, kept
-        self.group, self.promised, self._bounds = miss.group, miss.promised, miss.bounds
-        rule = miss.group.topology
+    `free` counts the nodes in each domain that the next slice of `group` could use.
+    """
+
+    def __init__(
+        self,
+        found: GroupShortfall,
+        task: Task,
+        inventory: Inventory,
+        unavailable: UnavailableNodes,
+        kept: Sequence[Slice],
+    ) -> None:
+        self.task, self.inventory, self.unavailable, self.kept = task, inventory, unavailable, kept
+        self.group, self.assigned, self._constraints = found.group, found.assigned, found.constraints
+        rule = found.group.topology
         self.need = rule.nodes_per_slice + rule.spares
-        self.missing = rule.slices - miss.placed
-        self.sieve = Sieve(miss.group, taken, miss.promised, miss.bounds)
-        self._scale = within_scale(rule)
-        self.room: Counter[Spot] = Counter()
+        self.missing = rule.slices - found.placed
+        self.node_filter = NodeFilter(found.group, unavailable, found.assigned, found.constraints)
+        self._level = within_level(rule)
+        self.free: Counter[DomainId] = Counter()
         for node in inventory.nodes:
-            if self.sieve.reason(node) is None:
-                self.room[self.spot(node)] += 1
+            if self.node_filter.exclusion(node) is None:
+                self.free[self.domain_of(node)] += 1
 
-    def spot(self, node: Node) -> Spot:
-        """Return where a slice with this node would have to stay."""
-        return self._scale.spot(node) or ("", None)
+    def domain_of(self, node: Node) -> DomainId:
+        """Return the domain of a slice with this node."""
+        return self._level.domain_of(node) or ("", None)
 
-    def barred(self, node: Node) -> bool:
-        """Whether the rules of the task keep another slice off this node, whoever has it."""
-        return self._bounds.reason(node) not in (None, Exclusion.SHARED)
+    def is_excluded(self, node: Node) -> bool:
+        """Whether the rules of the task exclude a node, even if no other run used it."""
+        return self._constraints.exclusion(node) not in (None, Exclusion.EXCLUSIVE)
 
-    def fits(self, inventory: Inventory, taken: _Taken) -> bool:
-        """Whether the task has a placement in another world."""
-        return isinstance(assign(self.task, inventory, taken, self.kept, WORK), Placement)
+    def fits(self, inventory: Inventory, unavailable: UnavailableNodes) -> bool:
+        """Whether the task fits in another situation."""
+        return isinstance(assign(self.task, inventory, unavailable, self.kept, SUGGESTION_WORK), Placement)
+
+    def fits_as(self, group: Group) -> bool:
+        """Whether the task fits with this group in place of the one that does not fit."""
+        groups = tuple(group if own is self.group else own for own in self.task.groups)
+        task = replace(self.task, groups=groups)
+        return isinstance(assign(task, self.inventory, self.unavailable, self.kept, SUGGESTION_WORK), Placement)
 
 
-def _undrain(case: _Case, names: AbstractSet[NodeName]) -> _World:
-    taken = {name: replace(use, drained=None) if name in names else use for name, use in case.taken.items()}
-    return _renew(case.inventory, names, lambda node: replace(node, drained=None)), taken
+def _undrain(problem: _Problem, names: AbstractSet[NodeName]) -> _Situation:
+    unavailable = {
+        name: replace(use, drained=None) if name in names else use for name, use in problem.unavailable.items()
+    }
+    return _change_nodes(problem.inventory, names, lambda node: replace(node, drained=None)), unavailable
 
 
-def _heal(case: _Case, names: AbstractSet[NodeName]) -> _World:
-    return case.inventory, {
-        name: replace(mark, sick=None) if name in names else mark for name, mark in case.taken.items()
+def _heal(problem: _Problem, names: AbstractSet[NodeName]) -> _Situation:
+    return problem.inventory, {
+        name: replace(use, unhealthy=None) if name in names else use for name, use in problem.unavailable.items()
     }
 
 
-def _learn(case: _Case, names: AbstractSet[NodeName]) -> _World:
-    """Return the world where nodes of unknown domain are in the domain of their rack, as racks mostly are wired."""
-    known = {
-        node.rack: node.domain for node in sorted(case.inventory.nodes, key=lambda n: n.domain or "") if node.domain
-    }
-    return _renew(case.inventory, names, lambda node: replace(node, domain=known.get(node.rack, node.rack))), case.taken
+def _guess_domain(problem: _Problem, names: AbstractSet[NodeName]) -> _Situation:
+    """Return the situation in which nodes are in the NVLink domain of their rack."""
+    nodes = sorted(problem.inventory.nodes, key=lambda node: node.domain or "")
+    known = {node.rack: node.domain for node in nodes if node.domain}
+    inventory = _change_nodes(
+        problem.inventory, names, lambda node: replace(node, domain=known.get(node.rack, node.rack))
+    )
+    return inventory, problem.unavailable
 
 
-def _renew(inventory: Inventory, names: AbstractSet[NodeName], mend: Callable[[Node], Node]) -> Inventory:
-    return replace(inventory, nodes=tuple(mend(node) if node.name in names else node for node in inventory.nodes))
+def _change_nodes(inventory: Inventory, names: AbstractSet[NodeName], change: Callable[[Node], Node]) -> Inventory:
+    return replace(inventory, nodes=tuple(change(node) if node.name in names else node for node in inventory.nodes))
 
 
-def _mended(
-    case: _Case, reason: Exclusion, mend: Callable[[_Case, AbstractSet[NodeName]], _World], sentence: str
+def _restored(
+    problem: _Problem,
+    reason: Exclusion,
+    restore: Callable[[_Problem, AbstractSet[NodeName]], _Situation],
+    suggestion: str,
 ) -> Iterator[str]:
-    """Return the fewest nodes that would do if what keeps them out were mended."""
-    broken = {node.name for node in case.inventory.nodes if case.sieve.reason(node) is reason}
-    if not broken:
+    """Return the suggestion to restore the fewest nodes that make the task fit."""
+    excluded = {node.name for node in problem.inventory.nodes if problem.node_filter.exclusion(node) is reason}
+    if not excluded:
         return
-    inventory, taken = mend(case, broken)
-    sieve = Sieve(case.group, taken, case.promised)
-    usable = [node for node in inventory.nodes if node.name in broken and sieve.reason(node) is None]
+    inventory, unavailable = restore(problem, excluded)
+    node_filter = NodeFilter(problem.group, unavailable, problem.assigned)
+    usable = [node for node in inventory.nodes if node.name in excluded and node_filter.exclusion(node) is None]
     usable.sort(key=rank_order)
-    few = _nearest(case, usable)
-    if few and case.fits(*mend(case, few)):
-        yield sentence.format(fold(few))
+    few = _fewest_for_each_slice(problem, usable)
+    if few and problem.fits(*restore(problem, few)):
+        yield suggestion.format(fold(few))
         return
     needed = {node.name for node in usable}
-    if not needed or not case.fits(*mend(case, needed)):
+    if not needed or not problem.fits(*restore(problem, needed)):
         return
-    for node in usable[:MAX_PRUNED]:
-        if case.fits(*mend(case, needed - {node.name})):
+    for node in usable[:MAX_NODES_PRUNED]:
+        if problem.fits(*restore(problem, needed - {node.name})):
             needed.remove(node.name)
-    yield sentence.format(fold(needed))
+    yield suggestion.format(fold(needed))
 
 
-def _nearest(case: _Case, usable: Iterable[Node]) -> set[NodeName]:
-    """Return the nodes that complete one slice in each of the places that lack the fewest."""
-    by_spot: dict[Spot, list[NodeName]] = {}
+def _fewest_for_each_slice(problem: _Problem, usable: Iterable[Node]) -> set[NodeName]:
+    """Return the nodes that complete slices in the domains that need the fewest."""
+    by_domain: dict[DomainId, list[NodeName]] = {}
     for node in usable:
-        if not case.barred(node):
-            by_spot.setdefault(case.spot(node), []).append(node.name)
-    lacks = [
-        (case.need - case.room[spot], natural(spot[0]), names)
-        for spot, names in by_spot.items()
-        if 0 < case.need - case.room[spot] <= len(names)
+        if not problem.is_excluded(node):
+            by_domain.setdefault(problem.domain_of(node), []).append(node.name)
+    options = [
+        (problem.need - problem.free[domain], natural(domain[0]), names)
+        for domain, names in by_domain.items()
+        if 0 < problem.need - problem.free[domain] <= len(names)
     ]
-    lacks.sort(key=lambda item: item[:2])
-    return {name for lack, _, names in lacks[: case.missing] for name in names[:lack]}
+    options.sort(key=lambda option: option[:2])
+    return {name for missing, _, names in options[: problem.missing] for name in names[:missing]}
 
 
-def _ended(case: _Case) -> Iterator[str]:
-    """Return the runs of which one would have to end, the smallest first; else runs that would have to end together."""
-    gains: dict[str, Counter[Spot]] = {}
-    for node in case.inventory.nodes:
-        if case.sieve.reason(node) is Exclusion.IN_USE and not case.barred(node):
-            gains.setdefault(case.taken[node.name].by_run or "", Counter())[case.spot(node)] += 1
-    singles = [run for run, gain in gains.items() if _slots_won(case, gain) >= case.missing]
-    singles.sort(key=lambda run: (gains[run].total(), natural(run)))
+def _ended_runs(problem: _Problem) -> Iterator[str]:
+    """Return the runs of which one has to end, or those that all have to end."""
+    freed: dict[str, Counter[DomainId]] = {}
+    for node in problem.inventory.nodes:
+        if problem.node_filter.exclusion(node) is Exclusion.IN_USE and not problem.is_excluded(node):
+            run = problem.unavailable[node.name].used_by or ""
+            freed.setdefault(run, Counter())[problem.domain_of(node)] += 1
+    singles = [run for run, gain in freed.items() if _slices_gained(problem, gain) >= problem.missing]
+    singles.sort(key=lambda run: (freed[run].total(), natural(run)))
     named = 0
     for run in singles[:MAX_RUNS_TRIED]:
-        if named < MAX_RUNS_NAMED and case.fits(case.inventory, _without(case.taken, {run})):
+        if named < MAX_RUNS_NAMED and problem.fits(problem.inventory, _without_runs(problem.unavailable, {run})):
             named += 1
-            yield f"run `{run}` ends"
-    together = set() if named else _together(case, gains)
-    if len(together) > 1 and case.fits(case.inventory, _without(case.taken, together)):
-        yield f"runs {', '.join(f'`{run}`' for run in sorted(together, key=natural))} end"
+            yield f"wait until run `{run}` ends"
+    runs = set() if named else _runs_together(problem, freed)
+    if len(runs) > 1 and problem.fits(problem.inventory, _without_runs(problem.unavailable, runs)):
+        yield f"wait until runs {', '.join(f'`{run}`' for run in sorted(runs, key=natural))} end"
 
 
-def _slots_won(case: _Case, gain: Mapping[Spot, int]) -> int:
-    """Return at most how many more slices there is room for with these nodes back."""
-    return sum((case.room[spot] + count) // case.need - case.room[spot] // case.need for spot, count in gain.items())
+def _slices_gained(problem: _Problem, gain: Mapping[DomainId, int]) -> int:
+    """Return an upper bound on the slices that fit once these nodes are free too."""
+    need, free = problem.need, problem.free
+    return sum((free[domain] + nodes) // need - free[domain] // need for domain, nodes in gain.items())
 
 
-def _together(case: _Case, gains: Mapping[str, Counter[Spot]]) -> set[str]:
-    """Return runs that make room for one slice in each of the places where the fewest of them do."""
-    options: list[tuple[int, Spot, list[str]]] = []
-    for spot in {spot for gain in gains.values() for spot in gain}:
-        runs = sorted((run for run in gains if gains[run][spot]), key=lambda run: (-gains[run][spot], natural(run)))
-        room, ending = case.room[spot], 0
-        while room < case.need and ending < len(runs):
-            room += gains[runs[ending]][spot]
+def _runs_together(problem: _Problem, freed: Mapping[str, Counter[DomainId]]) -> set[str]:
+    """Return runs whose end frees slices in the domains with the fewest runs."""
+    options: list[tuple[int, DomainId, list[str]]] = []
+    for domain in {domain for gain in freed.values() for domain in gain}:
+        runs = [run for run in freed if freed[run][domain]]
+        runs.sort(key=lambda run: (-freed[run][domain], natural(run)))
+        free, ending = problem.free[domain], 0
+        while free < problem.need and ending < len(runs):
+            free += freed[runs[ending]][domain]
             ending += 1
-        if room >= case.need:
-            options.append((ending, spot, runs[:ending]))
+        if free >= problem.need:
+            options.append((ending, domain, runs[:ending]))
     options.sort(key=lambda option: (option[0], natural(option[1][0]), natural(option[1][1] or "")))
-    return {run for _, _, runs in options[: case.missing] for run in runs}
+    return {run for _, _, runs in options[: problem.missing] for run in runs}
 
 
-def _without(taken: _Taken, runs: AbstractSet[str]) -> _Taken:
-    return {name: replace(mark, by_run=None) if mark.by_run in runs else mark for name, mark in taken.items()}
+def _without_runs(unavailable: UnavailableNodes, runs: AbstractSet[str]) -> UnavailableNodes:
+    return {name: replace(use, used_by=None) if use.used_by in runs else use for name, use in unavailable.items()}
 
 
 _Fits = Callable[[Group], bool]
 
 
-def eased(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
-    """Return a sentence for each single wish that, given up, lets the group be placed as `fits` tells."""
-    yield from _counts(group, fits)
-    yield from _rules(group, inventory, fits)
-    if group.accelerator is not None and fits(replace(group, accelerator=None)):
-        yield f"any accelerator instead of `{group.accelerator}`"
-    fewer = max((node.gpus for node in inventory.nodes if node.gpus < group.gpus), default=0)
-    if fewer and fits(replace(group, gpus=fewer)):
-        yield f"{count(fewer, 'GPU')} on each node instead of {group.gpus}"
-
-
-def _counts(group: Group, fits: _Fits) -> Iterator[str]:
+def _relaxed_counts(group: Group, fits: _Fits) -> Iterator[str]:
     rule = group.topology
-    spares = _most(0, rule.spares - 1, lambda n: fits(_with(group, replace(rule, spares=n))))
+    spares = _largest(0, rule.spares - 1, lambda n: fits(_with(group, replace(rule, spares=n))))
     if spares is not None:
-        yield f"`spares: {spares}`"
-    shared = _most(0, rule.spares_per_rack - 1, lambda n: fits(_with(group, replace(rule, spares_per_rack=n))))
+        yield f"set `spares: {spares}`"
+    shared = _largest(0, rule.spares_per_rack - 1, lambda n: fits(_with(group, replace(rule, spares_per_rack=n))))
     if shared is not None:
-        yield f"`spares_per_rack: {shared}`"
-    size = _most(1, rule.nodes_per_slice - 1, lambda n: fits(_with(group, replace(rule, nodes_per_slice=n))))
+        yield f"set `spares_per_rack: {shared}`"
+    size = _largest(1, rule.nodes_per_slice - 1, lambda n: fits(_with(group, replace(rule, nodes_per_slice=n))))
     if size is not None:
-        yield f"slices of at most {count(size, 'node')}"
-    slices = _most(1, rule.slices - 1, lambda n: fits(_with(group, replace(rule, slices=n))))
+        yield f"use slices of at most {count(size, 'node')}"
+    slices = _largest(1, rule.slices - 1, lambda n: fits(_with(group, replace(rule, slices=n))))
     if slices is not None:
-        yield f"at most {count(slices, 'slice')}"
+        yield f"use at most {count(slices, 'slice')}"
 
 
-def _rules(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
+def _relaxed_rules(group: Group, fits: _Fits) -> Iterator[str]:
     rule = group.topology
-    given_up = (
+    relaxed = (
         ("spread", rule.spread, replace(rule, spread=None)),
         ("spread_members", rule.spread_members, replace(rule, spread_members=None)),
         ("exclusive", rule.exclusive, replace(rule, exclusive=None)),
         ("near", rule.near, replace(rule, near=None)),
         ("apart_from", rule.apart_from, replace(rule, apart_from=None)),
     )
-    for key, value, without in given_up:
+    for key, value, without in relaxed:
         if value is not None and fits(_with(group, without)):
-            yield f"no `{key}: {value}`"
+            yield f"remove `{key}: {value}`"
     if rule.all_within is not None and fits(_with(group, replace(rule, all_within=None))):
-        yield f"`within: {rule.within}` instead of `[{rule.all_within}, {rule.within}]`"
+        yield f"set `within: {rule.within}` instead of `[{rule.all_within}, {rule.within}]`"
+
+
+def _relaxed_names(group: Group, fits: _Fits) -> Iterator[str]:
+    rule = group.topology
     named = {"racks": rule.racks, "exclude_racks": rule.exclude_racks}
     named |= {"nodes": rule.only_nodes, "exclude_nodes": rule.exclude_nodes}
-    filters = [key for key, value in named.items() if value]
-    free = replace(rule, racks=(), exclude_racks=(), only_nodes=(), exclude_nodes=())
-    if filters and fits(_with(group, free)):
-        yield f"no {' and no '.join(f'`{name}`' for name in filters)}"
+    keys = [key for key, value in named.items() if value]
+    without = replace(rule, racks=(), exclude_racks=(), only_nodes=(), exclude_nodes=())
+    if keys and fits(_with(group, without)):
+        yield f"remove {' and '.join(f'`{key}`' for key in keys)}"
+
+
+def _coarser_level(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
+    rule = group.topology
     if rule.spares_per_rack:
         return
     levels = [NODE_LEVEL, *reversed(inventory.levels), ANY_LEVEL]
@@ -238,16 +263,24 @@ def _rules(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
     coarser = levels[levels.index(rule.within) + 1 : top] if rule.within in levels else []
     for level in coarser:
         if fits(_with(group, replace(rule, within=level))):
-            yield f"`within: {level}` instead of `{rule.within}`"
+            yield f"set `within: {level}` instead of `{rule.within}`"
             return
+
+
+def _relaxed_gpus(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
+    if group.accelerator is not None and fits(replace(group, accelerator=None)):
+        yield f"accept any accelerator instead of `{group.accelerator}`"
+    fewer = max((node.gpus for node in inventory.nodes if node.gpus < group.gpus), default=0)
+    if fewer and fits(replace(group, gpus=fewer)):
+        yield f"request {count(fewer, 'GPU')} per node instead of {group.gpus}"
 
 
 def _with(group: Group, rule: TopologyRule) -> Group:
     return replace(group, topology=rule)
 
 
-def _most(low: int, high: int, fits: Callable[[int], bool]) -> int | None:
-    """Return the largest number that fits, where a smaller one fits whenever a larger one does; None if none does."""
+def _largest(low: int, high: int, fits: Callable[[int], bool]) -> int | None:
+    """Return the largest number that fits, by bisection; None if none fits."""
     best = None
     while low <= high:
         middle = (low + high) // 2

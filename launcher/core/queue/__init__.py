@@ -1,1 +1,1 @@
-"""Whose turn it is among runs that wait: backfill, the timeline of releases, preemption."""
+"""Queue: which run starts now, when others can, and which runs to preempt."""

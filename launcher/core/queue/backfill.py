@@ -1,7 +1,7 @@
-"""Whose turn it is: by priority, then first come; who comes later may pass only where that delays nobody before it.
+"""Conservative backfill: a later run starts only if it delays no earlier one.
 
-That is conservative backfill: each that waits gets the earliest place and time that those before it leave, counted by
-the time limits of runs that go on. Where no time is known for one, those after it get nothing that it could use.
+Each queued run gets the earliest time and place that the runs before it leave, by the time limits of the active runs.
+If no time is known for a run, the runs after it get no node that it could use.
 """
 
 import math
@@ -10,133 +10,139 @@ from dataclasses import dataclass, field
 
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.placement import Placement, UnavailableNodes
 from launcher.core.model.run import RunId, RunName
 from launcher.core.model.task import Group, Task
-from launcher.core.placement.colocation import hosts
-from launcher.core.placement.constraints import within_scale
-from launcher.core.placement.filters import Sieve
-from launcher.core.queue.preemption import Going, victims
-from launcher.core.queue.timeline import Calendar, barring, fit
+from launcher.core.placement.colocation import placed_groups
+from launcher.core.placement.constraints import DomainId, within_level
+from launcher.core.placement.filters import NodeFilter
+from launcher.core.queue.preemption import ActiveRun, victims
+from launcher.core.queue.timeline import Timeline, fit, with_unhealthy
 
-ALLOWANCE_S = 300.0
-"""What a run may need beyond its time limit and grace, to be set up before its ranks start and to be let go of (s)."""
+SETUP_S = 300.0
+"""How long a run may need beyond its time limit, to set up and release (s)."""
 
 RELEASE_S = 30.0
-"""How long it takes to let go of nodes once the ranks on them have ended (s)."""
+"""How long it takes to release nodes after their ranks have ended (s)."""
 
-DEPTH = 100
-"""How many runs are given a time; those behind them wait until they are among these."""
+MAX_SCHEDULED = 100
+"""How many queued runs are scheduled; the runs behind them wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A run that waits, since when (s of the wall clock); `barred` are nodes that were found unfit when asked."""
+class QueuedRun:
+    """A run in the queue since `since` (s, wall clock).
+
+    `unavailable` are nodes that failed the run's preflight checks.
+    """
 
     id: RunId
     name: RunName
     task: Task
     since: float
-    barred: Mapping[NodeName, Taken] = field(default_factory=dict)
+    unavailable: UnavailableNodes = field(default_factory=dict)
 
     @property
-    def rank(self) -> tuple[int, float, RunId]:
-        """Return what they are ordered by."""
+    def order(self) -> tuple[int, float, RunId]:
+        """Return the sort key of the queue."""
         return -self.task.priority, self.since, self.id
 
     @property
-    def length(self) -> float:
-        """Return how long it would keep its nodes at most (s)."""
-        return lasts(self.task)
+    def max_duration(self) -> float:
+        """Return the longest time that the run keeps its nodes (s)."""
+        return max_duration(self.task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """What is decided about one that waits: it starts now (`placement`), or `after` so many seconds, None where nobody
-    knows; `victims` are runs to be stopped for it.
+class QueueDecision:
+    """The decision about one queued run.
 
-    `taken` is what is not free to it now, and of that `kept` what those before it will need.
+    `placement` is set if the run starts now. `after` is when it can start (s from now), None if not known. `victims`
+    are runs to preempt for it. `unavailable` are the nodes that it cannot have now; of those, `reserved` are kept for
+    runs before it.
     """
 
-    waiting: Waiting
+    run: QueuedRun
     placement: Placement | None
     after: float | None
     victims: tuple[RunName, ...]
-    taken: Mapping[NodeName, Taken]
-    kept: Mapping[NodeName, RunName]
+    unavailable: UnavailableNodes
+    reserved: Mapping[NodeName, RunName]
 
 
-def lasts(task: Task) -> float:
-    """Return how long a run that has not begun would keep its nodes at most (s)."""
-    return math.inf if task.time_limit is None else task.time_limit + task.stop_grace + ALLOWANCE_S
+def schedule(
+    queue: Sequence[QueuedRun], inventory: Inventory, unavailable: UnavailableNodes, active: Sequence[ActiveRun]
+) -> tuple[QueueDecision, ...]:
+    """Return the decision about each queued run, in queue order.
+
+    Equal inputs give equal decisions. `unavailable` names the active runs by their names. A run that is not in `active`
+    keeps its nodes for ever.
+    """
+    timeline = Timeline(inventory, unavailable, {run.name: run.remaining for run in active})
+    first = sorted(queue, key=lambda run: run.order)[:MAX_SCHEDULED]
+    return tuple(_decide(first, timeline, unavailable, active))
 
 
-def left(task: Task, ends_at: float | None, now: float) -> float:
-    """Return how long a run that goes on keeps its nodes at most (s); `ends_at` and `now` of the wall clock."""
+def max_duration(task: Task) -> float:
+    """Return the longest time that a run that has not started keeps its nodes (s)."""
+    return math.inf if task.time_limit is None else task.time_limit + task.stop_grace + SETUP_S
+
+
+def remaining(task: Task, ends_at: float | None, now: float) -> float:
+    """Return the longest time that an active run keeps its nodes (s).
+
+    `ends_at` and `now` are wall clock times (s).
+    """
     if ends_at is None:
-        return lasts(task)
+        return max_duration(task)
     return max(ends_at - now, 0.0) + task.stop_grace + RELEASE_S
 
 
-def turns(
-    waiting: Sequence[Waiting],
-    fleet: Inventory,
-    taken: Mapping[NodeName, Taken],
-    going: Sequence[Going],
-) -> tuple[Turn, ...]:
-    """Return the turn of each that waits, in order. The same world gives the same answer.
-
-    `taken` names the runs in `going` by their names; a holder that is not among them keeps its nodes for ever.
-    """
-    calendar = Calendar(fleet, taken, {one.name: one.left for one in going})
-    return tuple(_decide(sorted(waiting, key=lambda one: one.rank)[:DEPTH], calendar, taken, going))
-
-
 def _decide(
-    waiting: Sequence[Waiting], calendar: Calendar, taken: Mapping[NodeName, Taken], going: Sequence[Going]
-) -> Iterator[Turn]:
-    stopped: set[RunName] = set()
-    for one in waiting:
-        now = calendar.taken(0.0, one.length)
-        kept = {name: RunName(who) for name, mark in now.items() if (who := mark.by_run) and not _held(taken, name)}
-        first = calendar.first(one.task, one.length, one.barred)
+    queue: Sequence[QueuedRun], timeline: Timeline, unavailable: UnavailableNodes, active: Sequence[ActiveRun]
+) -> Iterator[QueueDecision]:
+    in_use = {name for name, use in unavailable.items() if use.used_by is not None}
+    preempted: set[RunName] = set()
+    for run in queue:
+        now = timeline.unavailable(0.0, run.max_duration)
+        reserved = {name: RunName(use.used_by) for name, use in now.items() if use.used_by and name not in in_use}
+        earliest = timeline.earliest(run.task, run.max_duration, run.unavailable)
         chosen: tuple[RunName, ...] = ()
-        if first is None or first[0] > 0:
-            others = [run for run in going if run.name not in stopped]
-            chosen = victims(one.task, calendar.fleet, barring(now, one.barred), others)
-            stopped |= set(chosen)
-        _reserve(one, first, calendar)
-        yield Turn(
-            waiting=one,
-            placement=first[1] if first is not None and first[0] == 0 else None,
-            after=None if first is None else first[0],
+        if earliest is None or earliest[0] > 0:
+            others = [other for other in active if other.name not in preempted]
+            chosen = victims(run.task, timeline.inventory, with_unhealthy(now, run.unavailable), others)
+            preempted |= set(chosen)
+        _reserve(run, earliest, timeline)
+        yield QueueDecision(
+            run=run,
+            placement=earliest[1] if earliest is not None and earliest[0] == 0 else None,
+            after=None if earliest is None else earliest[0],
             victims=chosen,
-            taken=barring(now, one.barred),
-            kept=kept,
+            unavailable=with_unhealthy(now, run.unavailable),
+            reserved=reserved,
         )
 
 
-def _held(taken: Mapping[NodeName, Taken], name: NodeName) -> bool:
-    return name in taken and taken[name].by_run is not None
-
-
-def _reserve(one: Waiting, first: tuple[float, Placement] | None, calendar: Calendar) -> None:
-    if first is not None:
-        at, found = first
-        calendar.keep((*found.nodes, *found.enclosed), at, one.length, one.name)
+def _reserve(run: QueuedRun, earliest: tuple[float, Placement] | None, timeline: Timeline) -> None:
+    """Reserve the nodes of a run from its start, or every node it could use."""
+    if earliest is not None:
+        start, placement = earliest
+        timeline.reserve((*placement.nodes, *placement.exclusive_nodes), start, run.max_duration, run.name)
         return
-    alone = barring(calendar.marks, one.barred)
-    if fit(one.task, calendar.fleet, alone) is not None:  # else nobody's going helps it, and nobody waits for it
-        for group in hosts(one.task).groups:
-            calendar.keep(_usable(group, calendar.fleet, alone), 0.0, math.inf, one.name)
+    unavailable = with_unhealthy(timeline.out_of_service, run.unavailable)
+    if fit(run.task, timeline.inventory, unavailable) is None:
+        return  # it does not fit even without other runs: nobody waits for it
+    for group in placed_groups(run.task).groups:
+        timeline.reserve(_usable(group, timeline.inventory, unavailable), 0.0, math.inf, run.name)
 
 
-def _usable(group: Group, fleet: Inventory, taken: Mapping[NodeName, Taken]) -> list[NodeName]:
-    """Return the nodes that a group could ever use: those in places with room for a slice of it."""
-    sieve, scale = Sieve(group, taken, frozenset()), within_scale(group.topology)
-    fit_for = [node for node in fleet.nodes if sieve.reason(node) is None]
-    room: dict[object, int] = {}
-    for node in fit_for:
-        room[scale.spot(node)] = room.get(scale.spot(node), 0) + 1
-    needed = group.topology.nodes_per_slice + group.topology.spares
-    return [node.name for node in fit_for if room[scale.spot(node)] >= needed]
+def _usable(group: Group, inventory: Inventory, unavailable: UnavailableNodes) -> list[NodeName]:
+    """Return the nodes in domains that hold a slice of a group without other runs."""
+    node_filter, level = NodeFilter(group, unavailable, frozenset()), within_level(group.topology)
+    nodes = [node for node in inventory.nodes if node_filter.exclusion(node) is None]
+    sizes: dict[DomainId | None, int] = {}
+    for node in nodes:
+        domain = level.domain_of(node)
+        sizes[domain] = sizes.get(domain, 0) + 1
+    need = group.topology.nodes_per_slice + group.topology.spares
+    return [node.name for node in nodes if sizes[level.domain_of(node)] >= need]

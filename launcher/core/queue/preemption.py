@@ -1,68 +1,71 @@
-"""Whom a run that waits may stop: only who said so, only who counts for less, and only where it then fits."""
+"""Preemption: the runs of lower priority to stop so that a queued run fits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
 from launcher.core.model.inventory import Inventory
-from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Taken
+from launcher.core.model.placement import UnavailableNodes
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Task
 from launcher.core.queue.timeline import fit
 
-MOST_TRIED = 300
-"""How many sets of runs are tried before fewest is given up for few: each costs a placement."""
+MAX_SETS_TRIED = 300
+"""How many sets of runs are tried for the smallest; each costs a placement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Going:
-    """A run that has nodes: since when (s of the wall clock), and how long it may keep them at most (s, infinity where
-    nobody knows). One that is `leaving` was told to stop, and will be gone after its grace."""
+class ActiveRun:
+    """A run that has nodes since `since` (s, wall clock).
+
+    It keeps them for at most `remaining` more seconds; infinity means not known. A run that is `stopping` was told to
+    stop, and ends after its grace.
+    """
 
     name: RunName
     priority: int
     preemptible: bool
     since: float
-    left: float
-    leaving: bool = False
+    remaining: float
+    stopping: bool = False
 
 
 def victims(
-    task: Task, fleet: Inventory, taken: Mapping[NodeName, Taken], going: Sequence[Going]
+    task: Task, inventory: Inventory, unavailable: UnavailableNodes, active: Sequence[ActiveRun]
 ) -> tuple[RunName, ...]:
-    """Return the runs to stop so that a task fits: as few as can be, of those the least in priority, then the youngest.
+    """Return the fewest runs to stop so that a task fits.
 
-    None where it fits without, as soon as those that leave are gone, and none where it would not fit without all that
-    may be stopped. A set is tried by placing the task, so that it frees whole places and not single nodes.
+    The lowest priority goes first, then the youngest run. Empty if the task fits once the stopping runs are gone, or
+    would not fit without all runs that may be stopped. Each set is tried by placing the task, so that it frees whole
+    domains, not single nodes.
     """
-    free = _without(taken, {one.name for one in going if one.leaving})
-    if fit(task, fleet, free) is not None:
+    free = _without_runs(unavailable, {run.name for run in active if run.stopping})
+    if fit(task, inventory, free) is not None:
         return ()
-    able = [one for one in going if one.preemptible and one.priority < task.priority and not one.leaving]
-    able.sort(key=lambda one: (one.priority, -one.since, one.name))
-    if not able or fit(task, fleet, _without(free, {one.name for one in able})) is None:
+    able = [run for run in active if run.preemptible and run.priority < task.priority and not run.stopping]
+    able.sort(key=lambda run: (run.priority, -run.since, run.name))
+    if not able or fit(task, inventory, _without_runs(free, {run.name for run in able})) is None:
         return ()
     sets = (chosen for size in range(1, len(able)) for chosen in combinations(able, size))
-    for chosen in islice(sets, MOST_TRIED):
-        if fit(task, fleet, _without(free, {one.name for one in chosen})) is not None:
-            return tuple(one.name for one in chosen)
-    return _spared(task, fleet, free, able)
+    for chosen in islice(sets, MAX_SETS_TRIED):
+        if fit(task, inventory, _without_runs(free, {run.name for run in chosen})) is not None:
+            return tuple(run.name for run in chosen)
+    return _needed(task, inventory, free, able)
 
 
-def _spared(
-    task: Task, fleet: Inventory, taken: Mapping[NodeName, Taken], able: Sequence[Going]
+def _needed(
+    task: Task, inventory: Inventory, unavailable: UnavailableNodes, able: Sequence[ActiveRun]
 ) -> tuple[RunName, ...]:
-    """Return all of them without those that need not go, the most important tried first."""
+    """Return the runs without those that need not stop, important ones first."""
     left = list(able)
-    for one in reversed(able):
-        fewer = [other for other in left if other is not one]
-        if fit(task, fleet, _without(taken, {other.name for other in fewer})) is not None:
+    for run in reversed(able):
+        fewer = [other for other in left if other is not run]
+        if fit(task, inventory, _without_runs(unavailable, {other.name for other in fewer})) is not None:
             left = fewer
-    return tuple(one.name for one in left)
+    return tuple(run.name for run in left)
 
 
-def _without(taken: Mapping[NodeName, Taken], gone: set[RunName]) -> Mapping[NodeName, Taken]:
-    """Return what is not free once some runs are gone."""
-    after = {name: replace(mark, by_run=None) if mark.by_run in gone else mark for name, mark in taken.items()}
-    return {name: mark for name, mark in after.items() if mark.by_run or mark.sick or mark.drained}
+def _without_runs(unavailable: UnavailableNodes, runs: set[RunName]) -> UnavailableNodes:
+    """Return the nodes that are unavailable once some runs are gone."""
+    after = {name: replace(use, used_by=None) if use.used_by in runs else use for name, use in unavailable.items()}
+    return {name: use for name, use in after.items() if use.used_by or use.unhealthy or use.drained}

@@ -1,4 +1,4 @@
-"""Who has which nodes for how long: runs that go on, and runs whose turn will come."""
+"""Timeline: which run, active or queued, has which nodes for how long."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -6,74 +6,79 @@ from dataclasses import replace
 
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Taken
+from launcher.core.model.placement import Placement, Unavailable, UnavailableNodes
 from launcher.core.model.task import Task
-from launcher.core.placement.colocation import hosts, peopled
-from launcher.core.placement.place import enclosed
+from launcher.core.placement.colocation import placed_groups, with_colocated_groups
+from launcher.core.placement.place import exclusive_nodes
 from launcher.core.placement.solver import assign
 
-_Taken = Mapping[NodeName, Taken]
 _Span = tuple[float, float, str]
+"""When a run gets a node, when it releases it, and the name of the run."""
 
 
-class Calendar:
+class Timeline:
     """The nodes of an inventory over time, in seconds from now.
 
-    `taken` is what is not free now, `left` how long each of the runs that have nodes may keep them at most; of one that
-    is not in it, or has infinity there, nobody knows.
+    `unavailable` are the nodes that are not free now, `remaining` how long each active run keeps its nodes at most. For
+    a run that is missing there, or has infinity, the time is not known.
     """
 
-    def __init__(self, fleet: Inventory, taken: _Taken, left: Mapping[str, float]) -> None:
-        self.fleet = fleet
-        self._marks = {name: replace(mark, by_run=None) for name, mark in taken.items() if mark.sick or mark.drained}
-        self._busy: dict[NodeName, list[_Span]] = {}
-        for name, mark in taken.items():
-            if mark.by_run is not None:
-                self._busy[name] = [(0.0, left.get(mark.by_run, math.inf), mark.by_run)]
+    def __init__(self, inventory: Inventory, unavailable: UnavailableNodes, remaining: Mapping[str, float]) -> None:
+        self.inventory = inventory
+        self._out_of_service = {
+            name: replace(use, used_by=None) for name, use in unavailable.items() if use.unhealthy or use.drained
+        }
+        self._spans: dict[NodeName, list[_Span]] = {}
+        for name, use in unavailable.items():
+            if use.used_by is not None:
+                self._spans[name] = [(0.0, remaining.get(use.used_by, math.inf), use.used_by)]
 
     @property
-    def marks(self) -> _Taken:
-        """Return what would not be free if nobody had anything."""
-        return self._marks
+    def out_of_service(self) -> UnavailableNodes:
+        """Return the nodes that are unhealthy or drained, whoever uses them."""
+        return self._out_of_service
 
-    def taken(self, at: float, length: float) -> _Taken:
-        """Return what is not free all the time from a moment on, for so long (s)."""
-        found = dict(self._marks)
-        for name, spans in self._busy.items():
-            for begin, end, who in spans:
-                if begin < at + length and end > at:
-                    found[name] = replace(found.get(name, Taken()), by_run=who)
+    def unavailable(self, start: float, length: float) -> UnavailableNodes:
+        """Return the nodes that are not free for the whole of a time span (s)."""
+        found = dict(self._out_of_service)
+        for name, spans in self._spans.items():
+            for begin, end, run in spans:
+                if begin < start + length and end > start:
+                    found[name] = replace(found.get(name, Unavailable()), used_by=run)
                     break
         return found
 
-    def keep(self, names: Iterable[NodeName], at: float, length: float, who: str) -> None:
-        """Give nodes to somebody from a moment on, for so long (s)."""
+    def reserve(self, names: Iterable[NodeName], start: float, length: float, run: str) -> None:
+        """Reserve nodes for a run for a time span (s)."""
         for name in names:
-            self._busy.setdefault(name, []).append((at, at + length, who))
+            self._spans.setdefault(name, []).append((start, start + length, run))
 
-    def first(self, task: Task, length: float, barred: _Taken) -> tuple[float, Placement] | None:
-        """Return when a task can begin at the earliest (s from now), and where; None where no moment is known."""
-        ends = {end for spans in self._busy.values() for _, end, _ in spans if math.isfinite(end)}
-        for at in (0.0, *sorted(ends)):
-            found = fit(task, self.fleet, barring(self.taken(at, length), barred))
+    def earliest(self, task: Task, length: float, unfit: UnavailableNodes) -> tuple[float, Placement] | None:
+        """Return the earliest start of a task (s from now) and its placement, or None."""
+        ends = {end for spans in self._spans.values() for _, end, _ in spans if math.isfinite(end)}
+        for start in (0.0, *sorted(ends)):
+            found = fit(task, self.inventory, with_unhealthy(self.unavailable(start, length), unfit))
             if found is not None:
-                return at, found
+                return start, found
         return None
 
 
-def fit(task: Task, fleet: Inventory, taken: _Taken) -> Placement | None:
-    """Return where a task goes; None, without a word on why, where it does not fit."""
-    whole, task = task, hosts(task)
-    needed = sum(group.topology.slices * group.topology.nodes_per_slice for group in task.groups)
-    if sum(node.name not in taken for node in fleet.nodes) < needed:
+def fit(task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> Placement | None:
+    """Return the placement of a task; None if it does not fit."""
+    owners = placed_groups(task)
+    needed = sum(group.topology.slices * group.topology.nodes_per_slice for group in owners.groups)
+    if sum(node.name not in unavailable for node in inventory.nodes) < needed:
         return None
-    found = assign(task, fleet, taken)
+    found = assign(owners, inventory, unavailable)
     if not isinstance(found, Placement):
         return None
-    return peopled(whole, replace(found, enclosed=enclosed(task, fleet, found.slices)))
+    exclusive = exclusive_nodes(owners, inventory, found.slices)
+    return with_colocated_groups(task, replace(found, exclusive_nodes=exclusive))
 
 
-def barring(taken: _Taken, barred: _Taken) -> _Taken:
-    """Return what is not free to one that was told more of some nodes."""
-    more = {name: replace(taken.get(name, Taken()), sick=mark.sick) for name, mark in barred.items()}
-    return {**taken, **more}
+def with_unhealthy(unavailable: UnavailableNodes, unhealthy: UnavailableNodes) -> UnavailableNodes:
+    """Return the unavailable nodes and those one run knows to be unhealthy."""
+    more = {
+        name: replace(unavailable.get(name, Unavailable()), unhealthy=use.unhealthy) for name, use in unhealthy.items()
+    }
+    return {**unavailable, **more}

@@ -65,7 +65,7 @@ class Heads:
                 run.node(slot.node),
                 labels,
                 driven=run.group(member.group).driver is not None,
-                groups=1 + len(run.task.guests(member.group)),
+                groups=1 + len(run.task.colocated_groups(member.group)),
             ),
             "env": ray.environment(head=False),
             "head": [head.access.address, ports.heartbeat],

@@ -59,7 +59,7 @@ def _drive(sites: Sites, heads: Heads, run: Run, action: Start, member: Member, 
 
 def _master_port(sites: Sites, heads: Heads, run: Run, action: Start, group: str) -> int:
     first = next(slot for slot in action.slots if slot.member == f"{group}/0")
-    lane, lanes = colocation.lane(run.task, run.group(group))
+    lane, lanes = colocation.position_on_node(run.task, run.group(group))
     return heads.ports(sites.slot(run, first.node)).master_port(action.attempt, lane, lanes)
 
 

@@ -9,7 +9,7 @@ from launcher.admission.node_checks import HEAD
 from launcher.admission.preflight import Preflight
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName, expand, fold
-from launcher.core.model.placement import Exclusion, Placement, Shortfall, Taken
+from launcher.core.model.placement import Exclusion, Placement, Shortfall, Unavailable
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import ProvisionError, SpecError
 from launcher.ports import Listener
@@ -140,13 +140,13 @@ def test_a_placement_is_of_nodes_that_were_asked(
 def test_a_sick_node_without_another_is_named_in_the_refusal() -> None:
     answer = preflight(task(), fleet(2), World(every("r1-n2", SHORT))).place({})
     assert isinstance(answer, Shortfall)
-    assert answer.racks[0].excluded == {Exclusion.SICK: 1}
-    assert answer.sick == {"r1-n2": "gpus: 3 of 4"}
+    assert answer.racks[0].excluded == {Exclusion.UNHEALTHY: 1}
+    assert answer.unhealthy == {"r1-n2": "gpus: 3 of 4"}
 
 
 def test_what_other_runs_have_is_neither_asked_nor_taken() -> None:
     world = World()
-    taken = {NodeName("r1-n1"): Taken(by_run="other")}
+    taken = {NodeName("r1-n1"): Unavailable(used_by="other")}
     assert where(preflight(task(), fleet(3, known=False), world).place(taken)) == ["r1-n[2-3]"]
     assert world.rounds == ["r1-n[2-3]"]
 

@@ -59,7 +59,7 @@ class Hall:
         return {name: Slot(member=name, node=NodeName(node)) for name, node in zip(names, nodes, strict=True)}
 
     def claims(self) -> set[str]:
-        return {name for name, use in self.store.taken(self.fleet).items() if use.by_run == "job"}
+        return {name for name, use in self.store.unavailable(self.fleet).items() if use.used_by == "job"}
 
 
 @pytest.fixture

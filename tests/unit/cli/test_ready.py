@@ -1,6 +1,5 @@
 """A task that was checked for its nodes, and other runs that come first."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from launcher.cli.launching import claim
 from launcher.cli.ready import preflight
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Shortfall, Taken
+from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
@@ -38,7 +37,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def comes_first(store: Store, nodes: int) -> None:
     other = request_of("other", nodes).task
 
-    def decide(taken: Mapping[NodeName, Taken]) -> Placement | Shortfall:
+    def decide(taken: UnavailableNodes) -> Placement | Shortfall:
         return place(other, FLEET, taken)
 
     store.launch(name=RunName("other"), task=other, fleet=FLEET, decide=decide, source="", at=0.0)
@@ -49,21 +48,21 @@ def test_a_run_that_came_first_moves_a_task_to_other_nodes_which_are_asked(
 ) -> None:
     request = request_of("ours", 2)
     with preflight(request) as ready:
-        assert ready.place(store.taken(FLEET)).nodes == ("r1-n1", "r1-n2")
+        assert ready.place(store.unavailable(FLEET)).nodes == ("r1-n1", "r1-n2")
         comes_first(store, 2)
         run = claim(store, request, ready)
     assert run.placement.nodes == ("r1-n3", "r1-n4")
     said = capfd.readouterr().err
     assert "other runs came first; it is placed so:" in said
     assert "r1-n[3-4]" in said
-    assert sorted(store.taken(FLEET)) == ["r1-n1", "r1-n2", "r1-n3", "r1-n4"]
+    assert sorted(store.unavailable(FLEET)) == ["r1-n1", "r1-n2", "r1-n3", "r1-n4"]
 
 
 def test_a_run_that_came_first_may_leave_no_room(store: Store) -> None:
     request = request_of("ours", 2)
     with preflight(request) as ready:
-        ready.place(store.taken(FLEET))
+        ready.place(store.unavailable(FLEET))
         comes_first(store, 4)
         with pytest.raises(NoCapacityError):
             claim(store, request, ready)
-    assert len(store.taken(FLEET)) == 4
+    assert len(store.unavailable(FLEET)) == 4

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.discovery.location import Whereabouts
+from launcher.core.discovery.location import NodeLocation
 from launcher.probe.answer import Unknown
 from launcher.probe.nvidia_smi import Driver, Gpu
 from launcher.probe.whereabouts import whereabouts
 from tests.facts import DOMAIN, DRIVER, FACTS, HUNG, UUID
 
 
-def told(*gpus: Gpu, **of_all: object) -> Whereabouts:
+def told(*gpus: Gpu, **of_all: object) -> NodeLocation:
     shown = gpus or tuple(replace(gpu, **of_all) for gpu in DRIVER.gpus)
     found = whereabouts(replace(FACTS, driver=Driver(version="580", gpus=shown)))
-    assert isinstance(found, Whereabouts)
+    assert isinstance(found, NodeLocation)
     return found
 
 

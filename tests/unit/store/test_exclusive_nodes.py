@@ -34,8 +34,8 @@ def test_the_rest_of_an_exclusive_rack_is_taken_until_the_run_is_over(tmp_path: 
     store = Store(tmp_path)
     alone = up(store, "alone", 2, exclusive="rack")
     assert alone.placement.slices[0].rack == "r1"
-    assert alone.placement.enclosed == ("r1-n02",)
-    assert store.taken(HALL)[alone.placement.enclosed[0]].by_run == "alone"
+    assert alone.placement.exclusive_nodes == ("r1-n02",)
+    assert store.unavailable(HALL)[alone.placement.exclusive_nodes[0]].used_by == "alone"
     assert up(store, "other", 4).placement.slices[0].rack == "r0"
     with pytest.raises(NoCapacityError):
         up(store, "third", 1)
@@ -49,7 +49,7 @@ def test_an_exclusive_run_does_not_go_where_another_is(tmp_path: Path) -> None:
     assert up(store, "alone", 2, exclusive="rack").placement.slices[0].rack == "r0"
     with pytest.raises(NoCapacityError) as refusal:
         up(store, "more", 1, exclusive="rack")
-    assert "run `alone` ends" in refusal.value.shortfall.changes
+    assert "wait until run `alone` ends" in refusal.value.shortfall.suggestions
 
 
 def test_a_run_that_is_given_other_nodes_keeps_its_rack_to_itself(tmp_path: Path) -> None:
@@ -58,15 +58,15 @@ def test_a_run_that_is_given_other_nodes_keeps_its_rack_to_itself(tmp_path: Path
     seen: list[bool] = []
 
     def moved(run: Run, _: object, taken: dict[str, object]) -> Run:
-        seen.append(alone.placement.enclosed[0] in taken)
+        seen.append(alone.placement.exclusive_nodes[0] in taken)
         part = replace(
             run.placement.slices[0], nodes=tuple(node.name for node in HALL.nodes[:2]), rack="r0", place="r0"
         )
         shut = tuple(node.name for node in HALL.nodes[2:4])
         fleet = HALL.cut_down((*part.nodes, *run.placement.nodes))
-        return replace(run, placement=Placement(slices=(part,), enclosed=shut), fleet=fleet)
+        return replace(run, placement=Placement(slices=(part,), exclusive_nodes=shut), fleet=fleet)
 
     store.allot(alone.id, moved)  # type: ignore[arg-type]
     assert seen == [False]
-    assert {name for name, use in store.taken(HALL).items() if use.by_run == "alone"} >= {"r0-n02", "r0-n03"}
-    assert "r1-n02" not in store.taken(HALL)
+    assert {name for name, use in store.unavailable(HALL).items() if use.used_by == "alone"} >= {"r0-n02", "r0-n03"}
+    assert "r1-n02" not in store.unavailable(HALL)

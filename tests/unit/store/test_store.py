@@ -65,7 +65,7 @@ def take(fleet: Inventory, count: int):
                 placed=0,
                 largest=len(free),
                 racks=(),
-                changes=(),
+                suggestions=(),
             )
         part = Slice(group="job", index=0, place="r1", rack=RackName("r1"), domain="d", nodes=free)
         return Placement(slices=(part,))
@@ -160,7 +160,7 @@ def test_a_row_of_another_version_is_named_and_hides_no_other(store: Store, chan
     assert [error.run for error in unreadable] == [strange.id]
     with pytest.raises(OtherVersionError, match=f"`{strange.id}` was written by another version"):
         store.find("strange")
-    assert {node: use.by_run for node, use in store.taken(strange.fleet).items()}["r1-n00"] == "strange"
+    assert {node: use.used_by for node, use in store.unavailable(strange.fleet).items()}["r1-n00"] == "strange"
 
 
 def test_what_another_version_asked_or_answered_is_told_as_such(store: Store) -> None:
@@ -263,7 +263,7 @@ def test_launch_keeps_the_run_with_its_own_nodes_only(store: Store) -> None:
     assert loaded.fleet.sim is not None
     assert loaded.fleet.sim.speed == float("inf")
     assert record == Record()
-    assert {name: taken.by_run for name, taken in store.taken(a_fleet(4)).items()} == {
+    assert {name: taken.used_by for name, taken in store.unavailable(a_fleet(4)).items()} == {
         "r1-n00": "job",
         "r1-n01": "job",
     }
@@ -284,7 +284,7 @@ def test_a_name_is_free_again_when_its_run_is_over(store: Store) -> None:
     second = launch(store)
     assert store.find("job").id == second.id
     assert store.find(first.id).state is RunState.STOPPED
-    assert store.taken(a_fleet(4)).keys() == {"r1-n00", "r1-n01"}
+    assert store.unavailable(a_fleet(4)).keys() == {"r1-n00", "r1-n01"}
 
 
 def test_finish_frees_the_nodes_and_happens_once(store: Store) -> None:
@@ -293,7 +293,7 @@ def test_finish_frees_the_nodes_and_happens_once(store: Store) -> None:
     store.finish(run.id, RunState.SUCCEEDED, 120.0)
     row = store.find("job")
     assert (row.state, row.ended) == (RunState.FAILED, 110.0)
-    assert store.taken(a_fleet(4)) == {}
+    assert store.unavailable(a_fleet(4)) == {}
     assert [event.kind for event in store.events(run.id)] == [EventKind.LAUNCHED, EventKind.ENDED]
 
 
@@ -610,7 +610,7 @@ class TestLooks:
 
     def test_what_a_decision_was_made_of_comes_back_as_it_was(self, store: Store) -> None:
         run = launch(store)
-        moved = replace(run, placement=replace(run.placement, why=("elsewhere",)))
+        moved = replace(run, placement=replace(run.placement, reasons=("elsewhere",)))
         plain = replace(FULL, exits={})
         looks = [self.look(run, 1.0, plain), self.look(moved, 2.0, plain), self.look(run, 3.0, plain)]
         for look in looks:
@@ -648,7 +648,7 @@ class TestLedger:
             store.intend(run.id, self.failed(cause), (), f"tick {at}", RunState.RUNNING, 5.0)
         store.finish(run.id, RunState.FAILED, 6.0)
         assert len(store.ledger.incidents("hall")) == incident
-        assert (NodeName("r1-n00") in store.taken(a_fleet(4))) is kept_out
+        assert (NodeName("r1-n00") in store.unavailable(a_fleet(4))) is kept_out
         with_it = launch(store, "second", nodes=4) if not kept_out else None
         if with_it is None:
             with pytest.raises(NoCapacityError):

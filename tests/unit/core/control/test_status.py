@@ -7,7 +7,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement
 from launcher.core.model.run import MemberName
 from launcher.core.model.task import Group, TopologyRule
-from launcher.core.placement.colocation import with_colocated
+from launcher.core.placement.colocation import with_colocated_slices
 from tests.situations import Situation, make_run, name
 
 
@@ -40,7 +40,7 @@ def test_a_node_that_groups_shared_is_listed_once() -> None:
     run = make_run(slices=1, nodes=2, spares=1)
     guest = Group(name="guest", topology=TopologyRule(nodes_per_slice=2, nodes_of="main"), run="true")
     task = replace(run.task, groups=(*run.task.groups, guest))
-    placement = Placement(slices=with_colocated(task, run.placement.slices))
+    placement = Placement(slices=with_colocated_slices(task, run.placement.slices))
     at = Situation(replace(run, task=task, placement=placement))
     at.decide()
     slots = dict(at.record.slots)

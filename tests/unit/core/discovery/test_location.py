@@ -1,4 +1,4 @@
-"""What nodes told of their place, written into an inventory or compared with it."""
+"""Reported locations, and what is written of them into an inventory."""
 
 import difflib
 from pathlib import Path
@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from launcher.config.inventory.amend import amended
 from launcher.config.inventory.read import parse_inventory
-from launcher.core.discovery.diff import Verdict, compare
-from launcher.core.discovery.location import Whereabouts, amend
+from launcher.core.discovery.location import NodeLocation, amend
 from launcher.core.model.nodeset import NodeName
 from launcher.errors import SpecError
 from tests.effort import drawn
@@ -19,21 +18,21 @@ PATH = Path("inventory.yaml")
 A = "1f0c5d3a-7a34-4a0e-9b57-0d7c1b2a3e41.32766"
 B = "8e2b9f60-3c1d-4f7e-a6b8-5d4c3b2a1908.32766"
 
-Told = dict[str, Whereabouts]
+Reported = dict[str, NodeLocation]
 
 
-def at(chassis: str | None = None, tray: int | None = None, domain: str | None = None, **more: object) -> Whereabouts:
-    return Whereabouts(chassis=chassis, tray=tray, domain=domain, gpus=4, **more)  # type: ignore[arg-type]
+def at(chassis: str | None = None, tray: int | None = None, domain: str | None = None, **more: object) -> NodeLocation:
+    return NodeLocation(chassis=chassis, tray=tray, domain=domain, gpus=4, **more)  # type: ignore[arg-type]
 
 
-def run(text: str, told: Told) -> str:
+def run(text: str, reported: Reported) -> str:
     fleet = parse_inventory(text, PATH)
-    return amended(text, PATH, amend(fleet, {NodeName(name): one for name, one in told.items()}))
+    return amended(text, PATH, amend(fleet, {NodeName(name): one for name, one in reported.items()}))
 
 
-def changes(text: str, told: Told) -> list[str]:
+def changes(text: str, reported: Reported) -> list[str]:
     """Only the lines that came or went."""
-    lines = difflib.unified_diff(text.splitlines(), run(text, told).splitlines(), lineterm="", n=0)
+    lines = difflib.unified_diff(text.splitlines(), run(text, reported).splitlines(), lineterm="", n=0)
     return [line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]
 
 
@@ -53,17 +52,17 @@ racks:
 """
 
 
-def test_a_rack_that_tells_one_domain_gets_it_and_no_other_line_changes() -> None:
-    told = {f"r01-n0{tray + 1}": at("C1", tray, A) for tray in range(3)}
-    assert changes(HALL, told) == [
+def test_a_rack_that_reports_one_domain_gets_it_and_no_other_line_changes() -> None:
+    reported = {f"r01-n0{tray + 1}": at("C1", tray, A) for tray in range(3)}
+    assert changes(HALL, reported) == [
         '-  r01: {block: b1,  nodes: "r01-n[01-03]"}   # the old one',
         f'+  r01: {{block: b1, domain: {A}, nodes: "r01-n[01-03]"}} # the old one',
     ]
 
 
 def test_comments_between_nodes_stay_where_trays_are_written() -> None:
-    told = {"r02-n01": at("C2", 1, B), "r02-n02": at("C2", 0, B)}
-    assert changes(HALL, told) == [
+    reported = {"r02-n01": at("C2", 1, B), "r02-n02": at("C2", 0, B)}
+    assert changes(HALL, reported) == [
         f"+    domain: {B}",
         "-      r02-n01: {address: 10.0.2.1}   # by the door",
         "+      r02-n01: {address: 10.0.2.1, tray: 1} # by the door",
@@ -72,9 +71,9 @@ def test_comments_between_nodes_stay_where_trays_are_written() -> None:
     ]
 
 
-def test_a_node_that_is_silent_keeps_what_the_file_says_and_a_range_is_divided_around_it() -> None:
-    told = {"r01-n01": at("C1", 0, A), "r01-n03": at("C1", 2, A)}
-    after = parse_inventory(run(HALL, told), PATH)
+def test_a_node_without_a_report_keeps_its_values_and_splits_its_range() -> None:
+    reported = {"r01-n01": at("C1", 0, A), "r01-n03": at("C1", 2, A)}
+    after = parse_inventory(run(HALL, reported), PATH)
     assert {node.name: node.domain for node in after.nodes if node.rack == "r01"} == {
         "r01-n01": A,
         "r01-n02": None,
@@ -96,14 +95,14 @@ racks:
 
 
 def test_nodes_without_a_rack_are_sorted_by_chassis_with_their_settings_and_comments() -> None:
-    told = {
+    reported = {
         "n1": at("SN1", 1, A),
         "n3": at("SN1", 0, A),
         "n2": at("SN2", 0, B),
         "n4": at("SN2", 1, B),
         "n9": at("SN2", 2, B),
     }
-    assert run(UNSORTED, told) == (
+    assert run(UNSORTED, reported) == (
         "name: hall\n"
         "defaults: {user: ubuntu}\n"
         "racks:\n"
@@ -123,7 +122,7 @@ def test_nodes_without_a_rack_are_sorted_by_chassis_with_their_settings_and_comm
     )
 
 
-def test_what_nobody_told_stays_unsorted() -> None:
+def test_nodes_without_a_reported_rack_stay_unsorted() -> None:
     after = run(UNSORTED, {"n1": at(None, None, None), "n2": at(None, None, A)})
     fleet = parse_inventory(after, PATH)
     racks = {node.name: node.rack for node in fleet.nodes}
@@ -131,10 +130,10 @@ def test_what_nobody_told_stays_unsorted() -> None:
     assert "# No rack is known" in after
 
 
-def test_an_unsorted_node_joins_the_rack_whose_nodes_tell_the_same_chassis() -> None:
+def test_an_unsorted_node_joins_the_rack_that_reports_the_same_chassis() -> None:
     text = 'name: h\nracks:\n  r07: {nodes: "a[1-2]"}\n  unsorted: {nodes: "b1"}\n'
-    told = {"a1": at("SN1", 0, A), "a2": at("SN1", 1, A), "b1": at("SN1", 2, A)}
-    fleet = parse_inventory(run(text, told), PATH)
+    reported = {"a1": at("SN1", 0, A), "a2": at("SN1", 1, A), "b1": at("SN1", 2, A)}
+    fleet = parse_inventory(run(text, reported), PATH)
     assert {(node.name, node.rack, node.tray) for node in fleet.nodes} == {
         ("a1", "r07", 0),
         ("a2", "r07", 1),
@@ -142,27 +141,27 @@ def test_an_unsorted_node_joins_the_rack_whose_nodes_tell_the_same_chassis() -> 
     }
 
 
-def test_a_rack_with_a_name_keeps_its_nodes_and_what_contradicts_it_is_said() -> None:
+def test_a_named_rack_keeps_its_nodes_and_other_reports_conflict() -> None:
     fleet = parse_inventory(HALL, PATH)
-    told = {NodeName("r01-n01"): at("C1"), NodeName("r01-n02"): at("C1"), NodeName("r01-n03"): at("C2")}
-    wanted = amend(fleet, {**told, NodeName("r02-n01"): at("C2")})
+    reported = {NodeName("r01-n01"): at("C1"), NodeName("r01-n02"): at("C1"), NodeName("r01-n03"): at("C2")}
+    wanted = amend(fleet, {**reported, NodeName("r02-n01"): at("C2")})
     assert not wanted.racks
     assert wanted.conflicts == (
-        "rack `r01` stands in 2 chassis: r01-n[01-02] in `C1`; r01-n03 in `C2`",
-        "chassis `C2` is in 2 racks of the inventory: `r01` (r01-n03), `r02` (r02-n01)",
+        "rack `r01` has nodes of 2 chassis: r01-n[01-02] in `C1`; r01-n03 in `C2`",
+        "chassis `C2` has nodes in 2 racks: `r01` (r01-n03), `r02` (r02-n01)",
     )
 
 
-def test_two_nodes_that_tell_one_tray_get_none() -> None:
+def test_two_nodes_that_report_one_tray_get_none() -> None:
     fleet = parse_inventory(HALL, PATH)
     wanted = amend(fleet, {NodeName("r02-n01"): at("C2", 5), NodeName("r02-n02"): at("C2", 5)})
     assert not wanted.trays
-    assert wanted.conflicts == ("r02-n[01-02] in rack `r02` tell one tray, 5: no tray is written there",)
+    assert wanted.conflicts == ("r02-n[01-02] in rack `r02` report the same tray, 5; its trays are not written",)
 
 
-def test_the_accelerator_is_written_where_the_file_names_none_and_all_tell_the_same() -> None:
-    told = {"r01-n01": at(accelerator="GB300"), "r02-n01": at(accelerator="GB300")}
-    assert changes(HALL, told) == ["+defaults: {accelerator: GB300}"]
+def test_the_accelerator_is_written_if_the_file_has_none_and_all_nodes_agree() -> None:
+    reported = {"r01-n01": at(accelerator="GB300"), "r02-n01": at(accelerator="GB300")}
+    assert changes(HALL, reported) == ["+defaults: {accelerator: GB300}"]
 
 
 def test_a_name_that_another_program_takes_for_a_number_is_refused_with_what_to_do() -> None:
@@ -170,29 +169,6 @@ def test_a_name_that_another_program_takes_for_a_number_is_refused_with_what_to_
     with pytest.raises(SpecError) as refusal:
         run(text, {"n1": at("SN1", 0, A)})
     assert refusal.value.mistakes[0].hint == 'quote it: "7"'
-
-
-def test_compare_tells_what_differs_from_what_is_left_out() -> None:
-    text = f'name: h\nracks:\n  r1: {{domain: {A}, nodes: "a[1-2]"}}\n  r2: {{nodes: "b[1-2]"}}\n'
-    fleet = parse_inventory(text, PATH)
-    told = {
-        NodeName("a1"): at("C1", 0, B, machine="GPU-1"),
-        NodeName("a2"): at("C1", 1, A.upper(), machine="GPU-1"),
-        NodeName("b1"): at("C2", 0, B),
-    }
-    assert [(one.verdict, one.whose, one.message) for one in compare(fleet, told)] == [
-        (Verdict.DIFFERS, "a1", f"the inventory says domain `{A}`, the drivers `{B}`"),
-        (Verdict.DIFFERS, "a[1-2]", "are one machine"),
-        (Verdict.LEFT_OUT, "b1", f"the domain is `{B}`"),
-    ]
-
-
-def test_an_inventory_that_says_what_its_nodes_tell_has_no_difference() -> None:
-    text = f'name: h\ndefaults: {{accelerator: GB300}}\nracks:\n  r1: {{domain: {A}, nodes: "a[1-2]"}}\n'
-    fleet = parse_inventory(text, PATH)
-    told = {NodeName(f"a{n}"): at("C1", n - 1, A, accelerator="GB300", machine=f"GPU-{n}") for n in (1, 2)}
-    assert compare(fleet, told) == ()
-    assert not amend(fleet, told)
 
 
 names = [f"n{number:02d}" for number in range(1, 7)]
@@ -227,9 +203,9 @@ def inventories(draw: st.DrawFn) -> str:
 
 @drawn(30)
 @given(inventories(), st.dictionaries(st.sampled_from(names), places, max_size=6))
-def test_whatever_nodes_tell_is_written_and_nothing_else_changes_or_nothing_is_written(text: str, told: Told) -> None:
+def test_reports_are_written_and_nothing_else_changes_or_nothing_is_written(text: str, reported: Reported) -> None:
     fleet = parse_inventory(text, PATH)
-    wanted = amend(fleet, {NodeName(name): one for name, one in told.items()})
+    wanted = amend(fleet, {NodeName(name): one for name, one in reported.items()})
     try:
         after = amended(text, PATH, wanted)
     except SpecError:
@@ -250,8 +226,8 @@ def test_whatever_nodes_tell_is_written_and_nothing_else_changes_or_nothing_is_w
 
 @drawn(30)
 @given(inventories(), st.dictionaries(st.sampled_from(names), places, max_size=6))
-def test_what_was_written_need_not_be_written_again(text: str, told: Told) -> None:
-    known = {NodeName(name): one for name, one in told.items()}
+def test_written_values_are_not_written_again(text: str, reported: Reported) -> None:
+    known = {NodeName(name): one for name, one in reported.items()}
     try:
         after = amended(text, PATH, amend(parse_inventory(text, PATH), known))
     except SpecError:

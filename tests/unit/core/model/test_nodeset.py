@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.model.nodeset import MAX_NAMES, alike, expand, fold, natural
+from launcher.core.model.nodeset import MAX_NAMES, expand, fold, fold_messages, natural
 from tests.effort import drawn
 
 
@@ -42,17 +42,17 @@ def test_expand_answers_the_names_in_order(text: str, names: list[str]) -> None:
         pytest.param("n[a-c]", "`[a-c]` is not a number or a range of numbers", id="letters"),
         pytest.param("n[-1]", "`[-1]` is not a number or a range of numbers", id="half a range"),
         pytest.param("n[\u0661]", "`[\u0661]` is not a number or a range of numbers", id="digits of another script"),
-        pytest.param("n[1-3", "`n[1-3` has a bracket without its partner", id="open"),
-        pytest.param("n1-3]", "`n1-3]` has a bracket without its partner", id="closed"),
-        pytest.param("n[[1]]", "`n[[1]]` has a bracket without its partner", id="nested"),
+        pytest.param("n[1-3", "`n[1-3` has an unbalanced bracket", id="open"),
+        pytest.param("n1-3]", "`n1-3]` has an unbalanced bracket", id="closed"),
+        pytest.param("n[[1]]", "`n[[1]]` has an unbalanced bracket", id="nested"),
         pytest.param("a,,b", "`a,,b` has an empty name or a space inside a name", id="empty name"),
         pytest.param("a,", "`a,` has an empty name or a space inside a name", id="comma at the end"),
         pytest.param("a b", "`a b` has an empty name or a space inside a name", id="space"),
         pytest.param(
-            "n[0-999999999]", f"`n[0-999999999]` stands for more than {MAX_NAMES} names", id="more than fits anywhere"
+            "n[0-999999999]", f"`n[0-999999999]` expands to more than {MAX_NAMES} names", id="more than fits anywhere"
         ),
         pytest.param(
-            "[0-999][0-999][0-999]", f"`[0-999][0-999][0-999]` stands for more than {MAX_NAMES} names", id="product"
+            "[0-999][0-999][0-999]", f"`[0-999][0-999][0-999]` expands to more than {MAX_NAMES} names", id="product"
         ),
         pytest.param(
             "n[1-9999999999999999999]", "`[1-9999999999999999999]` has a number of more than 18 digits", id="19 digits"
@@ -123,4 +123,4 @@ ALIKE = {
 
 @pytest.mark.parametrize(("said", "folded"), ALIKE.values(), ids=ALIKE)
 def test_what_is_said_alike_of_several_is_said_once(said: list[tuple[str, str]], folded: list[tuple[str, str]]) -> None:
-    assert list(alike(said)) == folded
+    assert list(fold_messages(said)) == folded

@@ -1,12 +1,12 @@
-"""One slice placed again elsewhere: every hard rule holds against the slices that stay."""
+"""Replacement: one slice on other nodes. Every hard rule holds against the slices that stay."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pytest
 
 from launcher.core.model.inventory import RackName
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Exclusion, Placement, Shortfall, Slice, Taken
+from launcher.core.model.placement import Exclusion, Placement, Shortfall, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.replacement import replace_slice
 from tests.property.ray_rule import racks_of
@@ -31,36 +31,36 @@ def part(group: str, index: int, rack: int, trays: Iterable[int], spares: Iterab
     )
 
 
-def used(*names: str) -> Mapping[NodeName, Taken]:
-    return {NodeName(name): Taken(by_run="other") for name in names}
+def used(*names: str) -> UnavailableNodes:
+    return {NodeName(name): Unavailable(used_by="other") for name in names}
 
 
 def again(
-    asked: Task, sizes: list[int], taken: Mapping[NodeName, Taken], before: tuple[Slice, ...], at: int = 0
+    asked: Task, sizes: list[int], unavailable: UnavailableNodes, before: tuple[Slice, ...], at: int = 0
 ) -> Slice | Shortfall:
-    return replace_slice(asked, racks_of(sizes), taken, Placement(slices=before), before[at])
+    return replace_slice(asked, racks_of(sizes), unavailable, Placement(slices=before), before[at])
 
 
-def test_a_slice_goes_whole_to_the_fullest_rack_with_room() -> None:
+def test_a_whole_slice_moves_to_the_tightest_rack_with_room() -> None:
     asked = task(main=TopologyRule(slices=2, nodes_per_slice=3, spares=1))
     before = (part("main", 0, 0, range(3), [3]), part("main", 1, 1, range(3), [3]))
-    new = again(asked, [4, 4, 9, 5], {NodeName("r1-n00"): Taken(sick="failed")}, before, at=1)
+    new = again(asked, [4, 4, 9, 5], {NodeName("r1-n00"): Unavailable(unhealthy="failed")}, before, at=1)
     assert isinstance(new, Slice)
     assert (new.index, new.rack, len(new.nodes), len(new.spares)) == (1, "r3", 3, 1)
 
 
-def test_nodes_of_the_slices_that_stay_are_not_given() -> None:
+def test_nodes_of_other_slices_are_not_taken() -> None:
     asked = task(main=TopologyRule(slices=2, nodes_per_slice=2))
     before = (part("main", 0, 0, [0, 1]), part("main", 1, 1, [0, 1]))
-    new = again(asked, [4, 2], {NodeName("r1-n00"): Taken(sick="failed")}, before, at=1)
+    new = again(asked, [4, 2], {NodeName("r1-n00"): Unavailable(unhealthy="failed")}, before, at=1)
     assert isinstance(new, Slice)
     assert new.nodes == ("r0-n02", "r0-n03")
 
 
-def test_the_old_nodes_serve_again_unless_they_are_taken() -> None:
+def test_the_old_nodes_serve_again_unless_they_are_unavailable() -> None:
     asked = task(main=TopologyRule(nodes_per_slice=2))
     before = (part("main", 0, 0, [0, 1]),)
-    new = again(asked, [3], {NodeName("r0-n00"): Taken(sick="failed")}, before)
+    new = again(asked, [3], {NodeName("r0-n00"): Unavailable(unhealthy="failed")}, before)
     assert isinstance(new, Slice)
     assert new.nodes == ("r0-n01", "r0-n02")
     refused = again(asked, [3], used("r0-n00", "r0-n01"), before)
@@ -75,11 +75,11 @@ def test_spread_holds_against_the_slices_that_stay() -> None:
     assert isinstance(refused, Shortfall)
     assert [row.excluded for row in refused.racks] == [
         {Exclusion.IN_USE: 1},
-        {Exclusion.PROMISED: 1, Exclusion.SPREAD: 2},
+        {Exclusion.OTHER_SLICE: 1, Exclusion.SPREAD: 2},
     ]
 
 
-def test_a_slice_that_others_are_near_to_stays_near_them() -> None:
+def test_a_slice_that_others_are_near_stays_near_them() -> None:
     asked = task(trainer=TopologyRule(nodes_per_slice=2), judge=TopologyRule(nodes_per_slice=1, near="trainer"))
     before = (part("trainer", 0, 0, [0, 1]), part("judge", 0, 0, [2]))
     stays = again(asked, [5, 2], used("r0-n00"), before)
@@ -87,7 +87,7 @@ def test_a_slice_that_others_are_near_to_stays_near_them() -> None:
     assert stays.rack == "r0"
     refused = again(asked, [5, 2], used("r0-n00", "r0-n03", "r0-n04"), before)
     assert isinstance(refused, Shortfall)
-    assert refused.racks[1].excluded == {Exclusion.NOT_NEAR: 2}
+    assert refused.racks[1].excluded == {Exclusion.NEAR: 2}
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["the group named", "the group that names it"])
@@ -99,17 +99,17 @@ def test_apart_from_holds_from_both_sides(at: int) -> None:
     assert new.rack == before[at].rack
 
 
-def test_exclusive_keeps_off_racks_where_another_run_is() -> None:
+def test_exclusive_excludes_racks_with_other_runs() -> None:
     asked = task(main=TopologyRule(nodes_per_slice=2, exclusive="rack"))
     new = again(asked, [2, 5, 6], used("r0-n00", "r1-n00"), (part("main", 0, 0, [0, 1]),))
     assert isinstance(new, Slice)
     assert new.rack == "r2"
 
 
-def test_the_slices_that_stay_are_no_other_run_to_an_exclusive_rack() -> None:
+def test_the_runs_own_slices_do_not_break_exclusive() -> None:
     asked = task(main=TopologyRule(slices=2, nodes_per_slice=2, exclusive="rack"))
     before = (part("main", 0, 0, [0, 1]), part("main", 1, 0, [2, 3]))
-    own = {NodeName(f"r0-n{tray:02d}"): Taken(by_run="this one") for tray in (2, 3)}
-    new = again(asked, [6], {**own, NodeName("r0-n00"): Taken(sick="failed")}, before)
+    own = {NodeName(f"r0-n{tray:02d}"): Unavailable(used_by="this one") for tray in (2, 3)}
+    new = again(asked, [6], {**own, NodeName("r0-n00"): Unavailable(unhealthy="failed")}, before)
     assert isinstance(new, Slice)
     assert new.nodes == ("r0-n01", "r0-n04")

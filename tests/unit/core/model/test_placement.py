@@ -1,0 +1,18 @@
+"""Placements: names of slices, and the nodes of a placement."""
+
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.placement import Placement, Slice, group_of, slice_key
+
+
+def part(index: int, nodes: tuple[str, ...], spares: tuple[str, ...]) -> Slice:
+    members, kept = (tuple(map(NodeName, names)) for names in (nodes, spares))
+    return Slice(group="main", index=index, place="r1", rack=None, domain=None, nodes=members, spares=kept)
+
+
+def test_the_name_of_a_slice_gives_its_group_even_if_that_looks_like_one() -> None:
+    assert group_of(slice_key("a.s1", 2)) == "a.s1"
+
+
+def test_members_come_before_spares_and_a_shared_spare_once() -> None:
+    placement = Placement(slices=(part(0, ("n1", "n2"), ("n5",)), part(1, ("n3",), ("n5",))))
+    assert placement.nodes == ("n1", "n2", "n3", "n5")
