@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from launcher.core.control.reconcile import Decision, reconcile
+from launcher.core.model.action_key import ActionKey, key_of
 from launcher.core.model.actions import Action, Answer, Bundle, Receipt, Result
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
@@ -95,7 +96,7 @@ class Situation:
         self.head: HeadView = HeadSeen()
         self.record = Record()
         self.receipts: list[Receipt] = []
-        self.in_flight: frozenset[str] = frozenset()
+        self.in_flight: frozenset[ActionKey] = frozenset()
         self.health: dict[NodeName, Health | None] = {}
         self.reached: dict[NodeName, Reached] = {}
         self.orders: list[OperatorRequest] = []
@@ -242,4 +243,9 @@ class Situation:
 
 def kinds(decision: Decision) -> list[str]:
     """What a decision does, in words: kind and subject of each action."""
-    return sorted(action.key for action in decision.actions)
+    return sorted(key(action) for action in decision.actions)
+
+
+def key(action: Action) -> str:
+    """The key of an action, as the journal shows it."""
+    return str(key_of(action))

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from typing_extensions import assert_never
 
+from launcher.core.model.action_key import ActionKey, key_of
 from launcher.core.model.actions import (
     Acquire,
     Action,
@@ -111,17 +112,17 @@ class Executor:
         self._nodes = nodes
         self._allotter = allotter
         self._pool = pool or ThreadPoolExecutor(FAN_OUT, thread_name_prefix="act")
-        self._under_way: dict[str, Action] = {}
+        self._under_way: dict[ActionKey, Action] = {}
         self._done: deque[tuple[Action, Future[Answer]]] = deque()
 
     @property
-    def in_flight(self) -> frozenset[str]:
+    def in_flight(self) -> frozenset[ActionKey]:
         """Return the keys of the actions that were begun and not yet collected."""
         return frozenset(self._under_way)
 
     def begin(self, run: Run, action: Action) -> None:
         """Begin an action."""
-        self._under_way[action.key] = action
+        self._under_way[key_of(action)] = action
         future = self._pool.submit(execute, run, self._nodes, action, self._allotter)
         future.add_done_callback(lambda done: self._done.append((action, done)))
 
@@ -141,7 +142,7 @@ class Executor:
             if error is None:
                 keep(action, future.result())
             self._done.popleft()
-            del self._under_way[action.key]
+            del self._under_way[key_of(action)]
             if error is not None:
                 raise error
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from launcher.admission.store_retry import Trouble
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.status import summarise
+from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Action, AddSpare, Answer, Receipt, Relocate, Resize, Result
 from launcher.core.model.inventory import Transport
 from launcher.core.model.nodeset import NodeName
@@ -116,7 +117,7 @@ class Loop:
         wanted = self._store.wanted(self._run.id)
         return replace(self._run, wanted=wanted, head_at=self._record.head or self._run.head_at)
 
-    def _observe(self, run: Run, in_flight: frozenset[str], receipts: Sequence[Receipt]) -> Observation:
+    def _observe(self, run: Run, in_flight: frozenset[ActionKey], receipts: Sequence[Receipt]) -> Observation:
         now = self._clock.now()
         if now >= self._history_due:
             self._history = self._store.ledger.history(run.fleet.name, run.id, time.time())

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Receipt
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Observation
@@ -15,7 +16,7 @@ def observe(
     nodes: Nodes,
     clock: Clock,
     *,
-    in_flight: frozenset[str],
+    in_flight: frozenset[ActionKey],
     receipts: Sequence[Receipt],
     health: Mapping[NodeName, Health],
     orders: Sequence[OperatorRequest],

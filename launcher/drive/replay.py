@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from launcher.core.control.reconcile import Decision, reconcile
+from launcher.core.model.action_key import key_of
 from launcher.core.model.actions import Action
 from launcher.core.model.record import Record
 from launcher.store.codec import dump
@@ -68,7 +69,7 @@ def _alike(before: object, now: object) -> bool:
 
 
 def _actions(before: tuple[Action, ...], now: tuple[Action, ...]) -> list[str]:
-    was, come = {action.key: action for action in before}, {action.key: action for action in now}
+    was, come = ({key_of(action): action for action in made} for made in (before, now))
     messages = [f"did `{key}` ({was[key].reason.message}), does not" for key in was if key not in come]
     messages += [f"does `{key}` ({come[key].reason.message}), did not" for key in come if key not in was]
     messages += [f"does `{key}` otherwise" for key in was.keys() & come.keys() if was[key] != come[key]]

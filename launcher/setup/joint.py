@@ -11,8 +11,9 @@ from launcher.setup.layout import Layout
 
 def crew(run: Run, member: Member) -> tuple[Member, ...]:
     """Return all that sit on the node of a member, that one first whose node it is."""
-    lead = member.host or member.name
-    return tuple(sorted((one for one in run.members() if lead in (one.name, one.host)), key=lambda one: bool(one.host)))
+    owner = member.colocated_with or member.name
+    members = (one for one in run.members() if owner in (one.name, one.colocated_with))
+    return tuple(sorted(members, key=lambda one: bool(one.colocated_with)))
 
 
 def gpus(run: Run, node: Node, name: MemberName) -> range:

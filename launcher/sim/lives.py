@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from launcher.core.control.liveness import SELF_STOP
+from launcher.core.control.timing import SELF_STOP_S
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.sim import faults as fault_table
@@ -194,7 +194,7 @@ def _raylet(raylet: Raylet, around: Circumstances) -> RayletLife:
     dies, noticed = min(
         (killed, killed + NOTICE_KILL_S),
         (power, power + NOTICE_SILENCE_S),
-        (stop, stop - SELF_STOP + NOTICE_SILENCE_S),
+        (stop, stop - SELF_STOP_S + NOTICE_SILENCE_S),
         (goes_on, goes_on),  # it learns that it is dead, and ends
     )
     noticed = min(noticed, stopped + NOTICE_SILENCE_S)

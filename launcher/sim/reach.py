@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from launcher.core.control.liveness import POPULATION, SELF_STOP
+from launcher.core.control.timing import POPULATION_S, SELF_STOP_S
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import Fault, FaultKind
 from launcher.sim import faults
@@ -57,7 +57,7 @@ def reach(happen: Iterable[Fault], hosts: Mapping[NodeName, Host], watches: tupl
     severed = {node: merged(_from_head(node, cut, watches)) for node in hosts}
     lost = _lost(hosts, severed, watches, run)
     stops = {
-        node: tuple(sorted((*lost, *(begins + SELF_STOP for begins, ends in mine if ends - begins >= SELF_STOP))))
+        node: tuple(sorted((*lost, *(begins + SELF_STOP_S for begins, ends in mine if ends - begins >= SELF_STOP_S))))
         for node, mine in severed.items()
     }
     return Reach(cut=cut, severed=severed, stops=stops, lost=lost)
@@ -87,7 +87,7 @@ def _lost(
 ) -> tuple[float, ...]:
     """Return when the head has heard fewer than half of those it heard in the last minute, for long enough."""
     agents = {node: host.agent_at for node, host in hosts.items() if host.run == run and host.agent_at is not None}
-    moments = {at for node in agents for stretch in severed[node] for at in (*stretch, stretch[0] + POPULATION)}
+    moments = {at for node in agents for stretch in severed[node] for at in (*stretch, stretch[0] + POPULATION_S)}
     moments |= {watch.since for watch in watches} | set(agents.values())
     found: list[float] = []
     since: float | None = None
@@ -97,8 +97,8 @@ def _lost(
             since = None
             continue
         since = at if since is None or at in {watch.since for watch in watches} else since
-        if since + SELF_STOP < then and since + SELF_STOP >= at:
-            found.append(since + SELF_STOP)
+        if since + SELF_STOP_S < then and since + SELF_STOP_S >= at:
+            found.append(since + SELF_STOP_S)
     return tuple(found)
 
 
@@ -109,5 +109,5 @@ def _too_few(at: float, agents: Mapping[NodeName, float], severed: Mapping[NodeN
             continue
         stretch = within(severed[node], at)
         heard += stretch is None
-        known += stretch is None or (agent_at < stretch[0] and at - stretch[0] < POPULATION)
+        known += stretch is None or (agent_at < stretch[0] and at - stretch[0] < POPULATION_S)
     return heard * 2 < known

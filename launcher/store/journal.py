@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from launcher.core.model.action_key import key_of
 from launcher.core.model.actions import Action, Answer, Receipt, Result
 from launcher.core.model.run import RunId
 from launcher.store.codec import dump, load, storable
@@ -95,7 +96,7 @@ def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], a
     kind = EventKind.INTENT.value
     news = [action for action in actions if (last := _last(db, run, action)) is None or last["times"] < FOLD]
     rows = [
-        (run, seq, at, kind, action.key, action.reason.message, action.reason.why.value)
+        (run, seq, at, kind, str(key_of(action)), action.reason.message, action.reason.why.value)
         for seq, action in enumerate(news, start=_next(db, run))
     ]
     query = "INSERT INTO journal (run, seq, at, kind, subject, message, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -116,7 +117,7 @@ def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answ
         seq=receipt.seq,
         kind=EventKind.RECEIPT.value,
         at=at,
-        subject=action.key,
+        subject=str(key_of(action)),
         message=answer.said,
         reason=action.reason.why.value,
         receipt=dump(Receipt, receipt),
@@ -124,7 +125,7 @@ def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answ
         evidence=_lines(answer.tail),
     )
     for message in answer.warnings:
-        add(db, run, EventKind.WARNING, at, subject=action.key, message=message)
+        add(db, run, EventKind.WARNING, at, subject=str(key_of(action)), message=message)
     return receipt
 
 
@@ -164,5 +165,5 @@ def _lines(evidence: Sequence[str]) -> str:
 
 def _last(db: sqlite3.Connection, run: RunId, action: Action) -> sqlite3.Row | None:
     """Return the newest receipt of an action."""
-    row: sqlite3.Row | None = db.execute(_LAST, (run, action.key)).fetchone()
+    row: sqlite3.Row | None = db.execute(_LAST, (run, str(key_of(action)))).fetchone()
     return row

@@ -163,8 +163,8 @@ def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Re
         message = f"was given up for: {before.failed_nodes[node].message}"
         journal.add(db, run, EventKind.READMITTED, at, subject=node, message=message)
         _release(db, fleet, node, by=f"run `{run}`, to which it proved well again", at=at)
-    for node, times in now.failures.items():
-        for _ in range(times - before.failures.get(node, 0)):
+    for node, times in now.first_failures.items():
+        for _ in range(times - before.first_failures.get(node, 0)):
             _add(db, fleet, run, node, IncidentKind.PROGRAM, "its program began to fail here", (), at)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from launcher.core.control.conditions import Condition
 from launcher.core.control.reconcile import Decision
-from launcher.core.control.state import first_slots
+from launcher.core.control.resized_record import first_slots
 from launcher.core.control.status import RunStatus, summarise
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run, RunId, RunName, RunState

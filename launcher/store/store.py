@@ -185,7 +185,7 @@ class Store:
         """Only a record that says something new of nodes is held against the one before."""
         intended = self._intended.get(run)
         before = intended[0] if intended else load(Record, row["record"])
-        if before.failed_nodes != record.failed_nodes or before.failures != record.failures:
+        if before.failed_nodes != record.failed_nodes or before.first_failures != record.first_failures:
             ledger.note(db, row["fleet"], run, before, record, at)
         if before.requested - record.requested:
             kept = load(Run, row["run"])

@@ -152,7 +152,7 @@ class TestLedger:
             slots=before.slots,
             gangs=before.gangs,
             failed_nodes={NodeName("r1-n1"): evidence},
-            failures={NodeName("r2-n1"): 2},
+            first_failures={NodeName("r2-n1"): 2},
         )
         store.intend(run, record, (), "one node is failed", RunState.RECOVERING, time.time())
         store.finish(run, RunState.FAILED, time.time())
@@ -236,7 +236,9 @@ class TestReport:
             file = archive.extractfile(entry)
             assert file is not None
             text = file.read().decode()
-        (desk.folder / "journal.jsonl").write_text(text.replace('"reason":{"why":"start"', '"reason":{"why":"replace"', 1))
+        (desk.folder / "journal.jsonl").write_text(
+            text.replace('"reason":{"why":"start"', '"reason":{"why":"replace"', 1)
+        )
         other = desk.run("replay", "journal.jsonl")
         assert other.returncode == 1
         assert re.match(r"decision \d+, at [\d.]+ s: ", other.stdout)

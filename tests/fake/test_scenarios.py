@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from launcher.core.control.reconcile import Decision
+from launcher.core.model.action_key import key_of
 from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName, expand
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
@@ -163,7 +164,7 @@ class Scenario:
         """What was done from the first fault on until the run was over, by key."""
         later = [moment for moment in self.moments if moment.at >= self.began()]
         going = [moment for moment in later if moment.decision.record.outcome is None]
-        return [action.key for moment in going for action in moment.decision.actions]
+        return [str(key_of(action)) for moment in going for action in moment.decision.actions]
 
     def recovered(self) -> float:
         """How long after the first fault every rank ran again, in a new attempt (s)."""

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.core.control.conditions import Condition
-from launcher.core.control.reconcile import PATIENT, STEADY, Decision, reconcile
+from launcher.core.control.reconcile import Decision, reconcile
+from launcher.core.control.timing import RELEASE_PENDING_S, STEADY_S
 from launcher.core.model.actions import Acquire, Join, Kill, Level, PowerOff, Prepare, Release, Relocate, Signal, Start
 from launcher.core.model.inventory import Access
 from launcher.core.model.nodeset import NodeName
@@ -25,7 +26,7 @@ from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare
 from tests.effort import drawn
 from tests.property.worlds import AT_ONCE, Pace, Play, Wish, hall, runs, wishes
-from tests.situations import make_run
+from tests.situations import key, make_run
 
 BOUNDED = drawn(40)
 UP = (Condition.SERVING, Condition.FINISHED)
@@ -118,12 +119,12 @@ def hold_to_rules(here: Play, before: Record, seen: Observation, decision: Decis
 
 def slots_stay_in_their_slices(here: Play, record: Record) -> None:
     members = list(here.decided.members())
-    holders = [record.slots[member.name].node for member in members if member.host is None]
+    holders = [record.slots[member.name].node for member in members if member.colocated_with is None]
     assert len(holders) == len(set(holders)), "one node holds two slots"
     for member in members:
         slot = record.slots[member.name]
-        if member.host is not None:
-            host = record.slots[member.host]
+        if member.colocated_with is not None:
+            host = record.slots[member.colocated_with]
             assert (slot.node, slot.generation) == (host.node, host.generation), "a guest is not where its host is"
         else:
             assert slot.node in here.allotter.given[member.slice_key], "a slot left its slice"
@@ -131,16 +132,18 @@ def slots_stay_in_their_slices(here: Play, record: Record) -> None:
 
 def only_the_allowed_leaves_its_rack(run: Run, seen: Observation, before: Record, decision: Decision) -> None:
     """A slice goes to another rack because its task says so, or an operator does."""
-    ordered = {order.subject for order in seen.requests if order.kind is RequestKind.RELOCATE} | before.moving
+    ordered = {order.subject for order in seen.requests if order.kind is RequestKind.RELOCATE} | before.relocating
     members = {member.name: member for member in run.members()}
     ordered |= {
-        members[member.host].slice_key for member in members.values() if member.host and member.slice_key in ordered
+        members[member.colocated_with].slice_key
+        for member in members.values()
+        if member.colocated_with and member.slice_key in ordered
     }
     for action in decision.actions:
         if isinstance(action, Relocate):
             part = next(part for part in run.placement.slices if part.key == action.slice)
             policy = run.group(part.group).recovery.on_no_spare
-            assert policy is OnNoSpare.RELOCATE or action.slice in ordered, f"{action.key} was never allowed"
+            assert policy is OnNoSpare.RELOCATE or action.slice in ordered, f"{key(action)} was never allowed"
 
 
 def one_attempt_runs_at_a_time(here: Play) -> None:
@@ -154,7 +157,7 @@ def power_is_cut_only_of_the_dead(here: Play, decision: Decision) -> None:
     fleet, clock = here.nodes._open(here.run)
     for action in decision.actions:
         if isinstance(action, PowerOff):
-            assert not fleet.life(action.node).answers(clock.now()), f"{action.key} although its host answers others"
+            assert not fleet.life(action.node).answers(clock.now()), f"{key(action)} although its host answers others"
 
 
 def counters_only_rise(run: Run, before: Record, record: Record) -> None:
@@ -195,22 +198,22 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
     }
     for action in decision.actions:
         node = _node_of(action)
-        told = isinstance(action, Signal) and any(key.startswith("draining:") for key in decision.record.since)
+        told = isinstance(action, Signal) and bool(decision.record.since.draining)
         only = action.member if isinstance(action, Kill) and action.level is Level.RANK else None
         harmed = [member for at, member in serving if at == node and only in (None, member)]
-        assert not harmed or told, f"{action.key} on a node whose rank runs"
+        assert not harmed or told, f"{key(action)} on a node whose rank runs"
         if isinstance(action, Signal) and action.gang is None:
             told_too = {run.gang(member) for member in run.members() if (node, member.name) in serving}
-            assert all(f"draining:{name}" in decision.record.since for name in told_too), f"{action.key}: too many"
+            assert all(name in decision.record.since.draining for name in told_too), f"{key(action)}: too many"
         blind = isinstance(seen.nodes.get(node) if node else None, Unseen)
-        assert not blind, f"{action.key} on a node that cannot be seen"
+        assert not blind, f"{key(action)} on a node that cannot be seen"
     if decision.state is RunState.RUNNING and all(at in UP for at in decision.conditions.values()):
         orphaned = {node for node, view in seen.nodes.items() if isinstance(view, Seen) and view.leftovers}
         placed = {name for part in run.placement.slices for name in (*part.nodes, *part.spares)}
         others = {*decision.record.failed_nodes, *orphaned, *seen.drained, *(seen.nodes.keys() - placed)}
         allowed = ("verify", "acquire", "reserve", "start_head", "add_spare", "relocate")
         restless = [a for a in decision.actions if _node_of(a) not in others and a.kind not in allowed]
-        old = [a for a in restless if isinstance(a, Release) and a.node in decision.record.heads]
+        old = [a for a in restless if isinstance(a, Release) and a.node in decision.record.former_heads]
         # A head without a slot is fenced when its machine falls silent; no rank notices.
         meant = [a for a in restless if isinstance(a, Signal) or (isinstance(a, PowerOff) and a.node == run.head_at)]
         assert not [a for a in restless if a not in old and a not in meant], "a steady run is not silent"
@@ -221,12 +224,12 @@ def nothing_starts_unfenced(here: Play, decision: Decision) -> None:
     for action in decision.actions:
         if isinstance(action, Start):
             alive = ranks_alive(here, action.gang)
-            assert all(attempt >= action.attempt for _, attempt in alive), f"{action.key} beside {sorted(alive)}"
+            assert all(attempt >= action.attempt for _, attempt in alive), f"{key(action)} beside {sorted(alive)}"
 
 
 def the_next_look_is_never_forgotten(seen: Observation, decision: Decision) -> None:
     assert math.isfinite(decision.wake_at), "nobody will ever look again"
-    assert decision.wake_at <= seen.at + (STEADY if decision.record.outcome is None else PATIENT)
+    assert decision.wake_at <= seen.at + (STEADY_S if decision.record.outcome is None else RELEASE_PENDING_S)
 
 
 def the_order_of_nodes_does_not_matter(run: Run, before: Record, seen: Observation, decision: Decision) -> None:

@@ -125,8 +125,8 @@ def _slots(task: Task, inventory: Inventory, slices: tuple[Slice, ...]) -> dict[
     run = Run(id=RunId("t-1"), name=RunName("t"), task=task, placement=Placement(slices=slices), fleet=inventory)
     at = {member.name: run.slice_of(member).nodes[member.slice_rank] for member in run.members()}
     for member in run.members():
-        assert member.host is None or at[member.name] == at[member.host]
-    return {member.name: member.host for member in run.members()}
+        assert member.colocated_with is None or at[member.name] == at[member.colocated_with]
+    return {member.name: member.colocated_with for member in run.members()}
 
 
 @LAWS

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.resized_record import hindrance
+from launcher.core.model.action_key import key_of
 from launcher.core.model.actions import (
     Acquire,
     Action,
@@ -296,7 +297,7 @@ class Play:
         self.run = replace(self.run, head_at=self.record.head)
         self._inspect()
         receipts = [receipt for receipt in self.journal if receipt.seq > self.record.receipts_seen]
-        in_flight = frozenset(one.action.key for one in self.under_way)
+        in_flight = frozenset(key_of(one.action) for one in self.under_way)
         look = self.nodes.look(self.run)
         return Observation(
             at=self.clock.now(),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.control.startup import PLACE_GRACE
+from launcher.core.control.timing import PLACE_S
 from launcher.core.model.actions import (
     Acquire,
     Kill,
@@ -265,7 +265,7 @@ def _until_created(stand: Stand) -> None:
         return len(head(seen).groups) == count and not _unplaced(seen)
 
     try:
-        stand.until(placed, PLACE_GRACE)
+        stand.until(placed, PLACE_S)
     except AssertionError:
         for key in _unplaced(stand.nodes.look(stand.run)):
             ok(stand.nodes.unreserve(stand.run, Unreserve(reason=REASON, slice=key)))

@@ -1,27 +1,22 @@
-"""Gangs: have their ranks ended, whose fault is it, and may they start again."""
+"""Gangs whose ranks have ended or hang: whose fault it is, and whether they start again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launcher.core.control import fault_attribution
-from launcher.core.control.drain import draining
-from launcher.core.control.fencing import proof
+from launcher.core.control import fault_attribution, fencing, spares
 from launcher.core.control.liveness import Silence
-from launcher.core.control.spares import free
-from launcher.core.control.state import Draft
+from launcher.core.control.state import Tick
+from launcher.core.control.timing import FIRST_FAILURES
 from launcher.core.model.actions import Reason, Why
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.observation import Phase, Seen, Sign, Unseen
-from launcher.core.model.placement import Slice
+from launcher.core.model.observation import Phase, Seen, Sign
 from launcher.core.model.record import Evidence, Outcome
 from launcher.core.model.run import Cause, GangName, Member
-
-# So often may a program fail on one node first, before the node is blamed for it.
-FIRST_FAILURES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Failure:
-    """A rank that failed, where, and in words how."""
+    """A rank that failed first, its node, and how."""
 
     member: Member
     node: NodeName
@@ -30,117 +25,85 @@ class _Failure:
     tail: tuple[str, ...] = ()
 
 
-def judge(draft: Draft) -> None:
-    """Decide for each gang what exits and node health mean: nothing, another attempt, or the end of the run."""
-    if _troubled(draft) and draft.verdict is None and draft.started:
-        draft.verdict = fault_attribution.rack_verdict(draft)
-    for name in draft.gangs:
-        if draft.verdict is None and draft.outcome is None and draining(name) not in draft.since:
-            _gang(draft, name)
-    drained = any(draining(name) in draft.since for name in draft.gangs)
-    if not drained and all(draft.over(name) for name in draft.gangs):
-        count = len(draft.members)
+def judge_gangs(tick: Tick) -> None:
+    """Decide for each gang what exits and node health mean: nothing, another attempt, or the end of the run.
+
+    Reads `record.exits`, `seen`, the timers of drains. Writes `record.gangs` and `kills` (an attempt ends),
+    `failed_nodes`, `first_failures`, `excused`, `shared_fault`, the timers of evidence, the outcome; `doubted`.
+    """
+    record, draining = tick.record, tick.record.since.draining
+    for name in record.gangs:
+        if record.shared_fault is None and record.outcome is None and name not in draining:
+            _judge(tick, name)
+    if draining.keys().isdisjoint(record.gangs) and all(tick.over(name) for name in record.gangs):
+        count = len(tick.index.members)
         message = "its one rank ended with 0" if count == 1 else f"all {count} ranks ended with 0"
-        draft.end(Outcome(cause=Cause.SUCCESS, message=message))
+        tick.end(Outcome(cause=Cause.SUCCESS, message=message))
 
 
-def _troubled(draft: Draft) -> bool:
-    unseen = any(isinstance(view, Unseen) for view in draft.seen.nodes.values())
-    return unseen or any(draft.signs(name) for name in draft.seen.health)
-
-
-def _gang(draft: Draft, name: GangName) -> None:
-    gang, nodes = draft.gangs[name], [draft.slots[member.name].node for member in draft.of_gang(name)]
-    failure = None if gang.broken or gang.attempt == 0 else _first_failure(draft, name) or _hang(draft, name)
-    accused = not draft.over(name) and any(draft.signs(node) for node in nodes if node not in draft.failed_nodes)
+def _judge(tick: Tick, name: GangName) -> None:
+    gang, failed = tick.record.gangs[name], tick.record.failed_nodes
+    nodes = [node for member in tick.index.by_gang[name] if (node := tick.node_of(member)) not in failed]
+    failure = None if gang.broken or gang.attempt == 0 else _first_failure(tick, name) or _hang(tick, name)
+    accused = not tick.over(name) and any(tick.signs(node) for node in nodes)
     if failure is None and not accused and not gang.broken:
-        draft.since.pop(fault_attribution.opened(name), None)
-    elif fault_attribution.gathered(draft, name):
-        _decide(draft, name, failure, [node for node in nodes if node not in draft.failed_nodes])
+        tick.record.since.evidence.pop(name, None)
+    elif fault_attribution.gathered(tick, name):
+        _decide(tick, name, failure, nodes)
 
 
-def _decide(draft: Draft, name: GangName, failure: _Failure | None, nodes: list[NodeName]) -> None:
-    gone = [node for node in nodes if _gone(draft, node)]
-    tops = {} if gone else fault_attribution.guilty(draft, nodes, failure.node if failure else None)
-    if tops and all(draft.index.kept.get(node) in _moving(draft) for node in tops):
-        draft.break_gang(name, Reason(why=Why.RELOCATE, message=f"an operator wants {fold(tops)} left"))
+def _decide(tick: Tick, name: GangName, failure: _Failure | None, nodes: Sequence[NodeName]) -> None:
+    gone = next((node for node in nodes if _gone(tick, node)), None)
+    tops = {} if gone else fault_attribution.guilty(tick, nodes, failure.node if failure else None)
+    leaving = [tick.index.slices[key] for key in tick.record.relocating]
+    if tops and all(tick.index.slice_of.get(node) in leaving for node in tops):
+        tick.break_gang(name, Reason(why=Why.RELOCATE, message=f"an operator wants {fold(tops)} left"))
     elif gone or tops:
-        draft.verdict = fault_attribution.tied(draft, tuple(tops))
-        if draft.verdict is None:
-            _accuse(draft, name, gone[0] if gone else next(iter(tops)), tops, nodes)
-    elif failure and _node_failed(draft, failure.member):
-        draft.break_gang(name, Reason(why=Why.REJOIN, message=f"`{failure.node}` failed under {failure.member.name}"))
+        tick.record.shared_fault = fault_attribution.shared(tick, tuple(tops))
+        if tick.record.shared_fault is None:
+            _blame_node(tick, name, gone or next(iter(tops)), tops, nodes)
+    elif failure and _raylet_ended(tick, failure.node):
+        tick.break_gang(name, Reason(why=Why.REJOIN, message=f"`{failure.node}` failed under {failure.member.name}"))
     elif failure:
-        _program(draft, name, failure)
+        _blame_program(tick, name, failure)
 
 
-def _moving(draft: Draft) -> list[Slice | None]:
-    return [draft.index.parts[key] for key in draft.moving]
+def _gone(tick: Tick, node: NodeName) -> bool:
+    if tick.sees(node) or node not in tick.record.requested or fencing.proof(tick, node) is None:
+        return False
+    return node in tick.record.stopped or tick.silence(node) is Silence.DOWN
 
 
-def _accuse(
-    draft: Draft, name: GangName, node: NodeName, tops: dict[NodeName, tuple[Sign, ...]], nodes: list[NodeName]
+def _raylet_ended(tick: Tick, node: NodeName) -> bool:
+    """Whether the raylet under a rank ended too: then the exit of the rank says nothing about the program."""
+    view = tick.seen.nodes.get(node)
+    return isinstance(view, Seen) and (view.agent is None or view.agent.ray.phase is Phase.FAILED)
+
+
+def _blame_node(
+    tick: Tick, name: GangName, node: NodeName, tops: dict[NodeName, tuple[Sign, ...]], nodes: Sequence[NodeName]
 ) -> None:
-    """Blame one node for what a gang suffers, and hold against the others nothing that may come from it."""
+    """Blame one node for the failure of a gang, and excuse the others for what that node may have caused."""
     if node in tops:
         signs = tops[node]
         message = min(signs, key=lambda sign: sign.symptom).message
         tail = tuple(sign.message for sign in signs)
-        draft.fail_node(node, Evidence(cause=Cause.NODE, message=message, tail=tail, mends=True))
+        tick.fail_node(node, Evidence(cause=Cause.NODE, message=message, tail=tail, mends=True))
     else:
-        message = proof(draft, node) or "it is gone"
-    fault_attribution.excuse(draft, (other for other in nodes if other != node))
-    draft.break_gang(name, Reason(why=Why.REPLACE, message=f"{node}: {message}"))
+        message = fencing.proof(tick, node) or "it is gone"
+    fault_attribution.excuse(tick, (other for other in nodes if other != node))
+    tick.break_gang(name, Reason(why=Why.REPLACE, message=f"{node}: {message}"))
 
 
-def _gone(draft: Draft, node: NodeName) -> bool:
-    if draft.sees(node) or node not in draft.requested or proof(draft, node) is None:
-        return False
-    return node in draft.stopped or draft.silence(node) is Silence.DOWN
-
-
-def _first_failure(draft: Draft, name: GangName) -> _Failure | None:
-    """Return the rank that failed first: by node time, then rank; clocks of nodes may differ by a little."""
-    failures = [
-        (draft.exits[member.name].at, at, member)
-        for at, member in enumerate(draft.of_gang(name))
-        if member.name in draft.exits and not draft.exits[member.name].ok
-    ]
-    if not failures:
-        return None
-    member = min(failures)[2]
-    ended = draft.exits[member.name]
-    how = "was killed" if ended.code is None else f"exited with {ended.code}"
-    node = draft.slots[member.name].node
-    return _Failure(member=member, node=node, how=how, code=ended.code, tail=ended.tail)
-
-
-def _hang(draft: Draft, name: GangName) -> _Failure | None:
-    """Return the rank that has given no sign of life for longest, where that is too long."""
-    worst: tuple[float, Member] | None = None
-    for member in draft.of_gang(name):
-        limit = draft.index.policy(member).hang_after
-        agent = draft.agent(draft.slots[member.name].node) if limit is not None else None
-        for rank in agent.ranks if agent else ():
-            ours = rank.member == member.name and rank.attempt == draft.gangs[name].attempt
-            if ours and rank.running and limit is not None and rank.quiet > max(limit, worst[0] if worst else 0.0):
-                worst = rank.quiet, member
-    if worst is None:
-        return None
-    quiet, member = worst
-    node = draft.slots[member.name].node
-    return _Failure(member=member, node=node, how=f"hangs: it has written nothing for {quiet:.0f} s")
-
-
-def _program(draft: Draft, name: GangName, failure: _Failure) -> None:
-    """Start the gang again for a restart, or end the run; a node on which it always begins gives up its slot."""
-    member, node = failure.member, failure.node
-    draft.failures[node] = draft.failures.get(node, 0) + 1
-    budget, spent = draft.index.policy(member).max_restarts, draft.gangs[name].restarts
+def _blame_program(tick: Tick, name: GangName, failure: _Failure) -> None:
+    """Start the gang again for a restart, or end the run; a node on which it always fails first loses its slot."""
+    member, node, counts = failure.member, failure.node, tick.record.first_failures
+    counts[node] = counts.get(node, 0) + 1
+    budget, spent = tick.index.policy(member).max_restarts, tick.record.gangs[name].restarts
     message = f"{member.name} on {node} {failure.how}"
     if spent >= budget:
         after = f" after {spent} restart{'s' * (spent != 1)}" if spent else ""
-        draft.end(
+        tick.end(
             Outcome(
                 cause=Cause.PROGRAM,
                 message=message + after,
@@ -151,14 +114,40 @@ def _program(draft: Draft, name: GangName, failure: _Failure) -> None:
             )
         )
         return
-    times = draft.failures[node] + draft.seen.history.get(node, 0)
-    if times >= FIRST_FAILURES and free(draft, member):
+    times = counts[node] + tick.seen.history.get(node, 0)
+    if times >= FIRST_FAILURES and spares.free(tick, member):
         evidence = f"{times} failures of programs began on it"
-        draft.fail_node(node, Evidence(cause=Cause.NODE, message=evidence, tail=failure.tail))
-    draft.break_gang(name, Reason(why=Why.RESTART, message=f"{message}: restart {spent + 1} of {budget}"), spend=True)
+        tick.fail_node(node, Evidence(cause=Cause.NODE, message=evidence, tail=failure.tail))
+    tick.break_gang(name, Reason(why=Why.RESTART, message=f"{message}: restart {spent + 1} of {budget}"), spend=True)
 
 
-def _node_failed(draft: Draft, member: Member) -> bool:
-    """Whether the raylet under a rank ended too: then the exit says nothing about the program."""
-    view = draft.seen.nodes.get(draft.slots[member.name].node)
-    return isinstance(view, Seen) and (view.agent is None or view.agent.ray.phase is Phase.FAILED)
+def _first_failure(tick: Tick, name: GangName) -> _Failure | None:
+    """Return the rank that failed first: by node time, then rank; clocks of nodes may differ by a little."""
+    exits = tick.record.exits
+    failures = [
+        (ended.at, at, member)
+        for at, member in enumerate(tick.index.by_gang[name])
+        if (ended := exits.get(member.name)) is not None and not ended.ok
+    ]
+    if not failures:
+        return None
+    member = min(failures)[2]
+    ended = exits[member.name]
+    how = "was killed" if ended.code is None else f"exited with {ended.code}"
+    return _Failure(member=member, node=tick.node_of(member), how=how, code=ended.code, tail=ended.tail)
+
+
+def _hang(tick: Tick, name: GangName) -> _Failure | None:
+    """Return the rank that has written nothing for longest, if that is longer than `hang_after`."""
+    worst: tuple[float, Member] | None = None
+    for member in tick.index.by_gang[name]:
+        limit = tick.index.policy(member).hang_after
+        agent = tick.agent(tick.node_of(member)) if limit is not None else None
+        for rank in agent.ranks if agent else ():
+            ours = rank.member == member.name and rank.attempt == tick.record.gangs[name].attempt
+            if ours and rank.running and limit is not None and rank.quiet > max(limit, worst[0] if worst else 0.0):
+                worst = rank.quiet, member
+    if worst is None:
+        return None
+    quiet, member = worst
+    return _Failure(member=member, node=tick.node_of(member), how=f"hangs: it has written nothing for {quiet:.0f} s")

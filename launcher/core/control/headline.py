@@ -1,22 +1,24 @@
-"""Where a run stands, in one word for scripts and one sentence for people."""
+"""Where a run stands: its state for scripts, and the status message for people."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from launcher.core.control.conditions import Condition
-from launcher.core.control.state import Draft
-from launcher.core.model.nodeset import fold
+from launcher.core.control.state import Tick
+from launcher.core.control.timing import BLINK_S
+from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.record import RunTimer
 from launcher.core.model.run import MemberName, RunState
 from launcher.core.model.text import count
 
-# How long a node may be out of sight before people are told (s): an agent that is starting does not answer yet.
-BLINK = 5.0
-
 _UP = (Condition.SERVING, Condition.FINISHED)
 _HIDDEN = (Condition.UNSEEN, Condition.SUSPECT)
+_LOST = (Condition.FAILED, Condition.LOST, Condition.FENCED, Condition.NODE_FAILED, Condition.DOWN)
+# Conditions in which the setup itself says what it does.
+_IN_SETUP = (Condition.LEASED, Condition.PREPARING)
 _FOR_HEAD = "waiting for the Ray head"
-# What to say of slots that are on their way, from the rung that holds everybody up.
-_RUNGS = (
+# What is said of slots that do not run yet, the step that holds the run up first.
+_STEPS = (
     (Condition.LOST, "lost"),
     (Condition.DOWN, "silent"),
     (Condition.FENCED, "being fenced"),
@@ -27,64 +29,62 @@ _RUNGS = (
     (Condition.JOINING, "joining Ray"),
     (Condition.READY, "ready"),
 )
-_LOST = (Condition.FAILED, Condition.LOST, Condition.FENCED, Condition.NODE_FAILED, Condition.DOWN)
-# Whose agents may know better.
-_TOLD = (Condition.LEASED, Condition.PREPARING)
 
 
-def standing(draft: Draft) -> RunState:
-    """Return the state of a run that goes on."""
-    conditions = draft.settle().values()
-    if draft.waiting_for or _blinded(draft):
+def standing(tick: Tick) -> RunState:
+    """Return the state of a run that goes on; its conditions are fixed."""
+    conditions, gangs = tick.conditions.values(), tick.record.gangs.values()
+    if tick.hold_reason or _sees_nothing(tick):
         return RunState.ON_HOLD
-    gangs = draft.gangs.values()
     whole = all(condition in (*_UP, *_HIDDEN) for condition in conditions)
     if whole and any(condition in _UP for condition in conditions) and not any(gang.broken for gang in gangs):
         return RunState.RUNNING
-    # While evidence is gathered the attempt is not broken yet: what was up and is lost makes a recovery all the same.
-    lost = draft.started and any(condition in _LOST for condition in conditions)
+    # While evidence is gathered no attempt has ended yet: a slot that is lost makes it a recovery all the same.
+    lost = tick.started and any(condition in _LOST for condition in conditions)
     again = lost or any(gang.broken or gang.attempt > 1 for gang in gangs)
     return RunState.RECOVERING if again else RunState.STARTING
 
 
-def progress(draft: Draft, state: RunState) -> str:
-    """Return one sentence: what is the matter, or how far it is."""
-    if draft.waiting_for:
-        return draft.waiting_for
-    if _blinded(draft):
+def progress(tick: Tick, state: RunState) -> str:
+    """Return the status message of a run that goes on: why it is on hold, or how far it is."""
+    if tick.hold_reason:
+        return tick.hold_reason
+    if _sees_nothing(tick):
         return "cannot see a single node of the run, so the fault is rather on the way to them: nothing is touched"
-    conditions = draft.settle()
-    counts = Counter(conditions.values())
-    total = len(draft.members)
-    unseen = [str(draft.slots[name].node) for name in conditions if _long_unseen(draft, name, conditions[name])]
-    blind = "".join((f"; cannot see {fold(unseen)}" if unseen else "", *(f"; {note}" for note in draft.notes)))
+    counts = Counter(tick.conditions.values())
+    unseen = [str(tick.record.slots[name].node) for name in tick.conditions if _long_unseen(tick, name)]
+    more = "".join((f"; cannot see {fold(unseen)}" if unseen else "", *(f"; {note}" for note in tick.notes)))
     if state is RunState.RUNNING:
-        done = counts[Condition.FINISHED]
-        return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + blind
-    parts = list(_stages(draft, conditions)) or ["starting"]
-    up = len({draft.slots[name].node for name, condition in conditions.items() if condition in _UP})
-    total = len({slot.node for slot in draft.slots.values()})
+        total, done = len(tick.index.members), counts[Condition.FINISHED]
+        return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + more
+    parts = list(_steps(tick)) or ["starting"]
+    up = len({tick.record.slots[name].node for name, condition in tick.conditions.items() if condition in _UP})
     if up:
         parts.append(f"{up} running")
-    broken = next((gang.broken.message for gang in draft.gangs.values() if gang.broken), None)
-    return (f"{broken}: " if broken else "") + f"{count(total, 'node')}: " + ", ".join(parts) + blind
+    nodes = len({slot.node for slot in tick.record.slots.values()})
+    broken = next((f"{gang.broken.message}: " for gang in tick.record.gangs.values() if gang.broken), "")
+    return f"{broken}{count(nodes, 'node')}: {', '.join(parts)}{more}"
 
 
-def _stages(draft: Draft, conditions: Mapping[MemberName, Condition]) -> Iterator[str]:
-    """Return how many slots are on each rung; what a setup says of itself is told instead of its name."""
+def _steps(tick: Tick) -> Iterator[str]:
+    """Return how many nodes are at each step; what a setup says of itself replaces the step's name."""
+    at: dict[Condition, dict[NodeName, None]] = {}
+    for name, condition in tick.conditions.items():
+        at.setdefault(condition, {})[tick.record.slots[name].node] = None
     told: Counter[str] = Counter()
-    for rung, message in _RUNGS:
+    for step, message in _STEPS:
         # A raylet that was started before its head is ready waits for it.
-        waits = rung is Condition.JOINING and draft.head() is None
-        for node in {draft.slots[name].node: None for name, condition in conditions.items() if condition is rung}:
-            agent = draft.agent(node) if rung in _TOLD else None
+        waits = step is Condition.JOINING and tick.head() is None
+        for node in at.get(step, ()):
+            agent = tick.agent(node) if step in _IN_SETUP else None
             told[(agent.setup.message if agent else "") or (_FOR_HEAD if waits else message)] += 1
-    yield from (f"{number} {stage}" for stage, number in told.items())
+    return (f"{number} {step}" for step, number in told.items())
 
 
-def _long_unseen(draft: Draft, name: MemberName, condition: Condition) -> bool:
-    return condition in (*_HIDDEN, Condition.DOWN) and draft.lasted(f"unseen:{draft.slots[name].node}") >= BLINK
+def _long_unseen(tick: Tick, name: MemberName) -> bool:
+    hidden = tick.conditions[name] in (*_HIDDEN, Condition.DOWN)
+    return hidden and tick.quiet(tick.record.slots[name].node) >= BLINK_S
 
 
-def _blinded(draft: Draft) -> bool:
-    return draft.blind() and draft.lasted("headless") >= BLINK
+def _sees_nothing(tick: Tick) -> bool:
+    return tick.blind() and tick.lasted(tick.record.since.run, RunTimer.HEAD_UNSEEN) >= BLINK_S

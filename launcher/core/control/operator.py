@@ -1,117 +1,121 @@
-"""Orders of operators, and nodes that may serve again: what changes in the record before anything is decided."""
+"""Operator requests, and failed nodes that may be used again."""
 
 from typing_extensions import assert_never
 
 from launcher.core.control.liveness import alive
-from launcher.core.control.state import Draft
+from launcher.core.control.state import Tick
+from launcher.core.control.timing import RECOVERED_S
 from launcher.core.model.actions import Reason, Why
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Unseen
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.record import Evidence, Outcome
-from launcher.core.model.run import Cause
+from launcher.core.model.run import Cause, Wanted
 
-# What the machine that the inventory names for Ray heads is called in orders.
+# The name of the inventory's machine for Ray heads in requests.
 HEAD_MACHINE = NodeName("head")
-# How far two good answers of a node about its own health have to be apart (s).
-WELL_FOR = 30.0
 
 
-def obey(draft: Draft) -> None:
-    """Take in the orders that are new, and take back the nodes that have mended."""
-    for order in draft.seen.requests:
-        if order.seq > draft.requests_seen:
-            draft.requests_seen = order.seq
-            _order(draft, order)
-    for name in draft.seen.nodes:
-        if _confirmed(name) in draft.since:
-            _confirm(draft, name, "")
-    for name, evidence in list(draft.failed_nodes.items()):
-        if evidence.mends:
-            _mend(draft, name)
-    draft.resumed -= {name for name in draft.resumed if draft.sees(name) and not draft.signs(name)}
+def apply_requests(tick: Tick) -> None:
+    """Take in requests that are new, use nodes again that have recovered, and end a run that is taken down.
+
+    Reads `seen.requests`, `seen.health`, `run.wanted`. Writes `record.requests_seen`, `shared_fault`, `resumed`,
+    `relocating`, `resizing`, `stopped`, `failed_nodes` and what was counted against a node, its slot and kills if it is
+    used again, the outcome; `doubted` and `notes`.
+    """
+    record = tick.record
+    for request in tick.seen.requests:
+        if request.seq > record.requests_seen:
+            record.requests_seen = request.seq
+            _apply(tick, request)
+    for name in [name for name in record.since.doubted_dead if name in tick.seen.nodes]:
+        _confirm_dead(tick, name, "")
+    for name in [name for name, evidence in record.failed_nodes.items() if evidence.mends]:
+        _watch_recovery(tick, name)
+    record.resumed -= {name for name in record.resumed if tick.sees(name) and not tick.signs(name)}
+    if tick.run.wanted is Wanted.NOTHING:
+        tick.end(Outcome(cause=Cause.STOPPED, message="taken down"))
 
 
-def _order(draft: Draft, order: OperatorRequest) -> None:
-    match order.kind:
+def _apply(tick: Tick, request: OperatorRequest) -> None:
+    record = tick.record
+    match request.kind:
         case RequestKind.CONFIRM_DEAD:
-            _confirm(draft, NodeName(order.subject), order.by)
+            _confirm_dead(tick, NodeName(request.subject), request.by)
         case RequestKind.RESUME:
-            if draft.verdict:
-                draft.resumed |= set(draft.verdict.nodes)
-            draft.verdict = None
+            if record.shared_fault:
+                record.resumed |= set(record.shared_fault.nodes)
+            record.shared_fault = None
         case RequestKind.RELOCATE:
-            if order.subject in draft.index.parts:
-                draft.moving.add(draft.index.home(draft.index.by_slice[order.subject][0]).key)
-                draft.verdict = None
+            if request.subject in tick.index.slices:
+                record.relocating.add(tick.index.home(tick.index.by_slice[request.subject][0]).key)
+                record.shared_fault = None
         case RequestKind.READMIT:
-            readmit(draft, NodeName(order.subject))
+            _readmit(tick, NodeName(request.subject))
         case RequestKind.RESIZE:
-            draft.resizing = True
+            record.resizing = True
         case RequestKind.PREEMPT:
-            message = f"preempted for {order.by}, which has a higher priority than {draft.run.task.priority}"
-            draft.end(Outcome(cause=Cause.PREEMPTED, message=message))
+            message = f"preempted for {request.by}, which has a higher priority than {tick.run.task.priority}"
+            tick.end(Outcome(cause=Cause.PREEMPTED, message=message))
         case _:
-            assert_never(order.kind)
+            assert_never(request.kind)
 
 
-def _confirmed(node: NodeName) -> str:
-    """Return under which key it is kept since when an operator's word about a node is not believed."""
-    return f"confirmed:{node}"
-
-
-def _confirm(draft: Draft, node: NodeName, by: str) -> None:
-    """Believe an operator that a node is off, as soon as neither we see it ourselves nor anybody has just heard it."""
+def _confirm_dead(tick: Tick, node: NodeName, by: str) -> None:
+    """Take a node for stopped because an operator says so, once neither we see it nor another node hears it."""
+    record, doubted = tick.record, tick.record.since.doubted_dead
     message = f"{by or 'an operator'} confirmed that it is dead"
-    if node == HEAD_MACHINE and draft.head_node is None and isinstance(draft.seen.head, Unseen):
-        draft.stopped[node] = message
-    if node not in draft.seen.nodes or draft.sees(node):
-        draft.since.pop(_confirmed(node), None)
+    if node == HEAD_MACHINE and tick.head_node is None and isinstance(tick.seen.head, Unseen):
+        record.stopped[node] = message
+    if node not in tick.seen.nodes or tick.sees(node):
+        doubted.pop(node, None)
         return
-    if (heard := alive(draft.seen, node, head=draft.head_node)) is not None:
-        draft.lasted(_confirmed(node))
-        draft.notes.append(f"{node} is not taken for dead yet: {heard}")
+    if (heard := alive(tick.seen, node, head=tick.head_node)) is not None:
+        tick.lasted(doubted, node)
+        tick.notes.append(f"{node} is not taken for dead yet: {heard}")
         return
-    draft.since.pop(_confirmed(node), None)
-    draft.stopped[node] = message
-    if node in draft.requested:
-        draft.fail_node(node, Evidence(cause=Cause.NODE, message=message, mends=True))
+    doubted.pop(node, None)
+    record.stopped[node] = message
+    if node in record.requested:
+        tick.fail_node(node, Evidence(cause=Cause.NODE, message=message, mends=True))
 
 
-def _mend(draft: Draft, name: NodeName) -> None:
-    """Take a node back once it has twice said that it is well, and nothing of the run is left on it."""
-    since, health = draft.since.get(f"failed:{name}", draft.seen.at), draft.seen.health.get(name)
-    well = f"well:{name}"
-    if not draft.sees(name):
-        draft.since.pop(well, None)
-        return
-    if health is None or health.at <= since:
-        draft.doubted.add(name)
-        return
-    if health.hung or any(sign.symptom.fails_node for sign in health.signs):
-        draft.since.pop(well, None)
-        return
-    first = draft.since.setdefault(well, health.at)
-    if health.at < first + WELL_FOR:
-        if draft.seen.at >= first + WELL_FOR:
-            draft.doubted.add(name)
+def _watch_recovery(tick: Tick, name: NodeName) -> None:
+    """Use a node again once two health reports in a row were good, and nothing of the run is left on it."""
+    since, health = tick.record.since, tick.seen.health.get(name)
+    if not tick.sees(name):
+        since.well.pop(name, None)
+    elif health is None or health.at <= since.failed.get(name, tick.seen.at):
+        tick.doubted.add(name)
+    elif health.hung or any(sign.symptom.fails_node for sign in health.signs):
+        since.well.pop(name, None)
+    else:
+        again = since.well.setdefault(name, health.at) + RECOVERED_S
+        if health.at >= again:
+            if name not in tick.record.requested:
+                _readmit(tick, name)
+        elif tick.seen.at >= again:
+            tick.doubted.add(name)
         else:
-            draft.wake(first + WELL_FOR)
-    elif name not in draft.requested:
-        readmit(draft, name)
+            tick.wake(again)
 
 
-def readmit(draft: Draft, node: NodeName) -> None:
-    """Forget what was held against a node; a slot that it still has starts there under the next generation."""
-    if draft.failed_nodes.pop(node, None) is None:
+def _readmit(tick: Tick, node: NodeName) -> None:
+    """Forget what was counted against a node; if it still holds a slot, its raylet starts anew."""
+    record = tick.record
+    if record.failed_nodes.pop(node, None) is None:
         return
-    for key in (f"failed:{node}", f"well:{node}"):
-        draft.since.pop(key, None)
-    for known in (draft.node_attempts, draft.excused, draft.failures):
-        known.pop(node, None)
-    draft.leased.discard(node)
-    if node in draft.holders:
-        member = draft.index.by_name[draft.holders[node]]
-        if node in draft.requested:
-            draft.fence_slot(member, Reason(why=Why.REJOIN, message=f"{node} may serve again"))
-        draft.give(member, node)
+    for counted in (
+        record.since.failed,
+        record.since.well,
+        record.node_attempts,
+        record.excused,
+        record.first_failures,
+    ):
+        counted.pop(node, None)
+    record.leased.discard(node)
+    if node in tick.holders:
+        member = tick.index.by_name[tick.holders[node]]
+        if node in record.requested:
+            tick.kill_slot(member, Reason(why=Why.REJOIN, message=f"{node} may serve again"))
+        tick.give(member, node)

@@ -1,40 +1,92 @@
-"""The one decision: what should exist against what does, answered with reasoned actions and a time to look again."""
+"""Decide what to do next about one run. Pure: equal inputs give an equal decision."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
 
-from launcher.core.control.conditions import Condition
-from launcher.core.control.gang_failure import judge
+from typing_extensions import assert_never
+
+from launcher.core.control.conditions import Condition, all_conditions, fix_conditions
+from launcher.core.control.drain import drain
+from launcher.core.control.fault_attribution import find_shared_fault
+from launcher.core.control.fencing import fence
+from launcher.core.control.gang_failure import judge_gangs
+from launcher.core.control.gang_start import start_gangs
+from launcher.core.control.head_failover import keep_head
+from launcher.core.control.head_start import start_head
 from launcher.core.control.headline import progress, standing
-from launcher.core.control.receipts import absorb
-from launcher.core.control.startup import advance
-from launcher.core.control.state import Draft
-from launcher.core.control.teardown import end, pending, silent
-from launcher.core.control.time_limit import expire
+from launcher.core.control.node_failure import replace_nodes
+from launcher.core.control.operator import apply_requests
+from launcher.core.control.receipts import apply_receipts
+from launcher.core.control.release import release_unused
+from launcher.core.control.reservation import reserve_slices
+from launcher.core.control.sightings import apply_sightings
+from launcher.core.control.spares import check_spares
+from launcher.core.control.startup import acquire_leases, bring_up
+from launcher.core.control.state import Tick
+from launcher.core.control.teardown import ending, tear_down
+from launcher.core.control.time_limit import enforce_time_limit
+from launcher.core.control.timing import BUSY_S, RELEASE_PENDING_S, STEADY_S
 from launcher.core.model.actions import Action
-from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation
-from launcher.core.model.record import Outcome, Record
-from launcher.core.model.run import Cause, MemberName, Run, RunState, Wanted
+from launcher.core.model.record import Record
+from launcher.core.model.run import MemberName, Run, RunState
 
-# How often to look (s): while something is under way, and while all is well.
-BUSY = 0.3
-STEADY = 1.0
-# How often to look at what cannot be reached while the rest is released (s).
-PATIENT = 5.0
+Stage: TypeAlias = Callable[[Tick], None]
 
-_FINAL = {
-    Cause.SUCCESS: RunState.SUCCEEDED,
-    Cause.STOPPED: RunState.STOPPED,
-    Cause.PREEMPTED: RunState.STOPPED,
+
+class When(Enum):
+    """In which ticks a stage is due. Each but ENDING implies those before it; all are asked when its turn comes."""
+
+    ALWAYS = "in every tick"
+    GOING_ON = "while no outcome is decided"
+    NO_FAULT = "while no shared fault waits for an operator"
+    LEASED = "while every node that the run needs is leased"
+    ENDING = "once an outcome is decided"
+
+
+STAGES: tuple[tuple[Stage, When], ...] = (
+    (apply_receipts, When.ALWAYS),  # what finished actions change in the record
+    (apply_sightings, When.ALWAYS),  # what this look shows and the next may not: silence, exits
+    (apply_requests, When.ALWAYS),  # confirm-dead, resume, relocate, readmit, resize, preempt, down; recovered nodes
+    # Faults of many nodes are found before gangs are judged: nothing is replaced and no restart is spent on them.
+    (find_shared_fault, When.GOING_ON),
+    (judge_gangs, When.GOING_ON),  # whose fault an exit, a hang or a bad health report is: program, node, neither
+    (enforce_time_limit, When.GOING_ON),
+    # Spares are checked before a slot needs one. Drains go before failures: a slot that leaves its node anyway is not
+    # judged there. Both may take spares, and only then it is known whether the head can stay.
+    (check_spares, When.NO_FAULT),
+    (drain, When.NO_FAULT),
+    (replace_nodes, When.NO_FAULT),  # failed nodes: restart in place, hand the slot to a spare, ask for another node
+    (keep_head, When.NO_FAULT),  # the head leaves a lost or drained machine
+    (fence, When.GOING_ON),  # kill what must not go on, before anything starts again
+    # From here on no slot changes its node; what is released below does not change what was decided above.
+    (fix_conditions, When.GOING_ON),
+    (release_unused, When.GOING_ON),
+    # The steps of a start. A slot takes one per tick.
+    (acquire_leases, When.NO_FAULT),
+    (start_head, When.LEASED),
+    (bring_up, When.LEASED),  # prepare, join
+    (reserve_slices, When.LEASED),  # reserve, verify
+    (start_gangs, When.LEASED),
+    (tear_down, When.ENDING),
+)
+"""Every stage of a tick, in order. A stage is called from here and nowhere else."""
+
+_LOOK_AGAIN_S = {
+    RunState.RUNNING: STEADY_S,
+    RunState.ON_HOLD: STEADY_S,
+    RunState.RELEASE_PENDING: RELEASE_PENDING_S,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do now, what to remember before doing it, when to look again (s), and one sentence for people.
+    """What to do now, the record to store before, when to look again (s), and the status message.
 
-    `conditions` has every slot's, as the decision saw them; `doubted` are nodes whose health is asked for at once.
+    `conditions` are those of all slots, as decided on; `doubted` are nodes whose health has to be asked at once.
     """
 
     actions: tuple[Action, ...]
@@ -47,51 +99,47 @@ class Decision:
 
 
 def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
-    """Return what to do now. Pure: the same run, observation and record give the same decision."""
-    draft = Draft(run, seen, record)
-    absorb(draft)
-    if draft.outcome is None and run.wanted is Wanted.NOTHING:
-        draft.end(Outcome(cause=Cause.STOPPED, message="taken down"))
-    if draft.outcome is None:
-        judge(draft)
-    if draft.outcome is None:
-        expire(draft)
-    if draft.outcome is None:
-        advance(draft)
-    if draft.outcome is not None:
-        return _ending(draft)
-    state = standing(draft)
-    draft.wake(seen.at + (STEADY if state in (RunState.RUNNING, RunState.ON_HOLD) else BUSY))
-    return Decision(
-        actions=tuple(draft.actions),
-        record=draft.record(),
-        wake_at=draft.wake_at,
-        status_message=progress(draft, state),
-        state=state,
-        conditions=draft.settle(),
-        doubted=frozenset(draft.doubted),
-    )
+    """Return what to do now: every stage that is due, in order, over one tick."""
+    tick = Tick(run, seen, record)
+    for stage, when in STAGES:
+        if _due(when, tick):
+            stage(tick)
+    return _decision(tick)
 
 
-def _ending(draft: Draft) -> Decision:
-    assert draft.outcome is not None
-    draft.actions.clear()
-    end(draft)
-    left = pending(draft)
-    if left or draft.seen.in_flight or draft.actions:
-        state = RunState.RELEASE_PENDING if silent(draft) and not draft.actions else RunState.STOPPING
-        # Who is out of reach has to be named; how many are being released is enough while they are.
-        rest = f"{fold(left)} out of reach" if state is RunState.RELEASE_PENDING else f"{len(left)} to release"
-        status_message = f"{draft.outcome.message}; {rest}" if left else draft.outcome.message
+def _due(when: When, tick: Tick) -> bool:
+    going_on = tick.record.outcome is None
+    match when:
+        case When.ALWAYS:
+            return True
+        case When.GOING_ON:
+            return going_on
+        case When.NO_FAULT:
+            return going_on and tick.record.shared_fault is None
+        case When.LEASED:
+            return going_on and tick.record.shared_fault is None and tick.leases_complete
+        case When.ENDING:
+            return not going_on
+        case _:
+            assert_never(when)
+
+
+def _decision(tick: Tick) -> Decision:
+    outcome, fault = tick.record.outcome, tick.record.shared_fault
+    if outcome is not None:
+        state, message = ending(tick, outcome)
     else:
-        state = _FINAL.get(draft.outcome.cause, RunState.FAILED)
-        status_message = draft.outcome.message
-    draft.wake(draft.seen.at + (PATIENT if state is RunState.RELEASE_PENDING else BUSY))
+        if fault is not None:
+            tick.hold_reason = f"{fault.message}; `nvlaunch resume` or `relocate` says how to go on"
+        state = standing(tick)
+        message = progress(tick, state)
+    tick.wake(tick.seen.at + _LOOK_AGAIN_S.get(state, BUSY_S))
     return Decision(
-        actions=tuple(draft.actions),
-        record=draft.record(),
-        wake_at=draft.wake_at,
-        status_message=status_message,
+        actions=tuple(tick.actions.values()),
+        record=tick.finished_record(),
+        wake_at=tick.wake_at,
+        status_message=message,
         state=state,
-        conditions=draft.settle(),
+        conditions=all_conditions(tick),
+        doubted=frozenset(tick.doubted),
     )

@@ -1,57 +1,64 @@
-"""A run that has other slices than its record knows of: what stays of those that went, and of those that came."""
+"""A run with other slices than its record: what stays of slices that went, and what new slices get."""
 
 from dataclasses import replace
 
 from launcher.core.model.actions import Reason, Why
 from launcher.core.model.record import Gang, Record
 from launcher.core.model.run import MemberName, Run, Slot
+from launcher.core.model.run_index import RunIndex, index_of
 from launcher.core.model.task import RestartWith
 
 
-def refitted(run: Run, record: Record) -> Record:
-    """Return the record with a slot for each member of the run and for nobody else.
+def first_slots(run: Run) -> dict[MemberName, Slot]:
+    """Return the slots when a run begins: on the placement's nodes in rank order, generation 0."""
+    index = index_of(run)
+    return {
+        member.name: Slot(member=member.name, node=index.slices[member.slice_key].nodes[member.slice_rank])
+        for member in index.members
+    }
 
-    A node of a slice that went has no slot, so that it is let go of, which kills it. One that came begins under a
-    generation that the run has not had, for it may have been there before.
+
+def fit_to_run(record: Record, run: Run, index: RunIndex) -> None:
+    """Give the record a slot for each member of the run, and drop what is about other members.
+
+    The node of a slice that went has no slot: it is killed clean and released. A new slot begins under a generation
+    that the run has not had, for its node may have been in the run before.
     """
-    members = {member.name: member for member in run.members()}
+    members = index.by_name
     if not record.slots or record.slots.keys() == members.keys():
-        return record
-    parts = {part.key: part for part in run.placement.slices}
-    newest = max(record.newest, *(slot.generation for slot in record.slots.values()))
-    slots: dict[MemberName, Slot] = {}
+        return
+    newest = max(record.newest_generation, *(slot.generation for slot in record.slots.values()))
+    slots = {
+        name: record.slots.get(name) or replace(slot, generation=newest + 1) for name, slot in first_slots(run).items()
+    }
     for name, member in members.items():
-        node = parts[member.slice_key].nodes[member.slice_rank]
-        slots[name] = record.slots.get(name) or Slot(member=name, node=node, generation=newest + 1)
-    slots.update(
-        (name, replace(slots[member.host], member=name)) for name, member in members.items() if member.host is not None
-    )
+        if member.colocated_with is not None:
+            slots[name] = replace(slots[member.colocated_with], member=name)
     holders = {slot.node for slot in slots.values()}
     attempt = max((gang.attempt for gang in record.gangs.values()), default=0)
-    come = Gang(attempt=attempt, broken=Reason(why=Why.RESIZE, message="it is new") if attempt else None)
-    gangs = {run.gang(member) for member in members.values()}
-    return replace(
-        record,
-        slots=slots,
-        newest=newest,
-        gangs={name: record.gangs.get(name, come) for name in sorted(gangs)},
-        exits={name: ended for name, ended in record.exits.items() if name in members},
-        kills=tuple(kill for kill in record.kills if kill.member in members or kill.node in holders),
-        verified={key: generations for key, generations in record.verified.items() if key in parts},
-        stale=frozenset(record.stale & parts.keys()),
-        moving=frozenset(record.moving & parts.keys()),
-    )
+    new = Gang(attempt=attempt, broken=Reason(why=Why.RESIZE, message="it is new") if attempt else None)
+    record.slots = slots
+    record.newest_generation = newest
+    record.gangs = {name: record.gangs.get(name, new) for name in sorted(index.by_gang)}
+    record.exits = {name: ended for name, ended in record.exits.items() if name in members}
+    record.kills = [kill for kill in record.kills if kill.member in members or kill.node in holders]
+    record.verified = {key: found for key, found in record.verified.items() if key in index.slices}
+    record.stale &= index.slices.keys()
+    record.relocating &= index.slices.keys()
+    for timers in (record.since.joining, record.since.dead_in_ray):
+        for name in timers.keys() - members.keys():
+            del timers[name]
 
 
 def hindrance(run: Run, record: Record) -> str | None:
-    """Return why a run cannot become its target now; None where nothing is in the way."""
+    """Return why a run cannot become its target now; None if it can."""
     if run.target is None:
         return None
     before = {group.name: group for group in run.task.groups}
     for group in run.target.task.groups:
         if group.topology.slices == before[group.name].topology.slices:
             continue
-        members = [member for member in run.members() if member.group == group.name]
+        members = [member for member in index_of(run).members if member.group == group.name]
         if group.recovery.restart_with is RestartWith.MEMBER:  # the attempts of those that go would be forgotten
             return f"ranks of `{group.name}` start again one by one (`restart_with: member`)"
         if all(member.name in record.exits and record.exits[member.name].ok for member in members):

@@ -1,103 +1,132 @@
-"""Who takes the slot of a node that cannot keep it: a spare, another node of the rack, or a slice somewhere else."""
+"""Spares: which nodes can take a slot, handing a slot to one, and what to do without one."""
 
-from launcher.core.control.liveness import EXPIRED, quiet
-from launcher.core.control.state import Draft
+from launcher.core.control.state import Tick
+from launcher.core.control.timing import CONNECT_S, EXPIRED_S
+from launcher.core.model.action_key import ActionKey, key_of
 from launcher.core.model.actions import AddSpare, Reason, Relocate, Why
 from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Seen
 from launcher.core.model.record import Evidence, Outcome
 from launcher.core.model.run import Cause, Member
 from launcher.core.model.task import OnNoSpare
 
 
-def free(draft: Draft, member: Member) -> list[NodeName]:
-    """Return the nodes that could take a slot now, the best first: those of its slice, then spares that its rack has
-    for all slices of its group."""
-    part = draft.index.home(member)
-    names = [*part.nodes, *part.spares]
-    if draft.run.group(part.group).topology.spares_per_rack:
-        names += [
-            name
-            for other in draft.run.placement.slices
-            if other.key != part.key
-            and (other.group, other.place, other.domain) == (part.group, part.place, part.domain)
-            for name in other.spares
-        ]
-    usable = [
-        name
-        for name in names
-        if name not in draft.holders and name not in draft.failed_nodes and name not in draft.seen.drained
-    ]
-    # One that is out of sight for a moment may be waited for; one that stays so is as good as not there.
-    usable = [name for name in usable if draft.sees(name) or quiet(draft.seen, draft.since, name) < EXPIRED]
-    return sorted(usable, key=lambda name: not draft.sees(name))
+def check_spares(tick: Tick) -> None:
+    """Fail spares that are sick or lose their agent too often, and nodes that were never reached.
+
+    Reads `seen`, `holders`, `record.since.unseen`, leases. Writes `record.failed_nodes`, `node_attempts` and `leased`
+    (a spare whose agent is gone is acquired again).
+    """
+    record = tick.record
+    for name in tick.index.slice_of:
+        if name in record.failed_nodes:
+            continue
+        _give_up_unreached(tick, name)
+        if name in tick.holders or name in record.failed_nodes or name in tick.seen.drained:
+            continue
+        view = tick.seen.nodes.get(name)
+        if signs := tick.signs(name):
+            tail = tuple(sign.message for sign in signs)
+            tick.fail_node(name, Evidence(cause=Cause.NODE, message=tail[0], tail=tail, mends=True))
+        elif name in record.leased and isinstance(view, Seen) and view.agent is None:
+            record.leased.discard(name)
+            tick.blame(name, Evidence(cause=Cause.EXHAUSTED, message="its agent is gone"))
 
 
-def swap(draft: Draft, member: Member, why: Why, message: str, evidence: Evidence) -> None:
-    """Give a slot to another node and fence the old one; without one, do as the policy says."""
-    slot = draft.slots[member.name]
-    found = free(draft, member)
+def _give_up_unreached(tick: Tick, name: NodeName) -> None:
+    """Fail a node that is out of reach and holds no lease of this run; a node that may hold one is never given up so.
+
+    A launch has a spare once it has its lease; until then it waits for the lease of every node.
+    """
+    record, held = tick.record, tick.holders.get(name)
+    if held and tick.gang_of(tick.index.by_name[held]).attempt == 0:
+        return  # the launch waits for it, or does not, with its slot
+    ours = record.requested if held or tick.started else record.leased
+    if name in ours or name not in record.since.unseen:
+        return
+    tick.wake(record.since.unseen[name] + CONNECT_S)
+    if tick.quiet(name) >= CONNECT_S:
+        message = f"connect: out of reach for {CONNECT_S:.0f} s: {getattr(tick.seen.nodes[name], 'message', '')}"
+        tick.fail_node(name, Evidence(cause=Cause.PROVISION, message=message))
+
+
+def free(tick: Tick, member: Member) -> list[NodeName]:
+    """Return the nodes that can take a slot now, the best first: those of its slice, then spares of slices that share
+    theirs with it."""
+    part = tick.index.home(member)
+    shared = (name for other in tick.index.pool(part) if other.key != part.key for name in other.spares)
+    unused = (*tick.idle(part), *(name for name in shared if name not in tick.holders))
+    usable = [name for name in unused if name not in tick.record.failed_nodes and name not in tick.seen.drained]
+    # A node out of sight for a moment may be waited for; one that stays so is of no use.
+    usable = [name for name in usable if tick.sees(name) or tick.quiet(name) < EXPIRED_S]
+    return sorted(usable, key=lambda name: not tick.sees(name))
+
+
+def replace_node(tick: Tick, member: Member, why: Why, message: str, evidence: Evidence) -> None:
+    """Give a slot to another node and kill what runs on the old one; without another node, do as the policy says."""
+    old, found = tick.node_of(member), free(tick, member)
     if not found:
-        _bereft(draft, member, evidence)
+        _without_spare(tick, member, evidence)
         return
-    if not draft.sees(found[0]):
+    if not tick.sees(found[0]):
         # It may never be seen again, and then the slot would have no node at all.
-        draft.break_gang_of(member, Reason(why=why, message=message))
-        draft.waiting_for = f"{member.name} waits for {found[0]}, which cannot be seen: {message}"
+        tick.break_gangs_at(member, Reason(why=why, message=message))
+        tick.hold_reason = f"{member.name} waits for {found[0]}, which cannot be seen: {message}"
         return
-    reason = Reason(why=why, message=f"{message}; {found[0]} takes its slot")
-    draft.break_gang_of(member, reason)
-    if slot.node in draft.requested:
-        draft.fence_slot(member, reason)
-    nodes = draft.index.nodes
-    if (nodes[slot.node].rack, nodes[slot.node].domain) != (nodes[found[0]].rack, nodes[found[0]].domain):
-        # Ray's groups are pinned to the place that they were made in.
-        draft.stale.update(one.slice_key for one in draft.index.crew(member))
-    draft.retries.pop(f"add_spare:{draft.index.home(member).key}", None)
-    draft.give(member, found[0])
+    new, reason = found[0], Reason(why=why, message=f"{message}; {found[0]} takes its slot")
+    tick.break_gangs_at(member, reason)
+    if old in tick.record.requested:
+        tick.kill_slot(member, reason)
+    here, there = tick.index.nodes[old], tick.index.nodes[new]
+    if (here.rack, here.domain) != (there.rack, there.domain):
+        # Ray's placement groups are pinned to the domain that they were made in.
+        tick.record.stale.update(one.slice_key for one in tick.index.colocated(member))
+    part = tick.index.home(member)
+    tick.retries.pop(ActionKey("add_spare", slice=part.key), None)
+    tick.give(member, new)
 
 
-def _bereft(draft: Draft, member: Member, evidence: Evidence) -> None:
-    gang, part, slot = draft.gang_of(member), draft.index.home(member), draft.slots[member.name]
-    started = draft.gangs[gang].attempt > 0
-    message = f"{slot.node}: {evidence.message}, and no spare is left in {part.place}"
-    policy = draft.index.policy(draft.index.lead(member)).on_no_spare
+def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
+    node, started = tick.node_of(member), tick.gang_of(member).attempt > 0
+    message = f"{node}: {evidence.message}, and no spare is left in {tick.index.home(member).place}"
+    policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
     if not started or policy is OnNoSpare.FAIL:
         cause = Cause.EXHAUSTED if started else evidence.cause
-        draft.end(Outcome(cause=cause, message=message, member=member.name, node=slot.node, tail=evidence.tail))
+        tick.end(Outcome(cause=cause, message=message, member=member.name, node=node, tail=evidence.tail))
         return
-    draft.break_gang_of(member, Reason(why=Why.REPLACE, message=message))
-    ask(draft, member, Reason(why=Why.REPLACE, message=message))
-    draft.waiting_for = f"{member.name} waits for a node: {message}"
+    reason = Reason(why=Why.REPLACE, message=message)
+    tick.break_gangs_at(member, reason)
+    ask_for_node(tick, member, reason)
+    tick.hold_reason = f"{member.name} waits for a node: {message}"
 
 
-def ask(draft: Draft, member: Member, reason: Reason) -> None:
-    """Ask for one more node in the rack of a slice; where there is none, or the rack is lost, for another place, if the
-    policy has it so."""
-    part = draft.index.home(member)
-    for name in (*part.nodes, *part.spares):
-        if name in draft.holders or name in draft.failed_nodes or name in draft.seen.drained or draft.sees(name):
+def ask_for_node(tick: Tick, member: Member, reason: Reason) -> None:
+    """Ask for one more node in the rack of a slice; where there is none, or the rack is lost, for another place for the
+    slice, if the policy allows it."""
+    part = tick.index.home(member)
+    for name in tick.idle(part):
+        if name in tick.record.failed_nodes or name in tick.seen.drained or tick.sees(name):
             continue
-        away = quiet(draft.seen, draft.since, name)
-        if away < EXPIRED:
-            return  # one that is out of sight for a moment is waited for
+        away = tick.quiet(name)
+        if away < EXPIRED_S:
+            return  # a spare out of sight for a moment is waited for
         message = f"out of sight for {away:.0f} s when it was needed"
-        draft.fail_node(name, Evidence(cause=Cause.PROVISION, message=message, mends=True))
+        tick.fail_node(name, Evidence(cause=Cause.PROVISION, message=message, mends=True))
     add_spare = AddSpare(reason=reason, slice=part.key)
-    lost = not any(draft.sees(name) for name in (*part.nodes, *part.spares))
-    relocates = draft.index.policy(draft.index.lead(member)).on_no_spare is OnNoSpare.RELOCATE
-    if relocates and (lost or add_spare.key in draft.retries):
-        relocate(draft, member, Reason(why=Why.RELOCATE, message=reason.message))
+    lost = not any(tick.sees(name) for name in (*part.nodes, *part.spares))
+    relocates = tick.index.policy(tick.index.node_owner(member)).on_no_spare is OnNoSpare.RELOCATE
+    if relocates and (lost or key_of(add_spare) in tick.retries):
+        _relocate(tick, member, Reason(why=Why.RELOCATE, message=reason.message))
     elif not lost:
-        draft.do(add_spare)
+        tick.do(add_spare)
 
 
-def relocate(draft: Draft, member: Member, reason: Reason) -> None:
+def _relocate(tick: Tick, member: Member, reason: Reason) -> None:
     """Ask for another place for a whole slice, without those of its nodes that cannot serve."""
-    part = draft.index.home(member)
-    names = (*part.nodes, *part.spares)
+    part, leaves = tick.index.home(member), tick.index.home(member).key in tick.record.relocating
     without = tuple(
         name
-        for name in names
-        if name in draft.failed_nodes or name in draft.seen.drained or not draft.sees(name) or part.key in draft.moving
+        for name in (*part.nodes, *part.spares)
+        if leaves or name in tick.record.failed_nodes or name in tick.seen.drained or not tick.sees(name)
     )
-    draft.do(Relocate(reason=reason, slice=part.key, without=without))
+    tick.do(Relocate(reason=reason, slice=part.key, without=without))

@@ -95,7 +95,7 @@ def summarise(
     A spare is whatever could take a slot: also a node that gave one up and is well again.
     """
     nodes = {node.name: node for node in run.fleet.nodes}
-    record = decision.record
+    record, limit = decision.record, run.task.time_limit
     holders = {slot.node for slot in record.slots.values()}
     spares = tuple(
         SpareStatus(slice=part.key, node=name, rack=nodes[name].rack)
@@ -120,7 +120,7 @@ def summarise(
         ),
         spares=spares,
         outcome=record.outcome,
-        ends_at=None if run.task.time_limit is None or record.began is None else record.began + run.task.time_limit,
+        ends_at=None if limit is None or record.started_at is None else record.started_at + limit,
     )
 
 

@@ -1,11 +1,15 @@
-"""The way down: signal, grace, kill, release; done when nothing of the run is left on any node."""
+"""The end of a run: signal, wait, release, until nothing of the run is left on any machine."""
 
-from launcher.core.control.headline import BLINK
-from launcher.core.control.state import Draft
+from collections.abc import Iterator
+
+from launcher.core.control.release import release
+from launcher.core.control.state import Tick
+from launcher.core.control.timing import BLINK_S
 from launcher.core.model.actions import Reason, Release, Signal, Unit, Why
-from launcher.core.model.nodeset import NodeName
+from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.observation import AgentReport, HeadSeen, HeadView, NodeView, Seen, Unseen
-from launcher.core.model.run import Cause
+from launcher.core.model.record import Outcome, RunTimer
+from launcher.core.model.run import Cause, RunState
 
 _WHY = {
     Cause.SUCCESS: Why.FINISHED,
@@ -13,83 +17,95 @@ _WHY = {
     Cause.TIME_LIMIT: Why.STOP,
     Cause.PREEMPTED: Why.STOP,
 }
-# Who is stopped while its program runs well may write a checkpoint first.
+# Ranks that run well get time for a checkpoint.
 _WARNED = (Cause.STOPPED, Cause.TIME_LIMIT, Cause.PREEMPTED)
+_FINAL = {
+    Cause.SUCCESS: RunState.SUCCEEDED,
+    Cause.STOPPED: RunState.STOPPED,
+    Cause.PREEMPTED: RunState.STOPPED,
+}
 
 
-def end(draft: Draft) -> None:
-    """Take one step towards nothing being left of the run."""
-    assert draft.outcome is not None
-    draft.fence_done(set(draft.kills))  # to release a node is to kill it
-    reason = Reason(why=_WHY.get(draft.outcome.cause, Why.FAILED), message=draft.outcome.message)
-    if draft.outcome.cause in _WARNED and _in_grace(draft, reason):
+def tear_down(tick: Tick) -> None:
+    """Take one step towards nothing being left of the run.
+
+    Reads the outcome, `seen`. Writes `actions` (only its own are left), `doubted` (none), `kills` (none: to release a
+    node is to kill all of the run there), `record.requested`, `joined`, `head_requested`, the timers of the end.
+    """
+    outcome = tick.record.outcome
+    assert outcome is not None
+    tick.actions.clear()
+    tick.doubted.clear()
+    for key in list(tick.kills):
+        tick.drop_kill(key)
+    reason = Reason(why=_WHY.get(outcome.cause, Why.FAILED), message=outcome.message)
+    if outcome.cause in _WARNED and _in_grace(tick, reason):
         return
-    for name in draft.index.nodes:
-        draft.release(name, reason)
-    if isinstance(draft.seen.head, HeadSeen) and (draft.seen.head.head or draft.seen.head.leftovers):
-        draft.do(Release(reason=reason, node=draft.head_node, unit=Unit.HEAD))
-    elif isinstance(draft.seen.head, HeadSeen) and not any(
-        key.startswith("start_head") for key in draft.seen.in_flight
-    ):
-        draft.head_asked = False
-    for machine in draft.heads:
-        if machine is None or draft.sees(machine):
-            draft.do(Release(reason=reason, node=machine, unit=Unit.HEAD))
+    for name in tick.index.nodes:
+        release(tick, name, reason)
+    if isinstance(tick.seen.head, HeadSeen):
+        if tick.seen.head.head or tick.seen.head.leftovers:
+            tick.do(Release(reason=reason, node=tick.head_node, unit=Unit.HEAD))
+        elif not tick.in_flight.any("start_head"):
+            tick.record.head_requested = False
+    for machine in tick.record.former_heads:
+        if machine is None or tick.sees(machine):
+            tick.do(Release(reason=reason, node=machine, unit=Unit.HEAD))
 
 
-def _in_grace(draft: Draft, reason: Reason) -> bool:
-    """Whether ranks still have time to write a checkpoint; each node is told once, by receipt."""
-    running = [name for name, view in _views(draft) if isinstance(view, Seen) and _runs(view.agent)]
-    grace = draft.run.task.stop_grace
-    if not running or draft.lasted("stopping") >= grace:
+def ending(tick: Tick, outcome: Outcome) -> tuple[RunState, str]:
+    """Return the state of a run that ends, and its status message: what is left to release, or how it ended."""
+    left = list(_left(tick))
+    if not left and not tick.in_flight and not tick.actions:
+        return _FINAL.get(outcome.cause, RunState.FAILED), outcome.message
+    if _out_of_reach(tick, left) and not tick.actions:
+        # Machines out of reach have to be named; how many are being released is enough while they are.
+        return RunState.RELEASE_PENDING, f"{outcome.message}; {fold(name for name, _ in left)} out of reach"
+    return RunState.STOPPING, f"{outcome.message}; {len(left)} to release" if left else outcome.message
+
+
+def _in_grace(tick: Tick, reason: Reason) -> bool:
+    """Whether ranks still have time to write a checkpoint; each node is signalled until a receipt says so."""
+    running = [name for name, view in _views(tick) if isinstance(view, Seen) and _runs(view.agent)]
+    timers, task = tick.record.since.run, tick.run.task
+    if not running or tick.lasted(timers, RunTimer.STOPPING) >= task.stop_grace:
         return False
-    draft.wake(draft.since["stopping"] + grace)
+    tick.wake(timers[RunTimer.STOPPING] + task.stop_grace)
     for name in running:
-        if name not in draft.signalled:
-            draft.do(Signal(reason=reason, node=name, signal=draft.run.task.stop_signal))
+        if (name, None) not in tick.record.signalled:
+            tick.do(Signal(reason=reason, node=name, signal=task.stop_signal))
     return True
 
 
-def pending(draft: Draft) -> tuple[str, ...]:
-    """Return what is not proven to be free of the run: nodes, and `head`; a node without power is free of it."""
-    return tuple(name for name, _ in _left(draft))
-
-
-def silent(draft: Draft) -> bool:
-    """Whether something is left, and all of it is out of reach, for longer than an agent needs to end."""
-    left = _left(draft)
+def _out_of_reach(tick: Tick, left: list[tuple[str, NodeView | HeadView]]) -> bool:
+    """Whether all that is left has been out of sight for longer than an agent needs to end."""
     if left and all(isinstance(view, Unseen) for _, view in left):
-        return draft.lasted("silent") >= BLINK
-    draft.since.pop("silent", None)
+        return tick.lasted(tick.record.since.run, RunTimer.RELEASE_PENDING) >= BLINK_S
+    tick.record.since.run.pop(RunTimer.RELEASE_PENDING, None)
     return False
 
 
-def _left(draft: Draft) -> list[tuple[str, NodeView | HeadView]]:
-    left: list[tuple[str, NodeView | HeadView]] = [
-        (name, view)
-        for name, view in _views(draft)
-        if (_kept(draft, name) if isinstance(view, Unseen) else view.agent is not None or view.leftovers)
-    ]
-    named = {name for name, _ in left}
-    for machine in draft.heads:
-        if machine not in draft.stopped and machine not in named:
+def _left(tick: Tick) -> Iterator[tuple[str, NodeView | HeadView]]:
+    """Return the machines that are not proven to be free of the run; a node without power is free of it."""
+    record, named = tick.record, set()
+    for name, view in _views(tick):
+        leased = name in record.requested and name not in record.stopped
+        if leased if isinstance(view, Unseen) else view.agent is not None or view.leftovers:
+            named.add(name)
+            yield name, view
+    for machine in record.former_heads:
+        if machine not in record.stopped and machine not in named:
             gone = Unseen(message="it is not asked about an earlier head")
-            left.append(
-                (f"head on {machine or 'its machine'}", draft.seen.nodes.get(machine, gone) if machine else gone)
-            )
-    head = draft.seen.head
-    if draft.head_asked if isinstance(head, Unseen) else head.head is not None or head.leftovers:
-        left.append(("head", head))
-    return left
+            view = tick.seen.nodes.get(machine, gone) if machine else gone
+            yield f"head on {machine or 'its machine'}", view
+    head = tick.seen.head
+    if record.head_requested if isinstance(head, Unseen) else head.head is not None or head.leftovers:
+        yield "head", head
 
 
-def _views(draft: Draft) -> list[tuple[NodeName, NodeView]]:
-    """Return what was seen of each node, in the order of the fleet: the order of a look means nothing."""
-    return [(name, draft.seen.nodes[name]) for name in draft.index.nodes if name in draft.seen.nodes]
-
-
-def _kept(draft: Draft, name: NodeName) -> bool:
-    return name in draft.requested and name not in draft.stopped
+def _views(tick: Tick) -> list[tuple[NodeName, NodeView]]:
+    """Return what was seen of each node, in the order of the inventory: the order of a look means nothing."""
+    return [(name, tick.seen.nodes[name]) for name in tick.index.nodes if name in tick.seen.nodes]
 
 
 def _runs(agent: AgentReport | None) -> bool:

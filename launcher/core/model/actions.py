@@ -1,10 +1,8 @@
-"""What can be done, each a primitive that is journalled on its own, with the reason for doing it.
+"""What can be done: each action is one idempotent primitive with its reason, journalled on its own.
 
-Every action is idempotent: doing it twice, or again after a crash, leaves the same state. `key` names action and
-subject; two actions with one key are the same act.
+Doing an action twice, or again after a crash, leaves the same state.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
@@ -15,7 +13,7 @@ from launcher.core.model.run import GangName, MemberName, Slot
 
 
 class Why(Enum):
-    """The reasons that a sequence of actions carries."""
+    """The kinds of reason that actions carry."""
 
     START = "start"
     RESTART = "restart"
@@ -33,14 +31,14 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why: one of a closed set, and a sentence for people."""
+    """Why something is done: its kind, and a sentence for people."""
 
     why: Why
     message: str
 
 
 class Level(Enum):
-    """How much of what we started on a node a kill kills; each contains those after it."""
+    """How much of a run a kill ends on a node; each level includes those after it."""
 
     NODE = "node"
     GENERATION = "generation"
@@ -48,7 +46,7 @@ class Level(Enum):
 
 
 class Unit(Enum):
-    """Which of our agents on a machine: the one of a slot (holds the lease), or the one of the Ray head."""
+    """Which agent on a machine: the agent of a slot, which holds the lease, or the agent of the Ray head."""
 
     SLOT = "slot"
     HEAD = "head"
@@ -56,109 +54,74 @@ class Unit(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acquire:
-    """Take the node's lease and start its agent."""
+    """Acquire the node's lease and start its agent."""
 
     reason: Reason
     node: NodeName
     kind: Literal["acquire"] = "acquire"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"acquire:{self.node}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Put files on a claimed node and start `setup` of the member's group; returns before `setup` has ended."""
+    """Upload files to a leased node and start `setup` of the member's group; returns before `setup` has ended."""
 
     reason: Reason
     node: NodeName
     member: MemberName
     kind: Literal["prepare"] = "prepare"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"prepare:{self.node}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartHead:
-    """Start the Ray head of the run with its agent and supervisor, on its own storage if it was there before.
+    """Start the run's Ray head with its agent and supervisor, on its own storage if it was there before.
 
-    A new `cluster` begins without storage, on the node where the run's head now is.
+    A new `cluster` starts without storage, on the node where the run's head is by then.
     """
 
     reason: Reason
     cluster: int = 0
     kind: Literal["start_head"] = "start_head"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"start_head@{self.cluster}" if self.cluster else "start_head"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """Start the raylet of a slot on its holder, labelled with levels and slot."""
+    """Start the raylet of a slot on its node, labelled with slot and topology levels."""
 
     reason: Reason
     slot: Slot
     kind: Literal["join"] = "join"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"join:{self.slot.node}#{self.slot.generation}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Ask Ray for the placement group of a slice, one bundle a slot, pinned to slots and domain."""
+    """Create the placement group of a slice in Ray: one bundle per slot, pinned to slots and domain."""
 
     reason: Reason
     slice: str
     kind: Literal["reserve"] = "reserve"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"reserve:{self.slice}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserve:
-    """Remove the placement group of a slice."""
+    """Remove the placement group of a slice from Ray."""
 
     reason: Reason
     slice: str
     kind: Literal["unreserve"] = "unreserve"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"unreserve:{self.slice}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verify:
-    """Ask Ray afresh where each bundle of a slice is; the receipt carries the answer."""
+    """Ask Ray where each bundle of a slice is now; the receipt has the bundles."""
 
     reason: Reason
     slice: str
     kind: Literal["verify"] = "verify"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"verify:{self.slice}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Start the ranks of a gang for an attempt. `slots` are the holders of every slot of the run, for addresses."""
+    """Start the ranks of a gang for an attempt. `slots` are all slots of the run with their nodes, for addresses."""
 
     reason: Reason
     gang: GangName
@@ -167,15 +130,10 @@ class Start:
     slots: tuple[Slot, ...]
     kind: Literal["start"] = "start"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"start:{self.gang}@{self.attempt}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """Send the task's stop signal to every process of every rank on a node, or of those of one gang."""
+    """Send the task's stop signal to every process of every rank on a node, or to the ranks of one gang there."""
 
     reason: Reason
     node: NodeName
@@ -183,19 +141,14 @@ class Signal:
     gang: GangName | None = None
     kind: Literal["signal"] = "signal"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"signal:{self.node}" if self.gang is None else f"signal:{self.node}:{self.gang}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """Kill what we started on a node at a level, by marker, until two scans are empty; the receipt says `killed`.
+    """Kill processes of the run on a node, found by their marker, until two scans are empty (result `killed`).
 
     RANK: ranks of `member` up to `attempt`. GENERATION: raylet and ranks up to `generation`. NODE: all of the run.
-    `gang` is who must not start again before the receipt is there. `reused`: something of the run is to start there
-    again, so that the GPUs of the slot have to be free of others too; where they are not, the receipt says so.
+    `gang` must not start again before the kill has succeeded. `reused`: the run will start something there again, so
+    that the GPUs of the slot must be free of other users too (result `not_free` where they are not).
     """
 
     reason: Reason
@@ -208,58 +161,38 @@ class Kill:
     reused: bool = False
     kind: Literal["kill"] = "kill"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"kill:{self.node}:{self.level.value}:{self.member}@{self.attempt}#{self.generation}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Kill all of the run on a machine's unit, stop its agent and let go of the lease."""
+    """Kill all of the run that belongs to a unit of a machine, stop its agent and release the lease."""
 
     reason: Reason
     node: NodeName | None
     unit: Unit = Unit.SLOT
     kind: Literal["release"] = "release"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"release:{self.unit.value}:{self.node}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerOff:
-    """Run the inventory's `fence_command` for a node that cannot be reached; the receipt says `powered_off`."""
+    """Run the inventory's `fence_command` for an unreachable node (result `powered_off`)."""
 
     reason: Reason
     node: NodeName
     kind: Literal["power_off"] = "power_off"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"power_off:{self.node}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddSpare:
-    """Take one more free node of a slice's own rack and domain into the run, as its spare; the receipt names it."""
+    """Add a free node of a slice's rack and domain to the run as a spare; the receipt names the node."""
 
     reason: Reason
     slice: str
     kind: Literal["add_spare"] = "add_spare"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"add_spare:{self.slice}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relocate:
-    """Place a whole slice again, without the nodes in `without` and all of `without_racks`; the receipt names its new
+    """Place a whole slice again, without the nodes `without` and the racks `without_racks`; the receipt names the new
     nodes."""
 
     reason: Reason
@@ -268,47 +201,32 @@ class Relocate:
     without_racks: tuple[RackName, ...] = ()
     kind: Literal["relocate"] = "relocate"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return f"relocate:{self.slice}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """Make the run what it was asked to become, with more or fewer slices; no rank of it runs meanwhile."""
+    """Give the run the slices of its target; no rank of it runs meanwhile."""
 
     reason: Reason
     kind: Literal["resize"] = "resize"
 
-    @property
-    def key(self) -> str:
-        """Return the name of this act: the same for the same act, however often it is decided."""
-        return "resize"
 
-
-Action: TypeAlias = (
-    Acquire
-    | Prepare
-    | StartHead
-    | Join
-    | Reserve
-    | Unreserve
-    | Verify
-    | Start
-    | Signal
-    | Kill
-    | Release
-    | PowerOff
-    | AddSpare
-    | Relocate
-    | Resize
+NodeAction: TypeAlias = (
+    Acquire | Prepare | StartHead | Join | Reserve | Unreserve | Verify | Start | Signal | Kill | Release | PowerOff
 )
+"""Done on machines, through `Nodes`."""
+
+AllotAction: TypeAlias = AddSpare | Relocate | Resize
+"""Changes which nodes the run has, through `Allotter`."""
+
+Action: TypeAlias = NodeAction | AllotAction
 
 
 class Result(Enum):
-    """How an action ended. KILLED: nothing of it is left, seen twice. HELD: somebody else has the lease. NOT_FREE:
-    nothing of ours is left, but somebody else computes on the GPUs, or it cannot be told whether anybody does."""
+    """How an action ended.
+
+    KILLED: two scans found nothing of it. HELD: somebody else has the lease. NOT_FREE: nothing of the run is left, but
+    somebody else uses the GPUs, or it cannot be told whether anybody does.
+    """
 
     DONE = "done"
     KILLED = "killed"
@@ -321,7 +239,7 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """Where Ray says a bundle is: the labels of its node, None while it has none."""
+    """Where Ray has a bundle: the labels of its node, None while it has no node."""
 
     index: int
     slot: str | None
@@ -331,10 +249,10 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of an action. `words` say what went wrong or who holds the lease; `tail` the last lines of stderr.
+    """The result of an action. `message` says what went wrong or who holds the lease; `tail` is the end of stderr.
 
-    `notes` are what was decided on the way, `warnings` what a person should see to although it goes on; `nodes` are
-    those that a slice got. `lasting` says of a failure that the same would come of it again.
+    `notes` say what was decided on the way, `warnings` what a person should look at although the action succeeded.
+    `nodes` are the nodes that a slice got. `lasting`: the same failure would come again. `elapsed` is in seconds.
     """
 
     result: Result
@@ -350,7 +268,7 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """Return what came of it, for people: the result, its words, and where Ray has each bundle."""
+        """Return the answer as one line for people: result, message, where Ray has each bundle, notes."""
         domains = sorted({bundle.domain or "no domain" for bundle in self.bundles})
         slots = {
             domain: fold(b.slot or f"bundle {b.index}" for b in self.bundles if (b.domain or "no domain") == domain)
@@ -362,34 +280,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The journalled answer to one action; `seq` orders the receipts of a run."""
+    """The journalled answer to one action. `seq` orders the receipts of a run; `at` is in seconds."""
 
     seq: int
     at: float
     action: Action
     answer: Answer = field(default_factory=lambda: Answer(result=Result.DONE))
-
-
-def must_wait(action: Action, in_flight: Iterable[str]) -> bool:
-    """Whether something under way has to end before an action may begin.
-
-    A fence that does not wait for what it fences is escaped by what comes up behind it; a lease that is taken while
-    it is still being let go of is lost again.
-    """
-    match action:
-        case Acquire():
-            return f"release:{Unit.SLOT.value}:{action.node}" in in_flight
-        case StartHead():
-            return _any(in_flight, f"release:{Unit.HEAD.value}:")
-        case Kill(level=Level.RANK):
-            return _any(in_flight, f"start:{action.gang}@")
-        case Kill():
-            return _any(in_flight, f"join:{action.node}#")
-        case Resize():
-            return any(_any(in_flight, beginning) for beginning in ("start:", "add_spare:", "relocate:"))
-        case _:
-            return False
-
-
-def _any(in_flight: Iterable[str], beginning: str) -> bool:
-    return any(key.startswith(beginning) for key in in_flight)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
+from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Bundle, Receipt
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.operator_requests import OperatorRequest
@@ -211,7 +212,7 @@ class Observation:
     nodes: Mapping[NodeName, NodeView]
     head: HeadView
     receipts: tuple[Receipt, ...] = ()
-    in_flight: frozenset[str] = field(default_factory=frozenset)
+    in_flight: frozenset[ActionKey] = field(default_factory=frozenset)
     reached: Mapping[NodeName, Reached] = field(default_factory=dict)
     health: Mapping[NodeName, Health] = field(default_factory=dict)
     requests: tuple[OperatorRequest, ...] = ()

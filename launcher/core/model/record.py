@@ -1,16 +1,20 @@
-"""What cannot be observed again: leases, counters, exits, verdicts. Written once a tick, before anything is done."""
+"""What cannot be observed again: leases, counters, exits, decisions. Stored once per tick, before anything is done."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import TypeVar
 
+from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Kill, Reason
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Cause, GangName, MemberName, Slot
 
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a rank of an attempt ended. `code` is None for one that vanished without an exit file; `at` in node time."""
+    """How a rank of an attempt ended. `code` is None if it vanished without an exit file; `at` is node time (s)."""
 
     attempt: int
     code: int | None
@@ -19,14 +23,14 @@ class Exit:
 
     @property
     def ok(self) -> bool:
-        """Whether the program said that all is well."""
+        """Whether the program ended with 0."""
         return self.code == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """Counters of one gang: its current attempt (0 before the first start), restarts spent on the program's own
-    failures, and why the current attempt has to end, once that is decided."""
+    """Counters of one gang: its current attempt (0 before the first start), restarts spent on failures of the program,
+    and why the current attempt has to end, once that is decided."""
 
     attempt: int = 0
     restarts: int = 0
@@ -35,7 +39,7 @@ class Gang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run ended, decided once and never changed: cause, the words for it and the end of the log that shows it."""
+    """How a run ended, decided once: cause, message, and the end of the log that shows it."""
 
     cause: Cause
     message: str
@@ -47,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often something failed in a row, when it may be tried again (seconds), and of a kill why."""
+    """How often something failed in a row, when it may be tried again (s), and for a kill why it failed."""
 
     count: int
     at: float
@@ -56,9 +60,9 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Why a node is not used by this run any more, and how the run ends where nothing can take its place.
+    """Why this run does not use a node any more, and with which cause the run ends if no node can replace it.
 
-    `mends`: two good answers of the node about its own health, some time apart, bring it back.
+    `mends`: two good health reports of the node, some time apart, bring it back.
     """
 
     cause: Cause
@@ -68,71 +72,146 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """A fault that is more than one node's: nothing is replaced before an operator says how to go on."""
+class SharedFault:
+    """A fault of several nodes at once: none of them is replaced until an operator decides."""
 
     message: str
     nodes: tuple[NodeName, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimer(Enum):
+    """Timers of the run as a whole."""
+
+    HEAD_UNSEEN = "head_unseen"
+    STOPPING = "stopping"
+    RELEASE_PENDING = "release_pending"
+
+
+@dataclass(slots=True, kw_only=True)
+class Timers:
+    """Since when something is so (s of the loop's clock), by what it is about. Removed once it is no longer so.
+
+    `unseen`: the node is out of sight. `failed`: it failed. `well`: its first good health report after that.
+    `doubted_dead`: an operator confirmed it dead, but another node still hears it. `serving`: it serves although failed
+    attempts are counted against it. `cut`: a kill there failed so often that its power was cut. `evidence`: evidence
+    about a failure of the gang is being collected. `draining`: its ranks have time for a checkpoint. `joining`: a
+    raylet of the slot is missing in Ray. `dead_in_ray`: Ray lists it as dead. `placing`: Ray does not place the slice.
+    """
+
+    unseen: dict[NodeName, float] = field(default_factory=dict)
+    failed: dict[NodeName, float] = field(default_factory=dict)
+    well: dict[NodeName, float] = field(default_factory=dict)
+    doubted_dead: dict[NodeName, float] = field(default_factory=dict)
+    serving: dict[NodeName, float] = field(default_factory=dict)
+    cut: dict[NodeName, float] = field(default_factory=dict)
+    evidence: dict[GangName, float] = field(default_factory=dict)
+    draining: dict[GangName, float] = field(default_factory=dict)
+    joining: dict[MemberName, float] = field(default_factory=dict)
+    dead_in_ray: dict[MemberName, float] = field(default_factory=dict)
+    placing: dict[str, float] = field(default_factory=dict)
+    run: dict[RunTimer, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
 class Record:
-    """Only what cannot be observed again: claims, counters, and facts whose evidence may vanish.
+    """Only what cannot be observed again: leases, counters, and facts whose evidence may vanish.
 
-    `asked` are nodes whose lease we may have, `claimed` those whose lease we have had, `joined` those where a raylet
-    may have been started; `head_asked` says that a head may live. `signalled` has the nodes whose ranks were told to
-    stop, or `node:gang` where those of one gang were. `kills` are fences that were decided and have no
-    `killed` receipt yet. `verified` holds, for each slice that Ray was seen to place right, the generations of its
-    slots. `since` times what may not last for ever (s). `failures` counts, for each node, the failures of the program
-    that began on it.
+    A tick changes a `copy()` of the record before it; nobody else changes one. `kills` and `retries` are lists here,
+    because JSON has no typed keys; a tick looks them up by key.
 
-    `head` is the node of the Ray head, None where the inventory names a machine for it and it is still there; `cluster`
-    counts the incarnations of the run's Ray, `heads` are machines where an earlier one may still be (None: that
-    machine). `stale` are slices whose placement group has to be taken back. `stopped` says of nodes out of sight why
-    nothing of the run can run there. `excused` has the signs of nodes that were found to be another's fault. `moving`
-    are slices that an operator wants elsewhere, `resumed` nodes that no verdict is held for any more. `began` is the
-    time of day (s) at which ranks had first been started: unlike `since`, it outlives a boot of the launching machine;
-    `ahead` is by how much the time of day is ahead of the loop's clock (s), None before a controller's first look.
-    `resizing`: no rank starts before the run has become what it was asked to. `newest` is the highest generation that
-    slots had which are gone.
+    Nodes: `requested` may have a lease of the run, `leased` had one, `joined` may run a raylet. `node_attempts` counts
+    starts on a node that failed, `first_failures` failures of the program that began there. `failed_nodes` are not used
+    any more. `stopped` says why nothing of the run can run on a node out of sight. `excused` has signs that another
+    node caused. `resumed` were named by a shared fault that an operator has lifted. `signalled` are nodes, or gangs on
+    nodes, whose ranks were told to stop.
+
+    Actions: `kills` are decided and have no receipt `killed` yet; `retries` are actions that failed. `head_starts`
+    counts starts of the head since it last answered, `misplaced` wrong places of a slice's bundles in Ray, `regrouped`
+    how often a slice's placement group was removed because Ray did not place it.
+
+    Ray: `head` is the node of the head, None while it is on the machine that the inventory names; `head_requested`: a
+    head may be running. `cluster` counts the Ray clusters of the run, `former_heads` are machines where the head of an
+    earlier one may still run (None: the inventory's machine). `verified` has, for each slice that Ray placed right,
+    the generations of its slots; `stale` are slices whose placement group has to be removed.
+
+    Run: `relocating` are slices that an operator wants elsewhere. `resizing`: no rank starts until the run has its new
+    slices. `newest_generation` is the highest generation of slots that are gone. `started_at` is when ranks first
+    started (s since the epoch: unlike a timer, it outlives a boot); `clock_offset` is the time of day minus the loop's
+    clock (s), None before a controller's first look.
     """
 
     receipts_seen: int = 0
-    slots: Mapping[MemberName, Slot] = field(default_factory=dict)
-    gangs: Mapping[GangName, Gang] = field(default_factory=dict)
-    exits: Mapping[MemberName, Exit] = field(default_factory=dict)
-    requested: frozenset[NodeName] = frozenset()
-    leased: frozenset[NodeName] = frozenset()
-    joined: frozenset[NodeName] = frozenset()
-    node_attempts: Mapping[NodeName, int] = field(default_factory=dict)
-    retries: Mapping[str, Retry] = field(default_factory=dict)
-    failed_nodes: Mapping[NodeName, Evidence] = field(default_factory=dict)
-    kills: tuple[Kill, ...] = ()
-    verified: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    since: Mapping[str, float] = field(default_factory=dict)
-    signalled: frozenset[str] = frozenset()
-    head_asked: bool = False
-    failures: Mapping[NodeName, int] = field(default_factory=dict)
-    outcome: Outcome | None = None
-    head: NodeName | None = None
-    cluster: int = 0
-    heads: tuple[NodeName | None, ...] = ()
-    stale: frozenset[str] = frozenset()
-    stopped: Mapping[NodeName, str] = field(default_factory=dict)
-    excused: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
-    verdict: Verdict | None = None
-    moving: frozenset[str] = frozenset()
-    resumed: frozenset[NodeName] = frozenset()
     requests_seen: int = 0
-    began: float | None = None
-    ahead: float | None = None
+    slots: dict[MemberName, Slot] = field(default_factory=dict)
+    gangs: dict[GangName, Gang] = field(default_factory=dict)
+    exits: dict[MemberName, Exit] = field(default_factory=dict)
+    requested: set[NodeName] = field(default_factory=set)
+    leased: set[NodeName] = field(default_factory=set)
+    joined: set[NodeName] = field(default_factory=set)
+    node_attempts: dict[NodeName, int] = field(default_factory=dict)
+    first_failures: dict[NodeName, int] = field(default_factory=dict)
+    failed_nodes: dict[NodeName, Evidence] = field(default_factory=dict)
+    stopped: dict[NodeName, str] = field(default_factory=dict)
+    excused: dict[NodeName, tuple[str, ...]] = field(default_factory=dict)
+    resumed: set[NodeName] = field(default_factory=set)
+    signalled: set[tuple[NodeName, GangName | None]] = field(default_factory=set)
+    kills: list[Kill] = field(default_factory=list)
+    retries: list[tuple[ActionKey, Retry]] = field(default_factory=list)
+    head_starts: Retry | None = None
+    misplaced: dict[str, Retry] = field(default_factory=dict)
+    regrouped: dict[str, int] = field(default_factory=dict)
+    since: Timers = field(default_factory=Timers)
+    head: NodeName | None = None
+    head_requested: bool = False
+    former_heads: list[NodeName | None] = field(default_factory=list)
+    cluster: int = 0
+    verified: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    stale: set[str] = field(default_factory=set)
+    relocating: set[str] = field(default_factory=set)
     resizing: bool = False
-    newest: int = 0
+    newest_generation: int = 0
+    shared_fault: SharedFault | None = None
+    started_at: float | None = None
+    clock_offset: float | None = None
+    outcome: Outcome | None = None
+
+    def copy(self) -> "Record":
+        """Return a record that can be changed without changing this one."""
+        return _copy(self)
 
 
 def rebased(record: Record, now: float) -> Record:
-    """Return a record whose times are not later than `now`: after a reboot the clock of the loop starts again, and the
-    time of day says how long that took."""
-    since = {what: min(at, now) for what, at in record.since.items()}
-    retries = {key: replace(retry, at=min(retry.at, now)) for key, retry in record.retries.items()}
-    return replace(record, since=since, retries=retries, ahead=None)
+    """Return a record in which no time is later than `now`: after a boot the clock of the loop starts again, and the
+    time of day says how long the boot took."""
+    record = record.copy()
+    for name in _names(record.since):
+        timers = getattr(record.since, name)
+        timers.update((subject, min(at, now)) for subject, at in timers.items())
+    record.retries = [(key, _by(retry, now)) for key, retry in record.retries]
+    record.misplaced = {key: _by(retry, now) for key, retry in record.misplaced.items()}
+    record.head_starts = record.head_starts and _by(record.head_starts, now)
+    record.clock_offset = None
+    return record
+
+
+def _by(retry: Retry, now: float) -> Retry:
+    return replace(retry, at=min(retry.at, now))
+
+
+def _copy(value: _T) -> _T:
+    """Return a copy of a record or its timers; what its fields hold is immutable, but for containers."""
+    parts = {name: getattr(value, name) for name in _names(value)}
+    return type(value)(**{name: _copied(part) for name, part in parts.items()})
+
+
+def _copied(part: object) -> object:
+    if isinstance(part, Timers):
+        return _copy(part)
+    for kind, mutable in ((dict, dict), ((set, frozenset), set), (list, list)):
+        if isinstance(part, kind):
+            return mutable(part)
+    return part
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(value))  # type: ignore[arg-type]  # a record or its timers

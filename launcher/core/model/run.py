@@ -64,26 +64,26 @@ class Cause(Enum):
 class Member:
     """A slot in a gang: the rank in its group, the slice it belongs to and the rank inside that slice.
 
-    `name` is unique in the run: `group/rank`; `label` is the same of letters, digits and dashes only. `host` is the
-    member of another group on whose node it sits, and `slot` what Ray calls that node (`nvlaunch.io/slot`): the label
-    of who has the node. `slice_key` is the key of the slice. They are asked for all the time, so they are made once.
+    `name` is unique in the run: `group/rank`; `label` is the same in letters, digits and dashes only. `colocated_with`
+    is the member of another group whose node it shares, and `slot` is Ray's label of that node (`nvlaunch.io/slot`):
+    the label of the member that owns it. `slice_key` is the key of the slice. All are made once: they are read often.
     """
 
     group: str
     rank: int
     slice: int
     slice_rank: int
-    host: MemberName | None = field(default=None, repr=False, compare=False)
+    colocated_with: MemberName | None = field(default=None, repr=False, compare=False)
     name: MemberName = field(init=False, repr=False, compare=False)
     label: str = field(init=False, repr=False, compare=False)
     slot: str = field(init=False, repr=False, compare=False)
     slice_key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Make the names of the slot."""
+        """Make the names of the member."""
         object.__setattr__(self, "name", MemberName(f"{self.group}/{self.rank}"))
         object.__setattr__(self, "label", f"{self.group}-{self.rank}")
-        object.__setattr__(self, "slot", self.label if self.host is None else self.host.replace("/", "-"))
+        object.__setattr__(self, "slot", (self.colocated_with or self.name).replace("/", "-"))
         object.__setattr__(self, "slice_key", slice_key(self.group, self.slice))
 
 
@@ -120,16 +120,16 @@ class Run:
 
     def members(self) -> Iterator[Member]:
         """Return every slot, group by group, in rank order."""
-        guests = {group.name: group.topology for group in self.task.groups if group.topology.nodes_of is not None}
+        colocated = {group.name: group.topology for group in self.task.groups if group.topology.nodes_of is not None}
         for part in self.placement.slices:
-            offset, guest = part.index * len(part.nodes), guests.get(part.group)
+            offset, rule = part.index * len(part.nodes), colocated.get(part.group)
             for at in range(len(part.nodes)):
-                host = None if guest is None else self._host(guest, part.index, at)
-                yield Member(group=part.group, rank=offset + at, slice=part.index, slice_rank=at, host=host)
+                owner = None if rule is None else self._node_owner(rule, part.index, at)
+                yield Member(group=part.group, rank=offset + at, slice=part.index, slice_rank=at, colocated_with=owner)
 
-    def _host(self, guest: TopologyRule, index: int, at: int) -> MemberName:
-        host = guest.nodes_of or ""
-        return MemberName(f"{host}/{owner_rank(guest, self.group(host).topology, index, at)}")
+    def _node_owner(self, rule: TopologyRule, index: int, at: int) -> MemberName:
+        group = rule.nodes_of or ""
+        return MemberName(f"{group}/{owner_rank(rule, self.group(group).topology, index, at)}")
 
     def slice_of(self, member: Member) -> Slice:
         """Return the slice that holds a slot."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hashlib import sha256
 from threading import Lock
 
-from launcher.core.control.liveness import POPULATION, SELF_STOP
+from launcher.core.control.timing import POPULATION_S, SELF_STOP_S
 from launcher.core.model.actions import Answer, Prepare, Result, Unit
 from launcher.core.model.run import Member, Run, RunId
 from launcher.core.model.task import Group
@@ -79,8 +79,8 @@ class Provision:
                 "fixed": site.unit is Unit.HEAD,
             },
             "heartbeat": HEARTBEAT if site.unit is Unit.HEAD else None,
-            "self_stop": SELF_STOP,
-            "population": POPULATION,
+            "self_stop": SELF_STOP_S,
+            "population": POPULATION_S,
             "login": not site.shared,
             "nested": bool(site.layout.former[1]),
             "ray": interpreter.MINOR,

@@ -127,7 +127,7 @@ def test_a_node_that_was_added_to_the_file_serves_and_a_broken_file_harms_nobody
 
 def test_a_slice_moves_whole_and_its_old_nodes_stay_until_they_are_let_go(folder: Path) -> None:
     hall = Hall(folder, racks=TWO_RACKS)
-    old = frozenset(hall.run.placement.nodes)
+    old = set(hall.run.placement.nodes)
     assert old == {"r1-n1", "r1-n2", "r1-n3"}
     hall.keep(slots=hall.on("r1-n1", "r1-n2"), requested=old)
     move = Relocate(reason=REASON, slice="main.s0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
@@ -141,13 +141,13 @@ def test_a_slice_moves_whole_and_its_old_nodes_stay_until_they_are_let_go(folder
     again = hall.allotter.relocate(hall.run, move)
     assert again.nodes == answer.nodes
     hall.keep(slots=hall.on("r2-n1", "r2-n2"), requested=old | set(answer.nodes))
-    hall.keep(slots=hall.on("r2-n1", "r2-n2"), requested=frozenset({NodeName("r1-n1"), *answer.nodes}))
+    hall.keep(slots=hall.on("r2-n1", "r2-n2"), requested={NodeName("r1-n1"), *answer.nodes})
     assert hall.claims() == {"r1-n1", *answer.nodes}
 
 
 def test_a_slice_that_fits_nowhere_else_says_why(folder: Path) -> None:
     hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-4]"}, r2: {nodes: "r2-n[1-2]"}}')
-    hall.keep(slots=hall.on("r1-n1", "r1-n2"), requested=frozenset(hall.run.placement.nodes))
+    hall.keep(slots=hall.on("r1-n1", "r1-n2"), requested=set(hall.run.placement.nodes))
     move = Relocate(reason=REASON, slice="main.s0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
     answer = hall.allotter.relocate(hall.run, move)
     assert answer.result is Result.FAILED

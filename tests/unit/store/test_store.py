@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from launcher.core.control.status import RankState, RankStatus, RunStatus
+from launcher.core.model.action_key import ActionKey, key_of
 from launcher.core.model.actions import Acquire, Answer, Kill, Level, Reason, Release, Relocate, Result, Start, Why
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import AgentReport, Head, HeadSeen, Observation, Seen, Unseen
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Shortfall, Slice
-from launcher.core.model.record import Evidence, Exit, Gang, Outcome, Record
+from launcher.core.model.record import Evidence, Exit, Gang, Outcome, Record, Retry, RunTimer, Timers
 from launcher.core.model.run import Cause, GangName, MemberName, Run, RunName, RunState, Slot, Wanted
 from launcher.core.model.simulation import SimSettings
 from launcher.core.model.task import Group, Task, TopologyRule
@@ -211,7 +212,7 @@ def test_a_decision_that_was_not_kept_is_kept_when_it_is_made_again(
     run = launch(store)
     monkeypatch.setattr(database, "BUSY_S", 0.05)
     other = Store(store.home)
-    before, after = Record(), Record(requested=frozenset({NodeName("r1-n00")}))
+    before, after = Record(), Record(requested={NodeName("r1-n00")})
     other.intend(run.id, before, (), "starting", RunState.STARTING, 1.0)
     with store._db.write(), pytest.raises(StoreError):
         other.intend(run.id, after, (), "starting", RunState.STARTING, 2.0)
@@ -319,8 +320,9 @@ FULL = Record(
     slots={MemberName("job/0"): Slot(member=MemberName("job/0"), node=NodeName("r1-n00"), generation=2)},
     gangs={GangName("run"): Gang(attempt=3, restarts=1, broken=REASON)},
     exits={MemberName("job/0"): Exit(attempt=3, code=None, at=5.0, tail=("\x1b[31mred\udc80",))},
-    leased=frozenset({NodeName("r1-n00")}),
-    kills=(
+    leased={NodeName("r1-n00")},
+    signalled={(NodeName("r1-n00"), None), (NodeName("r1-n01"), GangName("run"))},
+    kills=[
         Kill(
             reason=REASON,
             node=NodeName("r1-n00"),
@@ -328,7 +330,14 @@ FULL = Record(
             member=MemberName("job/0"),
             gang=GangName("run"),
         ),
-    ),
+    ],
+    retries=[
+        (key_of(Release(reason=REASON, node=NodeName("r1-n00"))), Retry(count=2, at=7.5, message="no answer")),
+        (ActionKey("start", gang=GangName("run"), attempt=3), Retry(count=1, at=8.0)),
+    ],
+    misplaced={"job.s0": Retry(count=1, at=2.0)},
+    since=Timers(unseen={NodeName("r1-n00"): 3.0}, run={RunTimer.HEAD_UNSEEN: 4.0}),
+    former_heads=[None, NodeName("r1-n01")],
     outcome=Outcome(cause=Cause.PROGRAM, message="rank 0 failed", exit_code=3, tail=("boom",)),
 )
 
@@ -346,7 +355,7 @@ def test_a_record_comes_back_as_it_was(store: Store) -> None:
 def test_the_journal_tells_intents_receipts_and_changed_headlines_in_order(store: Store) -> None:
     run = launch(store)
     claim = Acquire(reason=REASON, node=NodeName("r1-n00"))
-    record = Record(leased=frozenset({claim.node}))
+    record = Record(leased={claim.node})
     store.intend(run.id, record, (claim,), "claiming", RunState.STARTING, 1.0)
     first = store.receipt(run.id, claim, Answer(result=Result.HELD, message="held by bob"), 2.0)
     store.intend(run.id, record, (claim,), "claiming", RunState.RECOVERING, 3.0)
@@ -566,7 +575,7 @@ class TestFolding:
             store.intend(run.id, Record(receipts_seen=seen), (action,), "stopping", RunState.STOPPING, float(at))
             seen = store.receipt(run.id, action, silent, float(at)).seq
             assert [receipt.seq for receipt in store.receipts_after(run.id, seen - 1)] == [seen]
-        told = [event for event in store.events(run.id) if event.subject == action.key]
+        told = [event for event in store.events(run.id) if event.subject == str(key_of(action))]
         assert len(told) == 6
         assert (told[-1].times, told[-1].evidence) == (50, ("timed out",))
 
@@ -602,7 +611,7 @@ class TestLooks:
             },
             head=HeadSeen(head=Head(heard={NodeName("r1-n00"): float("inf")})),
             requests=(OperatorRequest(seq=1, at=1.0, kind=RequestKind.RESUME),),
-            in_flight=frozenset({"b", "a"}),
+            in_flight=frozenset({ActionKey("acquire", node=NodeName("b")), ActionKey("resize")}),
         )
         action = Relocate(reason=REASON, slice="job/0", without=(NodeName("r1-n00"),))
         made = Made(actions=(action,), record=record, status_message="on", state=RunState.RECOVERING)

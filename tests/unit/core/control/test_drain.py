@@ -69,7 +69,7 @@ def test_a_lost_machine_of_the_head_ends_the_attempt_and_the_head_begins_on_a_no
         here.agent(node, head_silent=20.0)
     for _ in range(10):
         here.decide(after=1.0)
-    assert (here.record.cluster, here.record.head, here.record.heads) == (1, "r1-n1", (None,))
+    assert (here.record.cluster, here.record.head, here.record.former_heads) == (1, "r1-n1", [None])
     assert here.record.gangs[RUN].broken is not None
     assert here.record.slots[MemberName("main/2")].generation == 1
 

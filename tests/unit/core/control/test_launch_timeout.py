@@ -12,7 +12,7 @@ from launcher.core.model.observation import Head, HeadSeen, Phase, Reached, Seen
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.run import Cause, MemberName, RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
-from tests.situations import UP, Situation, kinds, make_run, name
+from tests.situations import UP, Situation, key, kinds, make_run, name
 
 LOST = name(1, 2)
 IN_SETUP = Step(phase=Phase.RUNNING)
@@ -219,7 +219,7 @@ def test_what_fails_because_of_a_cut_costs_no_attempt(rung: str) -> None:
         here.head = HeadSeen(head=Head(ray=replace(UP, generation=1), ready=True))
         here.agent(LOST, setup=Step(phase=Phase.DONE, exit_code=0))
         decision = here.decide()
-    (action,) = (one for one in decision.actions if one.kind == rung and "r1-n2" in one.key)
+    (action,) = (one for one in decision.actions if one.kind == rung and "r1-n2" in key(one))
     here.views[LOST] = Unseen(message="timed out")
     here.receive(action, Result.FAILED, message="the connection was lost")
     here.decide()

@@ -13,7 +13,7 @@ from launcher.core.model.observation import GroupState, HeadSeen, Phase, Reached
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.run import MemberName, Run, RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
-from tests.situations import Situation, kinds, make_run, name
+from tests.situations import Situation, key, kinds, make_run, name
 
 LOST = name(1, 2)
 REASON = Reason(why=Why.HEAD, message="the test asks for it")
@@ -122,7 +122,7 @@ def test_a_fence_is_not_tried_on_a_node_that_is_out_of_reach() -> None:
     here.silent(LOST)
     for _ in range(100):
         for action in here.decide(after=1.0).actions:
-            assert not action.key.startswith("kill:r1-n2"), "each try is a line of the journal"
+            assert not key(action).startswith("kill:r1-n2"), "each try is a line of the journal"
             here.receive(action, Result.KILLED)
 
 
@@ -265,7 +265,7 @@ def test_a_lost_head_node_begins_a_new_cluster_in_the_same_rack() -> None:
     decision = wait(here, 9)
     assert (here.record.cluster, here.record.head) == (1, "r1-n2")
     assert {slot.generation for slot in here.record.slots.values() if slot.node != "r1-n1"} == {1}
-    assert here.record.heads == ("r1-n1",)
+    assert here.record.former_heads == ["r1-n1"]
     assert not [action for action in decision.actions if action.kind == "start"]
 
 
@@ -295,10 +295,10 @@ def test_the_old_head_is_let_go_of_when_its_node_is_seen_again() -> None:
     here.head = HeadSeen()
     here.views[name(1, 1)] = Seen()
     decision = here.decide()
-    (old,) = (action for action in decision.actions if action.key == "release:head:r1-n1")
+    (old,) = (action for action in decision.actions if key(action) == "release:head:r1-n1")
     here.receive(old, Result.KILLED)
     here.decide()
-    assert here.record.heads == ()
+    assert here.record.former_heads == []
 
 
 def test_a_raylet_that_ray_has_given_up_is_started_again_where_it_is() -> None:
@@ -347,7 +347,7 @@ def test_a_group_that_ray_places_nowhere_again_and_again_makes_the_runs_ray_begi
         if here.record.cluster:
             break
     assert {slot.generation for slot in here.record.slots.values()} == {1}
-    assert here.record.heads == ("r1-n1",), "the one before is ended first, on the same node"
+    assert here.record.former_heads == ["r1-n1"], "the one before is ended first, on the same node"
     assert "release:head:r1-n1" in kinds(here.decide())
     here.receive(Release(reason=REASON, node=name(1, 1), unit=Unit.HEAD), Result.KILLED)
     here.head = HeadSeen()

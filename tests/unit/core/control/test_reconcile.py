@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from launcher.core.control.reconcile import Decision
-from launcher.core.model.actions import Acquire, Join, Kill, Prepare, Reason, Release, Result, Start, Why
+from launcher.core.model.action_key import ActionKey
+from launcher.core.model.actions import Acquire, Join, Kill, Prepare, Reason, Release, Result, Start, Unit, Why
 from launcher.core.model.inventory import Access
 from launcher.core.model.observation import GroupState, Head, HeadSeen, Phase, RankReport, Seen, Step, Unseen
 from launcher.core.model.record import rebased
 from launcher.core.model.run import Cause, MemberName, RunState, Wanted
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy, RestartWith
-from tests.situations import DONE, UP, Situation, kinds, make_run, name
+from tests.situations import DONE, RUN, UP, Situation, key, kinds, make_run, name
 
 NO_RESTART = RecoveryPolicy(max_restarts=0)
 
@@ -32,7 +33,7 @@ def test_nothing_else_begins_before_the_last_lease_is_ours() -> None:
 
 def test_what_is_under_way_is_not_asked_for_again() -> None:
     here = Situation(make_run())
-    here.in_flight = frozenset({"acquire:r1-n1"})
+    here.in_flight = frozenset({ActionKey("acquire", node=name(1, 1))})
     assert "acquire:r1-n1" not in kinds(here.decide())
 
 
@@ -96,9 +97,9 @@ def test_a_slice_that_ray_has_in_another_domain_never_starts() -> None:
     here.receive(asked.actions[1], bundles=here.bundles("main.s1", domain="r1"))
     for _ in range(200):
         decision = here.decide()
-        here.verify(action for action in decision.actions if action.key == "verify:main.s0")
+        here.verify(action for action in decision.actions if key(action) == "verify:main.s0")
         for action in decision.actions:
-            if action.key == "verify:main.s1":
+            if key(action) == "verify:main.s1":
                 here.receive(action, bundles=here.bundles("main.s1", domain="r1"))
             assert action.kind != "start"
         if "unreserve:main.s1" in kinds(decision):
@@ -166,7 +167,7 @@ def test_a_rank_that_fails_ends_its_gang_which_starts_again_after_every_rank_was
     for slot in here.record.slots.values():
         here.agent(slot.node, ranks=())
     waiting = here.decide()
-    assert kinds(waiting) == [ended.actions[1].key], "a restart before the last fence has its receipt"
+    assert kinds(waiting) == [key(ended.actions[1])], "a restart before the last fence has its receipt"
     here.receive(ended.actions[1], Result.KILLED)
     again = here.decide()
     assert kinds(again) == ["start:run@2"]
@@ -245,10 +246,10 @@ def test_a_raylet_that_ends_is_fenced_and_started_again_in_place_and_no_restart_
     here = Situation(make_run(slices=1))
     here.serving()
     fence = lose_raylet(here)
-    assert kinds(here.decide()) == [fence.key], "nothing starts on a node before its fence has a receipt"
+    assert kinds(here.decide()) == [key(fence)], "nothing starts on a node before its fence has a receipt"
     here.receive(fence, Result.KILLED)
     joined = here.decide()
-    assert [action.key for action in joined.actions if isinstance(action, Join)] == ["join:r1-n2#1"]
+    assert [key(action) for action in joined.actions if isinstance(action, Join)] == ["join:r1-n2#1"]
     assert (here.gang().restarts, here.gang().broken is not None) == (0, True)
 
 
@@ -257,7 +258,7 @@ def test_the_other_nodes_of_a_lost_one_keep_raylet_and_setup() -> None:
     here.serving()
     here.receive(lose_raylet(here), Result.KILLED)
     touched = {action for action in here.decide().actions if isinstance(action, Join | Prepare | Acquire | Release)}
-    assert {action.key for action in touched} == {"join:r1-n2#1"}
+    assert {key(action) for action in touched} == {"join:r1-n2#1"}
 
 
 def test_a_node_that_fails_too_often_gives_its_slot_to_a_spare_of_its_slice() -> None:
@@ -354,7 +355,7 @@ def test_a_setup_that_fails_without_a_spare_ends_the_launch_with_node_stage_and_
 def test_a_lease_that_somebody_holds_is_passed_over_for_a_spare_and_ends_the_run_without_one() -> None:
     for spares, cause in ((1, None), (0, Cause.LEASE_HELD)):
         here = Situation(make_run(slices=1, spares=spares))
-        claims = {action.key: action for action in here.decide().actions}
+        claims = {key(action): action for action in here.decide().actions}
         here.receive(claims["acquire:r1-n2"], Result.HELD, message="held by `other` of ann@gate since 09:10")
         here.decide()
         assert (here.record.outcome.cause if here.record.outcome else None) is cause
@@ -424,7 +425,7 @@ def test_down_is_over_only_when_every_node_was_seen_to_be_free() -> None:
 def test_down_waits_for_a_claim_that_is_under_way() -> None:
     here = Situation(make_run(slices=1))
     here.decide()
-    here.in_flight = frozenset({"acquire:r1-n1"})
+    here.in_flight = frozenset({ActionKey("acquire", node=name(1, 1))})
     here.run = replace(here.run, wanted=Wanted.NOTHING)
     assert here.decide().state is RunState.STOPPING
     here.in_flight = frozenset()
@@ -581,7 +582,7 @@ def test_unseen_steps_are_told_apart_from_absent_ones() -> None:
 def test_a_fence_waits_for_the_start_that_it_fences() -> None:
     here = Situation(make_run(slices=1))
     here.serving()
-    here.in_flight = frozenset({"start:run@1"})
+    here.in_flight = frozenset({ActionKey("start", gang=RUN, attempt=1)})
     here.end_rank(0, 1)
     assert kinds(here.decide()) == [], "a rank that begins after the kill would outlive it"
     here.in_flight = frozenset()
@@ -592,7 +593,7 @@ def test_a_fence_waits_for_the_raylet_that_is_being_started() -> None:
     here = Situation(make_run(slices=1))
     here.ready()
     here.decide()
-    here.in_flight = frozenset({"join:r1-n2#0"})
+    here.in_flight = frozenset({ActionKey("join", node=name(1, 2), generation=0)})
     here.views[name(1, 2)] = Seen()
     assert not any("kill:r1-n2" in key for key in kinds(here.decide()))
     here.in_flight = frozenset()
@@ -615,21 +616,21 @@ def test_a_rank_that_comes_up_behind_its_fence_is_fenced_again() -> None:
 
 def test_a_lease_is_not_taken_while_it_is_let_go_of() -> None:
     here = Situation(make_run(slices=1))
-    here.in_flight = frozenset({"release:slot:r1-n1"})
+    here.in_flight = frozenset({ActionKey("release", node=name(1, 1), unit=Unit.SLOT)})
     assert kinds(here.decide()) == ["acquire:r1-n2", "acquire:r1-n3"]
 
 
 @pytest.mark.parametrize("rung", ["acquire", "prepare", "join"])
 def test_a_failure_that_was_overtaken_is_not_held_against_its_node(rung: str) -> None:
     here = Situation(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=0)))
-    tried = [action for action in here.decide().actions if action.key == "acquire:r1-n2"]
+    tried = [action for action in here.decide().actions if key(action) == "acquire:r1-n2"]
     here.leased()
-    tried += [action for action in here.decide().actions if action.key == "prepare:r1-n2"]
+    tried += [action for action in here.decide().actions if key(action) == "prepare:r1-n2"]
     here.ready()
     assert isinstance(here.head, HeadSeen)
     up, here.head = here.head, HeadSeen(head=replace(here.head.head or Head(), nodes=()))
     here.agent(name(1, 2), ray=Step())
-    tried += [action for action in here.decide().actions if action.key == "join:r1-n2#0"]
+    tried += [action for action in here.decide().actions if key(action) == "join:r1-n2#0"]
     here.head = up
     here.agent(name(1, 2), ray=UP)
     here.receive(next(action for action in tried if action.kind == rung), Result.FAILED, message="timed out")
@@ -730,9 +731,9 @@ def test_a_spare_whose_agent_is_gone_is_claimed_again_and_given_up_in_the_end() 
 
 def test_a_failed_node_is_not_forgotten_while_its_claim_is_under_way() -> None:
     here = Situation(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=0)))
-    (claim,) = (action for action in here.decide().actions if action.key == "acquire:r1-n2")
+    (claim,) = (action for action in here.decide().actions if key(action) == "acquire:r1-n2")
     here.receive(claim, Result.FAILED, message="timed out")
-    here.in_flight = frozenset({"acquire:r1-n2"})
+    here.in_flight = frozenset({ActionKey("acquire", node=name(1, 2))})
     (fence,) = here.decide().actions[:1]
     here.receive(fence, Result.KILLED)
     here.decide()
@@ -781,7 +782,7 @@ def test_a_finished_rank_whose_raylet_is_gone_gets_it_back_where_another_of_its_
     assert here.decide().actions == (), "done is not failure"
     here.end_rank(1, 3)
     fences = here.decide().actions
-    assert [action.key for action in fences] == ["kill:r1-n2:rank:main/1@1#0", "kill:r1-n1:generation:main/0@0#0"]
+    assert [key(action) for action in fences] == ["kill:r1-n2:rank:main/1@1#0", "kill:r1-n1:generation:main/0@0#0"]
     for action in fences:
         here.receive(action, Result.KILLED)
     here.agent(name(1, 2), ranks=())
@@ -798,4 +799,4 @@ def test_a_prepare_that_would_fail_again_is_not_tried_again() -> None:
     here.receive(prepare, Result.FAILED, message="cannot write `/data`: permission denied", lasting=True)
     decided = here.decide(after=60.0)
     assert prepare.node in here.record.failed_nodes
-    assert prepare.key not in {action.key for action in decided.actions}
+    assert key(prepare) not in {key(action) for action in decided.actions}

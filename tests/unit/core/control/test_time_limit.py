@@ -59,7 +59,7 @@ def test_the_way_to_the_first_start_does_not_count() -> None:
     at = limited()
     at.decide()
     at.decide(after=LIMIT * 2)
-    assert at.record.began is None
+    assert at.record.started_at is None
     at.serving()
     assert at.record.outcome is None
 
@@ -67,9 +67,9 @@ def test_the_way_to_the_first_start_does_not_count() -> None:
 def test_the_time_goes_on_while_the_launching_machine_starts_anew() -> None:
     at = limited(grace=0.0)
     at.serving()
-    assert at.record.began is not None
+    assert at.record.started_at is not None
     # The loop's clock begins again with the boot; the time of day has gone on, and the ranks have, too.
-    seen = replace(at.observation(), at=5.0, wall=at.record.began + LIMIT + 1)
+    seen = replace(at.observation(), at=5.0, wall=at.record.started_at + LIMIT + 1)
     decision = reconcile(at.run, seen, rebased(at.record, 5.0))
     assert decision.record.outcome
     assert decision.record.outcome.cause is Cause.TIME_LIMIT
@@ -79,12 +79,12 @@ def test_the_time_goes_on_while_the_launching_machine_starts_anew() -> None:
 def test_who_sets_the_time_of_day_neither_ends_a_run_nor_prolongs_it(hours: int) -> None:
     at = limited(grace=0.0)
     at.serving()
-    began = at.record.began
+    began = at.record.started_at
     assert began is not None
     at.at += 100.0
     set_anew = replace(at.observation(), wall=at.at + hours * 3600.0)
     record = reconcile(at.run, set_anew, at.record).record
-    assert (record.outcome, record.began) == (None, began + hours * 3600.0)
+    assert (record.outcome, record.started_at) == (None, began + hours * 3600.0)
     later = replace(set_anew, at=began + LIMIT - 1, wall=began + LIMIT - 1 + hours * 3600.0)
     record = reconcile(at.run, later, rebased(record, later.at)).record
     assert record.outcome is None, "nor does it when another controller comes after that"
@@ -98,7 +98,7 @@ def test_people_and_the_queue_read_when_it_is_over() -> None:
     at = limited()
     at.serving()
     decision = at.decide()
-    began = decision.record.began
+    began = decision.record.started_at
     assert began is not None
     assert summarise(at.run, decision, since=0.0, observed_at=0.0).ends_at == began + LIMIT
 

@@ -1,0 +1,61 @@
+"""Starting the ranks of gangs."""
+
+from collections.abc import Sequence
+
+from launcher.core.control.conditions import Condition, condition
+from launcher.core.control.fault_attribution import gathered
+from launcher.core.control.reservation import generations
+from launcher.core.control.startup import BEGIN
+from launcher.core.control.state import Tick
+from launcher.core.model.actions import Start
+from launcher.core.model.record import Gang
+from launcher.core.model.run import GangName
+
+_BEGUN = (Condition.SERVING, Condition.FINISHED, Condition.FAILED, Condition.READY)
+
+
+def start_gangs(tick: Tick) -> None:
+    """Start each gang whose slots are ready, whose slices are verified and whose kills have all succeeded.
+
+    Reads `conditions`, `kills`, `record.verified`, the timers of drains. Writes `record.gangs` (the next attempt),
+    `signalled`, the timers of evidence; `started`; `actions`.
+    """
+    fenced = {kill.gang for kill in tick.kills.values()}
+    slots = tuple(tick.record.slots[member.name] for member in tick.index.members)
+    for name in tick.record.gangs if tick.head() and not tick.record.resizing else ():
+        if name not in fenced and _may_start(tick, name):
+            conditions = [condition(tick, member) for member in tick.index.by_gang[name]]
+            gang = tick.record.gangs[name]
+            if (gang.attempt == 0 or gang.broken) and all(state is Condition.READY for state in conditions):
+                reason = gang.broken or BEGIN
+                gang = _begin_attempt(tick, name, gang)
+            elif _half_begun(gang, conditions):
+                reason = BEGIN  # the start is journalled and its effect not seen: start again, as the same attempt
+            else:
+                continue
+            tick.do(Start(reason=reason, gang=name, attempt=gang.attempt, restarts=gang.restarts, slots=slots))
+
+
+def _may_start(tick: Tick, name: GangName) -> bool:
+    gang, members, record = tick.record.gangs[name], tick.index.by_gang[name], tick.record
+    if not (gang.attempt == 0 or gang.broken or any(condition(tick, one) is Condition.READY for one in members)):
+        return False
+    if name in record.since.draining or (gang.broken and not gathered(tick, name)):
+        return False
+    parts = (tick.index.slices[key] for key in {member.slice_key for member in members})
+    return all(record.verified.get(part.key) == generations(tick, part) for part in parts)
+
+
+def _begin_attempt(tick: Tick, name: GangName, gang: Gang) -> Gang:
+    gang = tick.record.gangs[name] = Gang(attempt=gang.attempt + 1, restarts=gang.restarts)
+    tick.started = True
+    tick.record.since.evidence.pop(name, None)
+    nodes = {tick.node_of(member) for member in tick.index.by_gang[name]}
+    tick.record.signalled -= {(node, told) for node in nodes for told in (None, name)}
+    return gang
+
+
+def _half_begun(gang: Gang, conditions: Sequence[Condition]) -> bool:
+    """Whether an attempt has begun and some of its ranks, all of which we see, are still only ready."""
+    known = all(condition in _BEGUN for condition in conditions)
+    return gang.attempt > 0 and not gang.broken and known and Condition.READY in conditions

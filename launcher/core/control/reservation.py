@@ -1,0 +1,134 @@
+"""Placement groups in Ray, one per slice: reserve, verify where Ray has each bundle, remove."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from launcher.core.control.conditions import Condition, condition, needed
+from launcher.core.control.drain import at_home
+from launcher.core.control.head_failover import begin_cluster
+from launcher.core.control.startup import why_start
+from launcher.core.control.state import Tick
+from launcher.core.control.timing import PLACE_S, PLACE_TRIES, TRIES
+from launcher.core.model.action_key import ActionKey
+from launcher.core.model.actions import Bundle, Reason, Reserve, Unreserve, Verify, Why
+from launcher.core.model.observation import GroupReport, GroupState
+from launcher.core.model.placement import Slice
+
+_UP = (Condition.READY, Condition.SERVING, Condition.FINISHED)
+
+
+def reserve_slices(tick: Tick) -> None:
+    """Reserve each slice whose slots are all up, and verify where Ray has its bundles before any rank starts there.
+
+    Reads `conditions`, the head. Writes `record.verified`, `stale`, `misplaced`, `regrouped`, the timers of placing;
+    `actions`; for a slice that Ray places nowhere all that `begin_cluster` changes.
+    """
+    head = tick.head()
+    groups = {group.slice: group for group in head.groups} if head else {}
+    for part in tick.run.placement.slices:
+        if tick.head() is not None and _ready(tick, part):
+            _reserve(tick, part, groups.get(part.key))
+    for group in groups.values() if tick.head() is not None else ():
+        if group.slice not in tick.index.slices and group.state is not GroupState.REMOVED:
+            _remove(tick, group.slice, Why.RESIZE, f"{group.slice} is not of the run any more")
+
+
+def _ready(tick: Tick, part: Slice) -> bool:
+    members = tick.index.by_slice[part.key]
+    if any(needed(tick, member) not in _UP for member in members):
+        return False
+    # Ray would never have a slice in one place that is only on its way there.
+    return all(at_home(tick, member) or needed(tick, member) is Condition.FINISHED for member in members)
+
+
+def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
+    record, removed = tick.record, group is None or group.state is GroupState.REMOVED
+    if part.key in record.stale and not removed:
+        _remove(tick, part.key, Why.RELOCATE, f"{part.key} is in {part.place} now")
+        return
+    record.stale.discard(part.key)
+    if group is None or removed:
+        record.verified.pop(part.key, None)  # what Ray answered was about another group
+        tick.do(Reserve(reason=why_start(tick, tick.index.by_slice[part.key][0]), slice=part.key))
+    elif group.state is GroupState.CREATED:
+        record.since.placing.pop(part.key, None)
+        record.regrouped.pop(part.key, None)
+        if record.verified.get(part.key) != generations(tick, part):
+            _verify(tick, part, group)
+    else:
+        _hasten(tick, part, group)
+
+
+def _verify(tick: Tick, part: Slice, group: GroupReport) -> None:
+    """Ask Ray where the bundles are before any rank starts; remove a group that is seen outside the slice's domain."""
+    outside = any(part.domain is not None and bundle.domain not in (None, part.domain) for bundle in group.bundles)
+    wrong = tick.record.misplaced.get(part.key)
+    if outside or (wrong and wrong.count >= TRIES):
+        tick.record.misplaced.pop(part.key, None)
+        found = ", ".join(sorted({bundle.domain or "no domain" for bundle in group.bundles}))
+        message = f"Ray has {part.key} in {found}, not on its slots in {part.place}"
+        _remove(tick, part.key, Why.MISPLACED, message)
+    else:
+        tick.do(Verify(reason=why_start(tick, tick.index.by_slice[part.key][0]), slice=part.key))
+
+
+def apply_bundles(tick: Tick, key: str, bundles: Sequence[Bundle]) -> None:
+    """Take in where Ray has the bundles of a slice: it is verified if each is on the present node of its slot."""
+    part, record, verify = tick.index.slices.get(key), tick.record, ActionKey("verify", slice=key)
+    if part is None:
+        return  # the slice went meanwhile
+    if _placed_right(tick, part, bundles):
+        record.verified[key] = generations(tick, part)
+        tick.retries.pop(verify, None)
+        record.misplaced.pop(key, None)
+    else:
+        # Ray's table may lag behind a raylet that was replaced: ask again. A wrong answer is no failure to answer:
+        # those are counted from 0 again.
+        record.verified.pop(key, None)
+        record.misplaced[key] = tick.retry_after(record.misplaced.get(key))
+        tick.retries[verify] = replace(record.misplaced[key], count=0)
+
+
+def _placed_right(tick: Tick, part: Slice, bundles: Sequence[Bundle]) -> bool:
+    found, members = {bundle.index: bundle for bundle in bundles}, tick.index.by_slice[part.key]
+    return len(found) == len(members) and all(
+        (bundle := found.get(member.slice_rank)) is not None
+        and bundle.slot == member.slot
+        and bundle.generation == tick.record.slots[member.name].generation
+        and (part.domain is None or bundle.domain == part.domain)
+        for member in members
+    )
+
+
+def _hasten(tick: Tick, part: Slice, group: GroupReport) -> None:
+    """Remove a group that Ray does not place although every slot is up and one waits to start in it.
+
+    Seen with Ray 2.60 after a lost raylet was replaced: RESCHEDULING, FAILED_TO_COMMIT_RESOURCES, without an end. A
+    group removed in that state may leave a bundle behind, so that the next one finds no room
+    (https://github.com/ray-project/ray/pull/66188): then only a new cluster helps.
+    """
+    key, placing, regrouped = part.key, tick.record.since.placing, tick.record.regrouped
+    conditions = {condition(tick, member) for member in tick.index.by_slice[key]}
+    if Condition.SERVING in conditions or Condition.READY not in conditions:
+        placing.pop(key, None)
+        return
+    if tick.lasted(placing, key) < PLACE_S:
+        tick.wake(placing[key] + PLACE_S)
+        return
+    del placing[key]
+    regrouped[key] = regrouped.get(key, 0) + 1
+    if regrouped[key] > PLACE_TRIES:
+        message = f"Ray places {key} nowhere, asked {PLACE_TRIES + 1} times: its Ray begins anew"
+        begin_cluster(tick, tick.head_node, message)
+        return
+    message = f"Ray has not placed {key} in {PLACE_S:.0f} s ({group.state.value}, {group.hint or 'no reason'})"
+    _remove(tick, key, Why.MISPLACED, message)
+
+
+def generations(tick: Tick, part: Slice) -> tuple[int, ...]:
+    """Return the generation of each slot of a slice, in rank order."""
+    return tuple(tick.record.slots[member.name].generation for member in tick.index.by_slice[part.key])
+
+
+def _remove(tick: Tick, key: str, why: Why, message: str) -> None:
+    tick.do(Unreserve(reason=Reason(why=why, message=message), slice=key))

@@ -1,0 +1,93 @@
+"""Every time and count limit of the control room. Times are in seconds and end in `_S`; all others are counts.
+
+Why the limits fit together, in the order in which they matter for a node that stops answering:
+
+* We look every `STEADY_S`, or `BUSY_S` while something is under way. People are told of a lost view after `BLINK_S` <
+  `WITNESS_S`: no message appears for a lost packet, and one appears before anything is done.
+* The node's own agent kills its ranks and its Ray `SELF_STOP_S` after the head last answered it. We count on that at
+  `EXPIRED_S`: `MARGIN_S` later, which covers one period of the heartbeat, the kill, and clocks that run apart.
+  `launcher/runtime/heartbeat.py` argues this from the node's side; `transport` gives it `SELF_STOP_S` and
+  `POPULATION_S`, so that there is one number.
+* A witness counts at `WITNESS_S` < `SELF_STOP_S`: by the time a node may have stopped itself it is known who misses it.
+* A failed gang waits `SILENCE_S` > `EXPIRED_S` for news of a silent node: long enough for the proof that it stopped.
+  Only after that, at `UNPROVEN_S`, a person is asked to confirm.
+* The head is lost when more than half of its peers missed it for `EXPIRED_S` within one `POPULATION_S`, so that
+  `POPULATION_S` has to be more than twice `EXPIRED_S`.
+* Before any rank ran, waiting costs nothing but time. A node that a spare can replace is given up at `CONNECT_S`, after
+  `EXPIRED_S`, so that it cannot come back with a lease of this run; any other at `PATIENCE_S`.
+* Retries wait 1, 2, 4, 8, ... s up to `LONGEST_WAIT_S`: `TRIES` take 15 s. Kills that fail are shown to people
+  (`KILL_TRIES_SHOWN`), then cost a node its slot (`KILL_TRIES_NOT_FREE`), then its power (`KILL_TRIES_POWER_OFF`).
+"""
+
+# Heartbeats. Twins on the node: `heartbeat.PERIOD_S` and `heartbeat.WORD_S` (0.5 s, 1 s), `rank.LOOK_S` (1 s).
+SELF_STOP_S = 15.0
+"""An agent that the head's machine has not answered for so long kills its ranks and its Ray (suspension included)."""
+MARGIN_S = 3.0
+"""How much longer we wait than that: an agent looks each second, and clocks of machines run a little apart."""
+EXPIRED_S = SELF_STOP_S + MARGIN_S
+"""After so long without a heartbeat a node is proven to run nothing of the run."""
+POPULATION_S = 60.0
+"""The head's agent counts on nodes that it heard within so long; with less than half of them it stops itself."""
+WITNESS_S = 8.0
+"""How long a witness (we, the head, a peer) must have missed a node before it counts as a witness."""
+UNPROVEN_S = 40.0
+"""How long a node may be silent without proof that it stopped, before a person is asked to confirm it."""
+
+# A launch: before any rank ran.
+CONNECT_S = 30.0
+"""How long a launch waits for a node that a spare can replace, where nothing has to be fenced first."""
+PATIENCE_S = 300.0
+"""How long a launch waits for a node that nothing can replace: longer than a switch takes to restart."""
+JOIN_S = 90.0
+"""How long a live raylet may be missing in Ray's table: `ray start` gives up after 30 s, and Ray needs up to 18 s to
+notice that a silent raylet is gone. Counted only while the head answers. (`ray_start.HEAD_S` bounds the other wait.)"""
+PLACE_S = 10.0
+"""How long Ray may take to place a group whose slots are all alive; measured: milliseconds."""
+PLACE_TRIES = 2
+"""How often a group is removed and reserved again before the run's whole Ray is begun anew."""
+HEAD_STARTS = 5
+"""How often in a row the head is started and does not answer before the launch fails."""
+
+# Failures: who is at fault.
+EVIDENCE_S = 5.0
+"""How long the nodes of a failed gang may take to report their health (`drive/health_polling.AGAIN_S`: 1 s)."""
+SILENCE_S = 30.0
+"""How long a failed gang waits for news of a node that has fallen silent."""
+SHARED_FAULT_NODES = 3
+"""So many nodes that show the same fault at once are not replaced: the fault is behind them."""
+FIRST_FAILURES = 3
+"""So many job failures whose first failing rank was on one node are blamed on the node."""
+DEAD_IN_RAY_S = 5.0
+"""How long Ray may list a raylet as dead that runs: a raylet that learns of it ends itself."""
+PROVEN_S = 600.0
+"""How long a node has to serve until its failed attempts are forgotten."""
+RECOVERED_S = 30.0
+"""How far apart two good health reports of a failed node have to be before it is used again."""
+
+# Retries, of one action in a row.
+TRIES = 5
+"""Failures of one action of the whole run (head, reserve, verify, start) before the run fails."""
+LONGEST_WAIT_S = 30.0
+"""The longest wait between two tries."""
+ALLOT_WAIT_S = 60.0
+"""The longest wait before another node or another place is asked for again: each try is a line of the journal."""
+KILL_TRIES_SHOWN = 2
+"""Failed kills before people are told."""
+KILL_TRIES_NOT_FREE = 3
+"""Kills that find the GPUs in use by others before the slot goes to another node."""
+KILL_TRIES_POWER_OFF = 5
+"""Failed kills, over some 20 s, before the node is powered off, where the inventory has a `fence_command`."""
+POWER_OFF_AGAIN_S = 120.0
+"""When that is tried again: a machine may be seen for a while after its power was cut (`fence.FENCE_S`: 60 s)."""
+
+# Looks.
+BUSY_S = 0.3
+"""Time between looks while something is under way."""
+STEADY_S = 1.0
+"""Time between looks while all is well."""
+RELEASE_PENDING_S = 5.0
+"""Time between looks while only nodes out of reach are left to release."""
+BLINK_S = 5.0
+"""How long a node may be out of sight before people are told: an agent that is starting does not answer yet."""
+CLOCK_JUMP_S = 1.0
+"""Drift of the time of day from the loop's clock that counts as the clock having been set."""

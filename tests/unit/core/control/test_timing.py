@@ -1,0 +1,76 @@
+"""The limits of the control room fit together, and with their twins on nodes."""
+
+from itertools import pairwise
+
+from launcher.core.control import timing
+from launcher.core.control.timing import (
+    ALLOT_WAIT_S,
+    BLINK_S,
+    BUSY_S,
+    CONNECT_S,
+    DEAD_IN_RAY_S,
+    EVIDENCE_S,
+    EXPIRED_S,
+    JOIN_S,
+    KILL_TRIES_NOT_FREE,
+    KILL_TRIES_POWER_OFF,
+    KILL_TRIES_SHOWN,
+    LONGEST_WAIT_S,
+    MARGIN_S,
+    PATIENCE_S,
+    PLACE_S,
+    POPULATION_S,
+    POWER_OFF_AGAIN_S,
+    PROVEN_S,
+    RECOVERED_S,
+    RELEASE_PENDING_S,
+    SELF_STOP_S,
+    SILENCE_S,
+    STEADY_S,
+    TRIES,
+    UNPROVEN_S,
+    WITNESS_S,
+)
+from launcher.drive import health_polling
+from launcher.runtime import heartbeat, rank
+from launcher.transport import fence
+
+
+def rises(*limits: float) -> bool:
+    return all(low < high for low, high in pairwise(limits))
+
+
+def test_a_silent_node_is_missed_then_stopped_then_proven_then_judged_then_asked_about() -> None:
+    assert rises(BUSY_S, STEADY_S, BLINK_S, WITNESS_S, SELF_STOP_S, EXPIRED_S, SILENCE_S, UNPROVEN_S)
+
+
+def test_the_margin_covers_what_a_node_needs_to_stop_itself() -> None:
+    assert heartbeat.PERIOD_S + heartbeat.WORD_S < MARGIN_S
+    assert rank.LOOK_S + rank.LATE_S < MARGIN_S
+
+
+def test_a_cut_off_head_has_stopped_before_nodes_leave_its_population() -> None:
+    assert POPULATION_S > 2 * EXPIRED_S
+
+
+def test_a_launch_gives_a_node_up_only_after_its_agent_has_stopped_itself() -> None:
+    assert rises(EXPIRED_S, CONNECT_S, PATIENCE_S)
+    assert rises(EXPIRED_S, CONNECT_S, JOIN_S)
+
+
+def test_health_is_asked_and_answered_before_a_gang_is_judged_without_it() -> None:
+    assert rises(health_polling.AGAIN_S, EVIDENCE_S, WITNESS_S)
+    assert rises(health_polling.AGAIN_S, RECOVERED_S, PROVEN_S)
+
+
+def test_tries_and_waits_rise_together() -> None:
+    assert rises(KILL_TRIES_SHOWN, KILL_TRIES_NOT_FREE, KILL_TRIES_POWER_OFF)
+    assert sum(2.0**at for at in range(TRIES - 1)) == 15.0
+    assert rises(DEAD_IN_RAY_S, PLACE_S, LONGEST_WAIT_S, ALLOT_WAIT_S)
+    assert rises(fence.FENCE_S, POWER_OFF_AGAIN_S)
+    assert rises(STEADY_S, RELEASE_PENDING_S)
+
+
+def test_every_time_says_its_unit() -> None:
+    limits = {name: value for name, value in vars(timing).items() if name.isupper()}
+    assert all(isinstance(value, float) is name.endswith("_S") for name, value in limits.items())
