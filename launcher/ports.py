@@ -5,24 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from launcher.core.model.actions import (
-    Acquire,
-    AddSpare,
-    Answer,
-    Join,
-    Kill,
-    PowerOff,
-    Prepare,
-    Release,
-    Relocate,
-    Reserve,
-    Resize,
-    Signal,
-    Start,
-    StartHead,
-    Unreserve,
-    Verify,
-)
+from launcher.core.model.actions import AllotAction, Answer, NodeAction
 from launcher.core.model.inventory import Access, Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sighting, Unseen
@@ -51,10 +34,7 @@ class Clock(Protocol):
 
 
 class Nodes(Protocol):
-    """The machines of runs. One method for each action; each answers, never raises for one node, has a deadline.
-
-    All are safe to call from several threads, for different nodes at once.
-    """
+    """The machines of runs. Safe to call from several threads, for different nodes at once."""
 
     def look(self, run: Run) -> Sighting:
         """Return what exists of the run on each of its nodes and on its head, all asked at once, within about a second.
@@ -63,41 +43,15 @@ class Nodes(Protocol):
         is never older than the answer to an action on its node.
         """
 
-    def claim(self, run: Run, action: Acquire) -> Answer:
-        """Take the node's lease and start its agent; HELD names who has it and since when."""
+    def perform(self, run: Run, action: NodeAction) -> Answer:
+        """Carry out an action and return what came of it; never raises for one node, and has a deadline.
 
-    def prepare(self, run: Run, action: Prepare) -> Answer:
-        """Put runtime, scripts, secrets and workdir on the node and start its setup."""
-
-    def start_head(self, run: Run, action: StartHead) -> Answer:
-        """Start the Ray head and the supervisor; DONE when `ray start` was begun."""
-
-    def join(self, run: Run, action: Join) -> Answer:
-        """Start the raylet of a slot; DONE when `ray start` was begun, its end is seen by `look`."""
-
-    def reserve(self, run: Run, action: Reserve) -> Answer:
-        """Ask Ray for the slice's placement group; DONE when asked, its state is seen by `look`."""
-
-    def unreserve(self, run: Run, action: Unreserve) -> Answer:
-        """Remove the slice's placement group."""
-
-    def verify(self, run: Run, action: Verify) -> Answer:
-        """Return with the bundles of the slice as Ray has them now."""
-
-    def start(self, run: Run, action: Start) -> Answer:
-        """Start the ranks of a gang for an attempt; DONE when each has begun."""
-
-    def signal(self, run: Run, action: Signal) -> Answer:
-        """Send the stop signal to the ranks on a node."""
-
-    def kill(self, run: Run, action: Kill) -> Answer:
-        """Kill by marker at a level; KILLED when two scans found nothing."""
-
-    def release(self, run: Run, action: Release) -> Answer:
-        """Kill all of the run on a unit, stop its agent, let go of the lease; KILLED with proof."""
-
-    def power_off(self, run: Run, action: PowerOff) -> Answer:
-        """Run the inventory's `fence_command` for a node on this machine; POWERED_OFF where it ended with 0."""
+        DONE means: the lease is ours (Acquire; HELD names the holder, and since when), the setup was started (Prepare),
+        `ray start` was started (StartHead, Join), Ray was asked (Reserve, Unreserve), Ray has answered with the bundles
+        (Verify), every rank has started (Start), the signal was sent (Signal). Kill and Release end as KILLED, with two
+        empty scans as proof, PowerOff as POWERED_OFF where the `fence_command` ended with 0. Ends that take longer, as
+        of a setup or a raylet, are seen by `look`.
+        """
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
         """Return what a node shows of its own health since the run began there, within the time of its slowest probe;
@@ -130,16 +84,14 @@ class Nodes(Protocol):
 
 
 class Allotter(Protocol):
-    """Who gives a run more nodes, or others, while it goes on: each in one transaction with its claims."""
+    """Gives a run more or other nodes while it goes on, each time in one transaction with their claims."""
 
-    def add_spare(self, run: Run, action: AddSpare) -> Answer:
-        """Give a slice one more spare of its own rack and domain; FAILED with words where none is free."""
+    def perform(self, run: Run, action: AllotAction) -> Answer:
+        """Carry out an action; FAILED with a message where no node is free, or the slices fit nowhere.
 
-    def relocate(self, run: Run, action: Relocate) -> Answer:
-        """Place a slice again; FAILED with the shortfall's words where it fits nowhere."""
-
-    def resize(self, run: Run, action: Resize) -> Answer:
-        """Make a run what it is to become; DONE also where it is that already."""
+        AddSpare gives a slice one more spare of its own rack and domain, Relocate places a slice again, Resize gives
+        the run the slices of its target. An action that was done is DONE when it comes again.
+        """
 
 
 class Listener(Protocol):

@@ -8,7 +8,7 @@ from launcher.admission.current_inventory import whole
 from launcher.admission.node_checks import Examined, examine
 from launcher.admission.queue_wait import Unheard
 from launcher.core.control.resized_record import hindrance
-from launcher.core.model.actions import AddSpare, Answer, Relocate, Resize, Result
+from launcher.core.model.actions import AddSpare, AllotAction, Answer, Relocate, Resize, Result
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes
@@ -54,6 +54,16 @@ class StoreAllotter:
     def __init__(self, store: Store, open_prober: Callable[[Inventory], Prober]) -> None:
         self._store = store
         self._open_prober = open_prober
+
+    def perform(self, run: Run, action: AllotAction) -> Answer:
+        """Carry out an action; FAILED with a message where it cannot be done."""
+        match action:
+            case AddSpare():
+                return self.add_spare(run, action)
+            case Relocate():
+                return self.relocate(run, action)
+            case Resize():
+                return self.resize(run, action)
 
     def add_spare(self, run: Run, action: AddSpare) -> Answer:
         """Give a slice one more spare of its own rack and domain; FAILED with words where none is free."""

@@ -5,29 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from typing_extensions import assert_never
-
 from launcher.core.model.action_key import ActionKey, key_of
-from launcher.core.model.actions import (
-    Acquire,
-    Action,
-    AddSpare,
-    Answer,
-    Join,
-    Kill,
-    PowerOff,
-    Prepare,
-    Release,
-    Relocate,
-    Reserve,
-    Resize,
-    Result,
-    Signal,
-    Start,
-    StartHead,
-    Unreserve,
-    Verify,
-)
+from launcher.core.model.actions import Action, AddSpare, AllotAction, Answer, Relocate, Resize, Result
 from launcher.core.model.run import Run
 from launcher.ports import Allotter, Nodes
 
@@ -36,60 +15,19 @@ FAN_OUT = 64
 
 
 class Fixed:
-    """The allotter of a run that keeps the nodes it has, because nobody is there to give others."""
+    """The allotter of a run that keeps the nodes it has."""
 
-    def add_spare(self, run: Run, action: AddSpare) -> Answer:
-        """Return that there is none."""
+    def perform(self, run: Run, action: AllotAction) -> Answer:
+        """Return that nothing else can be given."""
         del run
-        return Answer(result=Result.FAILED, stage="allot", message=f"no other node is given to `{action.slice}`")
-
-    def relocate(self, run: Run, action: Relocate) -> Answer:
-        """Return that there is no other place."""
-        del run
-        return Answer(result=Result.FAILED, stage="allot", message=f"no other place is given to `{action.slice}`")
-
-    def resize(self, run: Run, action: Resize) -> Answer:
-        """Return that it stays as it is."""
-        del run, action
-        return Answer(result=Result.FAILED, stage="allot", message="nobody gives it other slices")
+        return Answer(result=Result.FAILED, stage="allot", message=f"{action.kind}: this run keeps the nodes it has")
 
 
-def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter | None = None) -> Answer:
+def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter) -> Answer:
     """Return what came of one action: the one place where an action becomes a call of a port."""
-    allotter = allotter or Fixed()
-    match action:
-        case Acquire():
-            return nodes.claim(run, action)
-        case Prepare():
-            return nodes.prepare(run, action)
-        case StartHead():
-            return nodes.start_head(run, action)
-        case Join():
-            return nodes.join(run, action)
-        case Reserve():
-            return nodes.reserve(run, action)
-        case Unreserve():
-            return nodes.unreserve(run, action)
-        case Verify():
-            return nodes.verify(run, action)
-        case Start():
-            return nodes.start(run, action)
-        case Signal():
-            return nodes.signal(run, action)
-        case Kill():
-            return nodes.kill(run, action)
-        case Release():
-            return nodes.release(run, action)
-        case PowerOff():
-            return nodes.power_off(run, action)
-        case AddSpare():
-            return allotter.add_spare(run, action)
-        case Relocate():
-            return allotter.relocate(run, action)
-        case Resize():
-            return allotter.resize(run, action)
-        case _:
-            assert_never(action)
+    if isinstance(action, AddSpare | Relocate | Resize):
+        return allotter.perform(run, action)
+    return nodes.perform(run, action)
 
 
 class Inline(Pool):
@@ -110,7 +48,7 @@ class Executor:
 
     def __init__(self, nodes: Nodes, pool: Pool | None = None, allotter: Allotter | None = None) -> None:
         self._nodes = nodes
-        self._allotter = allotter
+        self._allotter = allotter or Fixed()
         self._pool = pool or ThreadPoolExecutor(FAN_OUT, thread_name_prefix="act")
         self._under_way: dict[ActionKey, Action] = {}
         self._done: deque[tuple[Action, Future[Answer]]] = deque()

@@ -1,15 +1,14 @@
 """`Nodes` without machines: an imaginary fleet in rows that several processes share. Nothing takes real time."""
 
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
 
 from launcher.core.model.actions import (
     Acquire,
-    Action,
     Answer,
     Join,
     Kill,
+    NodeAction,
     PowerOff,
     Prepare,
     Release,
@@ -35,8 +34,6 @@ from launcher.sim.world import Rows
 
 LOG_LIMIT = 1 << 20
 
-Act = TypeVar("Act", bound=Action)
-
 
 class SimNodes:
     """The machines of imaginary fleets, each run with a clock of its own, the one that every `SimClock` of it shows.
@@ -55,54 +52,11 @@ class SimNodes:
             fleet, clock = self._open(run)
             return fleet.look(clock.now())
 
-    def claim(self, run: Run, action: Acquire) -> Answer:
-        """Take a node's lease and start its agent; HELD while another run has it."""
-        return self._do(node_acts.claim, run, action)
-
-    def prepare(self, run: Run, action: Prepare) -> Answer:
-        """Begin the setup of a node."""
-        return self._do(node_acts.prepare, run, action)
-
-    def start_head(self, run: Run, action: StartHead) -> Answer:
-        """Begin the Ray head of a run."""
-        return self._do(ray_acts.start_head, run, action)
-
-    def join(self, run: Run, action: Join) -> Answer:
-        """Begin the raylet of a slot."""
-        return self._do(node_acts.join, run, action)
-
-    def reserve(self, run: Run, action: Reserve) -> Answer:
-        """Ask for the placement group of a slice."""
-        return self._do(ray_acts.reserve, run, action)
-
-    def unreserve(self, run: Run, action: Unreserve) -> Answer:
-        """Remove the placement group of a slice."""
-        return self._do(ray_acts.unreserve, run, action)
-
-    def verify(self, run: Run, action: Verify) -> Answer:
-        """Return with the bundles of a slice."""
-        return self._do(ray_acts.verify, run, action)
-
-    def start(self, run: Run, action: Start) -> Answer:
-        """Begin the ranks of a gang."""
-        return self._do(ray_acts.start, run, action)
-
-    def signal(self, run: Run, action: Signal) -> Answer:
-        """Send a stop signal to the ranks on a node."""
-        return self._do(node_acts.signal, run, action)
-
-    def kill(self, run: Run, action: Kill) -> Answer:
-        """Kill what lives of the run on a node at a level."""
-        return self._do(node_acts.kill, run, action)
-
-    def release(self, run: Run, action: Release) -> Answer:
-        """Kill all of the run on a unit and let go of it."""
-        act = ray_acts.release_head if action.unit is Unit.HEAD else node_acts.release
-        return self._do(act, run, action)
-
-    def power_off(self, run: Run, action: PowerOff) -> Answer:
-        """Cut the power of a node, where the inventory has a `fence_command`."""
-        return self._do(node_acts.power_off, run, action)
+    def perform(self, run: Run, action: NodeAction) -> Answer:
+        """Carry out an action; it changes the rows of the fleet at once."""
+        with self._turn:
+            fleet, clock = self._open(run)
+            return ACTS[type(action)](fleet, run, action, clock.now())
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
         """Return what befalls a node, as it would show it."""
@@ -161,10 +115,27 @@ class SimNodes:
             self._fleets[run.id] = Fleet(run, self._rows), SimClock(self._rows, run)
         return self._fleets[run.id]
 
-    def _do(self, act: Callable[[Fleet, Run, Act, float], Answer], run: Run, action: Act) -> Answer:
-        with self._turn:
-            fleet, clock = self._open(run)
-            return act(fleet, run, action, clock.now())
+
+def _release(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
+    release = ray_acts.release_head if action.unit is Unit.HEAD else node_acts.release
+    return release(fleet, run, action, now)
+
+
+ACTS: Mapping[type[NodeAction], Callable[..., Answer]] = {
+    Acquire: node_acts.claim,
+    Prepare: node_acts.prepare,
+    StartHead: ray_acts.start_head,
+    Join: node_acts.join,
+    Reserve: ray_acts.reserve,
+    Unreserve: ray_acts.unreserve,
+    Verify: ray_acts.verify,
+    Start: ray_acts.start,
+    Signal: node_acts.signal,
+    Kill: node_acts.kill,
+    Release: _release,
+    PowerOff: node_acts.power_off,
+}
+"""What each action does to an imaginary fleet."""
 
 
 def _same(known: Run, run: Run) -> bool:

@@ -3,8 +3,9 @@
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from launcher.core.model.actions import (
     Acquire,
@@ -12,6 +13,7 @@ from launcher.core.model.actions import (
     Join,
     Kill,
     Level,
+    NodeAction,
     PowerOff,
     Prepare,
     Release,
@@ -60,17 +62,21 @@ class ShellNodes:
         """Return what exists of the run on each of its nodes and on its head, all asked at once."""
         return self._sights.look(run)
 
-    def claim(self, run: Run, action: Acquire) -> Answer:
+    def perform(self, run: Run, action: NodeAction) -> Answer:
+        """Carry out an action through the agents of the machines that it concerns."""
+        return self.ACTS[type(action)](self, run, action)
+
+    def _acquire(self, run: Run, action: Acquire) -> Answer:
         """Take the node's lease and start its agent."""
         site = self._sites.slot(run, action.node)
         return self._act("acquire", lambda: self._provision.keep(run, site), site)
 
-    def prepare(self, run: Run, action: Prepare) -> Answer:
+    def _prepare(self, run: Run, action: Prepare) -> Answer:
         """Put scripts, secrets and workdir on the node and start its setup."""
         site = self._sites.slot(run, action.node)
         return self._act("prepare", lambda: self._provision.prepare(run, action), site)
 
-    def start_head(self, run: Run, action: StartHead) -> Answer:
+    def _start_head(self, run: Run, action: StartHead) -> Answer:
         """Start the Ray head and the supervisor."""
         site = self._sites.head(run)
 
@@ -81,30 +87,30 @@ class ShellNodes:
 
         return self._act("start_head", act, site)
 
-    def join(self, run: Run, action: Join) -> Answer:
+    def _join(self, run: Run, action: Join) -> Answer:
         """Start the raylet of a slot."""
         site = self._sites.slot(run, action.slot.node)
         return self._act("join", lambda: self._heads.join(run, action.slot), site)
 
-    def reserve(self, run: Run, action: Reserve) -> Answer:
+    def _reserve(self, run: Run, action: Reserve) -> Answer:
         """Ask Ray for the slice's placement group."""
         return self._act("reserve", lambda: self._heads.reserve(run, action.slice), self._sites.head(run))
 
-    def unreserve(self, run: Run, action: Unreserve) -> Answer:
+    def _unreserve(self, run: Run, action: Unreserve) -> Answer:
         """Remove the slice's placement group."""
         return self._act("unreserve", lambda: self._heads.unreserve(run, action.slice), self._sites.head(run))
 
-    def verify(self, run: Run, action: Verify) -> Answer:
+    def _verify(self, run: Run, action: Verify) -> Answer:
         """Return with the bundles of the slice as Ray has them now."""
         return self._act("verify", lambda: self._heads.verify(run, action.slice))
 
-    def start(self, run: Run, action: Start) -> Answer:
+    def _start(self, run: Run, action: Start) -> Answer:
         """Start the ranks of a gang for an attempt."""
         nodes = {slot.node for slot in action.slots}
         touched = (self._sites.slot(run, node) for node in nodes)
         return self._act("start", lambda: ranks.start(self._sites, self._heads, run, action), *touched)
 
-    def signal(self, run: Run, action: Signal) -> Answer:
+    def _signal(self, run: Run, action: Signal) -> Answer:
         """Send the stop signal to the ranks on a node."""
         site = self._sites.slot(run, action.node)
         question: Json = {"op": "signal", "signal": action.signal}
@@ -112,7 +118,7 @@ class ShellNodes:
             question["members"] = [member.name for member in run.members() if run.gang(member) == action.gang]
         return self._act("signal", lambda: done(site.ask(question, timeout=ASK_S)), site)
 
-    def kill(self, run: Run, action: Kill) -> Answer:
+    def _kill(self, run: Run, action: Kill) -> Answer:
         """Kill by marker at a level; where the slot stays, its GPUs have to be free then."""
         site = self._sites.slot(run, action.node)
         question: Json = {"op": "kill", "level": action.level.value}
@@ -143,7 +149,7 @@ class ShellNodes:
             self._provision.put(run, site)
             return free(site, node, some)
 
-    def release(self, run: Run, action: Release) -> Answer:
+    def _release(self, run: Run, action: Release) -> Answer:
         """Kill all of the run on a unit, stop its agent, let go of the lease."""
         slot = action.node if action.unit is Unit.SLOT else None
         site = self._sites.slot(run, slot) if slot is not None else self._sites.head_on(run, action.node)
@@ -162,9 +168,24 @@ class ShellNodes:
             raise unwritten
         return told
 
-    def power_off(self, run: Run, action: PowerOff) -> Answer:
+    def _power_off(self, run: Run, action: PowerOff) -> Answer:
         """Run the inventory's `fence_command` for a node, on this machine."""
         return self._act("power_off", lambda: fence.power_off(run.fleet.fence_command, run.node(action.node)))
+
+    ACTS: ClassVar[Mapping[type[NodeAction], Callable[..., Answer]]] = {
+        Acquire: _acquire,
+        Prepare: _prepare,
+        StartHead: _start_head,
+        Join: _join,
+        Reserve: _reserve,
+        Unreserve: _unreserve,
+        Verify: _verify,
+        Start: _start,
+        Signal: _signal,
+        Kill: _kill,
+        Release: _release,
+        PowerOff: _power_off,
+    }
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
         """Return what a node shows of its own health."""

@@ -145,13 +145,13 @@ class Side:
         return most
 
     def _claim(self, slot: Any) -> None:
-        self._check(self.nodes.claim(self.run, Acquire(reason=REASON, node=slot.node)))
+        self._check(self.nodes.perform(self.run, Acquire(reason=REASON, node=slot.node)))
 
     def _prepare(self, slot: Any) -> None:
-        self._check(self.nodes.prepare(self.run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
+        self._check(self.nodes.perform(self.run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
 
     def _join(self, slot: Any) -> None:
-        self._check(self.nodes.join(self.run, Join(reason=REASON, slot=slot)))
+        self._check(self.nodes.perform(self.run, Join(reason=REASON, slot=slot)))
 
     @staticmethod
     def _check(answer: Any) -> None:
@@ -161,8 +161,8 @@ class Side:
         """Take the run down."""
         units = [Release(reason=REASON, node=slot.node) for slot in self.slots]
         with ThreadPoolExecutor(FAN_OUT) as pool:
-            list(pool.map(lambda action: self.nodes.release(self.run, action), units))
-        self.nodes.release(self.run, Release(reason=REASON, node=self.run.head, unit=Unit.HEAD))
+            list(pool.map(lambda action: self.nodes.perform(self.run, action), units))
+        self.nodes.perform(self.run, Release(reason=REASON, node=self.run.head, unit=Unit.HEAD))
         self.nodes.close()
 
 

@@ -199,9 +199,9 @@ class NodesSuite:
         run = harness.place(Program.LASTS)
         action = PowerOff(reason=REASON, node=run.placement.nodes[2])
         without = replace(run, fleet=replace(run.fleet, fence_command=None))
-        assert harness.nodes.power_off(without, action).result is Result.FAILED
+        assert harness.nodes.perform(without, action).result is Result.FAILED
         command = replace(run, fleet=replace(run.fleet, fence_command="true {node}"))
-        assert harness.nodes.power_off(command, action).result is Result.POWERED_OFF
+        assert harness.nodes.perform(command, action).result is Result.POWERED_OFF
 
     def test_a_run_from_its_claims_to_the_last_process(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS)
@@ -249,16 +249,16 @@ def bring_up(harness: Harness, run: Run) -> tuple[Slot, ...]:
     for at, slot in enumerate(slots):
         assert claim(harness, run, slot.node).result is Result.DONE
         assert prepare(harness, run, slot.node, at).result is Result.DONE
-    assert harness.nodes.start_head(run, StartHead(reason=REASON)).result is Result.DONE
+    assert harness.nodes.perform(run, StartHead(reason=REASON)).result is Result.DONE
     harness.until(run, lambda seen: all(setup(seen, slot.node) is Phase.DONE for slot in slots))
     harness.until(run, lambda seen: head(seen).ready)
-    assert harness.nodes.start_head(run, StartHead(reason=REASON)).result is Result.DONE
-    assert harness.nodes.reserve(run, reserve(run)).result is Result.DONE
+    assert harness.nodes.perform(run, StartHead(reason=REASON)).result is Result.DONE
+    assert harness.nodes.perform(run, reserve(run)).result is Result.DONE
     harness.until(run, lambda seen: group_state(seen) is GroupState.PENDING)
     for slot in slots:
         join(harness, run, slot)
     seen = harness.until(run, lambda seen: group_state(seen) is GroupState.CREATED)
-    assert harness.nodes.reserve(run, reserve(run)).result is Result.DONE
+    assert harness.nodes.perform(run, reserve(run)).result is Result.DONE
     assert all(alive(seen, run, slot) for slot in slots)
     assert all(raylet(seen, slot) is Phase.RUNNING for slot in slots)
     return slots
@@ -266,7 +266,7 @@ def bring_up(harness: Harness, run: Run) -> tuple[Slot, ...]:
 
 def check_bundles(harness: Harness, run: Run, slots: tuple[Slot, ...]) -> None:
     """Check that Ray placed each bundle on its own slot, in the slice's domain."""
-    answer = harness.nodes.verify(run, Verify(reason=REASON, slice=run.placement.slices[0].key))
+    answer = harness.nodes.perform(run, Verify(reason=REASON, slice=run.placement.slices[0].key))
     assert answer.result is Result.DONE
     found = [(bundle.index, bundle.slot, bundle.domain, bundle.generation) for bundle in answer.bundles]
     domain = run.placement.slices[0].domain
@@ -320,7 +320,7 @@ def kill_raylet_and_rejoin(harness: Harness, run: Run, slots: tuple[Slot, ...]) 
     seen = harness.until(run, lambda seen: raylet(seen, lost) is not Phase.RUNNING)
     assert not any(report.running for report in reports(seen, lost))
     harness.until(run, lambda seen: group_state(seen) is GroupState.RESCHEDULING)
-    assert harness.nodes.reserve(run, reserve(run)).result is Result.DONE
+    assert harness.nodes.perform(run, reserve(run)).result is Result.DONE
     assert group_state(harness.nodes.look(run)) is GroupState.RESCHEDULING
     healed = Slot(member=lost.member, node=lost.node, generation=GENERATION + 1)
     join(harness, run, healed)
@@ -330,33 +330,33 @@ def kill_raylet_and_rejoin(harness: Harness, run: Run, slots: tuple[Slot, ...]) 
 
 def take_down(harness: Harness, run: Run) -> None:
     """Check that nothing is left of a run once its nodes and its head were let go."""
-    assert harness.nodes.unreserve(run, unreserve(run)).result is Result.DONE
+    assert harness.nodes.perform(run, unreserve(run)).result is Result.DONE
     harness.until(run, lambda seen: group_state(seen) in (None, GroupState.REMOVED))
     for node in run.placement.nodes:
         assert release(harness, run, node).result is Result.KILLED
     gone = Release(reason=REASON, node=run.head, unit=Unit.HEAD)
-    assert harness.nodes.release(run, gone).result is Result.KILLED
-    assert harness.nodes.release(run, gone).result is Result.KILLED
+    assert harness.nodes.perform(run, gone).result is Result.KILLED
+    assert harness.nodes.perform(run, gone).result is Result.KILLED
     empty = dict.fromkeys((node.name for node in run.fleet.nodes), Seen())
     harness.until(run, lambda seen: seen.nodes == empty and seen.head == HeadSeen())
 
 
 def claim(harness: Harness, run: Run, node: NodeName) -> Answer:
-    return harness.nodes.claim(run, Acquire(reason=REASON, node=node))
+    return harness.nodes.perform(run, Acquire(reason=REASON, node=node))
 
 
 def release(harness: Harness, run: Run, node: NodeName) -> Answer:
-    return harness.nodes.release(run, Release(reason=REASON, node=node))
+    return harness.nodes.perform(run, Release(reason=REASON, node=node))
 
 
 def prepare(harness: Harness, run: Run, node: NodeName, rank: int) -> Answer:
     member = list(run.members())[rank].name
-    return harness.nodes.prepare(run, Prepare(reason=REASON, node=node, member=member))
+    return harness.nodes.perform(run, Prepare(reason=REASON, node=node, member=member))
 
 
 def join(harness: Harness, run: Run, slot: Slot) -> None:
     for _ in range(2):
-        assert harness.nodes.join(run, Join(reason=REASON, slot=slot)).result is Result.DONE
+        assert harness.nodes.perform(run, Join(reason=REASON, slot=slot)).result is Result.DONE
 
 
 def reserve(run: Run) -> Reserve:
@@ -369,7 +369,7 @@ def unreserve(run: Run) -> Unreserve:
 
 def start(harness: Harness, run: Run, slots: tuple[Slot, ...], attempt: int) -> None:
     action = Start(reason=REASON, gang=GANG, attempt=attempt, restarts=attempt - 1, slots=slots)
-    answer = harness.nodes.start(run, action)
+    answer = harness.nodes.perform(run, action)
     assert answer.result is Result.DONE, answer
 
 
@@ -388,7 +388,7 @@ def kill(
     action = Kill(
         reason=REASON, node=node, level=level, member=member, gang=GANG, attempt=attempt, generation=generation
     )
-    return harness.nodes.kill(run, replace(action, reused=reused))
+    return harness.nodes.perform(run, replace(action, reused=reused))
 
 
 def agent(seen: Sighting, node: NodeName) -> AgentReport | None:

@@ -1,11 +1,17 @@
-"""The layout of the control room: `STAGES` is all that happens in a tick, and nothing else calls a stage."""
+"""The layout of the house: `STAGES` is all that happens in a tick, and each adapter has one table of actions."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
+
+import pytest
 
 import launcher
 from launcher.core.control.reconcile import STAGES
+from launcher.core.model.actions import Action, AllotAction, NodeAction
+from launcher.sim import nodes as sim_nodes
+from launcher.transport.nodes import ShellNodes
 
 ROOT = Path(launcher.__file__).parent
 RECONCILE = "launcher.core.control.reconcile"
@@ -47,3 +53,8 @@ def test_a_stage_says_what_it_reads_and_what_it_writes() -> None:
     for stage, _ in STAGES:
         for word in ("Reads", "Writes"):
             assert f"{word} " in (stage.__doc__ or ""), f"{stage.__name__} does not say what it {word.lower()}"
+
+
+@pytest.mark.parametrize("table", [sim_nodes.ACTS, ShellNodes.ACTS], ids=["sim", "transport"])
+def test_an_adapter_has_one_row_for_each_action_on_nodes(table: dict[type, object]) -> None:
+    assert set(table) == set(get_args(NodeAction)) == set(get_args(Action)) - set(get_args(AllotAction))

@@ -187,7 +187,7 @@ def test_a_killed_head_comes_back_with_its_tables(harness: SimHarness) -> None:
     assert seen.head.head is not None
     assert seen.head.head.ray.phase is Phase.FAILED
     assert [report.running for report in agent(seen, SECOND).ranks] == [True]
-    assert harness.nodes.start_head(run, StartHead(reason=REASON)).result is Result.DONE
+    assert harness.nodes.perform(run, StartHead(reason=REASON)).result is Result.DONE
     healed = harness.until(run, lambda seen: suite.head(seen).ready)
     assert suite.group_state(healed) is GroupState.CREATED
 
@@ -224,9 +224,9 @@ def test_a_signal_ends_the_ranks_of_a_node(harness: SimHarness) -> None:
     run = started(harness)
     now = SimClock(harness.store, run).now()
     action = Signal(reason=REASON, node=SECOND, signal="TERM")
-    assert harness.nodes.signal(run, action).result is Result.DONE
+    assert harness.nodes.perform(run, action).result is Result.DONE
     harness.at(run, now + 0.9)
-    assert harness.nodes.signal(run, action).result is Result.DONE
+    assert harness.nodes.perform(run, action).result is Result.DONE
     seen = harness.at(run, now + 1.1)
     assert [report.exit_code for report in agent(seen, SECOND).ranks] == [143]
     assert [report.running for report in agent(seen, FIRST).ranks] == [True]
@@ -260,7 +260,7 @@ def test_another_process_sees_the_same_fleet_at_the_same_time(harness: SimHarnes
     tail = others.read_log(run, SECOND, LogName(member=MemberName("main/1")), -30).data
     assert tail.splitlines()[-1] == b"step 9 of 10"
     other = replace(run, id=RunId("job-9"))
-    assert others.claim(other, Acquire(reason=REASON, node=FIRST)).result is Result.HELD
+    assert others.perform(other, Acquire(reason=REASON, node=FIRST)).result is Result.HELD
     store.close()
 
 
@@ -339,9 +339,9 @@ def test_what_befalls_a_node_is_what_it_says_of_itself(harness: SimHarness) -> N
 def test_power_that_is_cut_by_order_ends_what_nobody_can_see(harness: SimHarness) -> None:
     run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.LINK_DOWN))
     off = PowerOff(reason=REASON, node=SECOND)
-    assert harness.nodes.power_off(run, off).result is Result.FAILED
+    assert harness.nodes.perform(run, off).result is Result.FAILED
     run = replace(run, fleet=replace(run.fleet, fence_command="off {node}"))
     harness.at(run, 35.0)
-    assert harness.nodes.power_off(run, off).result is Result.POWERED_OFF
+    assert harness.nodes.perform(run, off).result is Result.POWERED_OFF
     fleet, _ = harness.nodes._open(run)
     assert not any(one.alive(35.1) for one in (*fleet.life(SECOND).ranks, *fleet.life(SECOND).raylets))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.core.model.run import Run
-from launcher.drive.execute import execute
+from launcher.drive.execute import Fixed, execute
 from launcher.sim.nodes import SimNodes
 from launcher.sim.world import Host, Rank, Ray, Raylet, Setup, Watch, World, dump, load_host, load_world
 from tests.effort import drawn
@@ -73,7 +73,7 @@ def test_looking_changes_nothing_and_every_act_may_be_repeated(run: Run) -> None
         decision = play.tick()
         once = dict(play.rows.texts)
         for action in decision.actions:
-            execute(play.run, play.nodes, action)
+            execute(play.run, play.nodes, action, Fixed())
         assert play.rows.texts == once
         if decision.state.final:
             break

@@ -13,6 +13,7 @@ from launcher.core.model.actions import (
     Acquire,
     Action,
     AddSpare,
+    AllotAction,
     Answer,
     Join,
     Prepare,
@@ -187,6 +188,16 @@ class MemoryAllotter:
         self._play, self.whole = play, whole
         self.taken = {NodeName(name): Unavailable(used_by="another") for name in taken}
         self.given = {part.key: {*part.nodes, *part.spares} for part in play.run.placement.slices}
+
+    def perform(self, run: Run, action: AllotAction) -> Answer:
+        """Give nodes, a place or slices."""
+        match action:
+            case AddSpare():
+                return self.add_spare(run, action)
+            case Relocate():
+                return self.relocate(run, action)
+            case Resize():
+                return self.resize(run, action)
 
     def add_spare(self, run: Run, action: AddSpare) -> Answer:
         """Give a slice one more spare; the one that it has and does not use, where an answer was lost."""

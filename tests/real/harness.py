@@ -64,5 +64,5 @@ class RealHarness:
 
     def _let_go(self, run: Run) -> Answer:
         for node in run.placement.nodes:
-            local.ok(self.nodes.release(run, Release(reason=REASON, node=node)))
-        return self.nodes.release(run, Release(reason=REASON, node=run.head, unit=Unit.HEAD))
+            local.ok(self.nodes.perform(run, Release(reason=REASON, node=node)))
+        return self.nodes.perform(run, Release(reason=REASON, node=run.head, unit=Unit.HEAD))

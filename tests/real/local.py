@@ -76,19 +76,19 @@ class Stand:
         """Take the run to where its slices can be reserved: every raylet alive in Ray's table."""
         with ThreadPoolExecutor() as pool:
             each = pool.map(self._make_ready, self.slots)
-            ok(self.nodes.start_head(self.run, StartHead(reason=REASON)))
+            ok(self.nodes.perform(self.run, StartHead(reason=REASON)))
             list(each)
             self.until(lambda seen: head(seen).ready)
             list(pool.map(self.join, self.slots))
         self.until(lambda seen: alive(seen) == {(self.label(slot), slot.generation) for slot in self.slots})
 
     def _make_ready(self, slot: Slot) -> None:
-        ok(self.nodes.claim(self.run, Acquire(reason=REASON, node=slot.node)))
-        ok(self.nodes.prepare(self.run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
+        ok(self.nodes.perform(self.run, Acquire(reason=REASON, node=slot.node)))
+        ok(self.nodes.perform(self.run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
 
     def join(self, slot: Slot) -> None:
         """Start a slot's raylet."""
-        ok(self.nodes.join(self.run, Join(reason=REASON, slot=slot)))
+        ok(self.nodes.perform(self.run, Join(reason=REASON, slot=slot)))
 
     def label(self, slot: Slot) -> str:
         """Answer how Ray calls a slot."""
@@ -109,7 +109,7 @@ class Stand:
         with ThreadPoolExecutor() as pool:
             nodes = [Release(reason=REASON, node=node) for node in self.run.placement.nodes]
             head_too = [*nodes, Release(reason=REASON, node=self.run.head, unit=Unit.HEAD)]
-            return list(pool.map(lambda action: self.nodes.release(self.run, action), head_too))
+            return list(pool.map(lambda action: self.nodes.perform(self.run, action), head_too))
 
 
 def ok(answer: Answer) -> Answer:

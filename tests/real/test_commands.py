@@ -34,8 +34,8 @@ def stand(home: Path) -> Iterator[Stand]:
     run = local.place(local.inventory(home, racks=1, nodes=2), "beside", group, secrets=("TOKEN",))
     made = Stand(home, run)
     node = run.placement.nodes[0]
-    local.ok(made.nodes.claim(run, Acquire(reason=REASON, node=node)))
-    local.ok(made.nodes.prepare(run, Prepare(reason=REASON, node=node, member=RANK0)))
+    local.ok(made.nodes.perform(run, Acquire(reason=REASON, node=node)))
+    local.ok(made.nodes.perform(run, Prepare(reason=REASON, node=node, member=RANK0)))
     made.until(lambda seen: local.agent(seen, node).setup.phase is Phase.DONE)
     yield made
     made.take_down()
@@ -177,9 +177,9 @@ def test_it_ends_with_the_run_and_not_with_a_rank(stand: Stand) -> None:
     thread.start()
     until(lambda: alive("sleep", "304"))
     rank = Kill(reason=REASON, node=node, level=Level.RANK, member=RANK0, gang=GangName("run"), attempt=9)
-    local.ok(stand.nodes.kill(stand.run, rank))
+    local.ok(stand.nodes.perform(stand.run, rank))
     assert alive("sleep", "304")
-    local.ok(stand.nodes.release(stand.run, Release(reason=REASON, node=node)))
+    local.ok(stand.nodes.perform(stand.run, Release(reason=REASON, node=node)))
     thread.join(15)
     assert heard.status in (137, 143) or isinstance(heard.error, RemoteError)
     assert not alive("sleep", "304")
@@ -209,7 +209,7 @@ def fetched(stand: Stand, path: str) -> tuple[dict[str, tarfile.TarInfo], tuple[
 
 def test_a_folder_comes_back_also_after_the_end(stand: Stand, tmp_path: Path) -> None:
     node = stand.run.placement.nodes[0]
-    local.ok(stand.nodes.release(stand.run, Release(reason=REASON, node=node)))
+    local.ok(stand.nodes.perform(stand.run, Release(reason=REASON, node=node)))
     workdir = stand.home / "nodes" / node / "beside" / "workdir"
     out = workdir / "out put"
     (out / "deep").mkdir(parents=True)

@@ -35,8 +35,8 @@ def desk(home: Path) -> Iterator[Stand]:
     )
     made = Stand(home, run)
     for slot in made.slots:
-        local.ok(made.nodes.claim(run, Acquire(reason=REASON, node=slot.node)))
-        local.ok(made.nodes.prepare(run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
+        local.ok(made.nodes.perform(run, Acquire(reason=REASON, node=slot.node)))
+        local.ok(made.nodes.perform(run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
     yield made
     made.take_down()
     made.nodes.close()

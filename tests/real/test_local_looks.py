@@ -39,7 +39,7 @@ class Kept:
         self.run: Run = local.place(fleet, f"looks-{os.getpid()}", group)
         self.nodes: Nodes = open_nodes(home, fleet, "somebody@here")
         for name in (N1, N2, N3):
-            ok(self.nodes.claim(self.run, Acquire(reason=REASON, node=name)))
+            ok(self.nodes.perform(self.run, Acquire(reason=REASON, node=name)))
 
     def agent(self, node: NodeName) -> int:
         """Answer the process of a node's agent."""
@@ -56,7 +56,7 @@ def kept(home: Path) -> Iterator[Kept]:
     made = Kept(home)
     yield made
     for name in (N1, N2, N3):
-        ok(made.nodes.release(made.run, Release(reason=REASON, node=name)))
+        ok(made.nodes.perform(made.run, Release(reason=REASON, node=name)))
     made.nodes.close()
 
 
@@ -136,7 +136,7 @@ def test_agents_and_the_heads_agent_hear_each_other(kept: Kept) -> None:
             os.kill(stopped, signal.SIGCONT)
         until(lambda seen: _heard(seen, N2) < 3)
     finally:
-        ok(nodes.release(kept.run, Release(reason=REASON, node=kept.run.head, unit=Unit.HEAD)))
+        ok(nodes.perform(kept.run, Release(reason=REASON, node=kept.run.head, unit=Unit.HEAD)))
     gone = time.monotonic()
     while time.monotonic() - gone < 5:
         seen = nodes.look(kept.run)
@@ -154,7 +154,7 @@ def _silence(seen: Sighting, node: NodeName) -> float | None:
 
 def test_power_is_switched_off_by_the_inventorys_command_alone(kept: Kept, tmp_path: Path) -> None:
     action = PowerOff(reason=REASON, node=N1)
-    assert kept.nodes.power_off(kept.run, action).result is Result.FAILED
+    assert kept.nodes.perform(kept.run, action).result is Result.FAILED
     script = tmp_path / "fence"
     script.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/said\necho "switch of $1" >&2\nexit "$2"\n')
     script.chmod(0o700)
@@ -163,10 +163,10 @@ def test_power_is_switched_off_by_the_inventorys_command_alone(kept: Kept, tmp_p
         command = f"{script} 'of {{node}} at {{address}}' {status}"
         return replace(kept.run, fleet=replace(kept.run.fleet, fence_command=command))
 
-    done = kept.nodes.power_off(with_command(0), action)
+    done = kept.nodes.perform(with_command(0), action)
     assert (done.result, done.stage) == (Result.POWERED_OFF, "power_off")
     assert (tmp_path / "said").read_text() == f"of {N1} at 127.0.41.1 0\n"
-    refused = kept.nodes.power_off(with_command(3), action)
+    refused = kept.nodes.perform(with_command(3), action)
     assert refused.result is Result.FAILED
     assert refused.message == f"`fence_command` ended with 3: switch of of {N1} at 127.0.41.1"
 
@@ -190,7 +190,7 @@ def test_a_node_whose_agent_is_just_starting_is_not_taken_for_a_free_one(home: P
         assert isinstance(view, Seen)
         assert (view.agent, view.leftovers) == (None, 0)
     finally:
-        ok(nodes.release(run, Release(reason=REASON, node=N1)))
+        ok(nodes.perform(run, Release(reason=REASON, node=N1)))
         nodes.close()
 
 

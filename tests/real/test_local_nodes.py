@@ -89,7 +89,7 @@ def stand(home: Path, foreign: object) -> Iterator[Stand]:
     try:
         stand.bring_up()
         for part in run.placement.slices:
-            ok(stand.nodes.reserve(run, Reserve(reason=REASON, slice=part.key)))
+            ok(stand.nodes.perform(run, Reserve(reason=REASON, slice=part.key)))
         _until_created(stand)
         yield stand
     finally:
@@ -100,17 +100,17 @@ def stand(home: Path, foreign: object) -> Iterator[Stand]:
 
 def test_each_slice_is_in_its_rack_and_each_bundle_on_its_slot(stand: Stand) -> None:
     for part in stand.run.placement.slices:
-        answer = ok(stand.nodes.verify(stand.run, Verify(reason=REASON, slice=part.key)))
+        answer = ok(stand.nodes.perform(stand.run, Verify(reason=REASON, slice=part.key)))
         found = [(bundle.slot, bundle.domain) for bundle in answer.bundles]
         assert found == [(stand.label(slot), part.domain) for slot in stand.slots if slot.node in part.nodes]
 
 
 def test_a_slice_that_was_given_up_is_gone_at_once_and_can_be_reserved_again(stand: Stand) -> None:
     key = stand.run.placement.slices[1].key
-    ok(stand.nodes.unreserve(stand.run, Unreserve(reason=REASON, slice=key)))
+    ok(stand.nodes.perform(stand.run, Unreserve(reason=REASON, slice=key)))
     left = [group for group in head(stand.nodes.look(stand.run)).groups if group.state is not GroupState.REMOVED]
     assert [group.slice for group in left] == [stand.run.placement.slices[0].key]
-    ok(stand.nodes.reserve(stand.run, Reserve(reason=REASON, slice=key)))
+    ok(stand.nodes.perform(stand.run, Reserve(reason=REASON, slice=key)))
     _until_created(stand)
 
 
@@ -167,7 +167,7 @@ def test_a_secret_reaches_the_ranks_and_is_found_nowhere_else(stand: Stand) -> N
 def test_the_stop_signal_reaches_the_program(stand: Stand) -> None:
     _start_and_run(stand, 2)
     slot = stand.slots[0]
-    ok(stand.nodes.signal(stand.run, Signal(reason=REASON, node=slot.node, signal="TERM")))
+    ok(stand.nodes.perform(stand.run, Signal(reason=REASON, node=slot.node, signal="TERM")))
     _poll(lambda: "heard TERM" in _log(stand, slot, 2), 10)
     _poll(lambda: len(_hidden()) == len(stand.slots) - 1, 10)
     assert runs(stand.nodes.look(stand.run), slot, 2)
@@ -192,7 +192,7 @@ def test_ranks_outlive_a_head_that_is_killed_whole(stand: Stand) -> None:
     for pid in (first, *_marked(f"{stand.run.id}:@head:")):
         _kill_process(pid)
     stand.until(lambda seen: isinstance(seen.head, HeadSeen) and seen.head.head is None, 10)
-    ok(stand.nodes.start_head(stand.run, StartHead(reason=REASON)))
+    ok(stand.nodes.perform(stand.run, StartHead(reason=REASON)))
     _until_created(stand)
     assert _rank_pids(stand) == before
     assert all(runs(stand.nodes.look(stand.run), slot, 3) for slot in stand.slots)
@@ -237,13 +237,13 @@ def test_a_killed_agent_takes_its_raylet_and_rank_along(stand: Stand) -> None:
     view = stand.nodes.look(stand.run).nodes[slot.node]
     assert isinstance(view, Seen)
     assert view.agent is None
-    assert ok(stand.nodes.release(stand.run, Release(reason=REASON, node=slot.node))).result is Result.KILLED
+    assert ok(stand.nodes.perform(stand.run, Release(reason=REASON, node=slot.node))).result is Result.KILLED
 
 
 def test_a_node_is_held_against_others_and_free_after_the_end(stand: Stand, foreign: subprocess.Popen[bytes]) -> None:
     other = replace(stand.run, id=RunId(f"other-{os.getpid()}"))
     claim = Acquire(reason=REASON, node=stand.slots[0].node)
-    held = stand.nodes.claim(other, claim)
+    held = stand.nodes.perform(other, claim)
     assert held.result is Result.HELD
     assert f"run `job` ({stand.run.id}) of somebody@here" in held.message
     assert [answer.result for answer in stand.take_down()] == [Result.KILLED] * 5
@@ -251,8 +251,8 @@ def test_a_node_is_held_against_others_and_free_after_the_end(stand: Stand, fore
     assert _pids("NVLAUNCH_AGENT", stand.run.id) == []
     assert _hidden() == []
     assert not [path for path in Path("/dev/shm").glob("nvl-*/secrets.json") if SECRET in path.read_text()]
-    assert ok(stand.nodes.claim(other, claim))
-    assert ok(stand.nodes.release(other, Release(reason=REASON, node=claim.node))).result is Result.KILLED
+    assert ok(stand.nodes.perform(other, claim))
+    assert ok(stand.nodes.perform(other, Release(reason=REASON, node=claim.node))).result is Result.KILLED
     assert foreign.poll() is None
     assert _listens(6379)
 
@@ -268,8 +268,8 @@ def _until_created(stand: Stand) -> None:
         stand.until(placed, PLACE_S)
     except AssertionError:
         for key in _unplaced(stand.nodes.look(stand.run)):
-            ok(stand.nodes.unreserve(stand.run, Unreserve(reason=REASON, slice=key)))
-            ok(stand.nodes.reserve(stand.run, Reserve(reason=REASON, slice=key)))
+            ok(stand.nodes.perform(stand.run, Unreserve(reason=REASON, slice=key)))
+            ok(stand.nodes.perform(stand.run, Reserve(reason=REASON, slice=key)))
         stand.until(placed)
 
 
@@ -279,7 +279,7 @@ def _unplaced(seen: Sighting) -> list[str]:
 
 def _start(stand: Stand, attempt: int):  # type: ignore[no-untyped-def]
     action = Start(reason=REASON, gang=GangName("run"), attempt=attempt, restarts=attempt - 1, slots=stand.slots)
-    return ok(stand.nodes.start(stand.run, action))
+    return ok(stand.nodes.perform(stand.run, action))
 
 
 def _start_and_run(stand: Stand, attempt: int) -> None:
@@ -298,7 +298,7 @@ def _kill(stand: Stand, slot: Slot, level: Level, attempt: int = 0):  # type: ig
         attempt=attempt,
         generation=slot.generation,
     )
-    return stand.nodes.kill(stand.run, action)
+    return stand.nodes.perform(stand.run, action)
 
 
 def _log(stand: Stand, slot: Slot, attempt: int) -> list[str]:

@@ -30,7 +30,7 @@ def stand(home: Path, tmp_path: Path) -> Iterator[Stand]:
     made = Stand(home, replace(run, task=task))
     yield made
     for node in made.run.placement.nodes:
-        ok(made.nodes.release(made.run, Release(reason=REASON, node=node)))
+        ok(made.nodes.perform(made.run, Release(reason=REASON, node=node)))
 
 
 def workdir(stand: Stand, run: Run, at: int) -> Path:
@@ -41,8 +41,8 @@ def test_setup_runs_in_the_workdir_with_the_mounts_in_it_and_later_nodes_get_the
     stand: Stand, tmp_path: Path
 ) -> None:
     for at, slot in enumerate(stand.slots):
-        ok(stand.nodes.claim(stand.run, Acquire(reason=REASON, node=slot.node)))
-        ok(stand.nodes.prepare(stand.run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
+        ok(stand.nodes.perform(stand.run, Acquire(reason=REASON, node=slot.node)))
+        ok(stand.nodes.perform(stand.run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
         stand.until(lambda seen, node=slot.node: agent(seen, node).setup.phase is Phase.DONE)  # type: ignore[misc]
         assert (workdir(stand, stand.run, at) / "joined").read_text() == "print(){}"
         (tmp_path / "work" / "train.py").write_text("edited")
@@ -52,9 +52,9 @@ def test_files_that_are_gone_are_an_answer_that_names_them(stand: Stand, tmp_pat
     lost = replace(stand.run, task=replace(stand.run.task, workdir=str(tmp_path / "gone")))
     lost = replace(lost, id=type(lost.id)("lost"))
     slot = stand.slots[0]
-    ok(stand.nodes.claim(lost, Acquire(reason=REASON, node=slot.node)))
-    answer = stand.nodes.prepare(lost, Prepare(reason=REASON, node=slot.node, member=slot.member))
-    ok(stand.nodes.release(lost, Release(reason=REASON, node=slot.node)))
+    ok(stand.nodes.perform(lost, Acquire(reason=REASON, node=slot.node)))
+    answer = stand.nodes.perform(lost, Prepare(reason=REASON, node=slot.node, member=slot.member))
+    ok(stand.nodes.perform(lost, Release(reason=REASON, node=slot.node)))
     assert answer.result is Result.FAILED
     assert answer.message == f"workdir `{tmp_path / 'gone'}` is gone"
 

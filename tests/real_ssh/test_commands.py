@@ -82,11 +82,11 @@ def slot(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     made = Slot(
         tmp_path / "home", Run(id=RunId("person-1"), name=RunName("job"), task=task, placement=placement, fleet=own)
     )
-    assert made.nodes.claim(made.run, Acquire(reason=REASON, node=made.node)).result is Result.DONE
-    answer = made.nodes.prepare(made.run, Prepare(reason=REASON, node=made.node, member=RANK0))
+    assert made.nodes.perform(made.run, Acquire(reason=REASON, node=made.node)).result is Result.DONE
+    answer = made.nodes.perform(made.run, Prepare(reason=REASON, node=made.node, member=RANK0))
     assert answer.result is Result.DONE, answer
     yield made
-    made.nodes.release(made.run, Release(reason=REASON, node=made.node))
+    made.nodes.perform(made.run, Release(reason=REASON, node=made.node))
     made.nodes.close()
 
 

@@ -58,16 +58,16 @@ class Launch:
         return list(zip(self.run.members(), self.run.placement.slices[0].nodes, strict=True))
 
     def _ready(self, member: MemberName, node: NodeName) -> Answer:
-        assert self.nodes.claim(self.run, Acquire(reason=REASON, node=node)).result is Result.DONE
+        assert self.nodes.perform(self.run, Acquire(reason=REASON, node=node)).result is Result.DONE
         deadline = time.monotonic() + 60
         while True:
-            answer = self.nodes.prepare(self.run, Prepare(reason=REASON, node=node, member=member))
+            answer = self.nodes.perform(self.run, Prepare(reason=REASON, node=node, member=member))
             if answer.result is Result.DONE or time.monotonic() > deadline:
                 return answer
 
     def end(self) -> None:
         for node in self.run.placement.nodes:
-            self.nodes.release(self.run, Release(reason=REASON, node=node))
+            self.nodes.perform(self.run, Release(reason=REASON, node=node))
         self.nodes.close()
 
 

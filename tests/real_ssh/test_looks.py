@@ -55,7 +55,7 @@ def test_a_silent_host_holds_up_no_look_and_is_seen_again_when_it_is_back(rig: R
     run = harness.place(Program.LASTS)
     first, others = run.placement.nodes[0], run.placement.nodes[1:]
     for node in run.placement.nodes:
-        local.ok(harness.nodes.claim(run, Acquire(reason=REASON, node=node)))
+        local.ok(harness.nodes.perform(run, Acquire(reason=REASON, node=node)))
 
     def sees(seen: Sighting, *nodes: NodeName) -> bool:
         return all(isinstance(seen.nodes[node], Seen) for node in nodes)
@@ -85,7 +85,7 @@ def test_a_host_shows_what_has_happened_since_the_run_is_there(rig: Rig, harness
     host = rig[node]
     fatal = "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000)"
     host.set_hardware(lambda tray: tray.with_xid(149, fatal, at=time.monotonic()))
-    local.ok(harness.nodes.claim(run, Acquire(reason=REASON, node=node)))
+    local.ok(harness.nodes.perform(run, Acquire(reason=REASON, node=node)))
     before = harness.nodes.inspect(run, node)
     assert isinstance(before, Health)
     assert before.signs == (), "it was there before the run"

@@ -82,11 +82,11 @@ class Stand:
         return next(nodes for known, nodes in self.runs if known.id == run.id)
 
     def claim(self, run: Run, at: int) -> Answer:
-        return self.nodes(run).claim(run, Acquire(reason=REASON, node=run.placement.nodes[at]))
+        return self.nodes(run).perform(run, Acquire(reason=REASON, node=run.placement.nodes[at]))
 
     def prepare(self, run: Run, at: int) -> Answer:
         member = list(run.members())[min(at, 2)].name
-        return self.nodes(run).prepare(run, Prepare(reason=REASON, node=run.placement.nodes[at], member=member))
+        return self.nodes(run).perform(run, Prepare(reason=REASON, node=run.placement.nodes[at], member=member))
 
     def all_ready(self, run: Run) -> None:
         def one(at: int) -> None:
@@ -119,8 +119,8 @@ class Stand:
 
     def down(self, run: Run) -> None:
         for node in run.placement.nodes:
-            ok(self.nodes(run).release(run, Release(reason=REASON, node=node)))
-        ok(self.nodes(run).release(run, Release(reason=REASON, node=run.head, unit=Unit.HEAD)))
+            ok(self.nodes(run).perform(run, Release(reason=REASON, node=node)))
+        ok(self.nodes(run).perform(run, Release(reason=REASON, node=run.head, unit=Unit.HEAD)))
 
 
 @pytest.fixture
@@ -357,7 +357,7 @@ def test_wheels_make_an_environment_once_a_node_and_user_without_internet(
     nodes = stand.nodes(run)
     with ThreadPoolExecutor() as pool:  # the head's agent wants the same environment at the same time
         preparing = pool.submit(stand.prepare, run, 0)
-        heading = pool.submit(nodes.start_head, run, StartHead(reason=REASON))
+        heading = pool.submit(nodes.perform, run, StartHead(reason=REASON))
         ok(preparing.result())
         ok(heading.result())
     assert stand.setup(run, 0, limit=120).phase is Phase.DONE
@@ -368,7 +368,7 @@ def test_wheels_make_an_environment_once_a_node_and_user_without_internet(
     log = host.read(f"{stand.folder(run, 0)}/log/provision.log")
     assert "/.nvlaunch/env/" not in log.splitlines()[-1], "setup sees the user's own Python"
     assert "wheels" not in host.run(["ls", stand.folder(run, 0)]).stdout.split()
-    ok(nodes.join(run, Join(reason=REASON, slot=local.slots(run)[0])))
+    ok(nodes.perform(run, Join(reason=REASON, slot=local.slots(run)[0])))
     began = f"find /tmp -name started -path '*nvl-*' -exec cat {{}} + | grep -c {home}/env/{made[0]} || true"
     deadline = time.monotonic() + 30
     while host.run(["sh", "-c", "find /tmp -name started -path '*nvl-*' | wc -l"]).stdout.strip() != "2":
