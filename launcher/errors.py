@@ -5,9 +5,10 @@ A message is one sentence: lower case, no full stop, names in backticks, what an
 
 from dataclasses import dataclass
 from enum import IntEnum, unique
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from launcher.core.model.placement import Shortfall
+if TYPE_CHECKING:  # its dataclasses take 10 ms to make, and every command reads this module
+    from launcher.core.model.placement import Shortfall
 
 
 @unique
@@ -69,12 +70,17 @@ class SpecError(LaunchError):
         self.mistakes = mistakes
 
 
+def refuse(what: str, *, hint: str | None = None, where: str = "") -> NoReturn:
+    """Raise SpecError for one mistake in what was asked for."""
+    raise SpecError((Mistake(what=what, hint=hint, where=where),))
+
+
 class NoCapacityError(LaunchError):
     """It cannot be placed now."""
 
     code = ExitCode.NO_CAPACITY
 
-    def __init__(self, shortfall: Shortfall) -> None:
+    def __init__(self, shortfall: "Shortfall") -> None:
         super().__init__(f"group `{shortfall.group}` does not fit")
         self.shortfall = shortfall
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.admission.current_inventory import whole
+from launcher.admission.listener import SilentListener
 from launcher.admission.node_checks import Examined, examine
-from launcher.admission.queue_wait import Unheard
 from launcher.core.control.resized_record import hindrance
 from launcher.core.model.actions import AddSpare, Answer, Relocate, Resize, Result
 from launcher.core.model.inventory import Inventory, Node
@@ -122,7 +122,7 @@ class StoreAllotter:
         """Return for each node what speaks against it; None for nothing."""
         prober = self._open_prober(fleet)
         try:
-            return {one.node.name: _against(run, one) for one in examine(fleet, nodes, prober, Unheard())}
+            return {one.node.name: _against(run, one) for one in examine(fleet, nodes, prober, SilentListener())}
         finally:
             prober.close()
 

@@ -1,1 +1,1 @@
-"""The only loops: observe, reconcile, journal, execute."""
+"""The loop that drives a run: observe, reconcile, journal, execute; and the processes around it."""

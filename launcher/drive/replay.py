@@ -10,7 +10,7 @@ from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.model.actions import Action
 from launcher.core.model.record import Record
 from launcher.store.codec import dump
-from launcher.store.decision_log import HIDDEN, Look, Made
+from launcher.store.decision_log import HIDDEN, LoggedDecision, Made
 
 _ANYTHING = r'(?:[^"\\]|\\.)*'
 """What may have stood inside a JSON string."""
@@ -33,7 +33,7 @@ class Replayed:
     difference: Difference | None = None
 
 
-def replay(looks: Iterable[Look]) -> Replayed:
+def replay(looks: Iterable[LoggedDecision]) -> Replayed:
     """Make each decision again until one differs."""
     count = 0
     for count, look in enumerate(looks, start=1):

@@ -1,4 +1,4 @@
-"""Who drives a run: one process, told apart from a later one that happens to have the same number."""
+"""The process that drives a run, distinct from a later one with the same process id."""
 
 import os
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Owner:
         return cls(host=os.uname().nodename, boot=_boot(), pid=pid, started=_started(pid) or 0)
 
     def alive(self) -> bool:
-        """Whether that process still runs. Of another host we cannot tell, and so say yes."""
+        """Whether the process still runs; True for one on another host, which cannot be checked from here."""
         if self.host != os.uname().nodename:
             return True
         return self.boot == _boot() and _started(self.pid) == self.started

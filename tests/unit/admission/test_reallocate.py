@@ -13,7 +13,7 @@ from launcher.core.model.record import Evidence, Record
 from launcher.core.model.run import Cause, MemberName, Run, RunName, RunState, Slot
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
-from launcher.drive.control import open_prober
+from launcher.drive.adapters import open_prober
 from launcher.sim.prober import SimProber
 from launcher.store.ledger import Drain
 from launcher.store.store import Store
