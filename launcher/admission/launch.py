@@ -31,7 +31,7 @@ YIELD_S = 6.0
 """How long a run that yields waits (s): the other run needs it to acquire the nodes that both have released."""
 
 
-class Entry(Enum):
+class Acceptance(Enum):
     """How a run was accepted."""
 
     STARTED = "started"
@@ -48,7 +48,7 @@ class AcceptedRun:
 
     id: RunId
     name: RunName
-    entry: Entry
+    how: Acceptance
     after: int = 0
     interrupted: bool = False
 
@@ -66,7 +66,7 @@ def admit(context: AdmissionContext, request: Request, drive: Drive, *, queue: b
     if running is not None:
         after = context.store.journal.last(running.id)
         request_resize(context, request, running)
-        return drive(AcceptedRun(id=running.id, name=running.name, entry=Entry.RESIZED, after=after))
+        return drive(AcceptedRun(id=running.id, name=running.name, how=Acceptance.RESIZED, after=after))
     context.store.check_name(RunName(request.task.name))
     if queue:
         return drive(_enqueue(context, request))
@@ -92,14 +92,14 @@ def _enqueue(context: AdmissionContext, request: Request) -> AcceptedRun:
     name, source = RunName(request.task.name), request.source
     run = context.store.queue.put(name=name, task=request.task, fleet=request.fleet, source=source, at=time.time())
     _store_files(context, request, run)
-    return AcceptedRun(id=run.id, name=run.name, entry=Entry.QUEUED)
+    return AcceptedRun(id=run.id, name=run.name, how=Acceptance.QUEUED)
 
 
 def _start(context: AdmissionContext, request: Request, drive: Drive) -> RunRow:
     held: dict[NodeName, Holder] = {}
     for attempt in range(1, MAX_ATTEMPTS + 1):
         run, interrupted = _accept(context, request, held)
-        row = drive(AcceptedRun(id=run.id, name=run.name, entry=Entry.STARTED, interrupted=interrupted))
+        row = drive(AcceptedRun(id=run.id, name=run.name, how=Acceptance.STARTED, interrupted=interrupted))
         if attempt == MAX_ATTEMPTS or not (others := _lost(context, row)):
             return row
         held |= others

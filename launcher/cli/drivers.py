@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import typer
 
-from launcher.admission.launch import AcceptedRun, Entry
+from launcher.admission.launch import AcceptedRun, Acceptance
 from launcher.cli.output.console import say
 from launcher.cli.output.follow import RunProgress
 from launcher.core.model.run import RunId
@@ -23,22 +23,22 @@ SHUTDOWN_CONTINUES = "shutdown of `{name}` continues; reattach with `nvlaunch do
 class CommandDriver:
     """Drives accepted runs. Ctrl-C ends the command with 130, and leaves the run with a controller.
 
-    `entry` is how the last run was accepted.
+    `how` tells how the last run was accepted.
     """
 
     def __init__(self, store: Store, *, detach: bool, foreground: bool) -> None:
-        self.entry: Entry | None = None
+        self.how: Acceptance | None = None
         self._store = store
         self._detach = detach
         self._foreground = foreground
 
     def __call__(self, accepted: AcceptedRun) -> RunRow:
         """Return a run when it has ended; a detached or queued one once it has a controller and its nodes."""
-        self.entry = accepted.entry
-        if self._foreground and accepted.entry is not Entry.RESIZED and not accepted.interrupted:
+        self.how = accepted.how
+        if self._foreground and accepted.how is not Acceptance.RESIZED and not accepted.interrupted:
             return _drive_here(self._store, accepted.id)
         with detachable(accepted.name):
-            if self._detach or accepted.entry is Entry.QUEUED:
+            if self._detach or accepted.how is Acceptance.QUEUED:
                 return start_detached(self._store, accepted)
             begin(self._store, accepted)
             with RunProgress() as progress:

@@ -2,7 +2,7 @@
 
 import time
 
-from launcher.admission.launch import AcceptedRun, Entry
+from launcher.admission.launch import AcceptedRun, Acceptance
 from launcher.core.model.run import Cause, RunId, RunState
 from launcher.drive.spawn import ensure_controller
 from launcher.store.queue import IN_LINE
@@ -30,12 +30,12 @@ def begin(store: Store, accepted: AcceptedRun) -> None:
 def start_detached(store: Store, accepted: AcceptedRun) -> RunRow:
     """Give an accepted run a controller; return the run once it has its nodes, its place in the queue, or has ended."""
     begin(store, accepted)
-    match accepted.entry:
-        case Entry.STARTED:
+    match accepted.how:
+        case Acceptance.STARTED:
             return _with_leases(store, accepted.id)
-        case Entry.QUEUED:
+        case Acceptance.QUEUED:
             return _in_queue(store, accepted.id)
-        case Entry.RESIZED:
+        case Acceptance.RESIZED:
             return store.find(accepted.id)
 
 

@@ -119,7 +119,7 @@ def test_it_ends_when_it_is_told_to_and_the_runs_go_on_undriven(hall: Hall) -> N
     herd.send_signal(signal.SIGTERM)
     _, said = herd.communicate(timeout=DEADLINE_S)
     assert herd.returncode == 0
-    assert "the runs go on, undriven" in said
+    assert "the runs continue without a controller" in said
     row = hall.store.find(run)
     assert (row.ended, row.owner) == (None, None)
 
@@ -271,7 +271,7 @@ def test_the_hook_is_told_each_event_once_and_in_order_whatever_becomes_of_it(ha
 
 @pytest.mark.parametrize(("address", "port"), [("127.0.0.1", 65536), ("a" * 80, 9466)])
 def test_where_no_scrape_can_be_answered_is_an_error_in_words(tmp_path: Path, address: str, port: int) -> None:
-    with pytest.raises(LaunchError, match=f"cannot answer scrapes on {address}:{port}: "):
+    with pytest.raises(LaunchError, match=f"cannot serve metrics on {address}:{port}: "):
         serve(tmp_path, address, port)
 
 

@@ -137,7 +137,7 @@ def test_a_run_that_only_another_version_can_read_is_told_with_what_to_do(store:
         db.execute("""UPDATE runs SET record = '{"gangs":{"run":{"broken":{"why":"new","message":"x"}}}}'""")
     with pytest.raises(LaunchError, match="written by another version") as told:
         store.load(run.id)
-    assert told.value.hints[0].startswith("drive it with the version that started it")
+    assert told.value.hints[0].startswith("use the version that started it")
     assert store.find(run.id).name == "job"
 
 

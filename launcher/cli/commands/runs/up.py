@@ -14,7 +14,7 @@ from launcher.errors import ExitCode, refuse
 from launcher.store.home import home
 
 if TYPE_CHECKING:
-    from launcher.admission.launch import Entry
+    from launcher.admission.launch import Acceptance
     from launcher.store.rows import RunRow
 
 
@@ -74,7 +74,7 @@ def up(
             return
         drive = CommandDriver(store, detach=detach, foreground=foreground)
         row = admit(context, request, drive, queue=queue)
-    _conclude(row, drive.entry)
+    _conclude(row, drive.how)
 
 
 @contextmanager
@@ -87,9 +87,9 @@ def _nothing_started() -> Iterator[None]:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
-def _conclude(row: "RunRow", entry: "Entry | None") -> None:
+def _conclude(row: "RunRow", how: "Acceptance | None") -> None:
     """Report the outcome of a run that has ended, else how to follow it; a run that continues has its id on stdout."""
-    from launcher.admission.launch import Entry
+    from launcher.admission.launch import Acceptance
     from launcher.cli.output.conclude import conclude
     from launcher.core.model.run import RunState
 
@@ -100,6 +100,6 @@ def _conclude(row: "RunRow", entry: "Entry | None") -> None:
         say(clean(f"Queued {row.name}: {row.status_message}"))
         say(f"Follow: nvlaunch watch {row.name} · Queue: nvlaunch queue")
     else:
-        done = "Resizing" if entry is Entry.RESIZED else "Started"
+        done = "Resizing" if how is Acceptance.RESIZED else "Started"
         say(f"{done} {row.name}. Follow: nvlaunch watch {row.name} · State: nvlaunch status {row.name}")
     show(row.id)
