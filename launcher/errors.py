@@ -1,4 +1,6 @@
-"""All errors for users, each with its exit code and hints. `cli/output/errors.py` makes text of them.
+"""All errors for users, each with its exit code and hints.
+
+`cli/output/errors.py` makes text of them.
 
 A message is one sentence: lower case, no full stop, names in backticks. It says what happened, and to what. A hint says
 what to do.
@@ -45,7 +47,10 @@ class LaunchError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """A mistake in a file or on the command line; line and column count from 1, and are 0 where there is none."""
+    """A mistake in a file or on the command line.
+
+    Line and column count from 1, and are 0 where there is none.
+    """
 
     what: str
     where: str = ""
@@ -61,7 +66,10 @@ class Mistake:
 
 
 class SpecError(LaunchError):
-    """The task, the inventory or the command line is wrong; has all mistakes, in file order."""
+    """The task, the inventory or the command line is wrong.
+
+    Has all mistakes, in file order.
+    """
 
     code = ExitCode.USAGE
 
@@ -87,7 +95,10 @@ class NoCapacityError(LaunchError):
 
 
 class RemoteError(LaunchError):
-    """An operation on one machine failed: unreachable, refused, timed out, or a command failed."""
+    """An operation on one machine failed.
+
+    Unreachable, refused, timed out, or a command failed.
+    """
 
     code = ExitCode.REMOTE
 

@@ -1,1 +1,4 @@
-"""May this task start, and where: the use cases between a request and a run with its claims. Nothing here prints."""
+"""May this task start, and where.
+
+The use cases between a request and a run with its claims. Nothing here prints.
+"""

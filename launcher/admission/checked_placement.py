@@ -1,4 +1,4 @@
-"""A placement whose nodes were asked and found fit, and that is checked again when the run is stored."""
+"""A placement on checked nodes, verified again when the run is stored."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,10 @@ from launcher.setup.lease import Holder
 
 
 class MovedError(Exception):
-    """The task would be placed on other nodes than those that were checked: other runs came first."""
+    """The task would be placed on other nodes than those that were checked.
+
+    Other runs came first.
+    """
 
 
 class CheckedPlacement:
@@ -55,7 +58,10 @@ class CheckedPlacement:
         return answer
 
     def decide(self, taken: UnavailableNodes) -> Placement | Shortfall:
-        """Return the checked placement while it is still the best; asks no node. MovedError where it is not."""
+        """Return the checked placement while it is still the best.
+
+        Asks no node. MovedError where it is not.
+        """
         answer = self._flight.again(taken)
         if isinstance(answer, Placement) and answer != self._checked:
             raise MovedError
@@ -87,7 +93,9 @@ def held_text(held: Mapping[NodeName, Holder]) -> str:
 def checked(
     context: AdmissionContext, request: Request, held: Mapping[NodeName, Holder] | None = None
 ) -> Iterator[CheckedPlacement]:
-    """Return what places a task on checked nodes; they can be asked during this block only.
+    """Return what places a task on checked nodes.
+
+    They can be asked during this block only.
 
     `held` are nodes that others were seen to hold.
     """

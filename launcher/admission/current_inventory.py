@@ -1,4 +1,4 @@
-"""The whole inventory of a run as its file is now, nodes that were added since included."""
+"""The whole inventory of a run as its file is now."""
 
 from dataclasses import replace
 from pathlib import Path

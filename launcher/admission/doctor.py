@@ -1,4 +1,7 @@
-"""Health of nodes without regard to a task: each on its own, and compared with those of its rack."""
+"""Health of nodes without regard to a task.
+
+Each on its own, and compared with those of its rack.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +18,10 @@ from launcher.probe.report import Answer, Finding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """A finding about nodes that must be equal: those of one rack and domain, or all that were asked."""
+    """A finding about nodes that must be equal.
+
+    Those of one rack and domain, or all that were asked.
+    """
 
     whose: str
     finding: Finding
@@ -23,7 +29,10 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
-    """All findings. `reported` has the NVLink domains of nodes that the inventory lists without."""
+    """All findings.
+
+    `reported` has the NVLink domains of nodes that the inventory lists without.
+    """
 
     examined: tuple[Examined, ...]
     shared: tuple[Shared, ...]

@@ -1,4 +1,7 @@
-"""Start, queue or resize a run; a start is tried again where others took its nodes."""
+"""Start, queue or resize a run.
+
+A start is tried again where others took its nodes.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -58,7 +61,9 @@ Drive = Callable[[AcceptedRun], RunRow]
 
 
 def admit(context: AdmissionContext, request: Request, drive: Drive, *, queue: bool = False) -> RunRow:
-    """Start a task, queue it, or resize the run of its name; return the run as `drive` left it.
+    """Start a task, queue it, or resize the run of its name.
+
+    Return the run as `drive` left it.
 
     NoCapacityError where it does not fit, LeaseHeldError where others hold its nodes or its name.
     """
@@ -109,7 +114,10 @@ def _start(context: AdmissionContext, request: Request, drive: Drive) -> RunRow:
 
 
 def _accept(context: AdmissionContext, request: Request, held: Mapping[NodeName, Holder]) -> tuple[Run, bool]:
-    """Return the run, and whether Ctrl-C came after it was stored; before that, Ctrl-C leaves nothing behind."""
+    """Return the run, and whether Ctrl-C came after it was stored.
+
+    Before that, Ctrl-C leaves nothing behind.
+    """
     run: Run | None = None
     try:
         with checked(context, request, held) as placement:
@@ -129,7 +137,10 @@ def _accept(context: AdmissionContext, request: Request, held: Mapping[NodeName,
 
 
 def claim(context: AdmissionContext, request: Request, placement: CheckedPlacement) -> Run:
-    """Store the run with its claims; where other runs came first, it is placed again, and that is reported."""
+    """Store the run with its claims.
+
+    Where other runs came first, it is placed again, and that is reported.
+    """
     while True:
         try:
             return context.store.launch(
@@ -146,7 +157,10 @@ def claim(context: AdmissionContext, request: Request, placement: CheckedPlaceme
 
 
 def _store_files(context: AdmissionContext, request: Request, run: Run) -> None:
-    """Store the secrets and files of a run; where that fails, or Ctrl-C comes, the run ends."""
+    """Store the secrets and files of a run.
+
+    Where that fails, or Ctrl-C comes, the run ends.
+    """
     home = context.store.home
     try:
         write_secrets(secrets_file(home, run.id), request.secrets)

@@ -33,7 +33,10 @@ class FileWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindChosen:
-    """The kind of node that a group gets: its index among `total`; `fits` is False where no kind fits at all."""
+    """The kind of node that a group gets.
+
+    Its index among `total`; `fits` is False where no kind fits at all.
+    """
 
     group: Group
     index: int
@@ -64,14 +67,20 @@ class NodesUnfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesChecked:
-    """The nodes of the placement with what was found; some findings may be bad although they stop nothing."""
+    """The nodes of the placement with what was found.
+
+    Some findings may be bad although they stop nothing.
+    """
 
     examined: Sequence[Examined]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlaced:
-    """Where the task is about to run; `again` where other runs took the nodes of an earlier placement."""
+    """Where the task is about to run.
+
+    `again` where other runs took the nodes of an earlier placement.
+    """
 
     name: str
     placement: Placement

@@ -66,7 +66,10 @@ def summary(findings: Sequence[Finding]) -> str | None:
 
 
 def head_of(fleet: Inventory) -> Node | None:
-    """Return the machine for Ray heads as a node without GPUs; None where the inventory names none."""
+    """Return the machine for Ray heads as a node without GPUs.
+
+    None where the inventory names none.
+    """
     if fleet.head is None:
         return None
     return Node(name=HEAD, rack=RackName(HEAD), access=fleet.head, gpus=0, gpu_driver=GpuDriver.NONE)
@@ -80,13 +83,13 @@ def examine(fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: L
 
 
 def compare(part: Sequence[Examined], *, one_domain: bool = True) -> tuple[Finding, ...]:
-    """Return findings about facts that must be equal on the nodes of a slice, or of an NVLink domain."""
+    """Return findings about facts that must be equal in a slice or NVLink domain."""
     skipped = _OF_A_RUN if one_domain else (*_OF_A_RUN, *_OF_A_DOMAIN)
     return tuple(finding for finding in _alike(part) if finding.fact not in skipped)
 
 
 def compare_all(nodes: Sequence[Examined]) -> tuple[Finding, ...]:
-    """Return findings about facts that must be equal on all nodes of a run, its head included."""
+    """Return findings about facts that must be equal on all nodes of a run."""
     return tuple(finding for finding in _alike(nodes) if finding.fact in _OF_A_RUN)
 
 
@@ -119,7 +122,10 @@ def _judged(fleet: Inventory, node: Node, facts: Facts | Unknown) -> Examined:
 
 
 def _pinned(fleet: Inventory, node: Node, facts: Facts | Unknown) -> frozenset[int]:
-    """Return the ports that a run would use there: the first free block, else the first."""
+    """Return the ports that a run would use there.
+
+    The first free block, else the first.
+    """
     local = fleet.transport is Transport.LOCAL
     blocks = ports.narrow() if local else ports.heads() if node.name == HEAD else ports.wide()
     wanted = [frozenset(range(start, start + ports.PINNED)) for start in blocks.starts]

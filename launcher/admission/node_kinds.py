@@ -1,4 +1,7 @@
-"""Choice of the kind of node, for a task that can run on several: the first that the inventory can provide."""
+"""Choice of the kind of node, for a task that can run on several.
+
+The first that the inventory can provide.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +21,9 @@ MAX_COMBINATIONS = 64
 
 
 def choose_kinds(context: AdmissionContext, parsed: ParsedTask, fleet: Inventory) -> Task:
-    """Return the task on the first kinds that fit now, else that fit an empty inventory, else the first ones.
+    """Return the task on the first kinds of node that fit now.
+
+    Else on the first that fit an empty inventory, else on the first.
 
     Asks no node: an unknown NVLink domain is assumed to be the rack.
     """
@@ -41,6 +46,9 @@ def _first(parsed: ParsedTask, fleet: Inventory, taken: UnavailableNodes) -> Tas
 
 
 def _combinations(parsed: ParsedTask) -> Iterator[Task]:
-    """Return the task with each combination of kinds, the preferred first; the kinds of the last group vary fastest."""
+    """Return the task with each combination of kinds, the preferred first.
+
+    The kinds of the last group vary fastest.
+    """
     choices = [parsed.kinds.get(group.name, (group,)) for group in parsed.task.groups]
     return (replace(parsed.task, groups=groups) for groups in islice(product(*choices), MAX_COMBINATIONS))

@@ -17,7 +17,10 @@ from launcher.errors import NoCapacityError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """A placement of a task, and its basis: the inventory with known domains, and the nodes that are not free."""
+    """A placement of a task, and its basis.
+
+    The inventory with known domains, and the nodes that are not free.
+    """
 
     task: Task
     placement: Placement
@@ -42,12 +45,18 @@ def plan(context: AdmissionContext, request: Request) -> TaskPlan:
 
 
 def unavailable(context: AdmissionContext, request: Request) -> UnavailableNodes:
-    """Return the nodes that are not free to a task that starts now: used by runs, or needed by queued runs."""
+    """Return the nodes that are not free to a task that starts now.
+
+    Used by runs, or needed by queued runs.
+    """
     fleet = guessed(request.fleet, context.store.domains.of(request.fleet.name))
     return not_free(context.store, fleet, request.task)
 
 
 def never_fits(context: AdmissionContext, request: Request) -> Shortfall | None:
-    """Return why a task would not fit even if all nodes were free and well; None where it would."""
+    """Return why a task would not fit even if all nodes were free and well.
+
+    None where it would.
+    """
     answer = place(request.task, guessed(request.fleet, context.store.domains.of(request.fleet.name)), {})
     return answer if isinstance(answer, Shortfall) else None

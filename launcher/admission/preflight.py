@@ -1,4 +1,7 @@
-"""The first stage of a start: a task is placed on nodes that were asked and are fit."""
+"""The first stage of a start.
+
+A task is placed on nodes that were asked and are fit.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +24,9 @@ BLIND_ROUNDS = 2
 
 
 class Preflight:
-    """Places a task, asks the nodes of the placement, and places it again without unfit ones, until all are fit.
+    """Places a task on nodes that it asks and finds fit.
+
+    Unfit nodes are excluded, and the task is placed again.
 
     `fleet` has the NVLink domains that drivers reported where the inventory leaves them out; `remembered` are earlier
     reports, used until a node is asked. `held` are nodes whose leases others hold; the given ones are asked again.
@@ -50,11 +55,11 @@ class Preflight:
 
     @property
     def fleet(self) -> Inventory:
-        """Return the inventory with known domains, and with guesses for nodes that were not asked."""
+        """Return the inventory with known domains, and guesses for unasked nodes."""
         return with_domains(self._written, self._domains())
 
     def place(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
-        """Return a placement whose nodes were all asked and are fit, or why there is none.
+        """Return a placement on fit nodes, or why there is none.
 
         SpecError where drivers contradict the inventory; ProvisionError where no node can be reached, the machine for
         heads is unfit, or the nodes of a slice differ without a majority.
@@ -90,7 +95,10 @@ class Preflight:
         return place(self._task, self.fleet, {**unavailable, **sick})
 
     def _known(self, node: Node) -> bool:
-        """Whether the holder of a node is certain: the node was asked, or its holder is no run."""
+        """Whether the holder of a node is certain.
+
+        The node was asked, or its holder is no run.
+        """
         return node.name in self.examined or not self.held[node.name].run
 
     def asked(self, placement: Placement) -> bool:
@@ -98,11 +106,13 @@ class Preflight:
         return all(name in self.examined for name in placement.nodes)
 
     def of(self, placement: Placement) -> tuple[Examined, ...]:
-        """Return the findings about the nodes of a placement, and about the machine for heads."""
+        """Return the findings about the nodes of a placement and the machine for heads."""
         return tuple(self.examined[name] for name in (*placement.nodes, HEAD) if name in self.examined)
 
     def _domains(self) -> Mapping[NodeName, str]:
-        """Return a domain for each node that has none in the inventory; none for one that was asked in vain.
+        """Return a domain for each node that has none in the inventory.
+
+        None for one that was asked in vain.
 
         A node that was never asked is assumed to be in the domain of its rack, as most racks are wired. That excludes
         no placement, and nodes that are placed by a guess are asked.
@@ -113,7 +123,10 @@ class Preflight:
         return {**guesses, **self.reported}
 
     def _due(self, placement: Placement, unavailable: UnavailableNodes) -> list[Node]:
-        """Return the nodes to ask now: those of the placement, and all of their racks whose domain is unknown."""
+        """Return the nodes to ask now.
+
+        Those of the placement, and all of their racks whose domain is unknown.
+        """
         placed = set(placement.nodes)
         racks = {part.rack for part in placement.slices if part.domain is not None}
         due = [
@@ -152,7 +165,10 @@ class Preflight:
             self.held.pop(one.node.name, None)
 
     def _learn(self, one: Examined) -> None:
-        """Note a reported domain. Where an earlier report was different, forget those of the whole rack."""
+        """Note a reported domain.
+
+        Where an earlier report was different, forget those of the whole rack.
+        """
         domain = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
         if domain is None or one.node.name not in self._left_out:
             return
@@ -202,7 +218,9 @@ class Preflight:
 
 
 def guessed(fleet: Inventory, remembered: Mapping[NodeName, str]) -> Inventory:
-    """Return the inventory with earlier reported domains, and for all other nodes the guess that a rack is one domain.
+    """Return the inventory with known domains, and guesses for all other nodes.
+
+    A rack is assumed to be one domain.
 
     Nodes that are placed by a guess are asked before a start.
     """
@@ -234,7 +252,10 @@ def _left_out(node: Node) -> bool:
 
 
 def _check_domains(fleet: Inventory, found: Iterable[Examined]) -> None:
-    """Raise SpecError where the inventory names other domains than the drivers: slices would be torn apart."""
+    """Raise SpecError where the inventory names other domains than the drivers.
+
+    Slices would be torn apart.
+    """
     sides: dict[tuple[str, str], list[NodeName]] = {}
     for one in found:
         reported = None if isinstance(one.facts, Unknown) else domain_of(one.facts)

@@ -17,14 +17,16 @@ _LAST = float("inf")
 
 
 def queue_order(fleet: Inventory, state: QueueState, more: Sequence[QueuedRun] = ()) -> tuple[QueueDecision, ...]:
-    """Return the turns of the queued runs that have a controller, and of `more`, in order."""
+    """Return the turns of queued runs with a controller, and of `more`, in order."""
     known = {one.id for one in more}
     waiting = [one for one in state.waiting if one.id in state.driven and one.id not in known]
     return schedule((*waiting, *more), fleet, state.unavailable, state.going)
 
 
 def not_free(store: Store, fleet: Inventory, task: Task) -> UnavailableNodes:
-    """Return the nodes that are not free to a task that starts now, those that queued runs before it need included.
+    """Return the nodes that are not free to a task that starts now.
+
+    Nodes that queued runs before it need are included.
 
     It comes after queued runs of its own priority. Where the queue is too long to compute, no node is free to it.
     """
@@ -60,7 +62,10 @@ def _before(turn: QueueDecision, alone: Placement) -> list[RunName]:
 
 
 def shortfall_summary(shortfall: Shortfall) -> str:
-    """Return a shortfall in one sentence: what is needed, what is free, and which runs use the rest."""
+    """Return a shortfall in one sentence.
+
+    What is needed, what is free, and which runs use the rest.
+    """
     need = shortfall.nodes_per_slice + shortfall.spares
     users = sorted({user for rack in shortfall.racks for user in rack.users})
     by = f"; in use by {_named(users)}" if users else ""

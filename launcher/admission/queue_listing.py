@@ -38,7 +38,7 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueListing:
-    """All queued runs, in order, and an error for each run that this version cannot read."""
+    """All queued runs in order, and an error for each unreadable run."""
 
     runs: tuple[QueueEntry, ...]
     unreadable: tuple[OtherVersionError, ...]

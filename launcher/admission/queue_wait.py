@@ -1,4 +1,4 @@
-"""A queued run: evaluated after each change of the queue, and placed on checked nodes when it is its turn."""
+"""A queued run: evaluated after each change of the queue, placed when it fits."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,9 @@ Open = Callable[[Inventory], Prober]
 def await_turn(
     store: Store, run_id: RunId, clock: Clock, open_prober: Open, stopped: Callable[[], bool], retry: StoreRetry
 ) -> RunState:
-    """Return STARTING when a run has its nodes, STOPPED when it was ended, QUEUED where `stopped()` came first.
+    """Return STARTING for a placed run, STOPPED for an ended one.
+
+    QUEUED where `stopped()` came first.
 
     StoreError where the store fails; `retry` is told when it works.
     """
@@ -87,7 +89,10 @@ class _Evaluation:
         self._mine = QueuedRun(id=run.id, name=run.name, task=run.task, since=run.queued_at or self._now)
 
     def placed(self) -> bool:
-        """Whether the run has its nodes now; else store why not, and preempt runs where that helps."""
+        """Whether the run has its nodes now.
+
+        Else store why not, and preempt runs where that helps.
+        """
         state = self._store.queue.state(self._fleet.name, self._now)
         turn = self._turn(state)
         why: str | None = None
@@ -112,7 +117,10 @@ class _Evaluation:
         return next((turn for turn in self._order(state) if turn.run is self._mine), None)
 
     def _ask(self, turn: QueueDecision, barred: dict[NodeName, str]) -> str | None:
-        """Check the nodes of a turn, and place the run there; else return why not, and add unfit nodes to `barred`."""
+        """Check the nodes of a turn, and place the run there.
+
+        Else return why not, and add unfit nodes to `barred`.
+        """
         with _closing(self._open_prober(self._whole)) as prober:
             flight = Preflight(
                 self._run.task, self._whole, prober, SilentListener(), self._store.domains.of(self._whole.name)

@@ -1,4 +1,7 @@
-"""More or other nodes for a running run: chosen from the whole inventory, checked, claimed in one transaction."""
+"""More or other nodes for a running run.
+
+Chosen from the whole inventory, checked, claimed in one transaction.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,7 +58,10 @@ class StoreAllotter:
         self._open_prober = open_prober
 
     def add_spare(self, run: Run, action: AddSpare) -> Answer:
-        """Give a slice one more spare of its rack and domain; FAILED, with a message, where none is free."""
+        """Give a slice one more spare of its rack and domain.
+
+        FAILED, with a message, where none is free.
+        """
         return self._allot(run, lambda *world: _spare(action, *world))
 
     def relocate(self, run: Run, action: Relocate) -> Answer:
@@ -63,11 +69,17 @@ class StoreAllotter:
         return self._allot(run, lambda *world: _relocated(action, *world))
 
     def retarget(self, run: Run, task: Task) -> Answer:
-        """Claim the nodes that a run needs for a task with more or fewer slices; FAILED, with a message, for none."""
+        """Claim the nodes that a run needs for a task with more or fewer slices.
+
+        FAILED, with a message, for none.
+        """
         return self._allot(run, lambda *world: _targeted(task, *world))
 
     def resize(self, run: Run, action: Resize) -> Answer:
-        """Apply a requested resize; DONE also where it was applied before, FAILED where it is not possible any more."""
+        """Apply a requested resize.
+
+        DONE also where it was applied before, FAILED where it is not possible any more.
+        """
         del action
         refused: list[str] = []
 
@@ -83,7 +95,10 @@ class StoreAllotter:
         return Answer(result=Result.DONE)
 
     def _allot(self, run: Run, choose: _Choose) -> Answer:
-        """Choose nodes, check them, choose again without unfit ones, and claim; each node is checked once."""
+        """Choose nodes, check them, choose again without unfit ones, and claim.
+
+        Each node is checked once.
+        """
         begun = time.monotonic()
         fleet = whole(self._store, run.fleet)
         asked: dict[NodeName, str | None] = {}
@@ -165,7 +180,9 @@ def _relocated(
 
 
 def _against(run: Run, one: Examined) -> str | None:
-    """Return why a node is unfit for a run; None where it is fit, or where the run itself uses it.
+    """Return why a node is unfit for a run.
+
+    None where it is fit, or where the run itself uses it.
 
     A driver that contradicts the inventory would tear the slice apart.
     """

@@ -1,4 +1,7 @@
-"""Repair of an idle node, as its GPU driver requests: a reset of GPUs or a reboot."""
+"""Repair of an idle node, as its GPU driver requests.
+
+A reset of GPUs or a reboot.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +29,10 @@ class Cure(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What the driver requests: its message, the repair, None for an unknown one, and the commands to run as root."""
+    """What the driver requests.
+
+    Its message, the repair, None for an unknown one, and the commands to run as root.
+    """
 
     message: str
     cure: Cure | None
@@ -55,7 +61,10 @@ def find_remedy(one: Examined) -> Remedy | None:
 
 
 def inspect_idle(fleet: Inventory, node: Node, prober: Prober, listener: Listener) -> Examined:
-    """Return the health of an idle node; RemoteError where it is unreachable, LeaseHeldError where it is in use."""
+    """Return the health of an idle node.
+
+    RemoteError where it is unreachable, LeaseHeldError where it is in use.
+    """
     (one,) = examine(fleet, [node], prober, listener)
     if isinstance(one.facts, Unknown):
         raise RemoteError(one.facts.why, node=node.name, stage="probe")
@@ -77,8 +86,10 @@ def has_sudo(one: Examined) -> bool:
 
 
 def apply(shell: Shell, node: Node, found: Remedy) -> None:
-    """Run the commands; RemoteError, with the last lines of output, where one fails. A lost connection while rebooting
-    is no failure."""
+    """Run the commands; RemoteError, with the last lines of output, where one fails.
+
+    A lost connection while rebooting is no failure.
+    """
     for command in found.commands:
         timeout = REBOOT_S if found.cure is Cure.REBOOT else RESET_S
         try:

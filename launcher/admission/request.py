@@ -1,4 +1,7 @@
-"""A request to run a task: the task, the machines for it, and the values of its secrets."""
+"""A request to run a task.
+
+The task, the machines for it, and the values of its secrets.
+"""
 
 import os
 from collections.abc import Mapping
@@ -23,7 +26,7 @@ TASK_TEXT, INVENTORY_TEXT = Path("<task>"), Path("<inventory>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSource:
-    """What to read: a task file or its text, an inventory file or its text, and what is given beside them.
+    """What to read: a task and an inventory, as files or texts, and given values.
 
     `inventory` is as after `-i`: None is that of $NVLAUNCH_INVENTORY, of `$NVLAUNCH_HOME`, or the built-in local racks.
     `secrets` has values.
@@ -40,7 +43,10 @@ class RequestSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A task that was read, with an inventory that has all levels that the task names. Secret values are not shown."""
+    """A task with the inventory to place it on.
+
+    The inventory has all levels that the task names. Secret values are not shown.
+    """
 
     task: Task
     fleet: Inventory

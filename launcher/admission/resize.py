@@ -1,4 +1,7 @@
-"""A task that is given again while its run goes on: a change of the number of slices."""
+"""A task that is given again while its run goes on.
+
+A change of the number of slices.
+"""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +27,10 @@ _RESIZABLE = (RunState.STARTING, RunState.RUNNING, RunState.RECOVERING, RunState
 
 
 def find_resizable(context: AdmissionContext, request: Request) -> RunRow | None:
-    """Return the run of the task's name that could be resized; None where there is none, or the task is unchanged."""
+    """Return the run of the task's name that could be resized.
+
+    None where there is none, or the task is unchanged.
+    """
     for row in context.store.unfinished():
         if row.name != request.task.name or row.state not in _RESIZABLE or row.fleet != request.fleet.name:
             continue
@@ -35,7 +41,9 @@ def find_resizable(context: AdmissionContext, request: Request) -> RunRow | None
 
 
 def request_resize(context: AdmissionContext, request: Request, row: RunRow) -> None:
-    """Claim nodes for new slices of a run, and ask it to change; slices that stay keep their nodes.
+    """Claim nodes for new slices of a run, and ask it to change.
+
+    Slices that stay keep their nodes.
 
     LeaseHeldError where more than the number of slices differs, NoCapacityError where the new slices do not fit.
     """

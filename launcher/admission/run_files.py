@@ -1,4 +1,7 @@
-"""The user's files of a run: how much is sent to each node, and the copy that its controllers send."""
+"""The user's files of a run.
+
+How much is sent to each node, and the copy that its controllers send.
+"""
 
 from pathlib import Path
 
@@ -10,13 +13,19 @@ from launcher.transport.upload import files
 
 
 def weigh(listener: AdmissionListener, task: Task, fleet: Inventory) -> None:
-    """Report how much is sent to each node, and which files cannot be; LaunchError where one cannot be read."""
+    """Report how much is sent to each node, and which files cannot be.
+
+    LaunchError where one cannot be read.
+    """
     if _sends_files(task, fleet):
         listener.notify(FilesWeighed(weight=files.weigh(task)))
 
 
 def copy_files(home: Path, run: Run) -> None:
-    """Copy the files of a run as they are now, so that a node that joins next week gets the same."""
+    """Copy the files of a run as they are now.
+
+    A node that joins next week gets the same.
+    """
     if _sends_files(run.task, run.fleet):
         files.keep(home, run)
 

@@ -1,4 +1,7 @@
-"""Retries while the store fails: a locked or full disk must not leave a run without its controller."""
+"""Retries while the store fails.
+
+A locked or full disk must not leave a run without its controller.
+"""
 
 import os
 import sys
@@ -17,7 +20,9 @@ T = TypeVar("T")
 
 
 class StoreRetry:
-    """Waits for a failing store, and reports each error once, and once that the store works again.
+    """Waits for a failing store.
+
+    Each error is reported once, and so is that the store works again.
 
     `say` takes log lines.
     """
@@ -41,13 +46,19 @@ class StoreRetry:
             self._say("the store works again")
 
     def wait(self, error: StoreError, stopped: Callable[[], bool]) -> bool:
-        """Report an error and wait for `AGAIN_S`; return whether to try again, False as soon as `stopped()`."""
+        """Report an error and wait for `AGAIN_S`.
+
+        Return whether to try again, False as soon as `stopped()`.
+        """
         self.report(error)
         self._clock.wait(self._clock.now() + AGAIN_S, stopped)
         return not stopped()
 
     def call(self, do: Callable[[], T], stopped: Callable[[], bool]) -> T:
-        """Return the result of `do`, retried while the store fails; StoreError where `stopped()` came first."""
+        """Return the result of `do`, retried while the store fails.
+
+        StoreError where `stopped()` came first.
+        """
         while True:
             try:
                 done = do()
@@ -60,7 +71,10 @@ class StoreRetry:
 
 
 class ControllerLog:
-    """The log of a controller: its stderr. Lines that a full disk does not take are written before the next line."""
+    """The log of a controller.
+
+    Its stderr. Lines that a full disk does not take are written before the next line.
+    """
 
     def __init__(self) -> None:
         self._left = b""

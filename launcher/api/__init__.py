@@ -93,7 +93,9 @@ def up(
     queue: bool = False,
     home: Home = None,
 ) -> RunInfo:
-    """Start a task, or resize its run; return once the run has its nodes, with a controller of its own (as `up -d`).
+    """Start a task, or resize its run.
+
+    Return once the run has its nodes, with a controller of its own (as `up -d`).
 
     With `queue` it waits in the queue where it does not fit now, and is returned at once. `secrets` has values.
     """
@@ -109,12 +111,18 @@ def status(run: str, *, home: Home = None) -> RunInfo:
 
 
 def runs(*, home: Home = None) -> tuple[RunInfo, ...]:
-    """Return all runs, oldest first; OtherVersionError where another version wrote one of them."""
+    """Return all runs, oldest first.
+
+    OtherVersionError where another version wrote one of them.
+    """
     return tuple(map(read_run_info, StatusReader(_home(home)).all()))
 
 
 def events(run: str, *, after: int = 0, follow: bool = False, home: Home = None) -> Iterator[Event]:
-    """Return the journal of a run, from entry number `after` on; with `follow` until the run has ended."""
+    """Return the journal of a run, from entry number `after` on.
+
+    With `follow` until the run has ended.
+    """
     store = Store(_home(home))
     return chain.from_iterable(event_batches(store, store.find(run).id, after=after, follow=follow))
 
@@ -129,7 +137,9 @@ def logs(
     follow: bool = False,
     home: Home = None,
 ) -> Iterator[LogLine]:
-    """Return the last `tail` lines of each log of a run (0: all); with `follow` also new ones until the run has ended.
+    """Return the last `tail` lines of each log of a run (0: all).
+
+    With `follow` also new ones until the run has ended.
 
     `rank` is a number, or `GROUP/N`; `node` a node; `provision` means how nodes were prepared. ProvisionError, after
     the lines of the others, where a log cannot be read.
@@ -149,7 +159,9 @@ def logs(
 
 
 def wait(run: str, *, timeout: float | None = None, home: Home = None) -> Outcome:
-    """Return the outcome of a run once it has ended; TimeoutError after `timeout` seconds.
+    """Return the outcome of a run once it has ended.
+
+    TimeoutError after `timeout` seconds.
 
     Replaces a controller that died, and follows a preempted run through the queue.
     """
@@ -161,7 +173,9 @@ def wait(run: str, *, timeout: float | None = None, home: Home = None) -> Outcom
 
 
 def down(run: str, *, timeout: float | None = None, home: Home = None) -> RunInfo:
-    """End a run; return it once its nodes are released. TimeoutError after `timeout` seconds, and the run still ends.
+    """End a run; return it once its nodes are released.
+
+    TimeoutError after `timeout` seconds, and the run still ends.
 
     ProvisionError where nodes are unreachable; the controller keeps trying.
     """

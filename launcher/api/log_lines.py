@@ -8,7 +8,10 @@ from launcher.drive.log_reader import LogChunk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """A line of a log, without its end. `source` is the rank, such as `main/3`, or the node of a provisioning log."""
+    """A line of a log, without its end.
+
+    `source` is the rank, such as `main/3`, or the node of a provisioning log.
+    """
 
     source: str
     text: str

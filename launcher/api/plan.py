@@ -27,7 +27,10 @@ class PlannedSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentationChange:
-    """Slurm's fragmentation score of the inventory before and after the placement; 0 is best."""
+    """Slurm's fragmentation score of the inventory before and after the placement.
+
+    0 is best.
+    """
 
     before: int
     after: int
@@ -35,7 +38,9 @@ class FragmentationChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRack:
-    """A rack, or a coarser domain, as a candidate for a group, and why its slices went there or not.
+    """A rack, or a coarser domain, as a candidate for a group.
+
+    `reason` says why slices of the group went there or not.
 
     `excluded` counts nodes that are not free by reason, `users` those in use by run, `accelerators` those of another
     kind. `left` is how many nodes are left for the group once the task is placed.
@@ -55,7 +60,10 @@ class CandidateRack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Where a task would run now. `racks` has the candidates, where they were asked for (`-v`)."""
+    """Where a task would run now.
+
+    `racks` has the candidates, where they were asked for (`-v`).
+    """
 
     name: str
     inventory: str

@@ -11,7 +11,7 @@ from launcher.store.status_reads import StoredStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo(RunStatus):
-    """The status of a run, with who started it and whether a live controller drives it."""
+    """The status of a run, its user, and whether it has a live controller."""
 
     user: str
     submit_host: str
@@ -19,6 +19,9 @@ class RunInfo(RunStatus):
 
 
 def read_run_info(stored: StoredStatus) -> RunInfo:
-    """Return a run as its controller last saw it; OtherVersionError where another version wrote it."""
+    """Return a run as its controller last saw it.
+
+    OtherVersionError where another version wrote it.
+    """
     with readable(stored.id):
         return load(RunInfo, json.dumps(stored.plain()))

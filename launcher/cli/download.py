@@ -68,7 +68,10 @@ class Download:
         return group / str(member.rank)
 
     def _one(self, target: NodeTarget, received: Received) -> tuple[str, ...]:
-        """Download from one rank; return what its node left out. The sender has a thread of its own."""
+        """Download from one rank.
+
+        Return what its node left out. The sender has a thread of its own.
+        """
         reading, writing = os.pipe()
         unpacker = Unpacker(self._folder(target), received, force=self._force)
         sent: Future[tuple[str, ...]] = Future()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import typer
 
-from launcher.admission.launch import AcceptedRun, Acceptance
+from launcher.admission.launch import Acceptance, AcceptedRun
 from launcher.cli.output.console import say
 from launcher.cli.output.follow import RunProgress
 from launcher.core.model.run import RunId
@@ -21,7 +21,9 @@ SHUTDOWN_CONTINUES = "shutdown of `{name}` continues; reattach with `nvlaunch do
 
 
 class CommandDriver:
-    """Drives accepted runs. Ctrl-C ends the command with 130, and leaves the run with a controller.
+    """Drives accepted runs.
+
+    Ctrl-C ends the command with 130, and leaves the run with a controller.
 
     `how` tells how the last run was accepted.
     """
@@ -33,7 +35,10 @@ class CommandDriver:
         self._foreground = foreground
 
     def __call__(self, accepted: AcceptedRun) -> RunRow:
-        """Return a run when it has ended; a detached or queued one once it has a controller and its nodes."""
+        """Return a run when it has ended.
+
+        A detached or queued one once it has a controller and its nodes.
+        """
         self.how = accepted.how
         if self._foreground and accepted.how is not Acceptance.RESIZED and not accepted.interrupted:
             return _drive_here(self._store, accepted.id)
@@ -47,7 +52,10 @@ class CommandDriver:
 
 @contextmanager
 def detachable(*names: str, message: str = RUN_CONTINUES) -> Iterator[None]:
-    """Follow runs in this block: Ctrl-C ends only the following, says what continues, and exits with 130."""
+    """Follow runs in this block.
+
+    Ctrl-C ends only the following, says what continues, and exits with 130.
+    """
     try:
         yield
     except KeyboardInterrupt:

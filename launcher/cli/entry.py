@@ -1,4 +1,4 @@
-"""The entry point: Ctrl-C while modules are being imported ends the process in silence."""
+"""The entry point. Ctrl-C during imports ends the process in silence."""
 
 
 def main() -> int:

@@ -1,4 +1,7 @@
-"""Text files that are written: a changed file is shown as a diff first, and changes only with consent."""
+"""Text files that are written.
+
+A changed file is shown as a diff first, and changes only with consent.
+"""
 
 import difflib
 import secrets
@@ -12,7 +15,10 @@ from launcher.errors import LaunchError, refuse
 
 
 def regular_file(out: Path | None) -> Path | None:
-    """Return the value of `-o`; SpecError for a device, a pipe, a folder, and for `-`, which would name a file."""
+    """Return the value of `-o`.
+
+    SpecError for a device, a pipe, a folder, and for `-`, which would name a file.
+    """
     if out is None:
         return None
     # /dev/stdout may be a regular file, but one that is already being written.
@@ -28,7 +34,10 @@ OutFile = Annotated[
 
 
 def write_output(text: str, out: Path | None, *, yes: bool) -> None:
-    """Write a text to stdout, or to a file; an existing file changes only with consent."""
+    """Write a text to stdout, or to a file.
+
+    An existing file changes only with consent.
+    """
     if out is None:
         show_bytes(text.encode("utf-8", "replace"))
         return

@@ -19,7 +19,10 @@ class GivenValues:
 def read_given(
     envs: Sequence[str] | None, env_files: Sequence[Path] | None, secrets: Sequence[str] | None
 ) -> GivenValues:
-    """Return what the options give; SpecError with every mistake. `--env` overrides `--env-file`."""
+    """Return what the options give.
+
+    SpecError with every mistake. `--env` overrides `--env-file`.
+    """
     mistakes: list[Mistake] = []
     variables = {**_from_files(env_files or (), mistakes), **_from_words(envs or (), mistakes)}
     values = _secrets(secrets or (), mistakes)
@@ -64,7 +67,10 @@ def _missing(name: str, option: str, otherwise: str) -> Mistake:
 
 
 def _misfits(found: Mapping[str, str], option: str) -> Iterator[Mistake]:
-    """Return a mistake for each value that a rank could not get; values are not shown, as some are secret."""
+    """Return a mistake for each value that a rank could not get.
+
+    Values are not shown, as some are secret.
+    """
     from launcher.config.schema.values import MISFIT_HINT, misfit
 
     for name, value in found.items():
@@ -73,7 +79,10 @@ def _misfits(found: Mapping[str, str], option: str) -> Iterator[Mistake]:
 
 
 def _secrets(words: Sequence[str], mistakes: list[Mistake]) -> dict[str, str]:
-    """Return the values of secrets. One on the command line is refused, and not repeated: shells and `ps` show it."""
+    """Return the values of secrets.
+
+    One on the command line is refused, and not repeated: shells and `ps` show it.
+    """
     found: dict[str, str] = {}
     for word in words:
         name, given, value = word.partition("=")

@@ -1,4 +1,7 @@
-"""Nodes and runs as operators name them: which inventory they are in, and what uses them."""
+"""Nodes and runs as operators name them.
+
+Which inventory they are in, and what uses them.
+"""
 
 import difflib
 import os
@@ -25,7 +28,10 @@ HEAD_WORD = "head"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundNodes:
-    """Nodes that were named, and their inventory; `head`: the machine for Ray heads was named too."""
+    """Nodes that were named, and their inventory.
+
+    `head`: the machine for Ray heads was named too.
+    """
 
     fleet: Inventory
     nodes: tuple[NodeName, ...]
@@ -33,7 +39,9 @@ class FoundNodes:
 
 
 def find_nodes(store: "Store", words: Sequence[str], inventory: str | None, *, head: bool = False) -> FoundNodes:
-    """Return the named nodes and racks, from `inventory`, else from the only known inventory that has all of them.
+    """Return the named nodes and racks.
+
+    They are looked up in `inventory`, else in the only known inventory that has all of them.
 
     Known are those of runs, and the one that a new run would use. SpecError where none has them, or several do; also
     for the machine for Ray heads, unless `head`.
@@ -59,7 +67,9 @@ def find_nodes(store: "Store", words: Sequence[str], inventory: str | None, *, h
 
 
 def select_nodes(fleet: Inventory, words: Sequence[str]) -> list[Node]:
-    """Return the nodes that words name, in the order of the inventory; all, with the machine for heads, for no words.
+    """Return the nodes that words name, in the order of the inventory.
+
+    All, with the machine for heads, for no words.
 
     SpecError for unknown names.
     """
@@ -77,7 +87,10 @@ def select_nodes(fleet: Inventory, words: Sequence[str]) -> list[Node]:
 
 
 def expand_words(words: Iterable[str]) -> list[str]:
-    """Return the names in words and ranges, each once; SpecError for a malformed range."""
+    """Return the names in words and ranges, each once.
+
+    SpecError for a malformed range.
+    """
     try:
         return list(dict.fromkeys(name for word in words for name in expand(word)))
     except ValueError as error:

@@ -42,7 +42,10 @@ class PlainGroup(TyperGroup):
 
 
 def _with_our_output(option: Any) -> Any:
-    """Replace typer's own output, which treats a full disk as a bug, and a closed pipe as a failure."""
+    """Replace typer's own output.
+
+    It treats a full disk as a bug, and a closed pipe as a failure.
+    """
     if option is not None:
         option.callback = _show_help
     return option

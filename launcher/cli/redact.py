@@ -1,4 +1,7 @@
-"""Removes secrets from a report: by the names of variables, by known values, and by how they are written."""
+"""Removes secrets from a report.
+
+By the names of variables, by known values, and by how they are written.
+"""
 
 import json
 import re
@@ -39,7 +42,10 @@ FENCE = "fence_command"
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable with this name is likely a secret: one of the words in it says so."""
+    """Whether a variable with this name is likely a secret.
+
+    One of the words in it says so.
+    """
     words = [word.upper() for word in _BORDER.split(name) if word]
     if len(words) > 1 and words[-1] == "PWD":  # alone it is the working directory
         return True
@@ -47,7 +53,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def distinct(value: str) -> bool:
-    """Whether a value is distinct enough to be removed from all texts: long, and neither a word nor a number."""
+    """Whether a value is distinct enough to be removed from all texts.
+
+    Long, and neither a word nor a number.
+    """
     return len(value) >= _LONG and not value.isalpha() and not _NUMBER.fullmatch(value)
 
 
@@ -66,7 +75,7 @@ def command_passwords(command: str) -> Iterator[str]:
 
 
 class Redactor:
-    """Removes known secret values, user and password in URLs, and values that are assigned to names of secrets.
+    """Removes secrets: known values, those in URLs, those with secret names.
 
     `names` are the names of the run and of nvlaunch: a string that is such a name stays, even where a secret has the
     same value, as decisions depend on it.
@@ -96,7 +105,10 @@ class Redactor:
         return _HEADER.sub(_unassigned, text)
 
     def shape(self, value: Any) -> Any:
-        """Return parsed JSON without secrets. Only strings change, never keys, so that it can be parsed as before."""
+        """Return parsed JSON without secrets.
+
+        Only strings change, never keys, so that it can be parsed as before.
+        """
         if isinstance(value, dict):
             return {name: self._item(name, one) for name, one in value.items()}
         if isinstance(value, list):
@@ -117,7 +129,10 @@ class Redactor:
         return self._known[text]
 
     def _is_name(self, text: str) -> bool:
-        """Whether a string is a name, or the key of an action, which joins names and numbers."""
+        """Whether a string is a name, or the key of an action.
+
+        A key joins names and numbers.
+        """
         first, *rest = re.split("[:@#]", text)
         return text in self._names or (
             first in self._names and all(one in self._names or one.isdigit() for one in rest)
@@ -125,7 +140,7 @@ class Redactor:
 
 
 def _spelled(value: str) -> tuple[str, ...]:
-    """Return a value as it is, as JSON and URLs escape it, and line by line, as in a log."""
+    """Return a value in all its spellings: as in JSON, URLs and logs."""
     return (
         value,
         json.dumps(value)[1:-1],

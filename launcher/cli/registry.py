@@ -1,4 +1,7 @@
-"""The list of commands. A command's module is imported when it runs, so that each command starts at once."""
+"""The list of commands.
+
+The module of a command is imported when the command runs, so that each starts fast.
+"""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -93,7 +96,10 @@ class RootGroup(PlainGroup):
 
 
 def _registered(name: str) -> typer.Typer:
-    """Return an app that has the commands of one module. Ctrl-C during the import ends the process in silence."""
+    """Return an app that has the commands of one module.
+
+    Ctrl-C during the import ends the process in silence.
+    """
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     try:
         import_module(f"launcher.cli.commands.{_MODULES[name]}").register(app)

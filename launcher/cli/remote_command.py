@@ -1,4 +1,7 @@
-"""One command on many nodes at once: output with labels, exit statuses, and an early stop."""
+"""One command on many nodes at once.
+
+Output with labels, exit statuses, and an early stop.
+"""
 
 import sys
 import threading
@@ -32,7 +35,10 @@ class RemoteCommand:
         self._stopping = False
 
     def run(self) -> None:
-        """Run the command on all targets, to its end; JobFailedError, with exit statuses, where it failed."""
+        """Run the command on all targets, to its end.
+
+        JobFailedError, with exit statuses, where it failed.
+        """
         done = [self._pool.submit(self._one, target) for target in self._targets]
         wait(done)
         self._pool.shutdown()
@@ -42,7 +48,10 @@ class RemoteCommand:
             raise JobFailedError(f"`{self._command.argv[0]}` failed on {self._count()}: {self._failures()}")
 
     def stop(self) -> Iterator[str]:
-        """Stop the command on all targets; return a message for each where that may have failed."""
+        """Stop the command on all targets.
+
+        Return a message for each where that may have failed.
+        """
         self._stopping = True
         with self._lock:
             running = sorted(self._begun, key=lambda target: target.label)

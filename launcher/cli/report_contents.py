@@ -46,7 +46,10 @@ _BORDER = re.compile(rb"[\r\n]")
 
 
 def contents(store: Store, row: RunRow) -> Iterator[tuple[str, bytes]]:
-    """Return the files of a report, with their names. What cannot be read is left out, listed, and warned about."""
+    """Return the files of a report, with their names.
+
+    What cannot be read is left out, listed, and warned about.
+    """
     run, record = store.load(row.id)
     values, unknown = _secret_values(store, run)
     redactor = Redactor(values, _names(run))
@@ -103,7 +106,10 @@ def _nodes(store: Store, run: Run) -> object:
 
 
 def _journal(store: Store, run: Run, redactor: Redactor, damaged: list[str]) -> bytes:
-    """Return the decisions of a run. They do not depend on variables and commands, so these can be redacted."""
+    """Return the decisions of a run.
+
+    They do not depend on variables and commands, so these can be redacted.
+    """
     lines: list[bytes] = []
     try:
         for number, line in enumerate(store.decisions.lines(run.id), start=1):
@@ -136,8 +142,11 @@ def _more(damaged: Sequence[str]) -> str:
 
 
 def _secret_values(store: Store, run: Run) -> tuple[set[str], list[str]]:
-    """Return the values to remove: the run's secrets, and distinct values that are likely secrets; and the names of
-    secrets whose values are unknown. The secrets of an ended run are not stored: they may be in the environment."""
+    """Return the values to remove.
+
+    The run's secrets, and distinct values that are likely secrets; and the names of secrets whose values are unknown.
+    The secrets of an ended run are not stored: they may be in the environment.
+    """
     tasks = [run.task, *([run.target.task] if run.target else [])]
     fleets = [run.fleet, *([run.target.fleet] if run.target else [])]
     variables: list[Mapping[str, str]] = [group.envs for task in tasks for group in task.groups]
@@ -154,7 +163,10 @@ def _secret_values(store: Store, run: Run) -> tuple[set[str], list[str]]:
 
 
 def _names(run: Run) -> frozenset[str]:
-    """Return the names that decisions depend on: those of the run, and the values of enums."""
+    """Return the names that decisions depend on.
+
+    Those of the run, and the values of enums.
+    """
     found: set[str] = {run.id, run.name, run.fleet.name, *run.fleet.levels, RACK_LEVEL, NODE_LEVEL, ANY_LEVEL, "None"}
     for node in (*run.fleet.nodes, *(run.target.fleet.nodes if run.target else ())):
         found |= {node.name, node.rack, node.domain or "", *node.places.values()}
@@ -177,7 +189,10 @@ def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
 
 
 def _from_line(data: bytes, limit: int) -> bytes:
-    """Return the end of a log, from the start of a line: half a secret would not be recognised."""
+    """Return the end of a log, from the start of a line.
+
+    Half a secret would not be recognised.
+    """
     if len(data) <= limit:
         return data
     end = data[-limit:]
@@ -186,7 +201,7 @@ def _from_line(data: bytes, limit: int) -> bytes:
 
 
 def _logs(home: Path, run: Run, record: Record) -> Iterator[tuple[str, bytes]]:
-    """Return the ends of the logs of all ranks and of the provisioning of all nodes, and which are missing."""
+    """Return the ends of all logs of ranks and nodes, and a list of missing ones."""
     wanted = [
         (f"logs/{member.name}.log", holder(run, record, member), LogName(member=member.name))
         for member in run.members()

@@ -25,7 +25,10 @@ class Received:
 
 
 class Unpacker:
-    """Unpacks files into one folder, each completely or not at all; with `force` they replace existing ones."""
+    """Unpacks files into one folder, each completely or not at all.
+
+    With `force` they replace existing ones.
+    """
 
     def __init__(self, folder: Path, received: Received, *, force: bool) -> None:
         self._folder = folder
@@ -33,7 +36,10 @@ class Unpacker:
         self._force = force
 
     def unpack(self, stream: BinaryIO) -> None:
-        """Unpack a stream to its end; LaunchError where it is not a tar archive, or cannot be written."""
+        """Unpack a stream to its end.
+
+        LaunchError where it is not a tar archive, or cannot be written.
+        """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with tarfile.open(fileobj=stream, mode="r|") as archive:
@@ -57,7 +63,10 @@ class Unpacker:
             self._received.refused.append(f"`{entry.name}`: {why}")
 
     def _blocked(self, parts: tuple[str, ...]) -> str | None:
-        """Return why a path cannot be used: a part of it is no folder. Nothing is written through a link."""
+        """Return why a path cannot be used.
+
+        A part of it is no folder. Nothing is written through a link.
+        """
         at = self._folder
         for part in parts[:-1]:
             at = at / part
@@ -113,7 +122,10 @@ class Unpacker:
         return why
 
     def _settle(self, draft: Path, target: Path) -> str | None:
-        """Rename a complete file to its name. Without `force`, a file that appeared there meanwhile is kept."""
+        """Rename a complete file to its name.
+
+        Without `force`, a file that appeared there meanwhile is kept.
+        """
         if self._force:
             draft.replace(target)
             return None
@@ -140,7 +152,9 @@ def _hostile(name: str) -> str | None:
 
 
 def _outside(target: str, depth: int) -> str | None:
-    """Return why a link is refused: it may lead out of the folder. `depth` is the number of folders that it is in.
+    """Return why a link is refused.
+
+    It may lead out of the folder. `depth` is the number of folders that it is in.
 
     `..` is allowed only at the beginning: after another name, which may be a link, its meaning is unknown.
     """

@@ -1,1 +1,4 @@
-"""The loop that drives a run: observe, reconcile, journal, execute; and the processes around it."""
+"""The loop that drives a run.
+
+Observe, reconcile, journal, execute; and the processes around it.
+"""

@@ -24,7 +24,9 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def control(home: Path, run_id: RunId) -> RunState:
-    """Own a run and drive it until it has ended; LeaseHeldError where a live process owns it.
+    """Own a run and drive it until it has ended.
+
+    LeaseHeldError where a live process owns it.
 
     Drives the successors of a preempted run too. SIGTERM and SIGINT stop the controller, never the run. A failing store
     is retried; StoreError where a stop was requested meanwhile.
@@ -45,7 +47,9 @@ def control(home: Path, run_id: RunId) -> RunState:
 
 
 def drive(store: Store, run_id: RunId, stopped: Callable[[], bool], say: Say) -> RunState:
-    """Drive a run that this process owns until it has ended or `stopped()`, run its hook, and give the run up.
+    """Drive a run that this process owns, until it has ended or `stopped()`.
+
+    Runs its hook, and gives the run up at the end.
 
     A failing store is reported to `say` and retried; StoreError where `stopped()` came before it could be read.
     """
@@ -100,7 +104,10 @@ def _wait_and_drive(store: Store, run_id: RunId, stopped: Callable[[], bool], re
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Return, during this block, whether SIGTERM or SIGINT asked the process to stop; the runs go on."""
+    """Return, during this block, whether SIGTERM or SIGINT asked the process to stop.
+
+    The runs go on.
+    """
     stop: list[int] = []
     before = {number: signal.signal(number, lambda got, _: stop.append(got)) for number in _STOP_SIGNALS}
     try:

@@ -1,8 +1,8 @@
-"""Runs that were accepted and get a controller of their own, which nobody follows."""
+"""Accepted runs with a controller of their own, which nobody follows."""
 
 import time
 
-from launcher.admission.launch import AcceptedRun, Acceptance
+from launcher.admission.launch import Acceptance, AcceptedRun
 from launcher.core.model.run import Cause, RunId, RunState
 from launcher.drive.spawn import ensure_controller
 from launcher.store.queue import IN_LINE
@@ -17,7 +17,10 @@ POLL_S = 0.05
 
 
 def begin(store: Store, accepted: AcceptedRun) -> None:
-    """Make sure that an accepted run has a controller; KeyboardInterrupt, after that, where Ctrl-C came meanwhile."""
+    """Make sure that an accepted run has a controller.
+
+    KeyboardInterrupt, after that, where Ctrl-C came meanwhile.
+    """
     try:
         ensure_controller(store.home, store.find(accepted.id))
     except KeyboardInterrupt:
@@ -28,7 +31,10 @@ def begin(store: Store, accepted: AcceptedRun) -> None:
 
 
 def start_detached(store: Store, accepted: AcceptedRun) -> RunRow:
-    """Give an accepted run a controller; return the run once it has its nodes, its place in the queue, or has ended."""
+    """Give an accepted run a controller.
+
+    Return the run once it has its nodes, its place in the queue, or has ended.
+    """
     begin(store, accepted)
     match accepted.how:
         case Acceptance.STARTED:
@@ -40,7 +46,7 @@ def start_detached(store: Store, accepted: AcceptedRun) -> RunRow:
 
 
 def _with_leases(store: Store, run: RunId) -> RunRow:
-    """Return a run once it holds the leases of its nodes, has ended, or `SETTLE_S` have passed."""
+    """Return a run once it has its leases, has ended, or `SETTLE_S` have passed."""
     deadline = time.monotonic() + SETTLE_S
     while True:
         row, (found, record) = store.find(run), store.load(run)
@@ -52,7 +58,7 @@ def _with_leases(store: Store, run: RunId) -> RunRow:
 
 
 def _in_queue(store: Store, run: RunId) -> RunRow:
-    """Return a queued run once its controller has found its place in the queue, or started it."""
+    """Return a queued run once its controller has evaluated the queue."""
     deadline = time.monotonic() + SETTLE_S
     while True:
         row = store.find(run)

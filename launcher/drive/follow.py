@@ -1,4 +1,7 @@
-"""Follow a run to its end: report what its journal says, and replace a controller that died. Never harms the run."""
+"""Follow a run to its end.
+
+Report what its journal says, and replace a controller that died. Never harms the run.
+"""
 
 import time
 from collections.abc import Iterator
@@ -32,7 +35,7 @@ class RunListener(Protocol):
         """Take note of a warning; the same message comes once."""
 
     def queued_again(self, row: RunRow) -> None:
-        """Take note that the run was preempted, and that its successor is followed from now on."""
+        """Take note that the run was preempted; its successor is followed."""
 
     def controller_died(self, row: RunRow) -> None:
         """Take note that the controller of the run died and is replaced."""
@@ -55,7 +58,7 @@ class SilentRunListener:
 
 
 class Follower:
-    """Reads the journal of a run, then those of its successors, and reports new entries."""
+    """Reports new entries in the journal of a run, then of its successors."""
 
     def __init__(self, store: Store, run: RunId, listener: RunListener, after: int = 0) -> None:
         self._store = store
@@ -65,7 +68,10 @@ class Follower:
         self._warned: set[str] = set()
 
     def poll(self) -> RunRow:
-        """Report new entries; return the run as it was before they were read, so that none is missed at its end."""
+        """Report new entries; return the run as of before they were read.
+
+        So none is missed when it has ended.
+        """
         row = self._store.find(self._run)
         for event in self._store.journal.events(self._run, after=self._seen):
             self._seen = event.seq
@@ -83,7 +89,10 @@ class Follower:
 
 
 def event_batches(store: Store, run: RunId, *, after: int = 0, follow: bool = False) -> Iterator[tuple[Event, ...]]:
-    """Return the journal entries of a run above `after`, in batches; with `follow` new ones until the run has ended."""
+    """Return the journal entries of a run above `after`, in batches.
+
+    With `follow` new ones until the run has ended.
+    """
     while True:
         ended = store.find(run).ended is not None
         batch = store.journal.events(run, after=after)
@@ -96,7 +105,9 @@ def event_batches(store: Store, run: RunId, *, after: int = 0, follow: bool = Fa
 
 
 def follow(store: Store, run: RunId, listener: RunListener, *, after: int = 0, timeout: float | None = None) -> RunRow:
-    """Return a run when it has ended, or when only unreachable nodes were left for `RELEASE_WAIT_S`.
+    """Return a run when it has ended.
+
+    Also when only unreachable nodes were left for `RELEASE_WAIT_S`.
 
     Reports journal entries above `after`. TimeoutError after `timeout` seconds; LaunchError where controllers die
     again and again, or the controller was told to stop.
@@ -133,7 +144,10 @@ def attend(store: Store, row: RunRow, listener: RunListener) -> None:
 
 
 def replace_dead_controller(store: Store, row: RunRow, listener: RunListener) -> bool:
-    """Replace the controller of a run where it died; return whether it did. LaunchError where it was told to stop."""
+    """Replace the controller of a run where it died.
+
+    Return whether it did. LaunchError where it was told to stop.
+    """
     if row.owner is None:
         raise LaunchError(
             f"the controller of `{row.name}` stopped; the run goes on without one",

@@ -1,4 +1,7 @@
-"""Polls the health of a run's nodes in the background: each once a minute, suspected ones at once."""
+"""Polls the health of a run's nodes in the background.
+
+Each once a minute, suspected ones at once.
+"""
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import Executor as Pool
@@ -48,7 +51,10 @@ class HealthPoller:
         return not self._told.empty()
 
     def begin(self, run: Run, wanted: Collection[NodeName], doubted: Collection[NodeName]) -> None:
-        """Poll the wanted nodes that are due, and the doubted ones that were not polled in the last `AGAIN_S`."""
+        """Poll the wanted nodes that are due.
+
+        And the doubted ones that were not polled in the last `AGAIN_S`.
+        """
         now = self._clock.now()
         fleet = {node.name: at for at, node in enumerate(run.fleet.nodes)}
         for name in doubted:

@@ -1,4 +1,4 @@
-"""`on_event`: runs the user's command for each event of a run, one after the other, beside the loop."""
+"""`on_event`: runs the user's command for each event of a run."""
 
 import json
 import os
@@ -98,8 +98,10 @@ class Hook:
             self._store.journal.set_hook_position(self._run.id, self._seen)
 
     def _matters(self, event: Event) -> bool:
-        """Whether the hook is run for an event; for a status only where the state changed, and not for the final one,
-        which has an event of its own."""
+        """Whether the hook is run for an event.
+
+        For a status only where the state changed, and not for the final one, which has an event of its own.
+        """
         if event.kind is EventKind.STATUS:
             before, self._state = self._state, event.subject
             return before != event.subject and event.subject not in _FINAL
@@ -111,7 +113,10 @@ class Hook:
         return _run(self._run.task.on_event or "", text, self._folder, self._environment())
 
     def _beside(self) -> Path:
-        """Return the folder of the task's file, in which the command runs; where it is gone, `$NVLAUNCH_HOME`."""
+        """Return the folder of the task's file, in which the command runs.
+
+        Where it is gone, `$NVLAUNCH_HOME`.
+        """
         folder = Path(self._store.find(self._run.id).source).parent
         return folder if folder.is_dir() else self._store.home
 

@@ -1,4 +1,4 @@
-"""Logs of ranks and nodes, read from many nodes at once without losing or mixing lines."""
+"""Logs of ranks and nodes, read from many nodes at once."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,10 @@ class LogSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
-    """Bytes of a log; `restarted` is the attempt where the rank has just been started again, else 0."""
+    """Bytes of a log.
+
+    `restarted` is the attempt where the rank has just been started again, else 0.
+    """
 
     source: LogSource
     data: bytes = b""
@@ -42,7 +45,10 @@ class LogChunk:
 def log_sources(
     run: Run, record: Record, *, rank: str | None = None, node: str | None = None, provision: bool = False
 ) -> tuple[LogSource, ...]:
-    """Return the chosen logs, in rank order; SpecError for a rank or node that the run does not have."""
+    """Return the chosen logs, in rank order.
+
+    SpecError for a rank or node that the run does not have.
+    """
     if node is not None:
         check_node(run, node)
     if provision:
@@ -90,7 +96,10 @@ class LogReader:
             pause(FOLLOW_S)
 
     def new(self) -> Iterator[LogChunk]:
-        """Return what each log has beyond what was read; the log of a restarted rank is read from its start."""
+        """Return what each log has beyond what was read.
+
+        The log of a restarted rank is read from its start.
+        """
         for source, part in self._read():
             before, source.attempt = source.attempt, part.attempt
             if before and part.attempt != before:
@@ -131,5 +140,8 @@ class LogReader:
 
 
 def _last_lines(data: bytes, count: int) -> bytes:
-    """Return the last lines; a carriage return does not end one, so that a progress bar is one line."""
+    """Return the last lines.
+
+    A carriage return does not end one: a progress bar is one line.
+    """
     return b"".join(re.findall(rb"[^\n]*\n|[^\n]+", data)[-count:])

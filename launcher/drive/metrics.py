@@ -1,4 +1,7 @@
-"""Metrics of all runs for Prometheus, computed from journals and snapshots at each scrape."""
+"""Metrics of all runs for Prometheus.
+
+Computed from journals and snapshots at each scrape.
+"""
 
 import json
 import time
@@ -157,7 +160,10 @@ class RunCollector(Collector):
 
 
 def serve(home: Path, address: str, port: int) -> WSGIServer:
-    """Serve the metrics of all runs of a home; LaunchError where the port cannot be opened."""
+    """Serve the metrics of all runs of a home.
+
+    LaunchError where the port cannot be opened.
+    """
     registry = CollectorRegistry()
     registry.register(RunCollector(Store(home)))
     try:
@@ -173,7 +179,10 @@ _RUN = ("run", "id", "inventory")
 
 
 def _shown(row: RunRow) -> _Shown:
-    """Return the ranks and spares in the snapshot of a run; OtherVersionError where this version cannot read it."""
+    """Return the ranks and spares in the snapshot of a run.
+
+    OtherVersionError where this version cannot read it.
+    """
     with readable(row.id):
         plain = json.loads(row.snapshot)
         ranks = tuple((str(rank["state"]), str(rank["rack"])) for rank in plain["ranks"])

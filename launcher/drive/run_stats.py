@@ -96,7 +96,10 @@ class RunStats:
             counts[named] = counts.get(named, 0) + 1
 
     def _joins(self, subject: str, why: Why) -> Why:
-        """Return why a raylet is started; on a node that is new to the run it replaces another node."""
+        """Return why a raylet is started.
+
+        On a node that is new to the run it replaces another node.
+        """
         node, _, generation = subject.rpartition("#")
         known = node in self.nodes
         self.nodes.add(node)

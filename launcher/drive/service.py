@@ -1,4 +1,7 @@
-"""`watch --all`: one process that drives all runs without a controller, each with a loop in its own thread."""
+"""`watch --all`: one process that drives all runs without a controller.
+
+Each run has a loop in its own thread.
+"""
 
 import sys
 import threading
@@ -23,7 +26,9 @@ STOP_S = 30.0
 
 
 class RunService:
-    """Drives each run that has no live controller. A loop that fails affects no other run.
+    """Drives each run that has no live controller.
+
+    A loop that fails affects no other run.
 
     `say` takes log lines.
     """

@@ -31,7 +31,7 @@ def ensure_controller(home: Path, row: RunRow) -> None:
 
 
 def spawn(home: Path, run_id: RunId) -> None:
-    """Start a detached controller for a run, and return when a live process owns the run.
+    """Start a detached controller, and return when the run has a live owner.
 
     The child has no terminal, and no secrets of the task in its environment; its log is in the folder of the run.
     Raises LaunchError with the last line of that log where the child ends before it owns the run.

@@ -24,13 +24,19 @@ class NodeTarget:
 
 
 def holder(run: Run, record: Record, member: Member) -> NodeName:
-    """Return the node of a rank: the current one, or the first one where none has it yet."""
+    """Return the node of a rank.
+
+    The current one, or the first one where none has it yet.
+    """
     slot = record.slots.get(member.name)
     return slot.node if slot else run.slice_of(member).nodes[member.slice_rank]
 
 
 def members(run: Run, word: str | None) -> list[Member]:
-    """Return the rank with this name or number, all for None; SpecError for an unknown or ambiguous one."""
+    """Return the rank with this name or number, all for None.
+
+    SpecError for an unknown or ambiguous one.
+    """
     found = list(run.members())
     if word is None:
         return found
@@ -46,7 +52,10 @@ def members(run: Run, word: str | None) -> list[Member]:
 def targets(
     run: Run, record: Record, *, rank: str | None, part: str | None, node: str | None, every: bool
 ) -> tuple[NodeTarget, ...]:
-    """Return the chosen targets, by default rank 0; SpecError for unknown ones, and for more than one choice."""
+    """Return the chosen targets, by default rank 0.
+
+    SpecError for unknown ones, and for more than one choice.
+    """
     if sum((rank is not None, part is not None, node is not None, every)) > 1:
         refuse("`--rank`, `--slice`, `--node` and `--all` exclude each other", hint="use one of them")
     _check_placed(run)
@@ -60,7 +69,10 @@ def targets(
 
 
 def slice_named(run: Run, word: str, *, before: str = "") -> Slice:
-    """Return the slice with this name or number; SpecError, with the known ones after `before`, for none."""
+    """Return the slice with this name or number.
+
+    SpecError, with the known ones after `before`, for none.
+    """
     _check_placed(run)
     meant = [part for part in run.placement.slices if word in _spellings(part)]
     if len(meant) != 1:

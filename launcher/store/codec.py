@@ -1,4 +1,7 @@
-"""Values of the core to JSON and back. Pydantic is imported at the first use, so that `status` starts fast."""
+"""Values of the core to JSON and back.
+
+Pydantic is imported at the first use, so that `status` starts fast.
+"""
 
 import json
 from functools import cache
@@ -22,12 +25,18 @@ def dump(kind: type[T], value: T) -> str:
 
 
 def storable(text: str) -> str:
-    """Return a text that UTF-8 can encode: file names and arguments may hold bytes that it cannot."""
+    """Return a text that UTF-8 can encode.
+
+    File names and arguments may hold bytes that it cannot.
+    """
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def load(kind: type[T], text: str) -> T:
-    """Return the value that `dump` wrote; pydantic's ValidationError for anything else."""
+    """Return the value that `dump` wrote.
+
+    Pydantic's ValidationError for anything else.
+    """
     value: T = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # a class is hashable
     return value
 

@@ -1,4 +1,7 @@
-"""The SQLite file in `$NVLAUNCH_HOME` and its transactions: safe for concurrent commands and for `kill -9`."""
+"""The SQLite file in `$NVLAUNCH_HOME` and its transactions.
+
+Safe for concurrent commands and for `kill -9`.
+"""
 
 import fcntl
 import os
@@ -76,7 +79,10 @@ VERSION = OLDEST + len(_STEPS) - 1
 
 
 class Database:
-    """One connection, used by one thread at a time. A write transaction takes the lock when it begins."""
+    """One connection, used by one thread at a time.
+
+    A write transaction takes the lock when it begins.
+    """
 
     def __init__(self, home: Path) -> None:
         self._path = home / FILE
@@ -106,7 +112,10 @@ class Database:
 
     @contextmanager
     def at_once(self) -> Iterator[sqlite3.Connection]:
-        """Run a block that only reads, from one snapshot; may be used inside a transaction of this thread."""
+        """Run a block that only reads, from one snapshot.
+
+        May be used inside a transaction of this thread.
+        """
         with self._lock, _reporting(self._path):
             begun = not self._db.in_transaction
             if begun:
@@ -152,7 +161,10 @@ class Database:
 
 
 def _make_private(home: Path, path: Path) -> None:
-    """Create the folder and the file for their owner alone; an existing folder keeps its mode, as it may be shared."""
+    """Create the folder and the file for their owner alone.
+
+    An existing folder keeps its mode, as it may be shared.
+    """
     try:
         if not home.is_dir():
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -165,7 +177,10 @@ def _make_private(home: Path, path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock: switching to WAL fails at once where two processes do it at the same time, despite the time-out."""
+    """Hold a lock on a file.
+
+    Two processes that switch to WAL at the same time fail at once, despite the time-out.
+    """
     handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -195,8 +210,10 @@ _DAMAGED = "the file is damaged: restore a copy of it, or move it away to start 
 
 @contextmanager
 def _reporting(path: Path) -> Iterator[None]:
-    """Raise StoreError for a problem with the file that may pass, LaunchError for a damaged file; a bad query stays a
-    bug."""
+    """Raise StoreError for a problem with the file, LaunchError for a damaged one.
+
+    A bad query stays a bug.
+    """
     try:
         yield
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):

@@ -1,4 +1,6 @@
-"""The inputs and the result of each decision of a run, for `replay`: compressed, and bounded in number.
+"""The inputs and the result of each decision of a run, for `replay`.
+
+Compressed, and bounded in number.
 
 A tick that changed nothing is not stored.
 """
@@ -90,7 +92,7 @@ class DecisionLog:
         db.execute(_PRUNE, (run, FIRST, seq - NEWEST))
 
     def forget(self, run: RunId) -> None:
-        """Forget the cached version of a run, after a transaction that may have been rolled back."""
+        """Forget the cached version of a run, after a failed transaction."""
         self._versions.pop(run, None)
 
     def of(self, run: RunId) -> Iterator[LoggedDecision]:
@@ -133,7 +135,10 @@ class DecisionLog:
 
 
 def read_line(line: str) -> LoggedDecision:
-    """Return the decision in a line of `DecisionLog.lines`; pydantic's ValidationError for anything else."""
+    """Return the decision in a line of `DecisionLog.lines`.
+
+    Pydantic's ValidationError for anything else.
+    """
     return load(LoggedDecision, line)
 
 

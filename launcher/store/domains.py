@@ -1,4 +1,4 @@
-"""The NVLink domains that GPU drivers reported, for nodes whose inventory leaves them out."""
+"""NVLink domains that GPU drivers reported."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,10 @@ from launcher.store.database import Database
 
 
 class Domains:
-    """The last reported domains, by inventory and node. They may be out of date: nodes are asked before a start."""
+    """The last reported domains, by inventory and node.
+
+    They may be out of date: nodes are asked before a start.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db

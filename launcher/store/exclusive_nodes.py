@@ -1,4 +1,4 @@
-"""Nodes that are reserved for one run, because it has their topology domain for itself."""
+"""Nodes that are reserved for one run: the rest of its exclusive domains."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ def keep(db: sqlite3.Connection, fleet: str, run: RunId, nodes: Iterable[NodeNam
 
 
 def of_others(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mapping[NodeName, str]:
-    """Return the nodes of an inventory that are reserved for other runs, with the names of these."""
+    """Return the nodes that are reserved for other runs, with their names."""
     query = """
     SELECT node, name FROM exclusive_nodes JOIN runs ON runs.id = exclusive_nodes.run
     WHERE exclusive_nodes.fleet = ? AND runs.ended IS NULL AND runs.id IS NOT ?

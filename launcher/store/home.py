@@ -7,7 +7,10 @@ from launcher.errors import refuse
 
 
 def home() -> Path:
-    """Return the folder that runs are stored in; SpecError where it belongs to an unknown user."""
+    """Return the folder that runs are stored in.
+
+    SpecError where it belongs to an unknown user.
+    """
     given = os.environ.get("NVLAUNCH_HOME")
     try:
         return Path(given).expanduser().absolute() if given else Path.home().absolute() / ".nvlaunch"

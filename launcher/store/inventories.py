@@ -1,4 +1,7 @@
-"""The whole inventories that runs were placed on; a run itself has only its own nodes."""
+"""The whole inventories that runs were placed on.
+
+A run itself has only its own nodes.
+"""
 
 import sqlite3
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from launcher.store.database import Database
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredInventory:
-    """An inventory as of the last placement on it, and the file that it was read from, if any."""
+    """An inventory as of the last placement on it, and its file, if any."""
 
     inventory: Inventory
     path: Path | None
@@ -24,14 +27,20 @@ class Inventories:
         self._db = db
 
     def of(self, fleet: Inventory) -> StoredInventory | None:
-        """Return the whole of an inventory that was cut down for a run; None where it is not stored or not readable."""
+        """Return the whole of an inventory that was cut down for a run.
+
+        None where it is not stored or not readable.
+        """
         query = "SELECT inventory, path FROM inventories WHERE name = ? AND source = ?"
         for row in self._db.read(query, fleet.name, storable(fleet.source)):
             return _kept(row)
         return None
 
     def all(self) -> tuple[StoredInventory, ...]:
-        """Return all inventories that runs were placed on and that this version can read, by name."""
+        """Return all inventories that runs were placed on, by name.
+
+        Unreadable ones are left out.
+        """
         rows = self._db.read("SELECT inventory, path FROM inventories ORDER BY name, source")
         return tuple(kept for kept in map(_kept, rows) if kept is not None)
 

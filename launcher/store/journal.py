@@ -1,4 +1,7 @@
-"""The journal of a run: decisions, actions and their results, in order. Entries are only added."""
+"""The journal of a run: decisions, actions and their results, in order.
+
+Entries are only added.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -56,7 +59,9 @@ class OtherKind(str):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An entry of the journal. `at` is seconds since the epoch, `reason` the code of an action's reason, or empty.
+    """An entry of the journal.
+
+    `at` is seconds since the epoch, `reason` the code of an action's reason, or empty.
 
     `times` counts equal receipts that were folded into one entry; `evidence` has the log lines that show a failure.
     """
@@ -72,13 +77,16 @@ class Event:
 
 
 class Journal:
-    """The journals of the runs of one `$NVLAUNCH_HOME`; decisions and receipts are written by `Store`."""
+    """The journals of the runs of one `$NVLAUNCH_HOME`.
+
+    Decisions and receipts are written by `Store`.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def events(self, run: RunId, after: int = 0, until: int = LAST_SEQ) -> tuple[Event, ...]:
-        """Return the entries of a run with numbers above `after` and up to `until`, in order."""
+        """Return the entries of a run above `after` and up to `until`, in order."""
         query = "SELECT * FROM journal WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
         return tuple(read_event(row) for row in self._db.read(query, run, after, until))
 
@@ -93,12 +101,18 @@ class Journal:
             add(db, run, EventKind.WARNING, at, subject=subject, message=message)
 
     def hook_position(self, run: RunId) -> int:
-        """Return the number of the last entry that the hook of a run was told; 0 before the first."""
+        """Return the number of the last entry that the hook of a run was told.
+
+        0 before the first.
+        """
         rows = self._db.read("SELECT seq FROM hook_positions WHERE run = ?", run)
         return next((int(row["seq"]) for row in rows), 0)
 
     def set_hook_position(self, run: RunId, seq: int) -> None:
-        """Store up to which entry the hook was told. After a power cut an entry may be told again."""
+        """Store up to which entry the hook was told.
+
+        After a power cut an entry may be told again.
+        """
         with self._db.write(durable=False) as db:
             db.execute("INSERT OR REPLACE INTO hook_positions VALUES (?, ?)", (run, seq))
 
@@ -114,7 +128,10 @@ def add(
     reason: str = "",
     evidence: Sequence[str] = (),
 ) -> None:
-    """Add an entry in the current transaction; its number is one more than the last of the run."""
+    """Add an entry in the current transaction.
+
+    Its number is one more than the last of the run.
+    """
     _add(
         db,
         run=run,
@@ -129,7 +146,10 @@ def add(
 
 
 def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], at: float) -> None:
-    """Add an entry for each action that is about to begin; none for one that has failed alike many times."""
+    """Add an entry for each action that is about to begin.
+
+    None for one that has failed alike many times.
+    """
     kind = EventKind.INTENT.value
     news = [action for action in actions if (last := _last(db, run, action)) is None or last["times"] < FOLD]
     rows = [
@@ -141,7 +161,10 @@ def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], a
 
 
 def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
-    """Add the answer to an action; return the receipt. Equal failures in a row are folded into one entry."""
+    """Add the answer to an action.
+
+    Return the receipt. Equal failures in a row are folded into one entry.
+    """
     receipt = Receipt(seq=_next(db, run), at=at, action=action, answer=answer)
     last = _last(db, run, action)
     alike = last is not None and last["message"] == answer.said and answer.result in _FAILURES

@@ -1,4 +1,7 @@
-"""Drains, incidents and quarantines of nodes, over all runs; they outlive the runs that wrote them."""
+"""Drains, incidents and quarantines of nodes, over all runs.
+
+They outlive the runs that wrote them.
+"""
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +25,10 @@ _QUARANTINED = (Cause.NODE, Cause.EXHAUSTED)
 
 
 class IncidentKind(Enum):
-    """What happened on a node: it failed, or the first failing rank of a job was there."""
+    """What happened on a node.
+
+    It failed, or the first failing rank of a job was there.
+    """
 
     NODE_FAILED = "failed"
     PROGRAM = "program"
@@ -33,7 +39,10 @@ _KINDS = {kind.value: kind for kind in IncidentKind}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Something that happened on a node during a run; `at` is wall-clock time (s), `evidence` lines of logs."""
+    """Something that happened on a node during a run.
+
+    `at` is wall-clock time (s), `evidence` lines of logs.
+    """
 
     node: NodeName
     run: str
@@ -45,7 +54,10 @@ class Incident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """A node that is excluded from placement: since when (s, wall clock), why, and by which run."""
+    """A node that is excluded from placement.
+
+    Since when (s, wall clock), why, and by which run.
+    """
 
     node: NodeName
     run: str
@@ -64,13 +76,19 @@ class Drain:
 
 
 class Ledger:
-    """Drains, incidents and quarantines of one `$NVLAUNCH_HOME`; `fleet` is the name of an inventory."""
+    """Drains, incidents and quarantines of one `$NVLAUNCH_HOME`.
+
+    `fleet` is the name of an inventory.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def drain(self, fleet: str, nodes: Iterable[NodeName], drain: Drain) -> None:
-        """Drain nodes, with the reason, time and author of `drain`; the newest drain of a node counts."""
+        """Drain nodes, with the reason, time and author of `drain`.
+
+        The newest drain of a node counts.
+        """
         rows = [(fleet, node, storable(drain.reason), drain.at, drain.by) for node in nodes]
         with self._db.write() as db:
             db.executemany("INSERT OR REPLACE INTO drains VALUES (?, ?, ?, ?, ?)", rows)
@@ -126,7 +144,7 @@ class Ledger:
             return _release(db, fleet, node, by=by, at=at)
 
     def history(self, fleet: str, run: RunId, now: float) -> Mapping[NodeName, int]:
-        """Return how many other jobs had their first failing rank on each node in the last day.
+        """Return how many other jobs failed first on each node in the last day.
 
         Runs of one name are one job: a bug in it, tried again and again, says nothing about the node.
         """
@@ -137,14 +155,14 @@ class Ledger:
         return {NodeName(row["node"]): int(row["times"]) for row in rows}
 
     def fleets(self) -> tuple[str, ...]:
-        """Return the names of inventories with drains, incidents or quarantines, in order."""
+        """Return the names of inventories that have entries here, in order."""
         tables = ("drains", "incidents", "quarantines")
         query = " UNION ".join(f"SELECT fleet FROM {table}" for table in tables)  # noqa: S608 -- names of our tables
         return tuple(row["fleet"] for row in self._db.read(f"{query} ORDER BY fleet"))
 
 
 def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Unavailable]:
-    """Return the nodes of an inventory that are excluded from every placement, in the current transaction."""
+    """Return the excluded nodes of an inventory, in the current transaction."""
     sick = db.execute("SELECT node, message FROM quarantines WHERE fleet = ? AND released IS NULL", (fleet,)).fetchall()
     found = {NodeName(row["node"]): Unavailable(unhealthy=row["message"]) for row in sick}
     for row in db.execute("SELECT node, reason FROM drains WHERE fleet = ?", (fleet,)).fetchall():
@@ -154,7 +172,7 @@ def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Unavailable]:
 
 
 def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Record, at: float) -> None:
-    """Write what a record newly says about nodes, in the transaction that stores the record."""
+    """Write what a record newly says about nodes, in the current transaction."""
     for node, evidence in now.failed_nodes.items():
         if node not in before.failed_nodes:
             journal.add(

@@ -1,4 +1,4 @@
-"""A new run: its row, and the snapshot that `status` shows until its controller has seen its nodes."""
+"""A new run: its row, and its first snapshot."""
 
 import base64
 import secrets
@@ -54,7 +54,10 @@ def _first_state(run: Run) -> RunState:
 
 
 def first_status(run: Run, status_message: str, at: float) -> RunStatus:
-    """Return the status before the first observation: each slot on its first node, none started."""
+    """Return the status before the first observation.
+
+    Each slot on its first node, none started.
+    """
     unseen = Decision(
         actions=(),
         record=Record(slots=first_slots(run)),

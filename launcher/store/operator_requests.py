@@ -25,7 +25,10 @@ class Requests:
             return add(db, run, kind, subject=subject, by=by, at=at)
 
     def after(self, run: RunId, seq: int) -> tuple[OperatorRequest, ...]:
-        """Return the requests to a run with numbers above `seq`, in order; OtherVersionError for an unknown kind."""
+        """Return the requests to a run with numbers above `seq`, in order.
+
+        OtherVersionError for an unknown kind.
+        """
         rows = self._db.read("SELECT * FROM operator_requests WHERE run = ? AND seq > ? ORDER BY seq", run, seq)
         with readable(run):
             return tuple(

@@ -21,7 +21,10 @@ class Owners:
         self._taken: dict[RunId, Owner] = {}
 
     def take(self, run: RunId, me: Owner) -> None:
-        """Make a process the owner of a run; LeaseHeldError where another live process is."""
+        """Make a process the owner of a run.
+
+        LeaseHeldError where another live process is.
+        """
         with self._db.write() as db:
             row = db.execute("SELECT * FROM owners WHERE run = ?", (run,)).fetchone()
             before = read_owner(row) if row else None

@@ -7,7 +7,10 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: dataclasses as objects, enums by value, tuples as lists."""
+    """Return a value as JSON can hold it.
+
+    Dataclasses as objects, enums by value, tuples as lists.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):

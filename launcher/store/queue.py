@@ -36,7 +36,9 @@ _GONE = (RunState.STOPPING, RunState.RELEASE_PENDING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """The state of one inventory that the queue depends on: nodes that are not free, active runs, queued runs.
+    """The state of one inventory that the queue depends on.
+
+    Nodes that are not free, active runs, queued runs.
 
     Only the `driven` ones of the queued runs have a controller that could start them. Runs that this version cannot
     read are in neither list; their nodes are taken.
@@ -119,7 +121,10 @@ class Queue:
         )
 
     def admit(self, run: RunId, admit: Admit, at: float) -> bool:
-        """Place a queued run, with its claims, in one transaction; return whether `admit` gave it a placement."""
+        """Place a queued run, with its claims, in one transaction.
+
+        Return whether `admit` gave it a placement.
+        """
         with self._db.write() as db:
             query = "SELECT id, run, fleet FROM runs WHERE id = ? AND state = ? AND wanted = ? AND ended IS NULL"
             row = db.execute(query, (run, RunState.QUEUED.value, Wanted.RUNNING.value)).fetchone()
@@ -136,7 +141,10 @@ class Queue:
         return True
 
     def tell(self, run: Run, status_message: str, barred: Mapping[NodeName, str], at: float) -> None:
-        """Store why a run is queued, and the nodes that are unfit for it, where that changed."""
+        """Store why a run is queued, and the nodes that are unfit for it.
+
+        Nothing is written where neither changed.
+        """
         with self._db.write() as db:
             before = {
                 row["node"]: row["message"] for row in db.execute("SELECT * FROM unavailable WHERE run = ?", (run.id,))
@@ -190,7 +198,10 @@ class Queue:
 
 
 def successor(run: Run, record: Record) -> Run | None:
-    """Return the queued run that succeeds one whose nodes others have; None for any other run."""
+    """Return the queued run that succeeds one whose nodes others have.
+
+    None for any other run.
+    """
     lost = record.outcome is not None and record.outcome.cause in (Cause.PREEMPTED, Cause.LEASE_HELD)
     if not lost or run.queued_at is None or run.wanted is not Wanted.RUNNING:
         return None
@@ -206,7 +217,10 @@ def successor(run: Run, record: Record) -> Run | None:
 
 
 def again(db: sqlite3.Connection, run: Run, before: RunId, at: float) -> None:
-    """Store the successor of a run, in the transaction that ends that run; it has the same source and user."""
+    """Store the successor of a run, in the transaction that ends that run.
+
+    It has the same source and user.
+    """
     row = db.execute("SELECT source, user, submit_host FROM runs WHERE id = ?", (before,)).fetchone()
     user = User(name=row["user"], host=row["submit_host"])
     db.execute(NEW_RUN, row_of(run, row["source"], at, user, IN_LINE))
@@ -214,7 +228,9 @@ def again(db: sqlite3.Connection, run: Run, before: RunId, at: float) -> None:
 
 
 def _next_id(run: RunId) -> RunId:
-    """Return the id of a run's successor: always the same, so that a crash cannot create two.
+    """Return the id of a run's successor.
+
+    Always the same, so that a crash cannot create two.
 
     Ids end in six letters; their successors end in 2, 3 and so on.
     """
@@ -223,7 +239,10 @@ def _next_id(run: RunId) -> RunId:
 
 
 def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool) -> ActiveRun:
-    """Return an active run; one that waits for unreachable nodes to be released has no known end."""
+    """Return an active run.
+
+    One that waits for unreachable nodes to be released has no known end.
+    """
     state = RunState(row["state"])
     ends_at = json.loads(row["snapshot"]).get("ends_at")
     stuck = state is RunState.RELEASE_PENDING

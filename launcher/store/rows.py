@@ -22,7 +22,9 @@ FROM runs LEFT JOIN owners ON owners.run = runs.id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run in brief. `snapshot` is its RunStatus as JSON, `source` the task file, `owner` the process that drives it.
+    """A run in brief.
+
+    `snapshot` is its RunStatus as JSON, `source` the task file, `owner` the process that drives it.
 
     Times are seconds since the epoch.
     """
@@ -43,14 +45,17 @@ class RunRow:
 
 
 def read_run_row(row: sqlite3.Row) -> RunRow:
-    """Return a row of `RUN_ROWS`; OtherVersionError where it has values that this version does not know."""
+    """Return a row of `RUN_ROWS`.
+
+    OtherVersionError where it has values that this version does not know.
+    """
     with readable(row["id"]):
         return _run_row(row)
 
 
 @contextmanager
 def readable(run: str) -> Iterator[None]:
-    """Raise OtherVersionError for the run where its stored values cannot be read in this block."""
+    """Raise OtherVersionError for values of a run that cannot be read in this block."""
     try:
         yield
     except (
@@ -80,15 +85,20 @@ def _run_row(row: sqlite3.Row) -> RunRow:
 
 
 def read_run(row: sqlite3.Row) -> tuple[Run, Record]:
-    """Return the run of a row, with its current `wanted`, and its record; OtherVersionError where they have values that
-    this version does not know."""
+    """Return the run of a row, with its current `wanted`, and its record.
+
+    OtherVersionError where they have values that this version does not know.
+    """
     with readable(row["id"]):
         run = replace(load(Run, row["run"]), wanted=Wanted(row["wanted"]))
         return run, load(Record, row["record"])
 
 
 def read_owner(row: sqlite3.Row) -> Owner | None:
-    """Return the owner from a row with the columns of `owners`; None where they are NULL."""
+    """Return the owner from a row with the columns of `owners`.
+
+    None where they are NULL.
+    """
     if row["host"] is None:
         return None
     return Owner(host=row["host"], boot=row["boot"], pid=row["pid"], started=row["started"])

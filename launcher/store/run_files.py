@@ -1,4 +1,7 @@
-"""Files of a run below `$NVLAUNCH_HOME`: secrets and copies of what it sends to nodes. They live as long as the run."""
+"""Files of a run below `$NVLAUNCH_HOME`.
+
+Secrets and copies of what it sends to nodes. They live as long as the run.
+"""
 
 import json
 import os
@@ -16,7 +19,10 @@ def secrets_file(home: Path, run: RunId) -> Path:
 
 
 def write_secrets(file: Path, secrets: Mapping[str, str]) -> None:
-    """Write the secrets of a run to a file that only its owner can read; nothing where there are none."""
+    """Write the secrets of a run to a file that only its owner can read.
+
+    Nothing where there are none.
+    """
     if not secrets:
         return
     draft = file.with_suffix(".new")
@@ -30,7 +36,10 @@ def write_secrets(file: Path, secrets: Mapping[str, str]) -> None:
 
 
 def remove(home: Path, run: RunId, successor: RunId | None) -> None:
-    """Remove the secrets and files of a run that ends, or move them to the run that succeeds it; OSError may come."""
+    """Remove the secrets and files of a run, or move them to its successor.
+
+    OSError may be raised.
+    """
     own = home / "runs" / run
     for path in (secrets_file(home, run), own / "files", *own.glob("wheels-*"), *own.glob(".snapshot-*")):
         if successor is not None and path.exists():

@@ -24,7 +24,7 @@ FROM runs LEFT JOIN owners ON owners.run = runs.id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredStatus:
-    """One run: its RunStatus as JSON, its user, and whether a live controller drives it."""
+    """One run: RunStatus as JSON, user, and whether it has a live controller."""
 
     id: str
     name: str
@@ -36,7 +36,10 @@ class StoredStatus:
     driven: bool
 
     def plain(self) -> dict[str, Any]:
-        """Return the run as `status -o json` writes it; ValueError where the snapshot is not a JSON object."""
+        """Return the run as `status -o json` writes it.
+
+        ValueError where the snapshot is not a JSON object.
+        """
         snapshot = json.loads(self.snapshot)
         if not isinstance(snapshot, dict):
             raise ValueError("the snapshot of a run is not a JSON object")
@@ -54,7 +57,10 @@ class StatusReader:
         return tuple(_shown(row) for row in self._db.read(f"{_SHOWN} ORDER BY created, runs.rowid"))
 
     def find(self, word: str) -> StoredStatus:
-        """Return the run with this id, else the newest with this name; SpecError, with the closest name, for none."""
+        """Return the run with this id, else the newest with this name.
+
+        SpecError, with the closest name, for none.
+        """
         text = storable(word)
         for row in self._db.read(f"{_SHOWN} {MATCH}", text, text, text):
             return _shown(row)

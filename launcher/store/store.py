@@ -1,4 +1,7 @@
-"""Runs of one `$NVLAUNCH_HOME`, with their claims and owners. Each method is one transaction, or one read."""
+"""Runs of one `$NVLAUNCH_HOME`, with their claims and owners.
+
+Each method is one transaction, or one read.
+"""
 
 import json
 import sqlite3
@@ -41,7 +44,10 @@ Allot = Callable[[Run, Record, UnavailableNodes], Run | None]
 
 
 class Store:
-    """What the launching machine stores. Safe for several threads and processes, and for `kill -9` at any moment."""
+    """What the launching machine stores.
+
+    Safe for several threads and processes, and for `kill -9` at any moment.
+    """
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -63,7 +69,10 @@ class Store:
         self._db.close()
 
     def unavailable(self, fleet: Inventory) -> UnavailableNodes:
-        """Return the nodes of an inventory that are not free: used by a run, quarantined or drained."""
+        """Return the nodes of an inventory that are not free.
+
+        Used by a run, quarantined or drained.
+        """
         with self._db.at_once() as db:
             return claims.unavailable(db, fleet.name)
 
@@ -106,7 +115,9 @@ class Store:
         at: float,
         decision: LoggedDecision | None = None,
     ) -> None:
-        """Store a decision before it is carried out: record, actions, and the status where it changed.
+        """Store a decision before it is carried out.
+
+        Record, actions, and the status where it changed.
 
         `decision` is what it was made from, for `replay`. What the record newly says about nodes goes into the ledger.
         Nodes that the run released, and that are in none of its slices, are free.
@@ -135,7 +146,7 @@ class Store:
         self._intended[run] = now
 
     def _note(self, db: sqlite3.Connection, run: RunId, row: sqlite3.Row, record: Record, at: float) -> None:
-        """Write into the ledger what the record newly says about nodes, and free the nodes that it released."""
+        """Write news about nodes into the ledger, and free released nodes."""
         intended = self._intended.get(run)
         before = intended[0] if intended else load(Record, row["record"])
         if before.failed_nodes != record.failed_nodes or before.failures != record.failures:
@@ -145,7 +156,10 @@ class Store:
             claims.release(db, kept, before.requested - record.requested)
 
     def allot(self, run: RunId, allot: Allot) -> Run | None:
-        """Change the placement of a run and its claims in one transaction; None where `allot` refuses, or it ended."""
+        """Change the placement of a run and its claims in one transaction.
+
+        None where `allot` refuses, or it ended.
+        """
         with self._db.write() as db:
             row = db.execute(
                 "SELECT id, run, record, wanted FROM runs WHERE id = ? AND ended IS NULL", (run,)
@@ -165,7 +179,10 @@ class Store:
             return after
 
     def receipt(self, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
-        """Store the answer to an action. Where a power cut loses it, the action is done again: it is idempotent."""
+        """Store the answer to an action.
+
+        Where a power cut loses it, the action is done again: it is idempotent.
+        """
         with self._db.write(durable=False) as db:
             return journal.add_receipt(db, run, action, answer, at)
 
@@ -176,7 +193,10 @@ class Store:
             return tuple(journal.read_receipt(row) for row in self._db.read(query, run, seq))
 
     def publish(self, run: RunId, status: RunStatus) -> None:
-        """Store the snapshot that `status` shows: at once where something changed, else once a second."""
+        """Store the snapshot that `status` shows.
+
+        At once where something changed, else once a second.
+        """
         before, when = self._published.get(run, (None, 0.0))
         now = time.monotonic()
         if before and replace(before, observed_at=status.observed_at) == status and now - when < SNAPSHOT_S:
@@ -194,7 +214,9 @@ class Store:
             return RunState(plain["state"]), float(plain["since"])
 
     def finish(self, run: RunId, state: RunState, at: float) -> None:
-        """End a run: store its final state, free its nodes, remove its secrets and files. Twice is the same as once.
+        """End a run: store its final state, free its nodes, remove its secrets and files.
+
+        Twice is the same as once.
 
         A run that was preempted gets a successor in the queue, which takes over its secrets and files.
         """
@@ -240,15 +262,21 @@ class Store:
         return self._readable("ORDER BY created, runs.rowid")[0]
 
     def unfinished(self) -> tuple[RunRow, ...]:
-        """Return the runs that have not ended and that this version can read, oldest first."""
+        """Return the readable runs that have not ended, oldest first."""
         return self.live()[0]
 
     def live(self) -> tuple[tuple[RunRow, ...], tuple[OtherVersionError, ...]]:
-        """Return the runs that have not ended, oldest first, and an error for each that this version cannot read."""
+        """Return the runs that have not ended, and errors for unreadable ones.
+
+        Oldest first.
+        """
         return self._readable("WHERE ended IS NULL ORDER BY created")
 
     def _readable(self, which: str) -> tuple[tuple[RunRow, ...], tuple[OtherVersionError, ...]]:
-        """Return the readable runs, and the errors of the others: one unreadable run must not hide the rest."""
+        """Return the readable runs, and the errors of the others.
+
+        One unreadable run must not hide the rest.
+        """
         found: list[RunRow] = []
         errors: list[OtherVersionError] = []
         for row in self._db.read(f"{RUN_ROWS} {which}"):

@@ -14,7 +14,10 @@ class User:
 
     @classmethod
     def current(cls) -> "User":
-        """Return the user of this process, by uid: environment variables cannot change it."""
+        """Return the user of this process, by uid.
+
+        Environment variables cannot change it.
+        """
         uid = os.getuid()
         try:
             name = pwd.getpwuid(uid).pw_name

@@ -1,4 +1,4 @@
-"""The state of imaginary fleets, which outlives the processes that drive runs on them."""
+"""The state of imaginary fleets, kept between processes."""
 
 from launcher.store.database import Database
 

@@ -43,7 +43,10 @@ MAX_NAMED = 3
 
 
 class AdmissionReport:
-    """Writes notices to stderr, asks for confirmation unless `yes`, and shows how many nodes have answered."""
+    """Writes notices to stderr.
+
+    Asks for confirmation unless `yes`, and shows how many nodes have answered.
+    """
 
     def __init__(self, *, yes: bool = False) -> None:
         self._yes = yes

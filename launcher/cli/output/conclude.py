@@ -18,7 +18,10 @@ _HOW = {Cause.STOPPED: "was stopped", Cause.TIME_LIMIT: "was stopped", Cause.PRE
 
 
 def conclude(row: RunRow) -> None:
-    """Return where a run succeeded; else show the last lines of the first failure, and raise the error of its cause."""
+    """Return where a run succeeded.
+
+    Else show the last lines of the first failure, and raise the error of its cause.
+    """
     outcome = row.outcome
     if outcome is None:
         raise JobFailedError(f"run `{row.name}` is {row.state.value}: {row.status_message}")

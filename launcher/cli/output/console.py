@@ -24,7 +24,7 @@ class Colour(Enum):
 
 
 def clean(text: str) -> str:
-    r"""Return a text with control characters escaped, so that a terminal does not obey them: ESC becomes `\x1b`."""
+    r"""Return a text with escaped control characters: ESC becomes `\x1b`."""
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
@@ -85,7 +85,10 @@ def show_bytes(data: bytes) -> None:
 
 
 def agree(question: str, *, yes: bool) -> None:
-    """Return where the user agrees, or used `--yes`; exit 2 without a terminal to ask on, 130 where they disagree."""
+    """Return where the user agrees, or used `--yes`.
+
+    Exit 2 without a terminal to ask on, 130 where they disagree.
+    """
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -96,5 +99,8 @@ def agree(question: str, *, yes: bool) -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Redirect a broken stream to /dev/null, so that Python does not complain when it flushes it at exit."""
+    """Redirect a broken stream to /dev/null.
+
+    Python would complain when it flushes the stream at exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

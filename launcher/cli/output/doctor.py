@@ -1,4 +1,7 @@
-"""Health of nodes as text and JSON: good nodes in one line, findings with their evidence."""
+"""Health of nodes as text and JSON.
+
+Good nodes in one line, findings with their evidence.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +20,7 @@ _EVIDENCE = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One finding, about which nodes (or what they have in common), and about which facts."""
+    """One finding: about which nodes or racks, and about which facts."""
 
     whose: str
     facts: str
@@ -25,7 +28,10 @@ class Row:
 
 
 def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
-    """Return the findings that are not good, worst first; equal ones about several facts or nodes are one row."""
+    """Return the findings that are not good, worst first.
+
+    Equal ones about several facts or nodes are one row.
+    """
     same: dict[tuple[str, Answer, bool, str, tuple[str, ...]], tuple[list[str], Finding]] = {}
     for one in found:
         for facts, finding in _of_one(one):
@@ -40,7 +46,10 @@ def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
 
 
 def _of_one(one: Examined) -> Iterator[tuple[str, Finding]]:
-    """Return the findings about a node that are not good; equal ones, as when a driver hangs, together."""
+    """Return the findings about a node that are not good.
+
+    Equal ones, as when a driver hangs, together.
+    """
     same: dict[tuple[Answer, bool, str], list[Finding]] = {}
     for finding in one.findings:
         if finding.answer in _TOLD:
@@ -62,7 +71,7 @@ def doctor_text(found: Checkup) -> str:
 
 
 def _shared(found: Checkup) -> Iterator[Row]:
-    """Return the findings about several nodes that do not just follow from those about single nodes."""
+    """Return findings about several nodes that do not follow from single ones."""
     unseen = {(one.node.name, own.fact) for one in found.examined for own in one.findings if own.answer in _TOLD}
     for shared in found.shared:
         finding = shared.finding

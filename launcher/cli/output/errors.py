@@ -1,4 +1,4 @@
-"""Errors as text: `error:` with `file:line:column`, the lines that show it, then each `hint:`."""
+"""Errors as text: message, evidence, hints."""
 
 import re
 import sys
@@ -55,7 +55,10 @@ def _lines(error: LaunchError) -> Iterator[str]:
 
 
 def _mistakes(mistakes: tuple[Mistake, ...]) -> Iterator[str]:
-    """Return mistakes, each with its hint; at most `MOST`, as a file of another kind has one on each line."""
+    """Return mistakes, each with its hint.
+
+    At most `MOST`, as a file of another kind has one on each line.
+    """
     for mistake in mistakes[:MOST]:
         yield _error(mistake_text(mistake))
         if mistake.hint:
@@ -93,7 +96,10 @@ def _hint(what: str) -> str:
 
 
 def _our_words(message: str) -> str:
-    """Return a message of typer in the style of other errors: lower case, backticks, no full stop."""
+    """Return a message of typer in the style of other errors.
+
+    Lower case, backticks, no full stop.
+    """
     message = re.sub(r"option: (\S+)", r"option `\1`", message)
     message = message.removeprefix("Got ")
     return (message[:1].lower() + message[1:]).rstrip(".")

@@ -50,7 +50,10 @@ class _Sentence:
 
 
 def event_lines(events: Sequence[Event]) -> Iterator[str]:
-    """Return the lines of entries; neighbours that differ only in a node or slice share one."""
+    """Return the lines of entries.
+
+    Neighbours that differ only in a node or slice share one.
+    """
     for _, alike in groupby(map(_sentence, events), lambda one: one.shared):
         first, *others = alike
         name = fold([first.name, *(one.name for one in others)]) if others else first.name
@@ -69,7 +72,7 @@ def _sentence(event: Event) -> _Sentence:
 
 
 def _parts(event: Event) -> tuple[str, str, str]:
-    """Return what stands before and behind the name that an entry is about, and the name between them."""
+    """Return the text before the name in an entry, the name, and the text after it."""
     action, name = _action(event.subject)
     if event.kind is EventKind.INTENT and action in _VERBS:
         return _VERBS[action][0], name, f": {event.message}"

@@ -1,4 +1,7 @@
-"""A run that is followed: a line for each new status, or on a terminal a live line and one for each new state."""
+"""A run that is followed.
+
+A line for each new status, or on a terminal a live line and one for each new state.
+"""
 
 from types import TracebackType
 

@@ -5,7 +5,10 @@ from launcher.drive.log_reader import LogChunk, LogSource
 
 
 class LogPrinter:
-    """Prints chunks of logs. With `labelled`, each line is whole and begins with the label of its log."""
+    """Prints chunks of logs.
+
+    With `labelled`, each line is whole and begins with the label of its log.
+    """
 
     def __init__(self, *, labelled: bool) -> None:
         self._labelled = labelled

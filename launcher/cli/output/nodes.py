@@ -47,7 +47,10 @@ class NodeRecord:
 
 
 def node_records(store: "Store", names: AbstractSet[str]) -> tuple[NodeRecord, ...]:
-    """Return the records of nodes, of all for no names, by inventory and in natural order."""
+    """Return the records of nodes, all for no names.
+
+    By inventory, then in natural order.
+    """
     found: list[NodeRecord] = []
     for fleet in store.ledger.fleets():
         drains = {one.node: one for one in store.ledger.drains(fleet)}
@@ -71,7 +74,10 @@ def node_records(store: "Store", names: AbstractSet[str]) -> tuple[NodeRecord, .
 
 
 def nodes_text(found: Sequence[NodeRecord], now: float, *, full: bool) -> str:
-    """Return a table; with `full`, each node with all its incidents and their log lines."""
+    """Return a table.
+
+    With `full`: each node with all its incidents and their log lines.
+    """
     if full:
         return "\n\n".join("\n".join(_whole(one, now)) for one in found)
     rows = [

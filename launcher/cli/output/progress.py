@@ -22,7 +22,10 @@ MAX_NAMED = 40
 
 
 class LiveLine:
-    """A line at the bottom of a terminal that changes in place; nothing where stderr is no terminal."""
+    """A line at the bottom of a terminal that changes in place.
+
+    Nothing where stderr is no terminal.
+    """
 
     def __init__(self) -> None:
         self._status: Status | None = None
@@ -59,7 +62,10 @@ class LiveLine:
 
 
 class ProbeProgress:
-    """Shows how many nodes have answered. `quiet` for nodes that answer at once, as they are not machines."""
+    """Shows how many nodes have answered.
+
+    `quiet` for nodes that answer at once, as they are not machines.
+    """
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
@@ -82,7 +88,10 @@ class ProbeProgress:
         self._show()
 
     def heard(self, node: NodeName, *, answered: bool) -> None:
-        """Count a node that has answered, or will not; after the last one, write how long it took."""
+        """Count a node that has answered, or will not.
+
+        After the last one, write how long it took.
+        """
         self._waiting.pop(node, None)
         self._answered += answered
         if self._waiting:

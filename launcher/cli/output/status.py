@@ -54,14 +54,20 @@ def checked_snapshot(snapshot: Snapshot) -> Snapshot:
 
 
 def runs_text(snapshots: Sequence[Snapshot], now: float) -> str:
-    """Return one row for each run, with its id where the name means a newer run; `now` in seconds since the epoch."""
+    """Return one row for each run, with its id where the name means a newer run.
+
+    `now` in seconds since the epoch.
+    """
     header = ("NAME", "ID", "STATE", "RANKS", "RACKS", "RESTARTS", "FOR", "MESSAGE")
     newest = {snapshot["name"]: snapshot["id"] for snapshot in snapshots}
     return table(header, [_run(snapshot, now, newest[snapshot["name"]]) for snapshot in snapshots])
 
 
 def run_text(snapshot: Snapshot, now: float) -> str:
-    """Return one run: a summary, then its ranks, with equal ones of a slice in one row, then its spares."""
+    """Return one run: a summary, its ranks, its spares.
+
+    Equal ranks of a slice share a row.
+    """
     return "\n".join(_details(snapshot, now))
 
 

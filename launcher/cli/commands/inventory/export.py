@@ -54,7 +54,10 @@ def export(
 
 
 def _labels_line(levels: Sequence[str]) -> "Callable[[Node], str]":
-    """Return a function that formats the Ray labels of a node as a line of YAML; `unsorted` is not a rack."""
+    """Return a function that formats the Ray labels of a node as a line of YAML.
+
+    `unsorted` is not a rack.
+    """
     from launcher.config.importers.write import quoted
     from launcher.core.discovery.location import is_unsorted
     from launcher.setup.ray import place_labels
@@ -67,7 +70,10 @@ def _labels_line(levels: Sequence[str]) -> "Callable[[Node], str]":
 
 
 def _with_reported_domains(fleet: "Inventory") -> "Inventory":
-    """Return an inventory with the last reported domains of nodes that it lists without."""
+    """Return an inventory with reported domains.
+
+    For nodes that it lists without a domain, the last report.
+    """
     from launcher.store.store import Store
 
     known = Store(home()).domains.of(fleet.name)

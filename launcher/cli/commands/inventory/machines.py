@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def find_machines(given: str | None) -> "Inventory":
-    """Return an inventory of real machines; SpecError for local racks and imaginary fleets."""
+    """Return an inventory of real machines.
+
+    SpecError for local racks and imaginary fleets.
+    """
     from launcher.cli.output.plan import fleet_text
     from launcher.config.inventory.read import find_inventory
     from launcher.core.model.inventory import Transport
@@ -27,7 +30,10 @@ def find_machines(given: str | None) -> "Inventory":
 
 
 def ask(fleet: "Inventory") -> "Survey":
-    """Return the locations that the nodes report; ProvisionError if no node reports one."""
+    """Return the locations that the nodes report.
+
+    ProvisionError if no node reports one.
+    """
     from launcher.admission.locate import survey
     from launcher.cli.output.progress import ProbeProgress
     from launcher.drive.adapters import open_prober

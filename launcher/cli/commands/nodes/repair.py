@@ -1,4 +1,4 @@
-"""`repair`: reset the GPUs of a node or reboot it, where its driver requests that."""
+"""`repair`: reset GPUs or reboot a node, as its driver requests."""
 
 import shlex
 import time
@@ -98,7 +98,10 @@ def _leave_to_root(node: "Node", found: "Remedy") -> NoReturn:
 
 @contextmanager
 def _drained(store: "Store", fleet: "Inventory", node: "Node", found: "Remedy") -> Iterator[bool]:
-    """Keep the node drained during the repair; return whether this drain is new, and may be ended afterwards."""
+    """Keep the node drained during the repair.
+
+    Return whether this drain is new, and may be ended afterwards.
+    """
     from launcher.store.ledger import Drain
     from launcher.store.user import User
 

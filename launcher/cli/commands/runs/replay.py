@@ -77,7 +77,10 @@ def _reason(error: ValueError) -> str:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Return the lines of a journal, or of the one in a report; SpecError for a file that is neither."""
+    """Return the lines of a journal, or of the one in a report.
+
+    SpecError for a file that is neither.
+    """
     try:
         lines = _packed(path) if tarfile.is_tarfile(path) else _written(path)
         for number, line in enumerate(lines):

@@ -52,6 +52,9 @@ def service(
 
 
 def _unit_word(word: str, *, dollar: str = "$$") -> str:
-    """Return a word escaped for systemd.service(5): `%` begins a specifier there, and `$` a variable of a command."""
+    """Return a word escaped for systemd.service(5).
+
+    `%` begins a specifier there, and `$` a variable of a command.
+    """
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", dollar)
     return escaped if shlex.quote(word) == word and escaped == word else f'"{escaped}"'

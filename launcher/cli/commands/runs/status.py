@@ -1,4 +1,7 @@
-"""`status`: what runs do, from the snapshots of their controllers. Imports little, so that it starts fast."""
+"""`status`: what runs do, from the snapshots of their controllers.
+
+Imports little, so that it starts fast.
+"""
 
 import json
 import sys
@@ -78,7 +81,10 @@ class _Snapshots:
         self._warned: set[str] = set()
 
     def of(self, found: "Sequence[StoredStatus]", *, alone: bool = False) -> "Iterator[Snapshot]":
-        """Return the snapshots of readable runs; OtherVersionError for an unreadable one that is asked for `alone`."""
+        """Return the snapshots of readable runs.
+
+        OtherVersionError for an unreadable one that is asked for `alone`.
+        """
         from launcher.cli.output.status import checked_snapshot
 
         for one in found:

@@ -79,7 +79,10 @@ def up(
 
 @contextmanager
 def _nothing_started() -> Iterator[None]:
-    """Ctrl-C in this block came before a run was accepted: following an accepted run handles it."""
+    """Ctrl-C in this block came before a run was accepted.
+
+    Following an accepted run handles it.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -88,7 +91,10 @@ def _nothing_started() -> Iterator[None]:
 
 
 def _conclude(row: "RunRow", how: "Acceptance | None") -> None:
-    """Report the outcome of a run that has ended, else how to follow it; a run that continues has its id on stdout."""
+    """Report the outcome of a run that has ended, else how to follow it.
+
+    A run that continues has its id on stdout.
+    """
     from launcher.admission.launch import Acceptance
     from launcher.cli.output.conclude import conclude
     from launcher.core.model.run import RunState
