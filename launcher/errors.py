@@ -1,18 +1,22 @@
-"""One tree of errors, each with its exit code, its fields and its hints. Prose is made in `cli/render.py`.
+"""All errors for users, each with its exit code and hints.
 
-A message is one sentence: lower case, no full stop, names in backticks, what and where. A hint says what to do.
+`cli/output/errors.py` makes text of them.
+
+A message is one sentence: lower case, no full stop, names in backticks. It says what happened, and to what. A hint says
+what to do.
 """
 
 from dataclasses import dataclass
 from enum import IntEnum, unique
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from launcher.core.model.placement import Shortfall
+if TYPE_CHECKING:  # its dataclasses take 10 ms, and every command imports this module
+    from launcher.core.model.placement import Shortfall
 
 
 @unique
 class ExitCode(IntEnum):
-    """Every exit code of the command, each with one meaning; the README's table lists the same."""
+    """The exit codes of the command; the README lists the same."""
 
     SUCCESS = 0
     JOB_FAILED = 1
@@ -26,7 +30,7 @@ class ExitCode(IntEnum):
 
 
 class LaunchError(Exception):
-    """Anything that a user can be told about. Whatever else escapes is a bug."""
+    """An error for users. Any other exception that escapes is a bug."""
 
     code: ClassVar[ExitCode] = ExitCode.REMOTE
 
@@ -37,13 +41,16 @@ class LaunchError(Exception):
 
     @property
     def advice(self) -> str:
-        """Return what is wrong and what to do in one line, for where only words travel on."""
+        """Return the message and the hints in one line."""
         return "; ".join((self.message, *self.hints))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """One thing wrong in a file or on the command line; line and column count from 1, 0 where there is none."""
+    """A mistake in a file or on the command line.
+
+    Line and column count from 1, and are 0 where there is none.
+    """
 
     what: str
     where: str = ""
@@ -52,14 +59,17 @@ class Mistake:
     hint: str | None = None
 
     def __str__(self) -> str:
-        """Return `file:line:col: what`, with the hint on a line of its own."""
+        """Return `file:line:column: what`, with the hint on a line of its own."""
         place = f"{self.where}:{self.line}:{self.column}" if self.line else self.where
         said = f"{place}: {self.what}" if place else self.what
         return f"{said}\n  hint: {self.hint}" if self.hint else said
 
 
 class SpecError(LaunchError):
-    """The task, the inventory or the command line is wrong; carries every mistake found, in file order."""
+    """The task, the inventory or the command line is wrong.
+
+    Has all mistakes, in file order.
+    """
 
     code = ExitCode.USAGE
 
@@ -69,18 +79,26 @@ class SpecError(LaunchError):
         self.mistakes = mistakes
 
 
+def refuse(what: str, *, hint: str | None = None, where: str = "") -> NoReturn:
+    """Raise SpecError for one mistake in what was asked for."""
+    raise SpecError((Mistake(what=what, hint=hint, where=where),))
+
+
 class NoCapacityError(LaunchError):
-    """It cannot be placed now."""
+    """The task does not fit now; `shortfall` says why, and what would help."""
 
     code = ExitCode.NO_CAPACITY
 
-    def __init__(self, shortfall: Shortfall) -> None:
+    def __init__(self, shortfall: "Shortfall") -> None:
         super().__init__(f"group `{shortfall.group}` does not fit")
         self.shortfall = shortfall
 
 
 class RemoteError(LaunchError):
-    """One operation on one machine went wrong: unreachable, refused, timed out, or the command failed."""
+    """An operation on one machine failed.
+
+    Unreachable, refused, timed out, or a command failed.
+    """
 
     code = ExitCode.REMOTE
 
@@ -102,7 +120,7 @@ class RemoteError(LaunchError):
 
 
 class ProvisionError(LaunchError):
-    """Some nodes could not be made ready; `outcomes` has the words for each, folded by the renderer."""
+    """Some nodes could not be prepared; `outcomes` has the message for each node."""
 
     code = ExitCode.REMOTE
 
@@ -112,13 +130,13 @@ class ProvisionError(LaunchError):
 
 
 class RecoveryExhaustedError(LaunchError):
-    """The attempts of nodes and the spares are gone."""
+    """A run failed because it had no node or restart left."""
 
     code = ExitCode.EXHAUSTED
 
 
 class LeaseHeldError(LaunchError):
-    """Someone else owns these nodes or this run."""
+    """Others hold these nodes, or this run."""
 
     code = ExitCode.LEASE_HELD
 
@@ -128,28 +146,28 @@ class LeaseHeldError(LaunchError):
 
 
 class StoreError(LaunchError):
-    """What is known of runs can be neither read nor kept for now; the same may work in a while."""
+    """The store of runs cannot be read or written now; trying again may help."""
 
     code = ExitCode.REMOTE
 
 
 class OtherVersionError(LaunchError):
-    """What is kept of a run has words that only another version of the program knows."""
+    """The stored values of a run can only be read by another version."""
 
     code = ExitCode.REMOTE
 
     def __init__(self, run: str) -> None:
         super().__init__(
-            f"run `{run}` was written by another version of nvlaunch, and this one cannot read it",
+            f"run `{run}` was written by another version of nvlaunch, and cannot be read by this one",
             hints=(
-                "drive it with the version that started it, or a newer one",
-                "its nodes go on meanwhile; on each of them, `doctor` and the lease file show what is left of it",
+                "use the version that started it, or a newer one",
+                "its nodes continue; `nvlaunch doctor -o json` shows their leases",
             ),
         )
         self.run = run
 
 
 class JobFailedError(LaunchError):
-    """The program of the run failed, by its own doing."""
+    """The program of the run failed."""
 
     code = ExitCode.JOB_FAILED

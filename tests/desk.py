@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from launcher.store.status_reads import Shelf
+from launcher.store.status_reads import StatusReader
 from launcher.store.store import Store
 
 AMPLE_S = 150.0
@@ -83,7 +83,7 @@ class Desk:
         return seen
 
     def _seen(self, name: str) -> dict[str, Any]:
-        shelf = Shelf(self.home)
+        shelf = StatusReader(self.home)
         return dict(json.loads(shelf.find(name).snapshot)) if name in shelf.names() else {}
 
     def controller(self, name: str) -> int:

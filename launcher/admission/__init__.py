@@ -1,1 +1,4 @@
-"""May this start, where, and now do it: the use cases between a request and a running controller. No printing."""
+"""May this task start, and where.
+
+The use cases between a request and a run with its claims. Nothing here prints.
+"""

@@ -1,4 +1,7 @@
-"""Nodes checked without a task in mind: each by itself, and against those that it would work with."""
+"""Health of nodes without regard to a task.
+
+Each on its own, and compared with those of its rack.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +18,10 @@ from launcher.probe.report import Answer, Finding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """A finding about nodes that have to be alike: those of one rack and domain, or all that were asked."""
+    """A finding about nodes that must be equal.
+
+    Those of one rack and domain, or all that were asked.
+    """
 
     whose: str
     finding: Finding
@@ -23,28 +29,31 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
-    """What came of it. `reported` are the NVLink domains of nodes whose inventory leaves them out."""
+    """All findings.
+
+    `reported` has the NVLink domains of nodes that the inventory lists without.
+    """
 
     examined: tuple[Examined, ...]
     shared: tuple[Shared, ...]
     reported: dict[NodeName, str]
 
     def answer(self, one: Examined) -> Answer:
-        """Return how a node is as a whole: bad, else cannot tell, else good."""
+        """Return the result for a node: bad, else cannot tell, else good."""
         named = {shared.finding.answer for shared in self.shared if one.node.name in shared.finding.nodes}
         said = {finding.answer for finding in one.findings} | named
         return next((worst for worst in (Answer.BAD, Answer.CANNOT_TELL) if worst in said), Answer.GOOD)
 
     @property
     def bad(self) -> bool:
-        """Whether anything at all is bad."""
+        """Whether any finding is bad."""
         return any(shared.finding.answer is Answer.BAD for shared in self.shared) or any(
             one.says(Answer.BAD) for one in self.examined
         )
 
 
 def check_up(fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener) -> Checkup:
-    """Return what is to be said of these nodes, all asked at once."""
+    """Return the findings about these nodes, all asked at the same time."""
     found = examine(fleet, nodes, prober, listener)
     left_out = frozenset(unknown_domains(fleet))
     reported = {one.node.name: domain for one in found if one.node.name in left_out and (domain := _domain(one))}

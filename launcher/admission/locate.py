@@ -1,4 +1,4 @@
-"""Nodes asked where they are, for an inventory to be written or compared."""
+"""Asks nodes where they are, for an inventory that is written or compared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from launcher.probe.whereabouts import whereabouts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What nodes told of their place, and why others did not. CPU nodes are not asked: they are where the file says."""
+    """Where nodes are, and why others did not report it. CPU nodes are not asked."""
 
     told: Mapping[NodeName, NodeLocation]
     silent: Mapping[NodeName, str]
 
     @property
     def blind(self) -> bool:
-        """Whether nobody told anything."""
+        """Whether no node reported anything."""
         return bool(self.silent) and not self.told
 
     def folded(self) -> tuple[tuple[str, str], ...]:
-        """Return the silent nodes with why, alike ones together."""
-        said: dict[str, list[str]] = {}
+        """Return the nodes without a report, and why; equal reasons together."""
+        alike: dict[str, list[str]] = {}
         for name, why in self.silent.items():
-            said.setdefault(why, []).append(name)
-        return tuple((fold(names), why) for why, names in said.items())
+            alike.setdefault(why, []).append(name)
+        return tuple((fold(names), why) for why, names in alike.items())
 
 
 def survey(nodes: Sequence[Node], prober: Prober, listener: Listener) -> Survey:
-    """Return what these nodes tell, all asked at once."""
+    """Return the reports of these nodes, all asked at the same time."""
     asked = [node for node in nodes if node.gpu_driver is not GpuDriver.NONE]
     answers = prober.probe(asked, listener)
     found = {node.name: whereabouts(answers[node.name]) for node in asked}

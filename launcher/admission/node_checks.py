@@ -1,4 +1,4 @@
-"""Nodes asked and judged: what is said of each of them, and of those that have to be alike."""
+"""Checks nodes: the findings about each, and about nodes that must be equal."""
 
 import sys
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from launcher.probe.report import Answer, Fact, Finding
 from launcher.setup import ports
 
 HEAD = NodeName("@head")
-"""What the machine that the inventory names for Ray heads is called among nodes: none of those can have this name."""
+"""The name of the machine for Ray heads among nodes; no node can have it."""
 
 _OF_A_RUN = (Fact.PYTHON, Fact.RAY)
-"""What has to be equal over all of a run: Ray takes in no node of another version."""
+"""Facts that must be equal on all nodes of a run: Ray rejects nodes of another version."""
 
 _OF_A_DOMAIN = (Fact.DOMAIN, Fact.IMEX)
-"""What is equal within an NVLink domain, and differs between two by right."""
+"""Facts that must be equal within an NVLink domain only."""
 
 _OF_A_LOCAL_RACK = (
     Fact.PYTHON,
@@ -36,7 +36,7 @@ _OF_A_LOCAL_RACK = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """A node, what is known of it, and what is to be said of that."""
+    """A node, its facts, and the findings about it."""
 
     node: Node
     facts: Facts | Unknown
@@ -44,49 +44,52 @@ class Examined:
 
     @property
     def reached(self) -> bool:
-        """Whether somebody there could be asked."""
+        """Whether the node could be reached."""
         return not (isinstance(self.facts, Unknown) and self.facts.unreachable)
 
     @property
     def sick(self) -> str | None:
-        """Return why nothing should start on the node; None where nothing speaks against it."""
-        return words_of([finding for finding in self.findings if finding.stops])
+        """Return why nothing should start on the node; None where it is fit."""
+        return summary([finding for finding in self.findings if finding.stops])
 
     def says(self, answer: Answer) -> bool:
         """Whether a finding has this answer."""
         return any(finding.answer is answer for finding in self.findings)
 
 
-def words_of(findings: Sequence[Finding]) -> str | None:
-    """Return findings in a sentence, each thing said once; None for none."""
-    said: dict[str, str] = {}
+def summary(findings: Sequence[Finding]) -> str | None:
+    """Return findings in one sentence, equal ones once; None for none."""
+    messages: dict[str, str] = {}
     for finding in findings:
-        said.setdefault(finding.message, f"{finding.fact.value}: {finding.message}")
-    return "; ".join(said.values()) or None
+        messages.setdefault(finding.message, f"{finding.fact.value}: {finding.message}")
+    return "; ".join(messages.values()) or None
 
 
 def head_of(fleet: Inventory) -> Node | None:
-    """Return the machine that the inventory names for Ray heads, as a node without GPUs."""
+    """Return the machine for Ray heads as a node without GPUs.
+
+    None where the inventory names none.
+    """
     if fleet.head is None:
         return None
     return Node(name=HEAD, rack=RackName(HEAD), access=fleet.head, gpus=0, gpu_driver=GpuDriver.NONE)
 
 
 def examine(fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener) -> tuple[Examined, ...]:
-    """Return what is to be said of each of these nodes, all asked at once."""
-    meant = [_as_it_is(fleet, node) for node in nodes]
+    """Return the findings about each of these nodes, all asked at the same time."""
+    meant = [_as_probed(fleet, node) for node in nodes]
     answers = prober.probe(meant, listener)
     return tuple(_judged(fleet, node, answers[node.name]) for node in meant)
 
 
 def compare(part: Sequence[Examined], *, one_domain: bool = True) -> tuple[Finding, ...]:
-    """Return what has to be equal over nodes of a slice, or of an NVLink domain, and is or is not."""
+    """Return findings about facts that must be equal in a slice or NVLink domain."""
     skipped = _OF_A_RUN if one_domain else (*_OF_A_RUN, *_OF_A_DOMAIN)
     return tuple(finding for finding in _alike(part) if finding.fact not in skipped)
 
 
 def compare_all(nodes: Sequence[Examined]) -> tuple[Finding, ...]:
-    """Return what has to be equal over all nodes of a run, its head too, and is or is not."""
+    """Return findings about facts that must be equal on all nodes of a run."""
     return tuple(finding for finding in _alike(nodes) if finding.fact in _OF_A_RUN)
 
 
@@ -94,8 +97,11 @@ def _alike(part: Sequence[Examined]) -> tuple[Finding, ...]:
     return judge_slice([(one.node, one.facts) for one in part if not isinstance(one.facts, Unknown)])
 
 
-def _as_it_is(fleet: Inventory, node: Node) -> Node:
-    """Local nodes run our own Python and pretend their GPUs; imaginary ones have no driver that knows of domains."""
+def _as_probed(fleet: Inventory, node: Node) -> Node:
+    """Return a node as the prober sees it.
+
+    Local nodes use the Python of this process and have no GPUs; imaginary ones have no driver that reports domains.
+    """
     match fleet.transport:
         case Transport.SSH:
             return node
@@ -109,14 +115,17 @@ def _as_it_is(fleet: Inventory, node: Node) -> Node:
 def _judged(fleet: Inventory, node: Node, facts: Facts | Unknown) -> Examined:
     findings = judge(facts, node, ports=_pinned(fleet, node, facts))
     if fleet.transport is Transport.LOCAL:
-        # This machine is all there is: what it lacks is told, and keeps nobody from trying.
-        told = [finding for finding in findings if finding.fact in _OF_A_LOCAL_RACK]
-        findings = tuple(replace(one, stops=one.stops and one.fact in _OF_A_RUN) for one in told)
+        # Findings about this machine are reported, but do not stop a start: there is no other machine.
+        shown = [finding for finding in findings if finding.fact in _OF_A_LOCAL_RACK]
+        findings = tuple(replace(one, stops=one.stops and one.fact in _OF_A_RUN) for one in shown)
     return Examined(node=node, facts=facts, findings=findings)
 
 
 def _pinned(fleet: Inventory, node: Node, facts: Facts | Unknown) -> frozenset[int]:
-    """Return the ports that a run would pin there: of the first block that is free, else of the first."""
+    """Return the ports that a run would use there.
+
+    The first free block, else the first.
+    """
     local = fleet.transport is Transport.LOCAL
     blocks = ports.narrow() if local else ports.heads() if node.name == HEAD else ports.wide()
     wanted = [frozenset(range(start, start + ports.PINNED)) for start in blocks.starts]

@@ -1,9 +1,12 @@
-"""The first stage of a start: a task is placed on nodes that were asked, and that nothing speaks against."""
+"""The first stage of a start.
+
+A task is placed on nodes that were asked and are fit.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from launcher.admission.node_checks import HEAD, Examined, compare, compare_all, examine, head_of, words_of
+from launcher.admission.node_checks import HEAD, Examined, compare, compare_all, examine, head_of, summary
 from launcher.core.model.inventory import GpuDriver, Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes
@@ -17,15 +20,16 @@ from launcher.probe.report import Answer, Finding
 from launcher.setup.lease import Holder, read_holder
 
 BLIND_ROUNDS = 2
-"""How often nobody may answer before the way there is suspected, and not the nodes."""
+"""After so many rounds without any answer, the network is suspected instead of the nodes."""
 
 
 class Preflight:
-    """Places a task, asks the nodes that it got, and places it again without those that are sick.
+    """Places a task on nodes that it asks and finds fit.
 
-    `fleet` has the NVLink domains that drivers reported where the inventory leaves them out; `remembered` are those of
-    an earlier time, which are believed until the node is asked. `held` are nodes that others have, by their leases; who
-    has one of those that are given is asked again, and may have let go.
+    Unfit nodes are excluded, and the task is placed again.
+
+    `fleet` has the NVLink domains that drivers reported where the inventory leaves them out; `remembered` are earlier
+    reports, used until a node is asked. `held` are nodes whose leases others hold; the given ones are asked again.
     """
 
     def __init__(
@@ -51,14 +55,14 @@ class Preflight:
 
     @property
     def fleet(self) -> Inventory:
-        """Return the inventory with the domains that are known by now, and with guesses for nodes not yet asked."""
+        """Return the inventory with known domains, and guesses for unasked nodes."""
         return with_domains(self._written, self._domains())
 
     def place(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
-        """Return a placement all of whose nodes were asked and are well, or why there is none.
+        """Return a placement on fit nodes, or why there is none.
 
-        SpecError where drivers contradict the inventory; ProvisionError where nobody can be reached, the head's machine
-        is sick, or the nodes of a slice differ and none of them can be called the odd one.
+        SpecError where drivers contradict the inventory; ProvisionError where no node can be reached, the machine for
+        heads is unfit, or the nodes of a slice differ without a majority.
         """
         if doubtful := [node for node in self._written.nodes if node.name in self.held and not self._known(node)]:
             self._ask(doubtful)
@@ -73,14 +77,14 @@ class Preflight:
                 return answer
 
     def again(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
-        """Return where the task would go by what is known by now; asks nobody."""
+        """Return the placement by what is known now; asks no node."""
         held = {
             name: replace(unavailable.get(name, Unavailable()), used_by=other.who) for name, other in self.held.items()
         }
         return self._without_sick({**unavailable, **held})
 
     def unheld(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
-        """Return where the task would go if nobody from elsewhere had a node; asks nobody."""
+        """Return the placement if no node were held by others; asks no node."""
         return self._without_sick(unavailable)
 
     def _without_sick(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
@@ -91,7 +95,10 @@ class Preflight:
         return place(self._task, self.fleet, {**unavailable, **sick})
 
     def _known(self, node: Node) -> bool:
-        """Whether it was asked who has a node; one that no run has is held by somebody who cannot be asked."""
+        """Whether the holder of a node is certain.
+
+        The node was asked, or its holder is no run.
+        """
         return node.name in self.examined or not self.held[node.name].run
 
     def asked(self, placement: Placement) -> bool:
@@ -99,14 +106,16 @@ class Preflight:
         return all(name in self.examined for name in placement.nodes)
 
     def of(self, placement: Placement) -> tuple[Examined, ...]:
-        """Return what is known of the nodes of a placement, and of the head's machine."""
+        """Return the findings about the nodes of a placement and the machine for heads."""
         return tuple(self.examined[name] for name in (*placement.nodes, HEAD) if name in self.examined)
 
     def _domains(self) -> Mapping[NodeName, str]:
-        """Return a domain for each node that has none in the inventory; no guess for one that was asked in vain.
+        """Return a domain for each node that has none in the inventory.
 
-        Who was never asked is guessed to be in the domain of its rack, as racks mostly are wired: that hides no place
-        where the task would fit, and whoever is placed by a guess is asked.
+        None for one that was asked in vain.
+
+        A node that was never asked is assumed to be in the domain of its rack, as most racks are wired. That excludes
+        no placement, and nodes that are placed by a guess are asked.
         """
         known = {**self._remembered, **self.reported}
         unasked = (node.name for node in self._written.nodes if node.name in self._left_out - self.examined.keys())
@@ -114,7 +123,10 @@ class Preflight:
         return {**guesses, **self.reported}
 
     def _due(self, placement: Placement, unavailable: UnavailableNodes) -> list[Node]:
-        """Return who has to be asked now: the nodes placed, and all of their racks whose domain nobody knows."""
+        """Return the nodes to ask now.
+
+        Those of the placement, and all of their racks whose domain is unknown.
+        """
         placed = set(placement.nodes)
         racks = {part.rack for part in placement.slices if part.domain is not None}
         due = [
@@ -145,7 +157,7 @@ class Preflight:
         _check_domains(self._written, found)
 
     def _look_at_lease(self, one: Examined) -> None:
-        """Take in who has a node; what else is wrong with one that is in use, its user may have made."""
+        """Note who holds a node; other faults of a node in use may come from its user."""
         lease = None if isinstance(one.facts, Unknown) else one.facts.lease
         if isinstance(lease, str):
             self.held[one.node.name] = read_holder(lease)
@@ -153,7 +165,10 @@ class Preflight:
             self.held.pop(one.node.name, None)
 
     def _learn(self, one: Examined) -> None:
-        """Take in a domain; a memory that proves wrong is forgotten for all of its rack, which was wired anew."""
+        """Note a reported domain.
+
+        Where an earlier report was different, forget those of the whole rack.
+        """
         domain = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
         if domain is None or one.node.name not in self._left_out:
             return
@@ -164,24 +179,24 @@ class Preflight:
                     self._remembered.pop(node.name, None)
 
     def _check_way(self, blind: int) -> None:
-        """Where nobody at all has answered, no rack is to blame."""
+        """Raise ProvisionError where no node has answered so far."""
         if self.examined and blind >= BLIND_ROUNDS and not any(one.reached for one in self.examined.values()):
             raise ProvisionError(
-                f"no node can be reached, of {len(self.examined)} asked",
+                f"cannot reach any of {len(self.examined)} nodes",
                 outcomes=tuple((name, one.sick or "") for name, one in self.examined.items()),
-                hints=("is this machine's own network up, and the user and key of the inventory right?",),
+                hints=("check the network of this machine, and the user and key in the inventory",),
             )
 
     def _check_head(self) -> None:
         if HEAD in self.sick:
             message = (
-                f"the head's machine `{self.examined[HEAD].node.access.address}` cannot be used: {self.sick[HEAD]}"
+                f"cannot use the machine for Ray heads, `{self.examined[HEAD].node.access.address}`: {self.sick[HEAD]}"
             )
-            hint = "mend it, or leave `head:` out of the inventory: the head is then on the first node of the run"
+            hint = "repair it, or remove `head:` from the inventory: then the head is on the first node of the run"
             raise ProvisionError(message, outcomes=(), hints=(hint,))
 
     def _differ(self, placement: Placement) -> bool:
-        """Whether somebody is sick for not being like the others."""
+        """Whether a node was found unfit because it differs from the others."""
         before = len(self.sick)
         for part in placement.slices:
             members = [self.examined[name] for name in (*part.nodes, *part.spares)]
@@ -196,15 +211,19 @@ class Preflight:
             if finding.answer is not Answer.BAD or not finding.stops:
                 continue
             if not finding.nodes:
-                hint = "make them alike, or exclude one side with `exclude_nodes`"
-                raise ProvisionError(f"{whose} cannot start: {words_of([finding])}", outcomes=(), hints=(hint,))
+                hint = "make them equal, or exclude one side with `exclude_nodes`"
+                raise ProvisionError(f"{whose} cannot start: {summary([finding])}", outcomes=(), hints=(hint,))
             for name in finding.nodes:
-                self.sick.setdefault(name, words_of([finding]) or "")
+                self.sick.setdefault(name, summary([finding]) or "")
 
 
 def guessed(fleet: Inventory, remembered: Mapping[NodeName, str]) -> Inventory:
-    """Return the inventory with the domains that nodes once reported, and for all others the guess that a rack is wired
-    as racks mostly are: whoever is placed by a guess is asked before anything is given to it."""
+    """Return the inventory with known domains, and guesses for all other nodes.
+
+    A rack is assumed to be one domain.
+
+    Nodes that are placed by a guess are asked before a start.
+    """
     return with_domains(fleet, _guesses(fleet, remembered, unknown_domains(fleet)))
 
 
@@ -215,7 +234,7 @@ def _guesses(fleet: Inventory, known: Mapping[NodeName, str], missing: Iterable[
 
 
 def with_domains(fleet: Inventory, domains: Mapping[NodeName, str]) -> Inventory:
-    """Return the inventory with these domains for the nodes that have none in it."""
+    """Return the inventory with these domains for nodes that have none in it."""
     nodes = tuple(
         replace(node, domain=domains[node.name]) if _left_out(node) and node.name in domains else node
         for node in fleet.nodes
@@ -233,7 +252,10 @@ def _left_out(node: Node) -> bool:
 
 
 def _check_domains(fleet: Inventory, found: Iterable[Examined]) -> None:
-    """A file that names another domain than the drivers would have slices torn apart: it is to be mended first."""
+    """Raise SpecError where the inventory names other domains than the drivers.
+
+    Slices would be torn apart.
+    """
     sides: dict[tuple[str, str], list[NodeName]] = {}
     for one in found:
         reported = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
@@ -241,11 +263,11 @@ def _check_domains(fleet: Inventory, found: Iterable[Examined]) -> None:
         if reported is not None and written is not None and reported.casefold() != written.casefold():
             sides.setdefault((written, reported), []).append(one.node.name)
     if sides:
-        hint = "correct `domain:`, or leave it out to have the drivers asked"
+        hint = "correct `domain:`, or remove it so that the drivers are asked"
         raise SpecError(
             tuple(
                 Mistake(
-                    what=f"{fold(names)}: the inventory says domain `{written}`, the drivers say `{reported}`",
+                    what=f"{fold(names)}: the inventory says domain `{written}`, the drivers report `{reported}`",
                     where=fleet.source,
                     hint=hint,
                 )

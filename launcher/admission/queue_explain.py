@@ -1,4 +1,4 @@
-"""The line of runs that wait for nodes of one inventory, and in words why each waits."""
+"""The order of queued runs of an inventory, and why each of them waits."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -10,50 +10,50 @@ from launcher.core.model.task import Task
 from launcher.core.model.text import count
 from launcher.core.placement.place import place
 from launcher.core.queue.backfill import QueueDecision, QueuedRun, schedule
-from launcher.store.queue import World
+from launcher.store.queue import QueueState
 from launcher.store.store import Store
 
 _LAST = float("inf")
 
 
-def line(fleet: Inventory, world: World, more: Sequence[QueuedRun] = ()) -> tuple[QueueDecision, ...]:
-    """Return the turn of each run that waits for nodes of an inventory and has somebody to start it, and of `more`."""
+def queue_order(fleet: Inventory, state: QueueState, more: Sequence[QueuedRun] = ()) -> tuple[QueueDecision, ...]:
+    """Return the turns of queued runs with a controller, and of `more`, in order."""
     known = {one.id for one in more}
-    waiting = [one for one in world.waiting if one.id in world.driven and one.id not in known]
-    return schedule((*waiting, *more), fleet, world.unavailable, world.going)
+    waiting = [one for one in state.waiting if one.id in state.driven and one.id not in known]
+    return schedule((*waiting, *more), fleet, state.unavailable, state.going)
 
 
 def not_free(store: Store, fleet: Inventory, task: Task) -> UnavailableNodes:
-    """Return what is not free to a task that does not wait: also what runs that wait and come before it will need.
+    """Return the nodes that are not free to a task that starts now.
 
-    It comes after those of its own priority. With very many in the queue nothing is free to it.
+    Nodes that queued runs before it need are included.
+
+    It comes after queued runs of its own priority. Where the queue is too long to compute, no node is free to it.
     """
     if store.queue.empty(fleet.name):
         return store.unavailable(fleet)
-    world = store.queue.world(fleet.name, time.time())
-    if not world.driven:
-        return world.unavailable
+    state = store.queue.state(fleet.name, time.time())
+    if not state.driven:
+        return state.unavailable
     mine = QueuedRun(id=RunId(""), name=RunName(task.name), task=task, since=_LAST)
-    found = next((turn for turn in line(fleet, world, (mine,)) if turn.run is mine), None)
+    found = next((turn for turn in queue_order(fleet, state, (mine,)) if turn.run is mine), None)
     if found is None:
-        return {**{node.name: Unavailable(used_by="the queue") for node in fleet.nodes}, **world.unavailable}
-    return {
-        **found.unavailable,
-        **{name: Unavailable(used_by=f"{who} (queued)") for name, who in found.reserved.items()},
-    }
+        return {**{node.name: Unavailable(used_by="the queue") for node in fleet.nodes}, **state.unavailable}
+    reserved = {name: Unavailable(used_by=f"{who} (queued)") for name, who in found.reserved.items()}
+    return {**found.unavailable, **reserved}
 
 
-def reason(turn: QueueDecision, fleet: Inventory, world: World) -> str:
-    """Return why one waits."""
+def reason(turn: QueueDecision, fleet: Inventory, state: QueueState) -> str:
+    """Return why a run waits."""
     if turn.victims:
-        return f"waits until {_named(turn.victims)} {'has' if len(turn.victims) == 1 else 'have'} stopped for it"
+        return f"waits for preempted {_named(turn.victims)} to stop"
     barred = {name: mark for name, mark in turn.unavailable.items() if mark.unhealthy}
-    alone = place(turn.run.task, fleet, {**world.unavailable, **barred})
+    alone = place(turn.run.task, fleet, {**state.unavailable, **barred})
     if isinstance(alone, Shortfall):
-        return lack(alone)
+        return shortfall_summary(alone)
     if turn.placement is not None:
-        return "it can start"
-    return f"it would fit, but nodes are kept for {_named(_before(turn, alone))}, which comes first"
+        return "can start"
+    return f"fits, but its nodes are reserved for {_named(_before(turn, alone))}, earlier in the queue"
 
 
 def _before(turn: QueueDecision, alone: Placement) -> list[RunName]:
@@ -61,22 +61,25 @@ def _before(turn: QueueDecision, alone: Placement) -> list[RunName]:
     return sorted(in_the_way or set(turn.reserved.values()))
 
 
-def lack(shortfall: Shortfall) -> str:
-    """Return a refusal in a few words: what one slice needs, what there is, and who has the rest."""
+def shortfall_summary(shortfall: Shortfall) -> str:
+    """Return a shortfall in one sentence.
+
+    What is needed, what is free, and which runs use the rest.
+    """
     need = shortfall.nodes_per_slice + shortfall.spares
     users = sorted({user for rack in shortfall.racks for user in rack.users})
     by = f"; in use by {_named(users)}" if users else ""
     own = ", each" if shortfall.slices > 1 else ""
     each = f"{count(shortfall.slices, 'slice')} of {count(need, 'node')}{own} in one {shortfall.within}"
-    found = f"{shortfall.placed} of them fit now, and the most free in one place is {shortfall.largest}"
+    found = f"{shortfall.placed} fit now, the largest free place has {count(shortfall.largest, 'node')}"
     return f"`{shortfall.group}` needs {each}: {found}{by}"
 
 
-def status_message(run: RunId, turn_of: Sequence[QueueDecision], why: str) -> str:
-    """Return one sentence on where one stands in the line."""
-    ids = [turn.run.id for turn in turn_of]
-    place_in_line = f"number {ids.index(run) + 1} of {len(ids)}" if run in ids else f"behind {len(ids)} others"
-    return f"{place_in_line} in the queue: {why}"
+def status_message(run: RunId, order: Sequence[QueueDecision], why: str) -> str:
+    """Return the place of a run in the queue, and why it waits."""
+    ids = [turn.run.id for turn in order]
+    position = f"number {ids.index(run) + 1} of {len(ids)}" if run in ids else f"behind {len(ids)} others"
+    return f"{position} in the queue: {why}"
 
 
 def _named(names: Iterable[str]) -> str:

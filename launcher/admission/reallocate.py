@@ -1,12 +1,15 @@
-"""More nodes for a run that goes on, or others: chosen on the whole inventory, asked, claimed in one transaction."""
+"""More or other nodes for a running run.
+
+Chosen from the whole inventory, checked, claimed in one transaction.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.admission.current_inventory import whole
+from launcher.admission.listener import SilentListener
 from launcher.admission.node_checks import Examined, examine
-from launcher.admission.queue_wait import Unheard
 from launcher.core.control.resized_record import hindrance
 from launcher.core.model.actions import AddSpare, AllotAction, Answer, Relocate, Resize, Result
 from launcher.core.model.inventory import Inventory, Node
@@ -28,7 +31,7 @@ from launcher.store.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """Nodes for a slice, as they stand in the whole inventory, and the run once it has them."""
+    """Nodes for a slice, from the whole inventory, and the run once it has them."""
 
     nodes: tuple[Node, ...]
     run: Run
@@ -36,7 +39,7 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refusal:
-    """Why there are none."""
+    """Why there are no nodes."""
 
     message: str
 
@@ -45,10 +48,9 @@ _Choose = Callable[[Run, Record, UnavailableNodes, Inventory], _Choice | _Refusa
 
 
 class StoreAllotter:
-    """Gives nodes of the inventories that the store knows; each is asked before a run gets it.
+    """Allots nodes of the stored inventories; each is checked before a run gets it.
 
-    An act that was done and whose receipt was lost is not done twice: what the run already has, and has not begun to
-    use, is the answer.
+    An action whose receipt was lost is not done twice: nodes that the run already has, and has not used, are returned.
     """
 
     def __init__(self, store: Store, open_prober: Callable[[Inventory], Prober]) -> None:
@@ -66,19 +68,28 @@ class StoreAllotter:
                 return self.resize(run, action)
 
     def add_spare(self, run: Run, action: AddSpare) -> Answer:
-        """Give a slice one more spare of its own rack and domain; FAILED with words where none is free."""
-        return self._allot(run, lambda *world: _enlisted(action, *world))
+        """Give a slice one more spare of its rack and domain.
+
+        FAILED, with a message, where none is free.
+        """
+        return self._allot(run, lambda *world: _spare(action, *world))
 
     def relocate(self, run: Run, action: Relocate) -> Answer:
-        """Place a slice again; FAILED with the shortfall's words where it fits nowhere."""
+        """Place a slice again; FAILED, with the shortfall, where it fits nowhere."""
         return self._allot(run, lambda *world: _relocated(action, *world))
 
     def retarget(self, run: Run, task: Task) -> Answer:
-        """Acquire what a run needs to go on as a task with more or fewer slices; FAILED with words where it cannot."""
+        """Claim the nodes that a run needs for a task with more or fewer slices.
+
+        FAILED, with a message, for none.
+        """
         return self._allot(run, lambda *world: _targeted(task, *world))
 
     def resize(self, run: Run, action: Resize) -> Answer:
-        """Make a run what it is to become; DONE also where it is that already, FAILED where it cannot be any more."""
+        """Apply a requested resize.
+
+        DONE also where it was applied before, FAILED where it is not possible any more.
+        """
         del action
         refused: list[str] = []
 
@@ -90,11 +101,14 @@ class StoreAllotter:
             return _resized(now, whole(self._store, now.fleet))
 
         if self._store.allot(run.id, become) is None or refused:
-            return Answer(result=Result.FAILED, stage="allot", message="; ".join(refused) or "the run is over")
+            return Answer(result=Result.FAILED, stage="allot", message="; ".join(refused) or "the run has ended")
         return Answer(result=Result.DONE)
 
     def _allot(self, run: Run, choose: _Choose) -> Answer:
-        """Choose, ask who was chosen, choose again without the sick, and keep what holds; nobody is asked twice."""
+        """Choose nodes, check them, choose again without unfit ones, and claim.
+
+        Each node is checked once.
+        """
         begun = time.monotonic()
         fleet = whole(self._store, run.fleet)
         asked: dict[NodeName, str | None] = {}
@@ -112,7 +126,7 @@ class StoreAllotter:
     def _try(
         self, run: Run, fleet: Inventory, choose: _Choose, asked: Mapping[NodeName, str | None]
     ) -> _Choice | _Refusal:
-        """Return the choice of this moment; it is kept where all of its nodes were asked."""
+        """Return the current choice; it is claimed where all of its nodes were checked."""
         made: list[_Choice | _Refusal] = []
 
         def decide(now: Run, record: Record, unavailable: UnavailableNodes) -> Run | None:
@@ -126,31 +140,31 @@ class StoreAllotter:
             return choice.run
 
         self._store.allot(run.id, decide)
-        return made[0] if made else _Refusal(message="the run is over")
+        return made[0] if made else _Refusal(message="the run has ended")
 
     def _ask(self, run: Run, fleet: Inventory, nodes: Sequence[Node]) -> dict[NodeName, str | None]:
-        """Return for each node what speaks against it; None for nothing."""
+        """Return for each node why it is unfit; None where it is fit."""
         prober = self._open_prober(fleet)
         try:
-            return {one.node.name: _against(run, one) for one in examine(fleet, nodes, prober, Unheard())}
+            return {one.node.name: _against(run, one) for one in examine(fleet, nodes, prober, SilentListener())}
         finally:
             prober.close()
 
 
-def _enlisted(
+def _spare(
     action: AddSpare, now: Run, record: Record, unavailable: UnavailableNodes, fleet: Inventory
 ) -> _Choice | _Refusal:
     part = _slice(now, action.slice)
     if part is None:
-        return _Refusal(message=f"slice `{action.slice}` is not of the run any more")
+        return _Refusal(message=f"slice `{action.slice}` is no longer part of the run")
     unfit = {name for name, use in unavailable.items() if use.unhealthy or use.drained} | record.failed_nodes.keys()
     holders = {slot.node for slot in record.slots.values()}
     for name in part.spares:
         if name not in holders and name not in unfit:
             return _Choice(nodes=_nodes(now.fleet, (name,)), run=now)
-    found = find_spare(now.task, fleet, _barred(unavailable, record.failed_nodes), now.placement, part)
+    found = find_spare(now.task, fleet, _without(unavailable, record.failed_nodes), now.placement, part)
     if found is None:
-        return _Refusal(message=f"no node that slice `{part.key}` could have is free in `{part.place}`")
+        return _Refusal(message=f"no free node for slice `{part.key}` in `{part.place}`")
     nodes = _nodes(fleet, (found,))
     return _Choice(nodes=nodes, run=_with(now, replace(part, spares=(*part.spares, found)), nodes, fleet))
 
@@ -160,32 +174,36 @@ def _relocated(
 ) -> _Choice | _Refusal:
     part = _slice(now, action.slice)
     if part is None:
-        return _Refusal(message=f"slice `{action.slice}` is not of the run any more")
+        return _Refusal(message=f"slice `{action.slice}` is no longer part of the run")
     if not set(part.nodes) & (record.requested | record.failed_nodes.keys() | set(action.without)):
         return _Choice(nodes=_nodes(now.fleet, (*part.nodes, *part.spares)), run=now)
     ranks = {member.name for member in now.members() if member.slice_key == part.key}
     own = {*part.nodes, *part.spares, *(slot.node for slot in record.slots.values() if slot.member in ranks)}
     free = {name: use for name, use in unavailable.items() if name not in own or use.unhealthy or use.drained}
     left = [node.name for node in fleet.nodes if node.rack in action.without_racks]
-    barred = _barred(free, (*record.failed_nodes, *action.without, *left))
+    barred = _without(free, (*record.failed_nodes, *action.without, *left))
     found = replace_slice(now.task, fleet, barred, now.placement, part)
     if isinstance(found, Shortfall):
-        return _Refusal(message=f"slice `{part.key}` fits nowhere else: {_offer(found)}")
+        return _Refusal(message=f"slice `{part.key}` fits nowhere else: {_shortfall(found)}")
     nodes = _nodes(fleet, (*found.nodes, *found.spares))
     return _Choice(nodes=nodes, run=_with(now, found, nodes, fleet))
 
 
 def _against(run: Run, one: Examined) -> str | None:
-    """A driver that contradicts the inventory would tear the slice apart. What is wrong with a node that the run itself
-    is on, the run may have made."""
+    """Return why a node is unfit for a run.
+
+    None where it is fit, or where the run itself uses it.
+
+    A driver that contradicts the inventory would tear the slice apart.
+    """
     lease = None if isinstance(one.facts, Unknown) else one.facts.lease
     holder = read_holder(lease) if isinstance(lease, str) else None
     if holder is not None:
-        return None if holder.run == run.id else f"{holder} has it"
+        return None if holder.run == run.id else f"held by {holder}"
     domain = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
     written = one.node.domain
     if one.sick is None and domain is not None and written is not None and domain.casefold() != written.casefold():
-        return f"the inventory says domain `{written}`, the drivers say `{domain}`"
+        return f"the inventory says domain `{written}`, the drivers report `{domain}`"
     return one.sick
 
 
@@ -193,14 +211,14 @@ def _targeted(
     task: Task, now: Run, record: Record, unavailable: UnavailableNodes, fleet: Inventory
 ) -> _Choice | _Refusal:
     ours = set(now.placement.nodes)
-    free = _barred(
+    free = _without(
         {name: use for name, use in unavailable.items() if name not in ours}, record.failed_nodes.keys() - ours
     )
     found = resize(task, fleet, free, now.placement)
     if isinstance(found, Shortfall):
-        return _Refusal(message=f"the slices of `{found.group}` that come do not fit: {_offer(found)}")
+        return _Refusal(message=f"new slices of `{found.group}` do not fit: {_shortfall(found)}")
     if torn := [old.key for old, new in found.moved if old.nodes != new.nodes]:
-        return _Refusal(message=f"{fold(torn)} could not stay where it is")
+        return _Refusal(message=f"{fold(torn)} would have to move")
     nodes = _nodes(fleet, (name for part in found.added for name in (*part.nodes, *part.spares)))
     target = Target(
         task=task,
@@ -214,7 +232,7 @@ def _targeted(
 
 
 def _resized(now: Run, fleet: Inventory) -> Run:
-    """Return the run as it was to become, with the slices that stay as they are by now."""
+    """Return the resized run, with the current placement of slices that stay."""
     target = now.target
     if target is None:
         return now
@@ -244,8 +262,10 @@ def _new(run: Run, nodes: Sequence[Node]) -> tuple[Node, ...]:
 def _placed(
     run: Run, slices: tuple[Slice, ...], more: Sequence[Node], domains: Mapping[str, tuple[str, ...]], fleet: Inventory
 ) -> Run:
-    """Return the run on these slices, with `more` nodes and their domains; its fleet keeps every node that it ever had,
-    and says of NVLink domains that it has already what it has always said."""
+    """Return the run on these slices, with `more` nodes and their domains.
+
+    Its fleet keeps every node that it ever had, and the NVLink domains of these.
+    """
     slices = with_colocated_slices(run.task, slices)
     grown = replace(run.fleet, nodes=(*run.fleet.nodes, *more), domains={**domains, **run.fleet.domains})
     placement = Placement(
@@ -259,14 +279,14 @@ def _nodes(fleet: Inventory, names: Iterable[NodeName]) -> tuple[Node, ...]:
     return tuple(known[name] for name in names)
 
 
-def _barred(unavailable: UnavailableNodes, names: Iterable[NodeName]) -> UnavailableNodes:
-    """Return who is not free, with nodes that the run itself cannot use."""
+def _without(unavailable: UnavailableNodes, names: Iterable[NodeName]) -> UnavailableNodes:
+    """Return the unavailable nodes, with those that the run itself excluded."""
     return {
         **unavailable,
-        **{name: replace(unavailable.get(name, Unavailable()), unhealthy="given up by the run") for name in names},
+        **{name: replace(unavailable.get(name, Unavailable()), unhealthy="excluded by the run") for name in names},
     }
 
 
-def _offer(lack: Shortfall) -> str:
-    need = lack.nodes_per_slice + lack.spares
-    return f"it needs {need} nodes in one place, and the most that one has free is {lack.largest}"
+def _shortfall(shortfall: Shortfall) -> str:
+    need = shortfall.nodes_per_slice + shortfall.spares
+    return f"needs {need} nodes in one place, at most {shortfall.largest} are free"

@@ -1,4 +1,7 @@
-"""What a node's own driver asks for to be well again, done on a node that nobody uses."""
+"""Repair of an idle node, as its GPU driver requests.
+
+A reset of GPUs or a reboot.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +16,12 @@ from launcher.probe.nvidia_smi import Gpu, Recovery
 from launcher.setup.lease import read_holder
 
 RESET_S = 180.0
-"""How long the reset of all GPUs of a node may take (s)."""
+"""How long a reset of all GPUs of a node may take (s)."""
 REBOOT_S = 30.0
 
 
 class Cure(Enum):
-    """What can be done from here."""
+    """The repairs that can be done remotely."""
 
     RESET = "reset"
     REBOOT = "reboot"
@@ -26,18 +29,21 @@ class Cure(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What is asked for: the driver's words, the cure in them if there is one, and the commands, to be run as root."""
+    """What the driver requests.
+
+    Its message, the repair, None for an unknown one, and the commands to run as root.
+    """
 
     message: str
     cure: Cure | None
     commands: tuple[tuple[str, ...], ...]
 
 
-def remedy(one: Examined) -> Remedy | None:
-    """Return what the driver of a node asks for; None where it asks for nothing.
+def find_remedy(one: Examined) -> Remedy | None:
+    """Return what the driver of a node requests; None for nothing.
 
-    Its words are those of `nvidia-smi -q`: Reset, Reboot, Drain P2P, Drain and Reset. On a node without work the
-    draining is done. The heaviest of several counts.
+    The requests are those of `nvidia-smi -q`: Reset, Reboot, Drain P2P, Drain and Reset. An idle node is already
+    drained. A reboot has precedence over resets.
     """
     if isinstance(one.facts, Unknown) or isinstance(one.facts.driver, Unknown):
         return None
@@ -54,31 +60,36 @@ def remedy(one: Examined) -> Remedy | None:
     return Remedy(message=message, cure=None, commands=())
 
 
-def look(fleet: Inventory, node: Node, prober: Prober, listener: Listener) -> Examined:
-    """Return how a node is; RemoteError where it cannot be asked, LeaseHeldError where somebody has it, or
-    computes on it."""
+def inspect_idle(fleet: Inventory, node: Node, prober: Prober, listener: Listener) -> Examined:
+    """Return the health of an idle node.
+
+    RemoteError where it is unreachable, LeaseHeldError where it is in use.
+    """
     (one,) = examine(fleet, [node], prober, listener)
     if isinstance(one.facts, Unknown):
         raise RemoteError(one.facts.why, node=node.name, stage="probe")
     if isinstance(one.facts.lease, str):
         holder = str(read_holder(one.facts.lease))
-        hint = "`nvlaunch drain` has a run leave it, where there is a spare"
+        hint = "`nvlaunch drain` moves a run to a spare"
         raise LeaseHeldError(f"`{node.name}` is in use: {holder}", holder=holder, hints=(hint,))
     driver = one.facts.driver
     busy = () if isinstance(driver, Unknown) else _busy(driver.gpus)
     if busy:
         hint = "end them, or wait until they are done: a reset would kill them"
-        raise LeaseHeldError(f"processes compute on `{node.name}`: {', '.join(busy)}", holder=busy[0], hints=(hint,))
+        raise LeaseHeldError(f"processes use GPUs of `{node.name}`: {', '.join(busy)}", holder=busy[0], hints=(hint,))
     return one
 
 
-def may_be_root(one: Examined) -> bool:
-    """Whether `sudo -n` is allowed there."""
+def has_sudo(one: Examined) -> bool:
+    """Whether `sudo -n` is allowed on the node."""
     return not isinstance(one.facts, Unknown) and one.facts.sudo is True
 
 
 def apply(shell: Shell, node: Node, found: Remedy) -> None:
-    """Do it; RemoteError, with what it said, where it fails. A machine that goes down at once is no failure."""
+    """Run the commands; RemoteError, with the last lines of output, where one fails.
+
+    A lost connection while rebooting is no failure.
+    """
     for command in found.commands:
         timeout = REBOOT_S if found.cure is Cure.REBOOT else RESET_S
         try:
@@ -89,7 +100,7 @@ def apply(shell: Shell, node: Node, found: Remedy) -> None:
             raise
         if ended.status:
             tail = tuple((ended.stdout + ended.stderr).decode("utf-8", "replace").splitlines()[-10:])
-            message = f"`{' '.join(command)}` ended with {ended.status}"
+            message = f"`{' '.join(command)}` exited with {ended.status}"
             raise RemoteError(message, node=node.name, stage="repair", tail=tail)
 
 

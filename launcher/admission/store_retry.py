@@ -1,4 +1,7 @@
-"""A store that fails is told once and waited for: it is no reason to leave a run undriven."""
+"""Retries while the store fails.
+
+A locked or full disk must not leave a run without its controller.
+"""
 
 import os
 import sys
@@ -10,44 +13,52 @@ from launcher.errors import StoreError
 from launcher.transport.clock import SystemClock
 
 AGAIN_S = 1.0
-"""How long to wait until a store that failed is tried again (s)."""
+"""How long to wait before a failed store is tried again (s)."""
 
 Say = Callable[[str], None]
 T = TypeVar("T")
 
 
-class Trouble:
-    """What was said of a store that fails: each of its words once, and once that it works again.
+class StoreRetry:
+    """Waits for a failing store.
 
-    `say` takes a line for people.
+    Each error is reported once, and so is that the store works again.
+
+    `say` takes log lines.
     """
 
     def __init__(self, say: Say) -> None:
         self._say = say
-        # Real time, also beside an imaginary fleet: its own clock is kept in the store.
+        # Real time also for an imaginary fleet, whose clock is in the store.
         self._clock = SystemClock()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def tell(self, error: StoreError) -> None:
-        """Say what is wrong, where that is news."""
-        if error.advice not in self._told:
-            self._told.add(error.advice)
-            self._say(f"nothing is done until the store works again: {error.advice}")
+    def report(self, error: StoreError) -> None:
+        """Report an error, unless it was reported since the store last worked."""
+        if error.advice not in self._reported:
+            self._reported.add(error.advice)
+            self._say(f"waiting for the store: {error.advice}")
 
-    def over(self) -> None:
-        """Say that it works again, where it did not."""
-        if self._told:
-            self._told.clear()
+    def recovered(self) -> None:
+        """Report that the store works again, where an error was reported."""
+        if self._reported:
+            self._reported.clear()
             self._say("the store works again")
 
     def wait(self, error: StoreError, stopped: Callable[[], bool]) -> bool:
-        """Tell, and wait for a while; return whether to try again, which is so until `stopped()`."""
-        self.tell(error)
+        """Report an error and wait for `AGAIN_S`.
+
+        Return whether to try again, False as soon as `stopped()`.
+        """
+        self.report(error)
         self._clock.wait(self._clock.now() + AGAIN_S, stopped)
         return not stopped()
 
-    def overcome(self, do: Callable[[], T], stopped: Callable[[], bool]) -> T:
-        """Return what `do` answers, however often it takes; StoreError where `stopped()` came first."""
+    def call(self, do: Callable[[], T], stopped: Callable[[], bool]) -> T:
+        """Return the result of `do`, retried while the store fails.
+
+        StoreError where `stopped()` came first.
+        """
         while True:
             try:
                 done = do()
@@ -55,13 +66,15 @@ class Trouble:
                 if not self.wait(error, stopped):
                     raise
             else:
-                self.over()
+                self.recovered()
                 return done
 
 
-class Log:
-    """The log of a controller, which is its stderr. It may lie on the very disk that is full: what it does not take is
-    written before the next line."""
+class ControllerLog:
+    """The log of a controller.
+
+    Its stderr. Lines that a full disk does not take are written before the next line.
+    """
 
     def __init__(self) -> None:
         self._left = b""

@@ -1,4 +1,4 @@
-"""Where the command begins: Ctrl-C while its modules are still read ends it in silence, as later."""
+"""The entry point. Ctrl-C during imports ends the process in silence."""
 
 
 def main() -> int:
@@ -6,5 +6,5 @@ def main() -> int:
     try:
         from launcher.cli.main import main as run
     except KeyboardInterrupt:
-        return 130  # ExitCode.INTERRUPTED, of which nothing is read yet
+        return 130  # ExitCode.INTERRUPTED, which may not be imported yet
     return run()

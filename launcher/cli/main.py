@@ -1,4 +1,4 @@
-"""`nvlaunch`: the commands, and the one place where errors become exit codes."""
+"""`nvlaunch`: runs one command, and turns errors into exit codes."""
 
 import os
 import sys
@@ -8,31 +8,8 @@ from typing import Annotated
 import typer
 
 from launcher import __version__
-from launcher.cli.commands import (
-    doctor,
-    down,
-    events,
-    exec_,
-    hosts,
-    init,
-    inventory,
-    logs,
-    nodes,
-    operator_requests,
-    plan,
-    queue,
-    racks,
-    repair,
-    report,
-    ssh,
-    status,
-    sync_down,
-    up,
-    validate,
-    watch,
-)
 from launcher.cli.output.console import open_closed_streams, say, show
-from launcher.cli.plain import PlainGroup
+from launcher.cli.registry import RootGroup
 from launcher.errors import ExitCode, LaunchError
 
 # UsageError, which typer does not export: since 0.24 it carries a click of its own.
@@ -44,30 +21,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _family in (
-    up,
-    plan,
-    status,
-    logs,
-    exec_,
-    ssh,
-    sync_down,
-    events,
-    watch,
-    down,
-    queue,
-    racks,
-    doctor,
-    validate,
-    init,
-    hosts,
-    inventory,
-    operator_requests,
-    nodes,
-    repair,
-    report,
-):
-    _family.register(app)
 
 
 def _version(asked: bool) -> None:
@@ -76,20 +29,20 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(cls=PlainGroup, invoke_without_command=True)
+@app.callback(cls=RootGroup, invoke_without_command=True)
 def _root(
     context: typer.Context,
     _asked: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Launch jobs as rack-local slices on NVL72 racks, and keep them there.
+    """Launch jobs as rack-local slices on NVL72 racks, and keep them running.
 
     \b
-    Begin with:
-      nvlaunch init           starter files
-      nvlaunch plan task.yaml
-      nvlaunch up task.yaml
+    Getting started:
+      nvlaunch init             write starter files
+      nvlaunch plan task.yaml   show where the task would run
+      nvlaunch up task.yaml     run it
     """
     if context.invoked_subcommand is None:
         show(context.get_help())
@@ -113,7 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         say()
         return ExitCode.INTERRUPTED
-    except Exception:  # noqa: BLE001  whatever else escapes is a bug, and is told as one
+    except Exception:  # noqa: BLE001  whatever else escapes is a bug, and is reported as one
         import traceback
 
         say(traceback.format_exc())

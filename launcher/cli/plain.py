@@ -1,7 +1,7 @@
-"""Words of the command line to values, at once.
+"""Fast conversion of command line arguments.
 
-Typer since 0.24 builds a pydantic adapter for each parameter that is not a flag: 0.1 s before `status` does anything.
-Ours are text, paths, whole numbers and closed sets, alone or in a list; these need no adapter.
+Typer since 0.24 builds a pydantic adapter for each parameter that is not a flag, which delays `status` by 0.1 s. The
+parameters here are text, paths, integers and enums, alone or in lists, and need no adapter.
 """
 
 from collections.abc import Iterable
@@ -16,33 +16,36 @@ from launcher.cli.output.console import show
 
 
 class PlainCommand(TyperCommand):
-    """A command that converts its words by itself."""
+    """A command that converts its arguments itself."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return the words that are left."""
+        """Return the remaining arguments."""
         _make_plain(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return `--help`, written like all other data."""
-        return _told_by_us(super().get_help_option(ctx))
+        """Return the `--help` option, which writes to stdout like other data."""
+        return _with_our_output(super().get_help_option(ctx))
 
 
 class PlainGroup(TyperGroup):
     """The same for the options before the command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return the words that are left."""
+        """Return the remaining arguments."""
         _make_plain(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return `--help`, written like all other data."""
-        return _told_by_us(super().get_help_option(ctx))
+        """Return the `--help` option, which writes to stdout like other data."""
+        return _with_our_output(super().get_help_option(ctx))
 
 
-def _told_by_us(option: Any) -> Any:
-    """Typer's own writing takes a full disk for a bug, and a reader that has had enough for a failure."""
+def _with_our_output(option: Any) -> Any:
+    """Replace typer's own output.
+
+    It treats a full disk as a bug, and a closed pipe as a failure.
+    """
     if option is not None:
         option.callback = _show_help
     return option
@@ -56,12 +59,12 @@ def _show_help(ctx: Any, _: Any, asked: bool) -> None:
 
 def _make_plain(params: Iterable[Any]) -> None:
     for param in params:
-        if hasattr(param, "get_runtime_param"):  # not in typer before 0.24, which needs no help
+        if hasattr(param, "get_runtime_param"):  # typer before 0.24 has no adapters
             param.get_runtime_param = _Plain(param.type_descriptor.annotation)
 
 
 class _Plain:
-    """Stands where typer asks for the adapter of a parameter, and for the value."""
+    """Takes the place of typer's adapter for a parameter."""
 
     def __init__(self, annotation: Any) -> None:
         self._annotation = annotation
@@ -70,7 +73,7 @@ class _Plain:
         return self
 
     def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
-        """Return the value of a parameter; BadParameter where the words are none."""
+        """Return the value of a parameter; BadParameter for an invalid argument."""
         several = get_origin(self._annotation) is list
         if value is None:
             return () if several or param.nargs == -1 else None
@@ -97,7 +100,7 @@ def _value(kind: Any, word: Any) -> Any:
         if word not in known:
             raise ValueError(f"`{word}` is not one of {', '.join(f'`{name}`' for name in known)}")
         return known[word]
-    raise TypeError(f"no way to make a {kind} of a word")
+    raise TypeError(f"cannot convert an argument to {kind}")
 
 
 def _in_range(value: Any, param: Any) -> Any:

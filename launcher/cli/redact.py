@@ -1,4 +1,7 @@
-"""What in a report is nobody's business: by names of variables, by values that were told, by how it is written."""
+"""Removes secrets from a report.
+
+By the names of variables, by known values, and by how they are written.
+"""
 
 import json
 import re
@@ -11,20 +14,20 @@ from urllib.parse import quote
 from launcher.store.decision_log import HIDDEN
 
 _SHORTEST = 4
-"""A value of fewer characters is found everywhere; to blank it out would tell more than it hides."""
+"""Shorter values occur everywhere; to remove them would reveal more than it hides."""
 _LONG = 8
-"""From how many characters on a value can be told from the words around it."""
+"""From this length on, a value differs from the words around it."""
 
 _WORDS = re.compile(
     "AUTH(ORIZATION)?|BEARER|COOKIE|CRED|JWT|KEY|OAUTH|PASS(CODE)?|PAT|PRIVATE|PSK|WEBHOOK"
     "|[A-Z]*(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|SSHPASS|(API|AUTH|ACCESS|SECRET|PRIVATE)KEY)"
 )
-"""The words of telling names. Before the longer ones may stand what they are of, as in `PGPASSWORD`."""
+"""Words in the names of secrets. The longer ones may have a prefix, as in `PGPASSWORD`."""
 _BORDER = re.compile(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")
 
 _NUMBER = re.compile(r"[-+]?[\d.,_]*(?:[eE][-+]?\d+)?")
-# The password may have any character, `/` and `@` too; what follows a host's colon is a port, and no password. Bounded,
-# so that a log full of `://` takes no longer than another.
+# The password may have any character, `/` and `@` too; a number after the host's colon is a port, not a password. The
+# length is bounded, so that a log full of `://` takes no longer than another.
 _USER_INFO = re.compile(
     rf"(?<=://)(?:(?:{HIDDEN}|[^\s/?#@:\"'<>]){{0,256}}:(?!\d+[/?#])(?:{HIDDEN}|[^\s\"'<>]){{0,2048}}"
     rf"|(?:{HIDDEN}|[^\s/?#\"'<>]){{0,2048}})@"
@@ -38,8 +41,11 @@ VARIABLES = ("envs", "env")
 FENCE = "fence_command"
 
 
-def telling(name: str) -> bool:
-    """Whether what is called so is a secret, although it was not given as one: by whole words, also of many."""
+def is_secret_name(name: str) -> bool:
+    """Whether a variable with this name is likely a secret.
+
+    One of the words in it says so.
+    """
     words = [word.upper() for word in _BORDER.split(name) if word]
     if len(words) > 1 and words[-1] == "PWD":  # alone it is the working directory
         return True
@@ -47,29 +53,32 @@ def telling(name: str) -> bool:
 
 
 def distinct(value: str) -> bool:
-    """Whether a value can be taken out of other texts: it is long, and neither a word nor a number."""
+    """Whether a value is distinct enough to be removed from all texts.
+
+    Long, and neither a word nor a number.
+    """
     return len(value) >= _LONG and not value.isalpha() and not _NUMBER.fullmatch(value)
 
 
-def of_command(command: str) -> Iterator[str]:
-    """Return the passwords that a command line is given, as `ipmitool -P` is."""
+def command_passwords(command: str) -> Iterator[str]:
+    """Return the passwords in a command line, such as that of `ipmitool -P`."""
     try:
         words = shlex.split(command)
-    except ValueError:  # an open quote: it never ran either
+    except ValueError:  # an unclosed quote
         words = command.split()
     for word, after in zip(words, [*words[1:], ""], strict=False):
         name, _, value = word.partition("=")
-        if value and telling(name):
+        if value and is_secret_name(name):
             yield value
-        elif word == "-P" or (word.startswith("-") and telling(word)):
+        elif word == "-P" or (word.startswith("-") and is_secret_name(word)):
             yield after
 
 
-class Blank:
-    """Takes out of texts the values that it is told, user and password of URLs, and what is assigned to a telling name.
+class Redactor:
+    """Removes secrets: known values, those in URLs, those with secret names.
 
-    `names` are what the run and our own words call things: where such a name stands alone it stays, whatever a secret
-    happens to be, for a decision hangs on it.
+    `names` are the names of the run and of nvlaunch: a string that is such a name stays, even where a secret has the
+    same value, as decisions depend on it.
     """
 
     def __init__(self, values: Iterable[str], names: AbstractSet[str] = frozenset()) -> None:
@@ -80,11 +89,11 @@ class Blank:
         self._known: dict[str, str] = {}
 
     def data(self, data: bytes) -> bytes:
-        """Return the bytes of a log without them; those that are no text stay as they are."""
+        """Return the bytes of a log without secrets; bytes that are not UTF-8 stay."""
         return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def text(self, text: str) -> str:
-        """Return the text without them."""
+        """Return a text without secrets."""
         if self._pattern is not None:
             text = self._pattern.sub(HIDDEN, text)
         if "://" in text:
@@ -96,7 +105,10 @@ class Blank:
         return _HEADER.sub(_unassigned, text)
 
     def shape(self, value: Any) -> Any:
-        """Return parsed JSON without them: only strings change, never keys, so that it can be read as before."""
+        """Return parsed JSON without secrets.
+
+        Only strings change, never keys, so that it can be parsed as before.
+        """
         if isinstance(value, dict):
             return {name: self._item(name, one) for name, one in value.items()}
         if isinstance(value, list):
@@ -104,20 +116,23 @@ class Blank:
         return self._string(value) if isinstance(value, str) else value
 
     def _item(self, name: str, value: Any) -> Any:
-        if name == FENCE and value is not None:  # to a decision it matters only whether there is one
+        if name == FENCE and value is not None:  # decisions depend only on whether there is one
             return HIDDEN
         if name in VARIABLES and isinstance(value, dict):
-            return {one: HIDDEN if telling(one) else self.shape(said) for one, said in value.items()}
+            return {one: HIDDEN if is_secret_name(one) else self.shape(said) for one, said in value.items()}
         return self.shape(value)
 
     def _string(self, text: str) -> str:
-        """Most strings of a journal are names and the same few words again."""
+        """Return a string without secrets; cached, as a journal repeats few strings."""
         if text not in self._known:
             self._known[text] = text if self._is_name(text) else self.text(text)
         return self._known[text]
 
     def _is_name(self, text: str) -> bool:
-        """Whether it is a name, or the key of an action: names and numbers in a row."""
+        """Whether a string is a name, or the key of an action.
+
+        A key joins names and numbers.
+        """
         first, *rest = re.split("[:@#]", text)
         return text in self._names or (
             first in self._names and all(one in self._names or one.isdigit() for one in rest)
@@ -125,7 +140,7 @@ class Blank:
 
 
 def _spelled(value: str) -> tuple[str, ...]:
-    """Return a value as it is, as JSON and URLs write it, and line by line, as a log has it."""
+    """Return a value in all its spellings: as in JSON, URLs and logs."""
     return (
         value,
         json.dumps(value)[1:-1],
@@ -138,7 +153,7 @@ def _spelled(value: str) -> tuple[str, ...]:
 def _unassigned(found: re.Match[str]) -> str:
     name, value = found["name"], found["value"]
     whole: str = found[0]
-    loud = name.isupper() or name.startswith("--")  # a variable or an option: what else is counts or describes
-    if _NUMBER.fullmatch(value) or not (telling(name) or name.lower() == "basic"):
+    loud = name.isupper() or name.startswith("--")  # a variable or an option; others may only count or describe
+    if _NUMBER.fullmatch(value) or not (is_secret_name(name) or name.lower() == "basic"):
         return whole
     return whole[: -len(value)] + HIDDEN if loud or distinct(value) else whole

@@ -1,4 +1,4 @@
-"""What a report of a run holds, without the value of any secret."""
+"""The files of a report of a run, without secrets."""
 
 import json
 import os
@@ -13,104 +13,113 @@ from typing import Any, get_args
 
 from launcher import __version__
 from launcher.cli.output.console import warn
-from launcher.cli.redact import Blank, distinct, of_command, telling
-from launcher.cli.targets import holder
+from launcher.cli.redact import Redactor, command_passwords, distinct, is_secret_name
 from launcher.core.model.actions import Action
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run
 from launcher.core.model.task import Task
-from launcher.drive.control import open_nodes
+from launcher.drive.adapters import open_nodes
+from launcher.drive.targets import holder
 from launcher.errors import LaunchError
 from launcher.ports import LogName, Nodes
 from launcher.store.codec import dump
-from launcher.store.decision_log import Torn
+from launcher.store.decision_log import DamagedDecision
 from launcher.store.rows import RunRow
-from launcher.store.store import Store, secrets_file
+from launcher.store.run_files import secrets_file
+from launcher.store.store import Store
 
 LOG_END = 64 * 1024
 """Bytes of each log, from its end."""
 CONTROLLER_END = 1 << 20
 LOGS_S = 60.0
-"""How long logs are waited for (s): those of nodes that are out of reach are left out, and named."""
+"""How long to wait for logs (s); those of unreachable nodes are left out, and listed."""
 FAN_OUT = 64
 
 UNREAD = "logs/unread.txt"
-"""Which logs are not there, and why."""
+"""Which logs are missing, and why."""
 DAMAGED = "unread.txt"
-"""What else is not there, and why."""
+"""What else is missing, and why."""
 JOURNAL = "journal.jsonl"
 _BORDER = re.compile(rb"[\r\n]")
 
 
-def dossier(store: Store, row: RunRow) -> Iterator[tuple[str, bytes]]:
-    """Return the files of a report, each with its name. What cannot be read is left out, named and warned of."""
+def contents(store: Store, row: RunRow) -> Iterator[tuple[str, bytes]]:
+    """Return the files of a report, with their names.
+
+    What cannot be read is left out, listed, and warned about.
+    """
     run, record = store.load(row.id)
     values, unknown = _secret_values(store, run)
-    blank = Blank(values, _names(run))
+    redactor = Redactor(values, _names(run))
     damaged: list[str] = []
     for name, read in _parts(store, row, run, record).items():
         try:
-            data = read(blank)
-        except (LaunchError, OSError, ValueError) as error:  # ValueError: JSON, text or a word that is none
-            damaged.append(f"{name}: {_words(error)}")
+            data = read(redactor)
+        except (LaunchError, OSError, ValueError) as error:  # ValueError: invalid JSON, text or enum values
+            damaged.append(f"{name}: {_first_line(error)}")
         else:
             yield name, data
-    yield JOURNAL, _journal(store, run, blank, damaged)
+    yield JOURNAL, _journal(store, run, redactor, damaged)
     if damaged:
-        warn(f"not in the report is what cannot be read: {damaged[0]}{_more(damaged)}; `{DAMAGED}` in it has them all")
-        yield DAMAGED, blank.data("".join(f"{line}\n" for line in damaged).encode("utf-8", "replace"))
-    if unknown:  # a program may have printed them
-        words = f"left out: the values of {', '.join(unknown)} are not known any more, and so could not be taken out"
-        warn(f"logs are {words}; with {', '.join(unknown)} in the environment they are cleaned and added")
-        yield UNREAD, f"{words}\n".encode()
+        warn(f"missing in the report: {damaged[0]}{_more(damaged)}; `{DAMAGED}` in it has the full list")
+        yield DAMAGED, redactor.data("".join(f"{line}\n" for line in damaged).encode("utf-8", "replace"))
+    if unknown:  # the program may have printed them
+        names = ", ".join(unknown)
+        message = f"left out, as the values of {names} are unknown and cannot be removed"
+        warn(f"logs are {message}; set {names} in the environment to include them")
+        yield UNREAD, f"logs are {message}\n".encode()
         return
     for name, data in _logs(store.home, run, record):
-        yield name, blank.data(data)
+        yield name, redactor.data(data)
 
 
-def _parts(store: Store, row: RunRow, run: Run, record: Record) -> Mapping[str, Callable[[Blank], bytes]]:
-    """Return what reads each file."""
+def _parts(store: Store, row: RunRow, run: Run, record: Record) -> Mapping[str, Callable[[Redactor], bytes]]:
+    """Return a function for each file that reads it."""
     about = {"nvlaunch": __version__, "python": sys.version.split()[0], "run": run.id, "task": row.source}
+    about |= {"user": row.user.name, "submit_host": row.user.host}
     log = store.home / "runs" / run.id / "controller.log"
-    parts: dict[str, Callable[[Blank], bytes]] = {
-        "about.json": lambda blank: _json(blank.shape(about)),
-        "status.json": lambda blank: _json(blank.shape(json.loads(row.snapshot))),
-        "task.json": lambda blank: _json(blank.shape(json.loads(dump(Task, run.task)))),
-        "run.json": lambda blank: _json(blank.shape(json.loads(dump(Run, run)))),
-        "record.json": lambda blank: _json(blank.shape(json.loads(dump(Record, record)))),
-        "events.jsonl": lambda blank: b"".join(_line(blank.shape(event)) for event in _events(store, run)),
-        "nodes.json": lambda blank: _json(blank.shape(_known(store, run))),
+    parts: dict[str, Callable[[Redactor], bytes]] = {
+        "about.json": lambda redactor: _json(redactor.shape(about)),
+        "status.json": lambda redactor: _json(redactor.shape(json.loads(row.snapshot))),
+        "task.json": lambda redactor: _json(redactor.shape(json.loads(dump(Task, run.task)))),
+        "run.json": lambda redactor: _json(redactor.shape(json.loads(dump(Run, run)))),
+        "record.json": lambda redactor: _json(redactor.shape(json.loads(dump(Record, record)))),
+        "events.jsonl": lambda redactor: b"".join(_line(redactor.shape(event)) for event in _events(store, run)),
+        "nodes.json": lambda redactor: _json(redactor.shape(_nodes(store, run))),
     }
     if log.is_file():
-        parts["controller.log"] = lambda blank: blank.data(_from_line(log.read_bytes(), CONTROLLER_END))
+        parts["controller.log"] = lambda redactor: redactor.data(_from_line(log.read_bytes(), CONTROLLER_END))
     return parts
 
 
 def _events(store: Store, run: Run) -> Iterator[object]:
-    for event in store.events(run.id):
+    for event in store.journal.events(run.id):
         yield {**asdict(event), "kind": event.kind.value, "evidence": list(event.evidence)}
 
 
-def _known(store: Store, run: Run) -> object:
-    from launcher.cli.output.nodes import known, nodes_json
+def _nodes(store: Store, run: Run) -> object:
+    from launcher.cli.output.nodes import node_records, nodes_json
 
-    return nodes_json(known(store, {node.name for node in run.fleet.nodes}))
+    return nodes_json(node_records(store, {node.name for node in run.fleet.nodes}))
 
 
-def _journal(store: Store, run: Run, blank: Blank, damaged: list[str]) -> bytes:
-    """Variables and commands mean nothing to the kernel: without them its decisions are the same."""
+def _journal(store: Store, run: Run, redactor: Redactor, damaged: list[str]) -> bytes:
+    """Return the decisions of a run.
+
+    They do not depend on variables and commands, so these can be redacted.
+    """
     lines: list[bytes] = []
     try:
-        for number, line in enumerate(store.looks.lines(run.id), start=1):
-            if isinstance(line, Torn):
+        for number, line in enumerate(store.decisions.lines(run.id), start=1):
+            if isinstance(line, DamagedDecision):
                 damaged.append(f"{JOURNAL}: decision {line.seq}: {line.message}")
                 continue
             try:
-                lines.append(_line(blank.shape(json.loads(line))))
+                lines.append(_line(redactor.shape(json.loads(line))))
             except ValueError as error:
-                damaged.append(f"{JOURNAL}: decision {number}: {_words(error)}")
+                damaged.append(f"{JOURNAL}: decision {number}: {_first_line(error)}")
     except LaunchError as error:
         damaged.append(f"{JOURNAL}: {error.message}")
     return b"".join(lines)
@@ -124,7 +133,7 @@ def _line(shape: object) -> bytes:
     return f"{json.dumps(shape, ensure_ascii=False, separators=(',', ':'))}\n".encode("utf-8", "replace")
 
 
-def _words(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
@@ -133,25 +142,31 @@ def _more(damaged: Sequence[str]) -> str:
 
 
 def _secret_values(store: Store, run: Run) -> tuple[set[str], list[str]]:
-    """Return the values to blank out wherever they stand: the run's secrets, and of what merely looks like one those
-    that are not found everywhere; and the names of secrets whose values are unknown. Of a run that is over none is
-    kept: they may be in our environment."""
+    """Return the values to remove.
+
+    The run's secrets, and distinct values that are likely secrets; and the names of secrets whose values are unknown.
+    The secrets of an ended run are not stored: they may be in the environment.
+    """
     tasks = [run.task, *([run.target.task] if run.target else [])]
     fleets = [run.fleet, *([run.target.fleet] if run.target else [])]
     variables: list[Mapping[str, str]] = [group.envs for task in tasks for group in task.groups]
     variables += [node.env for fleet in fleets for node in fleet.nodes]
-    alike = {value for some in variables for name, value in some.items() if telling(name) and distinct(value)}
-    alike |= {value for fleet in fleets for value in of_command(fleet.fence_command or "") if not value.isdigit()}
+    alike = {value for some in variables for name, value in some.items() if is_secret_name(name) and distinct(value)}
+    commands = [fleet.fence_command or "" for fleet in fleets]
+    alike |= {value for command in commands for value in command_passwords(command) if not value.isdigit()}
     names = {name for task in tasks for name in task.secrets}
     try:
         kept = json.loads(secrets_file(store.home, run.id).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # it has none, or is over, or they are as good as forgotten
+    except (OSError, ValueError):  # it has none, or has ended
         kept = {name: os.environ[name] for name in names if name in os.environ}
     return alike | set(kept.values()), sorted(names - kept.keys())
 
 
 def _names(run: Run) -> frozenset[str]:
-    """Return what the run and the kernel call things by: decisions are made on these words."""
+    """Return the names that decisions depend on.
+
+    Those of the run, and the values of enums.
+    """
     found: set[str] = {run.id, run.name, run.fleet.name, *run.fleet.levels, RACK_LEVEL, NODE_LEVEL, ANY_LEVEL, "None"}
     for node in (*run.fleet.nodes, *(run.target.fleet.nodes if run.target else ())):
         found |= {node.name, node.rack, node.domain or "", *node.places.values()}
@@ -174,16 +189,19 @@ def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
 
 
 def _from_line(data: bytes, limit: int) -> bytes:
-    """Return the end of a log from the beginning of a line on: half a secret would not be known for one."""
+    """Return the end of a log, from the start of a line.
+
+    Half a secret would not be recognised.
+    """
     if len(data) <= limit:
         return data
     end = data[-limit:]
     border = _BORDER.search(end)
-    return end[border.end() :] if border else f"(one line of more than {limit} bytes is left out)\n".encode()
+    return end[border.end() :] if border else f"(one line of more than {limit} bytes omitted)\n".encode()
 
 
 def _logs(home: Path, run: Run, record: Record) -> Iterator[tuple[str, bytes]]:
-    """Return the ends of the logs of all ranks and of the provisioning of all nodes, and which could not be had."""
+    """Return the ends of all logs of ranks and nodes, and a list of missing ones."""
     wanted = [
         (f"logs/{member.name}.log", holder(run, record, member), LogName(member=member.name))
         for member in run.members()
@@ -204,7 +222,7 @@ def _logs(home: Path, run: Run, record: Record) -> Iterator[tuple[str, bytes]]:
 
 
 def _unread(ends: Mapping[str, bytes | str]) -> Sequence[str]:
-    return [f"{name}: {words}" for name, words in ends.items() if isinstance(words, str)]
+    return [f"{name}: {why}" for name, why in ends.items() if isinstance(why, str)]
 
 
 def _end(nodes: Nodes, run: Run, node: NodeName, log: LogName) -> bytes | str:

@@ -1,4 +1,4 @@
-"""A tar stream from a node that nobody vouches for, as files below one folder, and never outside of it."""
+"""Unpacks an untrusted tar stream into one folder, and never outside of it."""
 
 import os
 import secrets
@@ -12,35 +12,43 @@ from launcher.errors import LaunchError
 
 PART = 1 << 20
 
+EXISTS = "already exists here"
+
 
 @dataclass(slots=True)
-class Tally:
-    """What has arrived so far, and what was not taken, each with the reason."""
+class Received:
+    """How much was unpacked so far, and what was refused, each with the reason."""
 
     files: int = 0
     size: int = 0
     refused: list[str] = field(default_factory=list)
 
 
-class Arrival:
-    """Files that arrive in one folder, each of them whole or not at all; `force` lets them replace what is there."""
+class Unpacker:
+    """Unpacks files into one folder, each completely or not at all.
 
-    def __init__(self, folder: Path, tally: Tally, *, force: bool) -> None:
+    With `force` they replace existing ones.
+    """
+
+    def __init__(self, folder: Path, received: Received, *, force: bool) -> None:
         self._folder = folder
-        self._tally = tally
+        self._received = received
         self._force = force
 
     def unpack(self, stream: BinaryIO) -> None:
-        """Take a stream to its end; LaunchError where it is no archive or cannot be written."""
+        """Unpack a stream to its end.
+
+        LaunchError where it is not a tar archive, or cannot be written.
+        """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with tarfile.open(fileobj=stream, mode="r|") as archive:
                 for entry in archive:
                     self._take(archive, entry)
             while stream.read(PART):
-                pass  # the sender is not left waiting
+                pass  # let the sender finish
         except tarfile.TarError as error:
-            raise LaunchError(f"what came is no archive: {str(error).lower()}") from error
+            raise LaunchError(f"received no tar archive: {str(error).lower()}") from error
         except OSError as error:
             raise LaunchError(f"cannot write to `{self._folder}`: {(error.strerror or str(error)).lower()}") from error
 
@@ -52,35 +60,38 @@ class Arrival:
             target.parent.mkdir(parents=True, exist_ok=True)
             why = self._put(archive, entry, target, parts)
         if why is not None:
-            self._tally.refused.append(f"`{entry.name}`: {why}")
+            self._received.refused.append(f"`{entry.name}`: {why}")
 
     def _blocked(self, parts: tuple[str, ...]) -> str | None:
-        """Whether a folder on the way is none: nothing is ever written through a link."""
+        """Return why a path cannot be used.
+
+        A part of it is no folder. Nothing is written through a link.
+        """
         at = self._folder
         for part in parts[:-1]:
             at = at / part
             if at.is_symlink() or (at.exists() and not at.is_dir()):
-                return f"`{at}` is no folder"
+                return f"`{at}` is not a folder"
         return None
 
     def _put(
         self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, parts: tuple[str, ...]
     ) -> str | None:
-        """Return why an entry was not taken."""
+        """Unpack an entry; return why it was refused, None where it was not."""
         if entry.isdir():
             if target.is_symlink() or (target.exists() and not target.is_dir()):
-                return "something else has that name here"
+                return "another kind of file with this name exists here"
             target.mkdir(exist_ok=True)
             return None
         if target.is_dir() and not target.is_symlink():
-            return "a folder has that name here"
+            return "a folder with this name exists here"
         if not self._force and os.path.lexists(target):
-            return "it is here already"
+            return EXISTS
         if entry.isreg():
             return self._file(archive, entry, target)
         if entry.issym():
             return _outside(entry.linkname, len(parts) - 1) or self._link(entry, target)
-        return "it is neither file nor folder nor symbolic link"
+        return "neither a file, a folder nor a symbolic link"
 
     def _file(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: Path) -> str | None:
         draft = _draft(target)
@@ -96,8 +107,8 @@ class Arrival:
         finally:
             draft.unlink(missing_ok=True)
         if why is None:
-            self._tally.files += 1
-            self._tally.size += entry.size
+            self._received.files += 1
+            self._received.size += entry.size
         return why
 
     def _link(self, entry: tarfile.TarInfo, target: Path) -> str | None:
@@ -107,21 +118,24 @@ class Arrival:
             why = self._settle(draft, target)
         finally:
             draft.unlink(missing_ok=True)
-        self._tally.files += why is None
+        self._received.files += why is None
         return why
 
     def _settle(self, draft: Path, target: Path) -> str | None:
-        """Give what is whole its name. Without `force` a name that was taken meanwhile stays its owner's."""
+        """Rename a complete file to its name.
+
+        Without `force`, a file that appeared there meanwhile is kept.
+        """
         if self._force:
             draft.replace(target)
             return None
         try:
             os.link(draft, target, follow_symlinks=False)
         except FileExistsError:
-            return "it is here already"
+            return EXISTS
         except OSError:  # a file system without hard links
             if os.path.lexists(target):
-                return "it is here already"
+                return EXISTS
             draft.replace(target)
         return None
 
@@ -133,17 +147,19 @@ def _draft(target: Path) -> Path:
 def _hostile(name: str) -> str | None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-        return "it would lie outside of the folder"
+        return "outside of the target folder"
     return None
 
 
 def _outside(target: str, depth: int) -> str | None:
-    """Whether a link may lead out of the folder; `depth` is how many folders it lies in.
+    """Return why a link is refused.
 
-    `..` may stand only in front, where it is known what it leads to: behind the name of another link it is not.
+    It may lead out of the folder. `depth` is the number of folders that it is in.
+
+    `..` is allowed only at the beginning: after another name, which may be a link, its meaning is unknown.
     """
     parts = PurePosixPath(target).parts
     up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
     if PurePosixPath(target).is_absolute() or up > depth or ".." in parts[up:] or not target:
-        return f"it is a link out of the folder, to `{target}`"
+        return f"a link out of the target folder, to `{target}`"
     return None

@@ -1,1 +1,4 @@
-"""The only loops: observe, reconcile, journal, execute."""
+"""The loop that drives a run.
+
+Observe, reconcile, journal, execute; and the processes around it.
+"""

@@ -1,4 +1,7 @@
-"""The health of a run's nodes, asked in the background: each node once a minute, and one that is doubted at once."""
+"""Polls the health of a run's nodes in the background.
+
+Each once a minute, suspected ones at once.
+"""
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import Executor as Pool
@@ -12,17 +15,17 @@ from launcher.core.model.run import Run
 from launcher.ports import Clock, Nodes
 
 EVERY_S = 60.0
-"""How often each node is asked (s); they take turns, so that no minute has a peak."""
+"""How often each node is polled (s); the nodes are spread over this time."""
 
 AGAIN_S = 1.0
-"""The least time between two questions to one node (s)."""
+"""The shortest time between two polls of one node (s)."""
 
 FAN_OUT = 32
-"""Nodes asked at once; a driver that hangs holds its place for half a minute."""
+"""Nodes polled at the same time; a hung driver occupies one place for half a minute."""
 
 
-class Checkups:
-    """The newest that each node said of itself. Nothing here waits for a node."""
+class HealthPoller:
+    """The newest health report of each node. No method waits for a node."""
 
     def __init__(self, nodes: Nodes, clock: Clock, pool: Pool) -> None:
         self._nodes = nodes
@@ -35,7 +38,7 @@ class Checkups:
 
     @property
     def health(self) -> Mapping[NodeName, Health]:
-        """Return what is known, after taking in what has come."""
+        """Return the newest reports, those that have just arrived included."""
         while not self._told.empty():
             node, told = self._told.get()
             begun, found = self._begun.pop(node), told.result()
@@ -44,11 +47,14 @@ class Checkups:
         return dict(self._known)
 
     def pending(self) -> bool:
-        """Whether something has come that was not taken in."""
+        """Whether a report has arrived that `health` has not returned yet."""
         return not self._told.empty()
 
     def begin(self, run: Run, wanted: Collection[NodeName], doubted: Collection[NodeName]) -> None:
-        """Ask those of the run's nodes whose turn it is, and the doubted ones whose last question is some time ago."""
+        """Poll the wanted nodes that are due.
+
+        And the doubted ones that were not polled in the last `AGAIN_S`.
+        """
         now = self._clock.now()
         fleet = {node.name: at for at, node in enumerate(run.fleet.nodes)}
         for name in doubted:
@@ -69,5 +75,5 @@ class Checkups:
         asked.add_done_callback(lambda told: self._told.put((name, told)))
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begin no further poll."""
         self._pool.shutdown(wait=False, cancel_futures=True)

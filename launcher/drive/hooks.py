@@ -1,4 +1,4 @@
-"""`on_event`: the user's command is told what happens in a run, one event after the other, beside the loop."""
+"""`on_event`: runs the user's command for each event of a run."""
 
 import json
 import os
@@ -17,20 +17,19 @@ from launcher.store.store import Store
 from launcher.transport.clock import SystemClock
 
 DEADLINE_S = 30.0
-"""How long the command may take for one event (s); then it and all that it started in its group are killed."""
+"""How long the command may take for one event (s); then its process group is killed."""
 LAST_S = 60.0
-"""How long a run that is over waits until its hook was told of that (s)."""
+"""How long an ended run waits for its hook to handle the last event (s)."""
 POLL_S = 0.5
 """How often the journal is read (s)."""
 
 SUBJECT = "on_event"
-"""What warnings about the hook itself are about; of these it is not told."""
+"""The subject of warnings about the hook itself, for which it is not run."""
 
-_TOLD = (
+_REPORTED = (
     EventKind.QUEUED,
     EventKind.LAUNCHED,
     EventKind.WARNING,
-    EventKind.WANTED,
     EventKind.REQUESTED,
     EventKind.NODE_FAILED,
     EventKind.READMITTED,
@@ -41,11 +40,12 @@ _FINAL = [state.value for state in RunState if state.final]
 
 
 class Hook:
-    """Tells the command of a run each event once, in order. What it has been told is kept with the run, so that the
-    next controller goes on from there; one that was killed midway tells the last event again.
+    """Runs the command of a run once for each event, in order.
 
-    A store that fails is asked again, also after `end` where it is `patient`: of a run that goes on, the next
-    controller tells what this one could not."""
+    The position is stored with the run, so that the next controller continues there; after a crash the last event may
+    be reported twice. A failing store is retried, after `end` only where the hook is `patient`: for a run that goes on,
+    the next controller reports the rest.
+    """
 
     def __init__(self, store: Store, run: Run) -> None:
         self._store = store
@@ -59,12 +59,12 @@ class Hook:
         self._thread = threading.Thread(target=self._work, name="hook", daemon=True)
 
     def begin(self) -> Self:
-        """Begin to tell."""
+        """Start to report events."""
         self._thread.start()
         return self
 
     def end(self) -> None:
-        """Tell what is left, for a while, and stop."""
+        """Report the remaining events, within `LAST_S`, and stop."""
         self._over.set()
         self._thread.join(LAST_S)
 
@@ -72,46 +72,51 @@ class Hook:
         clock = SystemClock()
         last = False
         while not last:
-            last = self._over.wait(POLL_S)  # once more after the end: what was written before it is told
+            last = self._over.wait(POLL_S)  # one more round after the end, for events that were written before it
             try:
-                self._tell_news()
-            except StoreError:  # the loop says so, which needs the store as well
-                clock.wait(clock.now() + POLL_S, self._given_up)
-                last = self._given_up()
+                self._report_news()
+            except StoreError:  # the loop, which needs the store as well, reports it
+                clock.wait(clock.now() + POLL_S, self._abandoned)
+                last = self._abandoned()
 
-    def _given_up(self) -> bool:
+    def _abandoned(self) -> bool:
         return self._over.is_set() and not self.patient
 
-    def _tell_news(self) -> None:
+    def _report_news(self) -> None:
         if self._seen is None:
-            seen = self._store.told(self._run.id)
-            for event in self._store.events(self._run.id, until=seen):
-                self._matters(event)  # which state was told last
+            seen = self._store.journal.hook_position(self._run.id)
+            for event in self._store.journal.events(self._run.id, until=seen):
+                self._matters(event)  # sets the state that was reported last
             self._folder = self._beside()
             self._seen = seen
-        for event in self._store.events(self._run.id, after=self._seen):
-            why = self._told(event) if self._matters(event) else None
+        for event in self._store.journal.events(self._run.id, after=self._seen):
+            why = self._report(event) if self._matters(event) else None
             self._seen = event.seq
             if why is not None and why not in self._failed:
-                self._store.warn(self._run.id, SUBJECT, f"`{self._run.task.on_event}`: {why}", time.time())
+                self._store.journal.warn(self._run.id, SUBJECT, f"`{self._run.task.on_event}`: {why}", time.time())
                 self._failed.add(why)
-            self._store.tell(self._run.id, self._seen)
+            self._store.journal.set_hook_position(self._run.id, self._seen)
 
     def _matters(self, event: Event) -> bool:
-        """A status message matters only where the state changed: how far a start has come is for those who follow.
-        The end of a run is an event of its own."""
+        """Whether the hook is run for an event.
+
+        For a status only where the state changed, and not for the final one, which has an event of its own.
+        """
         if event.kind is EventKind.STATUS:
             before, self._state = self._state, event.subject
             return before != event.subject and event.subject not in _FINAL
-        return event.kind in _TOLD and event.subject != SUBJECT
+        return event.kind in _REPORTED and event.subject != SUBJECT
 
-    def _told(self, event: Event) -> str | None:
-        """Tell one event; return why the command failed, None where it did not."""
+    def _report(self, event: Event) -> str | None:
+        """Run the command for one event; return why it failed, None for success."""
         text = json.dumps(event_json(self._run, event))
         return _run(self._run.task.on_event or "", text, self._folder, self._environment())
 
     def _beside(self) -> Path:
-        """The command is written as seen from the task's file; where that folder is gone, from the home of runs."""
+        """Return the folder of the task's file, in which the command runs.
+
+        Where it is gone, `$NVLAUNCH_HOME`.
+        """
         folder = Path(self._store.find(self._run.id).source).parent
         return folder if folder.is_dir() else self._store.home
 
@@ -120,7 +125,7 @@ class Hook:
 
 
 def event_json(run: Run, event: Event) -> dict[str, object]:
-    """Return an event as the hook reads it."""
+    """Return the JSON that the hook gets on stdin."""
     return {
         "run": run.name,
         "id": run.id,
@@ -135,7 +140,7 @@ def event_json(run: Run, event: Event) -> dict[str, object]:
 
 
 def _run(command: str, text: str, folder: Path, environment: Mapping[str, str]) -> str | None:
-    """Return why the command failed; None where it did not."""
+    """Return why the command failed; None for success."""
     with subprocess.Popen(
         ["/bin/sh", "-c", command],
         stdin=subprocess.PIPE,
@@ -149,7 +154,7 @@ def _run(command: str, text: str, folder: Path, environment: Mapping[str, str]) 
             _, said = child.communicate(text.encode(), timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, 9)
-            return f"it was killed after {DEADLINE_S:.0f} s"
+            return f"killed after {DEADLINE_S:.0f} s"
     if child.returncode == 0:
         return None
     lines = said.decode("utf-8", "replace").strip().splitlines()

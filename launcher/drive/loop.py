@@ -6,7 +6,7 @@ from concurrent.futures import Executor as Pool
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from launcher.admission.store_retry import Trouble
+from launcher.admission.store_retry import StoreRetry
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.status import summarise
 from launcher.core.model.action_key import ActionKey
@@ -18,11 +18,11 @@ from launcher.core.model.record import rebased
 from launcher.core.model.run import Run, RunId, RunState, Wanted
 from launcher.drive import health_polling
 from launcher.drive.execute import Executor, Inline
-from launcher.drive.health_polling import Checkups
+from launcher.drive.health_polling import HealthPoller
 from launcher.drive.observe import observe
 from launcher.errors import StoreError
 from launcher.ports import Clock, Nodes
-from launcher.store.decision_log import look_of
+from launcher.store.decision_log import logged
 from launcher.store.store import Store
 
 HISTORY_S = 30.0
@@ -36,7 +36,7 @@ class Loop:
     """
 
     def __init__(
-        self, store: Store, nodes: Nodes, clock: Clock, executor: Executor, run_id: RunId, trouble: Trouble
+        self, store: Store, nodes: Nodes, clock: Clock, executor: Executor, run_id: RunId, trouble: StoreRetry
     ) -> None:
         self._store = store
         self._nodes = nodes
@@ -44,7 +44,7 @@ class Loop:
         self._executor = executor
         self._trouble = trouble
         self._read(run_id)
-        self._checkups = Checkups(nodes, clock, _pool_of(self._run))
+        self._checkups = HealthPoller(nodes, clock, _pool_of(self._run))
         self._doubted: frozenset[NodeName] = frozenset()
         self._history: Mapping[NodeName, int] = {}
         self._history_due = 0.0
@@ -63,7 +63,7 @@ class Loop:
             while True:
                 try:
                     decision = self.tick()
-                    self._trouble.over()
+                    self._trouble.recovered()
                     if decision.state.final or stopped():
                         return decision.state
                     self._clock.wait(decision.wake_at, lambda: stopped() or self._has_news())
@@ -92,7 +92,7 @@ class Loop:
         self._doubted = decision.doubted
         self._check(run)
         now = time.time()
-        look = look_of(run, seen, self._record, decision)
+        look = logged(run, seen, self._record, decision)
         self._store.intend(
             run.id, decision.record, decision.actions, decision.status_message, decision.state, now, look
         )
@@ -129,7 +129,7 @@ class Loop:
             in_flight=in_flight,
             receipts=receipts,
             health=self._checkups.health,
-            orders=self._store.orders.after(run.id, self._record.requests_seen),
+            orders=self._store.requests.after(run.id, self._record.requests_seen),
             drained=self._store.ledger.drained(run.fleet.name),
             history=self._history,
         )

@@ -11,7 +11,7 @@ from launcher.core.model.action_key import key_of
 from launcher.core.model.actions import Action
 from launcher.core.model.record import Record
 from launcher.store.codec import dump
-from launcher.store.decision_log import HIDDEN, Look, Made
+from launcher.store.decision_log import HIDDEN, LoggedDecision, Made
 
 _ANYTHING = r'(?:[^"\\]|\\.)*'
 """What may have stood inside a JSON string."""
@@ -34,7 +34,7 @@ class Replayed:
     difference: Difference | None = None
 
 
-def replay(looks: Iterable[Look]) -> Replayed:
+def replay(looks: Iterable[LoggedDecision]) -> Replayed:
     """Make each decision again until one differs."""
     count = 0
     for count, look in enumerate(looks, start=1):

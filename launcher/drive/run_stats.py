@@ -1,6 +1,6 @@
-"""What a run's journal adds up to: recoveries and how long they took, and for how much of its time its ranks ran.
+"""Statistics of a run: its recoveries, how long they took, and its goodput.
 
-Counted from the journal alone, so that a controller that is started again goes on with the same figures.
+Computed from the journal alone, so that a new controller continues with the same numbers.
 """
 
 from dataclasses import dataclass, field
@@ -10,28 +10,27 @@ from launcher.core.model.run import RunState
 from launcher.store.journal import Event, EventKind
 
 RECOVERIES = (Why.RESTART, Why.REJOIN, Why.REPLACE, Why.MISPLACED, Why.RELOCATE, Why.DRAIN, Why.HEAD)
-"""The reasons that are a recovery; the others belong to a start or an end."""
+"""The reasons that are a recovery; the others are part of a start or an end."""
 
 _HURT = (RunState.STARTING.value, RunState.RECOVERING.value, RunState.ON_HOLD.value)
 
 _FINAL = [state.value for state in RunState if state.final]
 _WHYS = {why.value for why in Why}
-"""Reasons of another version are none that is counted here."""
+"""Known reasons; those of another version are not counted."""
 
 _ASIDE = ("release", "add_spare", "relocate")
-"""What is also done while every rank runs, and lets them: alone it is no recovery."""
+"""Actions that do not disturb running ranks: alone they are no recovery."""
 
 _WORST = {Why.RELOCATE: 6, Why.HEAD: 5, Why.REPLACE: 4, Why.DRAIN: 3, Why.MISPLACED: 2, Why.REJOIN: 1, Why.RESTART: 0}
-"""Which of several reasons a recovery is named by: the one that needs most."""
+"""The cost of each reason: a recovery with several is named after the costliest."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
-    """The sums of one run, as far as its journal was read. Times are seconds.
+class RunStats:
+    """The statistics of one run, as far as its journal was read. Times are seconds.
 
-    `attempts` has how often a gang was started again, `joins` how often a raylet was, both by reason; `recoveries` how
-    long each recovery took until every rank ran again; `spent` how long the run was in each state. A recovery may begin
-    as one thing and end as another: it is named by what needed most.
+    `attempts` counts the restarts of gangs and `joins` those of raylets, both by reason; `recoveries` has the duration
+    of each recovery, until all ranks run again; `spent` the time in each state.
     """
 
     seen: int = 0
@@ -46,7 +45,7 @@ class Tally:
     begun: set[str] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Add the next entry of the journal."""
         self.seen = event.seq
         if event.kind is EventKind.LAUNCHED:
@@ -57,14 +56,14 @@ class Tally:
             self._acts(event, Why(event.reason))
 
     def spent_by(self, now: float) -> dict[str, float]:
-        """Return how long the run was in each state until now."""
+        """Return the time in each state, the current one included (s)."""
         spent = dict(self.spent)
         if self.since is not None and self.state not in _FINAL:
             spent[self.state] = spent.get(self.state, 0.0) + max(0.0, now - self.since)
         return spent
 
     def goodput(self, now: float) -> float:
-        """Return for how much of its time, from 0 to 1, the run had its ranks running."""
+        """Return the share of its time, from 0 to 1, in which the run was running."""
         spent = self.spent_by(now)
         whole = sum(spent.values())
         return spent.get(RunState.RUNNING.value, 0.0) / whole if whole else 0.0
@@ -91,13 +90,16 @@ class Tally:
         if self.hurt_by is None or _WORST[why] > _WORST[self.hurt_by]:
             self.hurt_by = why
         counts = {"start": self.attempts, "join": self.joins}.get(kind)
-        if counts is not None and event.subject not in self.begun:  # asked for again, it is the same one
+        if counts is not None and event.subject not in self.begun:  # the same action, decided again
             self.begun.add(event.subject)
             named = self.hurt_by if kind == "start" else why
             counts[named] = counts.get(named, 0) + 1
 
     def _joins(self, subject: str, why: Why) -> Why:
-        """Return why a raylet is started: on a node that the run has not used yet, a slot was given to another."""
+        """Return why a raylet is started.
+
+        On a node that is new to the run it replaces another node.
+        """
         node, _, generation = subject.rpartition("#")
         known = node in self.nodes
         self.nodes.add(node)

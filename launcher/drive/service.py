@@ -1,4 +1,7 @@
-"""All runs that are not over, driven by one process: each has a loop of its own, and new ones are taken in."""
+"""`watch --all`: one process that drives all runs without a controller.
+
+Each run has a loop in its own thread.
+"""
 
 import sys
 import threading
@@ -7,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from launcher.admission.store_retry import Say, Trouble
+from launcher.admission.store_retry import Say, StoreRetry
 from launcher.core.model.run import RunId
 from launcher.drive.control import drive
 from launcher.errors import LaunchError, LeaseHeldError, StoreError
@@ -15,23 +18,25 @@ from launcher.store.owner import Owner
 from launcher.store.store import Store
 
 LOOK_S = 1.0
-"""How often to look for runs that nobody drives (s)."""
+"""How often to look for runs without a controller (s)."""
 AGAIN_S = 30.0
-"""How long a run whose loop failed is left alone before it is tried again (s)."""
+"""How long to wait before a run whose loop failed is driven again (s)."""
 STOP_S = 30.0
-"""How long the loops get to end their tick when the process is asked to stop (s)."""
+"""How long to wait for the loops when the process is asked to stop (s)."""
 
 
-class Herd:
-    """Adopts each run that has no live controller; one whose loop fails harms no other.
+class RunService:
+    """Drives each run that has no live controller.
 
-    `say` takes a line for people.
+    A loop that fails affects no other run.
+
+    `say` takes log lines.
     """
 
     def __init__(self, home: Path, say: Say) -> None:
         self._store = Store(home)
         self._say = say
-        self._trouble = Trouble(say)
+        self._retry = StoreRetry(say)
         self._me = Owner.current()
         self._threads: dict[RunId, threading.Thread] = {}
         self._unreadable: set[str] = set()
@@ -39,14 +44,14 @@ class Herd:
         self._stop = threading.Event()
 
     def drive(self, stopped: Callable[[], bool]) -> None:
-        """Go on until `stopped()`; then every run is let go of, and goes on undriven."""
+        """Drive runs until `stopped()`; after that they have no controller."""
         try:
             while not stopped():
                 try:
                     self.adopt()
-                    self._trouble.over()
+                    self._retry.recovered()
                 except StoreError as error:
-                    self._trouble.tell(error)
+                    self._retry.report(error)
                 self._stop.wait(LOOK_S)
         finally:
             self._stop.set()
@@ -55,12 +60,12 @@ class Herd:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def adopt(self) -> None:
-        """Take over each run that is not over and that no live process drives."""
+        """Take over each run that has not ended and has no live controller."""
         self._threads = {run: thread for run, thread in self._threads.items() if thread.is_alive()}
         rows, unreadable = self._store.live()
         for error in unreadable:
             if error.run not in self._unreadable:
-                self._say(f"`{error.run}` is left alone: {error.advice}")
+                self._say(f"skipped `{error.run}`: {error.advice}")
         self._unreadable = {error.run for error in unreadable}
         for row in rows:
             if row.id in self._threads or self._not_before.get(row.id, 0.0) > time.monotonic():
@@ -68,7 +73,7 @@ class Herd:
             if row.owner is not None and row.owner != self._me and row.owner.alive():
                 continue
             try:
-                self._store.own(row.id, self._me)
+                self._store.owners.take(row.id, self._me)
             except LeaseHeldError:  # another was faster
                 continue
             self._say(f"driving `{row.name}` ({row.id})")
@@ -77,11 +82,11 @@ class Herd:
             thread.start()
 
     def _one(self, run: RunId) -> None:
-        """Whatever goes wrong with one run is told, and tried again later: here, or by whoever takes the run over."""
+        """Drive one run; an error is reported, and the run is tried again later."""
         try:
             state = drive(self._store, run, self._stop.is_set, lambda line: self._say(f"`{run}`: {line}"))
             if state.final:
-                self._say(f"`{run}` is over: {state.value}")
+                self._say(f"`{run}` ended: {state.value}")
         except LaunchError as error:
             self._put_off(run, error.advice)
         except Exception:  # noqa: BLE001  a bug in the loop of one run must not end the others
@@ -90,4 +95,4 @@ class Herd:
 
     def _put_off(self, run: RunId, why: str) -> None:
         self._not_before[run] = time.monotonic() + AGAIN_S
-        self._say(f"`{run}` is left alone for {AGAIN_S:.0f} s: {why}")
+        self._say(f"`{run}`: {why}; trying again in {AGAIN_S:.0f} s")

@@ -1,1 +1,1 @@
-"""What the launching machine remembers, in SQLite: runs, journal, claims."""
+"""What the launching machine stores, in SQLite: runs, claims, journals, nodes."""

@@ -1,4 +1,7 @@
-"""Which run has which nodes, and which names are in use: what is asked and written inside a transaction."""
+"""Which run has which nodes, and which names are in use.
+
+Queries and writes inside a transaction.
+"""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -18,7 +21,10 @@ _CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE
 
 
 def unavailable(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> UnavailableNodes:
-    """Return what is not free; what `run` itself encloses is free to it."""
+    """Return the nodes that are not free.
+
+    Those that `run` has for itself are free to it.
+    """
     found = ledger.marks(db, fleet)
     for name, holder in exclusive_nodes.of_others(db, fleet, run).items():
         found[name] = replace(found.get(name, Unavailable()), used_by=holder)
@@ -29,7 +35,7 @@ def unavailable(db: sqlite3.Connection, fleet: str, run: RunId | None = None) ->
 
 
 def settle(db: sqlite3.Connection, run: Run, fleet: Inventory, at: float) -> None:
-    """Acquire every node of a run that has just been placed on an inventory, and write that down."""
+    """Claim all nodes of a run that was just placed, and add that to its journal."""
     nodes = run.fleet.nodes
     db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet.name, node.name, run.id) for node in nodes])
     exclusive_nodes.keep(db, fleet.name, run.id, run.placement.exclusive_nodes)
@@ -39,15 +45,18 @@ def settle(db: sqlite3.Connection, run: Run, fleet: Inventory, at: float) -> Non
 
 
 def release(db: sqlite3.Connection, run: Run, nodes: Iterable[NodeName]) -> None:
-    """Let other runs have nodes that stand in no slice of this one any more, and on which nothing of it is left."""
+    """Free nodes that the run has released and that are in none of its slices."""
     gone = set(nodes) - set(run.placement.nodes)
     db.executemany("DELETE FROM claims WHERE run = ? AND node = ?", [(run.id, node) for node in sorted(gone)])
 
 
 def check_free(live: Sequence[sqlite3.Row]) -> None:
-    """Raise LeaseHeldError where a run of a name is not over yet; `live` are the rows of `LIVE`."""
+    """Raise LeaseHeldError where a run of a name has not ended.
+
+    `live` are the rows of `LIVE`.
+    """
     for row in live:
         name = row["name"]
-        what = f"a run named `{name}` is {row['state'].replace('_', ' ')}"
-        hint = f"choose another name with `--name`, or take it down with `nvlaunch down {name}`"
+        what = f"a run named `{name}` is {row['state']}"
+        hint = f"use another name with `--name`, or end it with `nvlaunch down {name}`"
         raise LeaseHeldError(what, holder=row["id"], hints=(hint,))

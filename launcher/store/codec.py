@@ -1,4 +1,7 @@
-"""The core's values to JSON and back. Pydantic loads at the first use, so that reading a status never waits for it."""
+"""Values of the core to JSON and back.
+
+Pydantic is imported at the first use, so that `status` starts fast.
+"""
 
 import json
 from functools import cache
@@ -13,8 +16,8 @@ T = TypeVar("T")
 def dump(kind: type[T], value: T) -> str:
     """Return a value of a core dataclass as JSON.
 
-    Infinity stays a number (pydantic's own writer would make it null). A lone surrogate, as in the tail of a log
-    that was decoded carelessly, becomes `?`: stored as it is, it could never be read back.
+    Infinity stays a number (pydantic's own writer would make it null). A lone surrogate becomes `?`: stored as it is,
+    it could not be read back.
     """
     plain = _adapter(kind).dump_python(value, mode="json")  # type: ignore[arg-type]  # a class is hashable
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
@@ -22,12 +25,18 @@ def dump(kind: type[T], value: T) -> str:
 
 
 def storable(text: str) -> str:
-    """Return a text that UTF-8 can hold: a file name or a word of a command line may have bytes that are none."""
+    """Return a text that UTF-8 can encode.
+
+    File names and arguments may hold bytes that it cannot.
+    """
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def load(kind: type[T], text: str) -> T:
-    """Return the value that `dump` wrote; pydantic's ValidationError for anything else."""
+    """Return the value that `dump` wrote.
+
+    Pydantic's ValidationError for anything else.
+    """
     value: T = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # a class is hashable
     return value
 

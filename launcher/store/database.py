@@ -1,4 +1,7 @@
-"""The file under `$NVLAUNCH_HOME` and its transactions: safe for many commands at once, and for `kill -9` of any."""
+"""The SQLite file in `$NVLAUNCH_HOME` and its transactions.
+
+Safe for concurrent commands and for `kill -9`.
+"""
 
 import fcntl
 import os
@@ -16,8 +19,8 @@ FILE = "state.db"
 _SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL, wanted TEXT NOT NULL, fleet TEXT NOT NULL,
-    source TEXT NOT NULL, created REAL NOT NULL, ended REAL, status_message TEXT NOT NULL,
-    run TEXT NOT NULL, record TEXT NOT NULL, snapshot TEXT NOT NULL, outcome TEXT
+    source TEXT NOT NULL, user TEXT NOT NULL, submit_host TEXT NOT NULL, created REAL NOT NULL, ended REAL,
+    status_message TEXT NOT NULL, run TEXT NOT NULL, record TEXT NOT NULL, snapshot TEXT NOT NULL, outcome TEXT
 );
 CREATE UNIQUE INDEX one_live_run_of_a_name ON runs (name) WHERE ended IS NULL;
 CREATE TABLE claims (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL, PRIMARY KEY (fleet, node));
@@ -42,10 +45,10 @@ CREATE TABLE incidents (number INTEGER PRIMARY KEY, fleet TEXT NOT NULL, node TE
 CREATE INDEX incidents_of_a_node ON incidents (fleet, node);
 CREATE TABLE quarantines (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL, since REAL NOT NULL,
     message TEXT NOT NULL, released REAL, author TEXT NOT NULL, PRIMARY KEY (fleet, node));
-CREATE TABLE shapes (run TEXT NOT NULL, seq INTEGER NOT NULL, shape BLOB NOT NULL, PRIMARY KEY (run, seq));
-CREATE TABLE decisions (run TEXT NOT NULL, seq INTEGER NOT NULL, shape INTEGER NOT NULL, at REAL NOT NULL,
-    look BLOB NOT NULL, PRIMARY KEY (run, seq));
-CREATE TABLE notified (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+CREATE TABLE run_versions (run TEXT NOT NULL, seq INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY (run, seq));
+CREATE TABLE decisions (run TEXT NOT NULL, seq INTEGER NOT NULL, run_version INTEGER NOT NULL, at REAL NOT NULL,
+    decision BLOB NOT NULL, PRIMARY KEY (run, seq));
+CREATE TABLE hook_positions (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE TABLE exclusive_nodes (fleet TEXT NOT NULL, node TEXT NOT NULL, run TEXT NOT NULL,
     PRIMARY KEY (fleet, node, run));
 CREATE TABLE unavailable (run TEXT NOT NULL, node TEXT NOT NULL, message TEXT NOT NULL, PRIMARY KEY (run, node));
@@ -64,34 +67,40 @@ CREATE TRIGGER queue_requested AFTER INSERT ON operator_requests COUNT;
 CREATE TRIGGER queue_unavailable AFTER INSERT ON unavailable COUNT;
 CREATE TRIGGER queue_available AFTER DELETE ON unavailable COUNT;
 """.replace("COUNT;", "BEGIN UPDATE queue_changes SET number = number + 1; END;")
-# Whatever may change whose turn it is counts `queue_changes` up, whoever writes it: runs that wait watch that number.
+# Every write that may change the queue increments `queue_changes`, which queued runs poll.
 
 OLDEST = 6
-"""The format of the first release; a file of an earlier one cannot be read."""
+"""The format of the first release; earlier ones cannot be read."""
 
 _STEPS: tuple[str, ...] = (_SCHEMA,)
-"""The first format, then what makes each later one of the one before; a step that was released never changes."""
+"""The first format, then one migration for each later format; a released step never changes."""
 
 VERSION = OLDEST + len(_STEPS) - 1
 
 
 class Database:
-    """One connection, used by one thread at a time. Write transactions take the lock at their start, never midway."""
+    """One connection, used by one thread at a time.
+
+    A write transaction takes the lock when it begins.
+    """
 
     def __init__(self, home: Path) -> None:
         self._path = home / FILE
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         _make_private(home, self._path)
-        with _told(self._path):
+        with _reporting(self._path):
             self._db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             self._db.row_factory = sqlite3.Row
             self._check_version(home)
 
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """Run a block as one immediate transaction. What is not `durable` may be lost in a power cut, as a suffix
-        of the history: the next durable commit writes it out as well (SQLite, WAL mode)."""
-        with self._turn, _told(self._path):
+        """Run a block as one immediate transaction.
+
+        A power cut may lose the newest transactions that are not `durable`; the next durable commit flushes them too
+        (SQLite, WAL mode).
+        """
+        with self._lock, _reporting(self._path):
             self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -103,25 +112,28 @@ class Database:
 
     @contextmanager
     def at_once(self) -> Iterator[sqlite3.Connection]:
-        """Run a block that only reads, all of it of one moment; also inside a transaction of this thread."""
-        with self._turn, _told(self._path):
+        """Run a block that only reads, from one snapshot.
+
+        May be used inside a transaction of this thread.
+        """
+        with self._lock, _reporting(self._path):
             begun = not self._db.in_transaction
             if begun:
                 self._db.execute("BEGIN")
             try:
                 yield self._db
             finally:
-                if begun and self._db.in_transaction:  # SQLite itself may have ended one that failed
+                if begun and self._db.in_transaction:  # SQLite may have ended a failed one itself
                     self._db.execute("COMMIT")
 
     def read(self, query: str, *values: object) -> list[sqlite3.Row]:
-        """Return the rows of one query, all of one moment."""
-        with self._turn, _told(self._path):
+        """Return the rows of one query."""
+        with self._lock, _reporting(self._path):
             return self._db.execute(query, values).fetchall()
 
     def close(self) -> None:
-        """Let go of the file."""
-        with self._turn:
+        """Close the file."""
+        with self._lock:
             self._db.close()
 
     def _check_version(self, home: Path) -> None:
@@ -138,7 +150,7 @@ class Database:
     def _upgrade(self) -> None:
         found = self._version()
         if 0 < found < OLDEST:
-            what = f"`{self._path}` was written by an early nvlaunch (format {found}), before its first release"
+            what = f"`{self._path}` was written by an early nvlaunch (format {found}), before the first release"
             hint = "end its runs with that version, then move the file away, or set `NVLAUNCH_HOME` to another folder"
             raise SpecError((Mistake(what=what, hint=hint),))
         if found == 0:
@@ -149,20 +161,26 @@ class Database:
 
 
 def _make_private(home: Path, path: Path) -> None:
-    """A folder that is there keeps its mode, for it may be shared; what we put in it is for its owner alone."""
+    """Create the folder and the file for their owner alone.
+
+    An existing folder keeps its mode, as it may be shared.
+    """
     try:
         if not home.is_dir():
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        what = f"cannot use `{home}` to keep runs in: {(error.strerror or str(error)).lower()}"
+        what = f"cannot store runs in `{home}`: {(error.strerror or str(error)).lower()}"
         raise SpecError((Mistake(what=what, hint="set `NVLAUNCH_HOME` to a folder that you can write to"),)) from error
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Switching to WAL fails at once, whatever the time-out, where two processes do it together: one at a time."""
+    """Hold a lock on a file.
+
+    Two processes that switch to WAL at the same time fail at once, despite the time-out.
+    """
     handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -171,9 +189,9 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-# What SQLite says where the file, the disk or another process is in the way (`sqlite3ErrStr` in its main.c). Told by
-# the words, for Python has the code only from 3.11 on; every other OperationalError is about the query.
-_IN_THE_WAY = (
+# SQLite's messages for a problem with the file, the disk or another process (`sqlite3ErrStr` in its main.c). Matched
+# as text, since Python has error codes only from 3.11 on; every other OperationalError is about the query.
+_FILE_PROBLEMS = (
     "database is locked",
     "database table is locked",
     "database schema is locked",
@@ -185,21 +203,23 @@ _IN_THE_WAY = (
     "access permission denied",
     "interrupted",
 )
-_HINT = "is the disk full, the folder read-only or on a network file system without locks?"
+_HINT = "check that the disk is not full, and that the folder is writable and on a file system with locks"
 # SQLITE_CORRUPT and SQLITE_NOTADB are plain DatabaseErrors to Python.
-_DAMAGED = "the file is damaged: put a copy of it back, or move it away to begin without any run"
+_DAMAGED = "the file is damaged: restore a copy of it, or move it away to start without runs"
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """A file that cannot be read or written is the user's to mend, and StoreError where that may pass; a broken query
-    stays a bug."""
+def _reporting(path: Path) -> Iterator[None]:
+    """Raise StoreError for a problem with the file, LaunchError for a damaged one.
+
+    A bad query stays a bug.
+    """
     try:
         yield
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
         raise
     except sqlite3.OperationalError as error:
-        if not str(error).startswith(_IN_THE_WAY):
+        if not str(error).startswith(_FILE_PROBLEMS):
             raise
         raise StoreError(f"cannot use `{path}`: {error}", hints=(_HINT,)) from error
     except sqlite3.DatabaseError as error:

@@ -1,6 +1,8 @@
-"""What each decision of a run was made of, so that it can be made again: the journal's inputs, compressed and bounded.
+"""The inputs and the result of each decision of a run, for `replay`.
 
-A tick that changed nothing is not kept: the kernel is silent when all is steady, and its record then stays the same.
+Compressed, and bounded in number.
+
+A tick that changed nothing is not stored.
 """
 
 import sqlite3
@@ -18,17 +20,17 @@ from launcher.store.codec import dump, load
 from launcher.store.database import Database
 
 HIDDEN = "<hidden>"
-"""What stands in a look that was given away in place of each value that is nobody's business."""
+"""The text that replaces each secret value in a report."""
 
 FIRST, NEWEST = 200, 1000
-"""How many looks of a run are kept: those at its beginning, and the newest. A short run is kept whole."""
+"""How many decisions of a run are stored: the first ones, and the newest."""
 
 _PRUNE = "DELETE FROM decisions WHERE run = ? AND seq > ? AND seq <= ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """The part of a decision that can be compared."""
+    """The part of a decision that `replay` compares."""
 
     actions: tuple[Action, ...]
     record: Record
@@ -37,8 +39,8 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """One decision with all that it was made of. `seen` has the receipts and orders that were new."""
+class LoggedDecision:
+    """One decision with its inputs. `seen` has the new receipts and requests."""
 
     run: Run
     seen: Observation
@@ -47,8 +49,8 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """A look as it is stored, its run apart: that changes seldom."""
+class _Stored:
+    """A decision as it is stored, without its run, which seldom changes."""
 
     seen: Observation
     record: Record
@@ -56,81 +58,92 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Torn:
-    """A decision that is kept but cannot be read: its number among those of the run, and why."""
+class DamagedDecision:
+    """A stored decision that cannot be read: its number, and why."""
 
     seq: int
     message: str
 
 
-def look_of(run: Run, seen: Observation, record: Record, decision: Decision) -> Look:
-    """Return what to keep of a decision."""
+def logged(run: Run, seen: Observation, record: Record, decision: Decision) -> LoggedDecision:
+    """Return what to store of a decision."""
     made = Made(
         actions=decision.actions, record=decision.record, status_message=decision.status_message, state=decision.state
     )
-    return Look(run=run, seen=seen, record=record, made=made)
+    return LoggedDecision(run=run, seen=seen, record=record, made=made)
 
 
-class Looks:
-    """The looks of the runs of one `$NVLAUNCH_HOME`."""
+class DecisionLog:
+    """The decisions of the runs of one `$NVLAUNCH_HOME`."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._shapes: dict[RunId, tuple[Run, int]] = {}
+        self._versions: dict[RunId, tuple[Run, int]] = {}
 
-    def keep(self, db: sqlite3.Connection, look: Look, at: float) -> None:
-        """Keep a look in the current transaction; at a wall-clock time (s)."""
-        run = look.run.id
+    def add(self, db: sqlite3.Connection, decision: LoggedDecision, at: float) -> None:
+        """Store a decision in the current transaction; `at` is wall-clock time (s)."""
+        run = decision.run.id
         last = db.execute("SELECT coalesce(max(seq), 0) AS seq FROM decisions WHERE run = ?", (run,)).fetchone()
         seq = int(last["seq"]) + 1
-        kept = _pack(dump(_Kept, _Kept(seen=look.seen, record=look.record, made=look.made)))
-        db.execute("INSERT INTO decisions VALUES (?, ?, ?, ?, ?)", (run, seq, self._shape(db, look.run), at, kept))
+        packed = _pack(dump(_Stored, _Stored(seen=decision.seen, record=decision.record, made=decision.made)))
+        db.execute(
+            "INSERT INTO decisions VALUES (?, ?, ?, ?, ?)", (run, seq, self._version(db, decision.run), at, packed)
+        )
         db.execute(_PRUNE, (run, FIRST, seq - NEWEST))
 
     def forget(self, run: RunId) -> None:
-        """Believe no more that a run was kept: the transaction that wrote it may have come to nothing."""
-        self._shapes.pop(run, None)
+        """Forget the cached version of a run, after a failed transaction."""
+        self._versions.pop(run, None)
 
-    def of(self, run: RunId) -> Iterator[Look]:
-        """Return the looks of a run that are kept, in order; LaunchError for one that is damaged, pydantic's
-        ValidationError for one of another format."""
+    def of(self, run: RunId) -> Iterator[LoggedDecision]:
+        """Return the stored decisions of a run, in order.
+
+        LaunchError for a damaged one, pydantic's ValidationError for one of another format.
+        """
         for line in self.lines(run):
-            if isinstance(line, Torn):
-                hint = "`nvlaunch report` leaves it out, and `nvlaunch replay` of the report makes the others again"
+            if isinstance(line, DamagedDecision):
+                hint = "replay the others: `nvlaunch report` leaves it out, and `nvlaunch replay` reads the report"
                 raise LaunchError(
                     f"decision {line.seq} of `{run}` is damaged in the store: {line.message}", hints=(hint,)
                 )
             yield read_line(line)
 
-    def lines(self, run: RunId) -> Iterator[str | Torn]:
-        """Return the same, each as a line of JSON, as `report` writes them and `replay` reads them."""
-        shapes = {row["seq"]: row["shape"] for row in self._db.read("SELECT seq, shape FROM shapes WHERE run = ?", run)}
-        for row in self._db.read("SELECT seq, shape, look FROM decisions WHERE run = ? ORDER BY seq", run):
+    def lines(self, run: RunId) -> Iterator[str | DamagedDecision]:
+        """Return the same as lines of JSON, which `report` writes and `replay` reads."""
+        rows = self._db.read("SELECT seq, value FROM run_versions WHERE run = ?", run)
+        versions = {row["seq"]: row["value"] for row in rows}
+        query = "SELECT seq, run_version, decision FROM decisions WHERE run = ? ORDER BY seq"
+        for row in self._db.read(query, run):
             try:
-                yield f'{{"run":{_unpack(shapes[row["shape"]])},{_unpack(row["look"])[1:]}'
-            except (zlib.error, UnicodeDecodeError, TypeError) as error:  # the last for what is no bytes
-                yield Torn(seq=row["seq"], message=str(error).lower())
+                yield f'{{"run":{_unpack(versions[row["run_version"]])},{_unpack(row["decision"])[1:]}'
+            except (zlib.error, UnicodeDecodeError, TypeError) as error:  # TypeError: the value is not bytes
+                yield DamagedDecision(seq=row["seq"], message=str(error).lower())
             except KeyError:
-                yield Torn(seq=row["seq"], message="the run as it was then is not there any more")
+                yield DamagedDecision(seq=row["seq"], message="its version of the run is missing")
 
-    def _shape(self, db: sqlite3.Connection, run: Run) -> int:
-        """Return the number under which a run is kept as it is now."""
-        before = self._shapes.get(run.id)
+    def _version(self, db: sqlite3.Connection, run: Run) -> int:
+        """Return the number of the stored version of a run, and store it where it is new."""
+        before = self._versions.get(run.id)
         if before is None or before[0] != run:
-            row = db.execute("SELECT coalesce(max(seq), 0) AS seq FROM shapes WHERE run = ?", (run.id,)).fetchone()
+            row = db.execute(
+                "SELECT coalesce(max(seq), 0) AS seq FROM run_versions WHERE run = ?", (run.id,)
+            ).fetchone()
             seq = int(row["seq"]) + 1
-            db.execute("INSERT INTO shapes VALUES (?, ?, ?)", (run.id, seq, _pack(dump(Run, run))))
-            self._shapes[run.id] = run, seq
-        return self._shapes[run.id][1]
+            db.execute("INSERT INTO run_versions VALUES (?, ?, ?)", (run.id, seq, _pack(dump(Run, run))))
+            self._versions[run.id] = run, seq
+        return self._versions[run.id][1]
 
 
-def read_line(line: str) -> Look:
-    """Return the look that a line of `Looks.lines` holds; pydantic's ValidationError for anything else."""
-    return load(Look, line)
+def read_line(line: str) -> LoggedDecision:
+    """Return the decision in a line of `DecisionLog.lines`.
+
+    Pydantic's ValidationError for anything else.
+    """
+    return load(LoggedDecision, line)
 
 
-def read_lines(lines: Iterable[str]) -> Iterator[Look]:
-    """Return the looks of a file of such lines."""
+def read_lines(lines: Iterable[str]) -> Iterator[LoggedDecision]:
+    """Return the decisions in a file of such lines."""
     return (read_line(line) for line in lines if line.strip())
 
 

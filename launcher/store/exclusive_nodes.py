@@ -1,4 +1,4 @@
-"""Nodes that no other run may have while one lives, for they are in a place that it has for itself."""
+"""Nodes that are reserved for one run: the rest of its exclusive domains."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -8,13 +8,13 @@ from launcher.core.model.run import RunId
 
 
 def keep(db: sqlite3.Connection, fleet: str, run: RunId, nodes: Iterable[NodeName]) -> None:
-    """Keep the nodes that a run encloses now, instead of those that it did."""
+    """Replace the nodes that are reserved for a run."""
     db.execute("DELETE FROM exclusive_nodes WHERE run = ?", (run,))
     db.executemany("INSERT INTO exclusive_nodes VALUES (?, ?, ?)", [(fleet, node, run) for node in nodes])
 
 
 def of_others(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> Mapping[NodeName, str]:
-    """Return the nodes of an inventory that runs enclose which are not over, each with the name of its run."""
+    """Return the nodes that are reserved for other runs, with their names."""
     query = """
     SELECT node, name FROM exclusive_nodes JOIN runs ON runs.id = exclusive_nodes.run
     WHERE exclusive_nodes.fleet = ? AND runs.ended IS NULL AND runs.id IS NOT ?

@@ -1,4 +1,7 @@
-"""The whole inventories that runs were placed on; a run itself knows its own nodes alone."""
+"""The whole inventories that runs were placed on.
+
+A run itself has only its own nodes.
+"""
 
 import sqlite3
 from dataclasses import dataclass
@@ -10,43 +13,50 @@ from launcher.store.database import Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """An inventory as it was when a run was last placed on it, and the file that it was read from, if any."""
+class StoredInventory:
+    """An inventory as of the last placement on it, and its file, if any."""
 
     inventory: Inventory
     path: Path | None
 
 
-class Fleets:
+class Inventories:
     """The inventories of one `$NVLAUNCH_HOME`."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def of(self, fleet: Inventory) -> Kept | None:
-        """Return the whole of an inventory that was cut down for a run; None where it was never kept, or by a version
-        whose words this one does not know."""
+    def of(self, fleet: Inventory) -> StoredInventory | None:
+        """Return the whole of an inventory that was cut down for a run.
+
+        None where it is not stored or not readable.
+        """
         query = "SELECT inventory, path FROM inventories WHERE name = ? AND source = ?"
         for row in self._db.read(query, fleet.name, storable(fleet.source)):
             return _kept(row)
         return None
 
-    def all(self) -> tuple[Kept, ...]:
-        """Return every inventory that a run was placed on and that this version can read, by name."""
+    def all(self) -> tuple[StoredInventory, ...]:
+        """Return all inventories that runs were placed on, by name.
+
+        Unreadable ones are left out.
+        """
         rows = self._db.read("SELECT inventory, path FROM inventories ORDER BY name, source")
         return tuple(kept for kept in map(_kept, rows) if kept is not None)
 
 
 def keep(db: sqlite3.Connection, fleet: Inventory) -> None:
-    """Keep a whole inventory, in the transaction that places a run on it."""
+    """Store a whole inventory, in the transaction that places a run on it."""
     path = Path(fleet.source)
     absolute = storable(str(path.absolute())) if path.is_file() else ""
     query = "INSERT OR REPLACE INTO inventories VALUES (?, ?, ?, ?)"
     db.execute(query, (fleet.name, storable(fleet.source), absolute, dump(Inventory, fleet)))
 
 
-def _kept(row: sqlite3.Row) -> Kept | None:
+def _kept(row: sqlite3.Row) -> StoredInventory | None:
     try:
-        return Kept(inventory=load(Inventory, row["inventory"]), path=Path(row["path"]) if row["path"] else None)
+        return StoredInventory(
+            inventory=load(Inventory, row["inventory"]), path=Path(row["path"]) if row["path"] else None
+        )
     except ValueError:  # pydantic's ValidationError is one
         return None

@@ -1,4 +1,7 @@
-"""What was decided, done and answered in a run, in order. Entries are only ever added."""
+"""The journal of a run: decisions, actions and their results, in order.
+
+Entries are only added.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -9,6 +12,7 @@ from launcher.core.model.action_key import key_of
 from launcher.core.model.actions import Action, Answer, Receipt, Result
 from launcher.core.model.run import RunId
 from launcher.store.codec import dump, load, storable
+from launcher.store.database import Database
 
 _NEXT = "SELECT coalesce(max(seq), 0) + 1 FROM journal WHERE run = ?"
 _ADD = """INSERT INTO journal (run, seq, at, kind, subject, message, reason, receipt, times, evidence)
@@ -17,15 +21,18 @@ _LAST = """SELECT seq, message, times FROM journal
     WHERE run = ? AND subject = ? AND kind = 'receipt' ORDER BY seq DESC LIMIT 1"""
 
 FOLD = 3
-"""How often in a row one action ends with the same words before further tries replace the last one in the journal: a
-node that stays out of reach for a week must not fill it."""
+"""After so many equal failures of one action in a row, further ones replace the last entry: a node that is unreachable
+for a week must not fill the journal."""
 
+
+LAST_SEQ = 2**63 - 1
+"""The highest number of an entry."""
 
 _FAILURES = (Result.FAILED, Result.CANNOT_TELL)
 
 
 class EventKind(Enum):
-    """What an entry of the journal is about."""
+    """The kind of a journal entry."""
 
     QUEUED = "queued"
     LAUNCHED = "launched"
@@ -33,7 +40,6 @@ class EventKind(Enum):
     INTENT = "intent"
     RECEIPT = "receipt"
     WARNING = "warning"
-    WANTED = "wanted"
     REQUESTED = "requested"
     DRIVEN = "driven"
     NODE_FAILED = "node-failed"
@@ -41,19 +47,24 @@ class EventKind(Enum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class OtherKind:
-    """What an entry is about that another version of the program wrote; `value` is its word for that."""
+class OtherKind(str):
+    """The kind of an entry that another version wrote, as text."""
 
-    value: str
+    __slots__ = ()
+
+    @property
+    def value(self) -> str:
+        """Return the text, as an enum would."""
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An entry of the journal as people read it; `at` in seconds since the epoch, `reason` empty where none is.
+    """An entry of the journal.
 
-    `times` is how often a receipt came back with the same words, once such receipts are not kept one by one;
-    `evidence` the lines that show what went wrong.
+    `at` is seconds since the epoch, `reason` the code of an action's reason, or empty.
+
+    `times` counts equal receipts that were folded into one entry; `evidence` has the log lines that show a failure.
     """
 
     seq: int
@@ -64,6 +75,47 @@ class Event:
     reason: str
     times: int = 1
     evidence: tuple[str, ...] = ()
+
+
+class Journal:
+    """The journals of the runs of one `$NVLAUNCH_HOME`.
+
+    Decisions and receipts are written by `Store`.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def events(self, run: RunId, after: int = 0, until: int = LAST_SEQ) -> tuple[Event, ...]:
+        """Return the entries of a run above `after` and up to `until`, in order."""
+        query = "SELECT * FROM journal WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
+        return tuple(read_event(row) for row in self._db.read(query, run, after, until))
+
+    def last(self, run: RunId) -> int:
+        """Return the number of the newest entry of a run; 0 where it has none."""
+        query = "SELECT coalesce(max(seq), 0) AS seq FROM journal WHERE run = ?"
+        return next(int(row["seq"]) for row in self._db.read(query, run))
+
+    def warn(self, run: RunId, subject: str, message: str, at: float) -> None:
+        """Add a warning, which a person should look into."""
+        with self._db.write() as db:
+            add(db, run, EventKind.WARNING, at, subject=subject, message=message)
+
+    def hook_position(self, run: RunId) -> int:
+        """Return the number of the last entry that the hook of a run was told.
+
+        0 before the first.
+        """
+        rows = self._db.read("SELECT seq FROM hook_positions WHERE run = ?", run)
+        return next((int(row["seq"]) for row in rows), 0)
+
+    def set_hook_position(self, run: RunId, seq: int) -> None:
+        """Store up to which entry the hook was told.
+
+        After a power cut an entry may be told again.
+        """
+        with self._db.write(durable=False) as db:
+            db.execute("INSERT OR REPLACE INTO hook_positions VALUES (?, ?)", (run, seq))
 
 
 def add(
@@ -77,7 +129,10 @@ def add(
     reason: str = "",
     evidence: Sequence[str] = (),
 ) -> None:
-    """Write one entry in the current transaction; its number is one more than the last of the run."""
+    """Add an entry in the current transaction.
+
+    Its number is one more than the last of the run.
+    """
     _add(
         db,
         run=run,
@@ -92,7 +147,10 @@ def add(
 
 
 def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], at: float) -> None:
-    """Write what is about to be done, and why; not again what has failed alike, time after time."""
+    """Add an entry for each action that is about to begin.
+
+    None for one that has failed alike many times.
+    """
     kind = EventKind.INTENT.value
     news = [action for action in actions if (last := _last(db, run, action)) is None or last["times"] < FOLD]
     rows = [
@@ -104,7 +162,10 @@ def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], a
 
 
 def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
-    """Write what came of an action; return it with its number. Of many alike in a row the last is kept, and counted."""
+    """Add the answer to an action.
+
+    Return the receipt. Equal failures in a row are folded into one entry.
+    """
     receipt = Receipt(seq=_next(db, run), at=at, action=action, answer=answer)
     last = _last(db, run, action)
     alike = last is not None and last["message"] == answer.said and answer.result in _FAILURES
@@ -130,12 +191,12 @@ def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answ
 
 
 def read_receipt(row: sqlite3.Row) -> Receipt:
-    """Return the receipt that a row of the journal holds."""
+    """Return the receipt in a row of the journal."""
     return load(Receipt, row["receipt"])
 
 
 def read_event(row: sqlite3.Row) -> Event:
-    """Return a row of the journal as people read it."""
+    """Return the event in a row of the journal."""
     return Event(
         seq=row["seq"],
         at=row["at"],

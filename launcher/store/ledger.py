@@ -1,4 +1,7 @@
-"""What is known of nodes over all runs: drains, incidents and quarantines. It outlives the runs that wrote it."""
+"""Drains, incidents and quarantines of nodes, over all runs.
+
+They outlive the runs that wrote them.
+"""
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,15 +17,18 @@ from launcher.store.codec import storable
 from launcher.store.database import Database
 from launcher.store.journal import EventKind, OtherKind
 
-# How long the failures of programs that began on a node are held against it (s).
+# How long the job failures that began on a node count against it (s).
 MEMORY_S = 86400.0
 
-# Evidence of these causes speaks against the node itself, and so keeps other runs off it too.
+# Evidence of these causes is about the node itself, so it is quarantined for all runs.
 _QUARANTINED = (Cause.NODE, Cause.EXHAUSTED)
 
 
 class IncidentKind(Enum):
-    """What happened on a node: it was failed, or a program began to fail there."""
+    """What happened on a node.
+
+    It failed, or the first failing rank of a job was there.
+    """
 
     NODE_FAILED = "failed"
     PROGRAM = "program"
@@ -33,7 +39,10 @@ _KINDS = {kind.value: kind for kind in IncidentKind}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Something that happened on a node in a run; `at` is wall-clock time (s), `evidence` the lines that show it."""
+    """Something that happened on a node during a run.
+
+    `at` is wall-clock time (s), `evidence` lines of logs.
+    """
 
     node: NodeName
     run: str
@@ -45,7 +54,10 @@ class Incident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """A node that nothing is placed on: since when (s, wall clock), why, and which run found it out."""
+    """A node that is excluded from placement.
+
+    Since when (s, wall clock), why, and by which run.
+    """
 
     node: NodeName
     run: str
@@ -55,7 +67,7 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """A node that an operator takes out of service; runs leave it as soon as they can."""
+    """A node that an operator drained; runs leave it as soon as they can."""
 
     node: NodeName
     reason: str
@@ -64,39 +76,47 @@ class Drain:
 
 
 class Ledger:
-    """The rows about nodes of one `$NVLAUNCH_HOME`; `fleet` is the name of an inventory."""
+    """Drains, incidents and quarantines of one `$NVLAUNCH_HOME`.
+
+    `fleet` is the name of an inventory.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def drain(self, fleet: str, nodes: Iterable[NodeName], drain: Drain) -> None:
-        """Take nodes out of service, for the reason, at the time and by whom `drain` says; the last word counts."""
+        """Drain nodes, with the reason, time and author of `drain`.
+
+        The newest drain of a node counts.
+        """
         rows = [(fleet, node, storable(drain.reason), drain.at, drain.by) for node in nodes]
         with self._db.write() as db:
             db.executemany("INSERT OR REPLACE INTO drains VALUES (?, ?, ?, ?, ?)", rows)
-            _tell_runs(db, fleet, [row[1] for row in rows], "drain", f"{drain.reason}, asked by {drain.by}", drain.at)
+            _tell_runs(
+                db, fleet, [row[1] for row in rows], "drain", f"{drain.reason}, requested by {drain.by}", drain.at
+            )
 
     def undrain(self, fleet: str, nodes: Iterable[NodeName], *, by: str, at: float) -> tuple[NodeName, ...]:
-        """Put nodes in service again; return those that were drained."""
+        """End drains; return the nodes that were drained."""
         with self._db.write() as db:
             query = "DELETE FROM drains WHERE fleet = ? AND node = ?"
             lifted = tuple(node for node in nodes if db.execute(query, (fleet, node)).rowcount)
-            _tell_runs(db, fleet, lifted, "undrain", f"asked by {by}", at)
+            _tell_runs(db, fleet, lifted, "undrain", f"requested by {by}", at)
             return lifted
 
     def drains(self, fleet: str) -> tuple[Drain, ...]:
-        """Return the nodes of an inventory that are drained by order, in no particular order."""
+        """Return the drained nodes of an inventory, in no particular order."""
         rows = self._db.read("SELECT node, reason, at, author FROM drains WHERE fleet = ?", fleet)
         return tuple(
             Drain(node=NodeName(row["node"]), reason=row["reason"], at=row["at"], by=row["author"]) for row in rows
         )
 
     def drained(self, fleet: str) -> Mapping[NodeName, str]:
-        """Return why each node of an inventory that is drained by order is so."""
+        """Return the reason for each drained node of an inventory."""
         return {drain.node: drain.reason for drain in self.drains(fleet)}
 
     def incidents(self, fleet: str) -> tuple[Incident, ...]:
-        """Return what happened on the nodes of an inventory, in order."""
+        """Return the incidents on the nodes of an inventory, oldest first."""
         rows = self._db.read("SELECT * FROM incidents WHERE fleet = ? ORDER BY number", fleet)
         return tuple(
             Incident(
@@ -111,7 +131,7 @@ class Ledger:
         )
 
     def quarantines(self, fleet: str) -> tuple[Quarantine, ...]:
-        """Return the nodes of an inventory that nothing may be placed on, in no particular order."""
+        """Return the quarantined nodes of an inventory, in no particular order."""
         rows = self._db.read("SELECT * FROM quarantines WHERE fleet = ? AND released IS NULL", fleet)
         return tuple(
             Quarantine(node=NodeName(row["node"]), run=row["run"], since=row["since"], message=row["message"])
@@ -124,9 +144,9 @@ class Ledger:
             return _release(db, fleet, node, by=by, at=at)
 
     def history(self, fleet: str, run: RunId, now: float) -> Mapping[NodeName, int]:
-        """Return how many other programs began to fail on each node in the last day.
+        """Return how many other jobs failed first on each node in the last day.
 
-        Runs of one name are one program: a mistake in it, tried again and again, says nothing about a node.
+        Runs of one name are one job: a bug in it, tried again and again, says nothing about the node.
         """
         query = """SELECT node, count(DISTINCT name) AS times FROM incidents JOIN runs ON runs.id = incidents.run
             WHERE incidents.fleet = ? AND kind = ? AND at > ? AND name IS NOT (SELECT name FROM runs WHERE id = ?)
@@ -135,14 +155,14 @@ class Ledger:
         return {NodeName(row["node"]): int(row["times"]) for row in rows}
 
     def fleets(self) -> tuple[str, ...]:
-        """Return the inventories that something is known of, in order."""
+        """Return the names of inventories that have entries here, in order."""
         tables = ("drains", "incidents", "quarantines")
         query = " UNION ".join(f"SELECT fleet FROM {table}" for table in tables)  # noqa: S608 -- names of our tables
         return tuple(row["fleet"] for row in self._db.read(f"{query} ORDER BY fleet"))
 
 
 def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Unavailable]:
-    """Return which nodes of an inventory are kept out of every placement, in the current transaction."""
+    """Return the excluded nodes of an inventory, in the current transaction."""
     sick = db.execute("SELECT node, message FROM quarantines WHERE fleet = ? AND released IS NULL", (fleet,)).fetchall()
     found = {NodeName(row["node"]): Unavailable(unhealthy=row["message"]) for row in sick}
     for row in db.execute("SELECT node, reason FROM drains WHERE fleet = ?", (fleet,)).fetchall():
@@ -152,7 +172,7 @@ def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Unavailable]:
 
 
 def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Record, at: float) -> None:
-    """Write what a new record of a run says of nodes for the first time, in the transaction that keeps the record."""
+    """Write what a record newly says about nodes, in the current transaction."""
     for node, evidence in now.failed_nodes.items():
         if node not in before.failed_nodes:
             journal.add(
@@ -160,17 +180,17 @@ def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Re
             )
             _failed(db, fleet, run, node, evidence, at)
     for node in sorted(before.failed_nodes.keys() - now.failed_nodes.keys()):
-        message = f"was given up for: {before.failed_nodes[node].message}"
+        message = f"node recovered from: {before.failed_nodes[node].message}"
         journal.add(db, run, EventKind.READMITTED, at, subject=node, message=message)
-        _release(db, fleet, node, by=f"run `{run}`, to which it proved well again", at=at)
+        _release(db, fleet, node, by=f"run `{run}`: node recovered", at=at)
     for node, times in now.first_failures.items():
         for _ in range(times - before.first_failures.get(node, 0)):
-            _add(db, fleet, run, node, IncidentKind.PROGRAM, "its program began to fail here", (), at)
+            _add(db, fleet, run, node, IncidentKind.PROGRAM, "first failing rank was on this node", (), at)
 
 
 def _failed(db: sqlite3.Connection, fleet: str, run: RunId, node: NodeName, evidence: Evidence, at: float) -> None:
     if evidence.cause is Cause.LEASE_HELD:
-        return  # that somebody else works there says nothing of the node
+        return  # a lease of another run is not a fault of the node
     _add(db, fleet, run, node, IncidentKind.NODE_FAILED, evidence.message, evidence.tail, at)
     if evidence.cause in _QUARANTINED:
         values = (fleet, node, run, at, storable(evidence.message))
@@ -195,7 +215,7 @@ def _add(
 def _tell_runs(
     db: sqlite3.Connection, fleet: str, nodes: Iterable[NodeName], what: str, message: str, at: float
 ) -> None:
-    """Write into the journal of each run that has one of the nodes what was asked."""
+    """Add a request to the journal of each run that has one of the nodes."""
     for node in nodes:
         for row in db.execute("SELECT run FROM claims WHERE fleet = ? AND node = ?", (fleet, node)).fetchall():
             journal.add(db, row["run"], EventKind.REQUESTED, at, subject=f"{what}:{node}", message=storable(message))

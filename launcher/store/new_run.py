@@ -1,4 +1,4 @@
-"""A run as it is written when it is launched: its row, and the snapshot to show until its controller has looked."""
+"""A new run: its row, and its first snapshot."""
 
 import base64
 import secrets
@@ -11,22 +11,25 @@ from launcher.core.control.status import RunStatus, summarise
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run, RunId, RunName, RunState
 from launcher.store.codec import dump, storable
+from launcher.store.user import User
 
 NEW_RUN = """
-INSERT INTO runs (id, name, state, wanted, fleet, source, created, status_message, run, record, snapshot)
-VALUES (:id, :name, :state, :wanted, :fleet, :source, :created, :status_message, :run, :record, :snapshot)
+INSERT INTO runs (id, name, state, wanted, fleet, source, user, submit_host, created, status_message, run, record,
+    snapshot)
+VALUES (:id, :name, :state, :wanted, :fleet, :source, :user, :submit_host, :created, :status_message, :run, :record,
+    :snapshot)
 """
 
 UNDRIVEN = "waiting for its controller"
 
 
 def fresh_id(name: RunName) -> RunId:
-    """Return a name that no other run has had: 30 random bits are added to it."""
+    """Return a unique id: the name with 30 random bits."""
     tail = base64.b32encode(secrets.token_bytes(4)).decode("ascii")[:6].lower()
     return RunId(f"{name}-{tail}")
 
 
-def row_of(run: Run, source: str, at: float, status_message: str = UNDRIVEN) -> Mapping[str, object]:
+def row_of(run: Run, source: str, at: float, user: User, status_message: str = UNDRIVEN) -> Mapping[str, object]:
     """Return the values of `NEW_RUN`."""
     return {
         "id": run.id,
@@ -35,6 +38,8 @@ def row_of(run: Run, source: str, at: float, status_message: str = UNDRIVEN) -> 
         "wanted": run.wanted.value,
         "fleet": run.fleet.name,
         "source": storable(source),
+        "user": user.name,
+        "submit_host": user.host,
         "created": at,
         "status_message": status_message,
         "run": dump(Run, run),
@@ -44,13 +49,16 @@ def row_of(run: Run, source: str, at: float, status_message: str = UNDRIVEN) -> 
 
 
 def _first_state(run: Run) -> RunState:
-    """Return where a run stands that nobody has looked at: one without a place waits for its turn."""
+    """Return the state of a new run: queued where it has no placement."""
     return RunState.STARTING if run.placement.slices else RunState.QUEUED
 
 
 def first_status(run: Run, status_message: str, at: float) -> RunStatus:
-    """Return what a look would show before the first one: every slot with its first holder, none of them begun."""
-    unlooked = Decision(
+    """Return the status before the first observation.
+
+    Each slot on its first node, none started.
+    """
+    unseen = Decision(
         actions=(),
         record=Record(slots=first_slots(run)),
         wake_at=at,
@@ -58,4 +66,4 @@ def first_status(run: Run, status_message: str, at: float) -> RunStatus:
         state=_first_state(run),
         conditions={member.name: Condition.ABSENT for member in run.members()},
     )
-    return summarise(run, unlooked, since=at, observed_at=at)
+    return summarise(run, unseen, since=at, observed_at=at)

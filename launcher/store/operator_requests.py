@@ -1,4 +1,4 @@
-"""What operators asked of a run, numbered, for whoever drives it."""
+"""Operator requests to runs, numbered, for their controllers."""
 
 import sqlite3
 
@@ -13,19 +13,22 @@ from launcher.store.rows import readable
 _NEXT = "SELECT coalesce(max(seq), 0) + 1 AS seq FROM operator_requests WHERE run = ?"
 
 
-class Orders:
-    """The orders to the runs of one `$NVLAUNCH_HOME`."""
+class Requests:
+    """The operator requests of one `$NVLAUNCH_HOME`."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def give(self, run: RunId, kind: RequestKind, *, subject: str = "", by: str, at: float) -> OperatorRequest:
-        """Ask something of a run; return the order with its number."""
+    def add(self, run: RunId, kind: RequestKind, *, subject: str = "", by: str, at: float) -> OperatorRequest:
+        """Store a request to a run; return it with its number."""
         with self._db.write() as db:
-            return give(db, run, kind, subject=subject, by=by, at=at)
+            return add(db, run, kind, subject=subject, by=by, at=at)
 
     def after(self, run: RunId, seq: int) -> tuple[OperatorRequest, ...]:
-        """Return the orders to a run with a number above `seq`, in order; OtherVersionError for one of another kind."""
+        """Return the requests to a run with numbers above `seq`, in order.
+
+        OtherVersionError for an unknown kind.
+        """
         rows = self._db.read("SELECT * FROM operator_requests WHERE run = ? AND seq > ? ORDER BY seq", run, seq)
         with readable(run):
             return tuple(
@@ -40,13 +43,14 @@ class Orders:
             )
 
 
-def give(db: sqlite3.Connection, run: RunId, kind: RequestKind, *, subject: str, by: str, at: float) -> OperatorRequest:
-    """Ask something of a run, in the current transaction."""
+def add(db: sqlite3.Connection, run: RunId, kind: RequestKind, *, subject: str, by: str, at: float) -> OperatorRequest:
+    """Store a request to a run, in the current transaction."""
     seq = int(db.execute(_NEXT, (run,)).fetchone()["seq"])
-    order = OperatorRequest(seq=seq, at=at, kind=kind, subject=storable(subject), by=storable(by))
+    request = OperatorRequest(seq=seq, at=at, kind=kind, subject=storable(subject), by=storable(by))
     db.execute(
-        "INSERT INTO operator_requests VALUES (?, ?, ?, ?, ?, ?)", (run, seq, at, kind.value, order.subject, order.by)
+        "INSERT INTO operator_requests VALUES (?, ?, ?, ?, ?, ?)",
+        (run, seq, at, kind.value, request.subject, request.by),
     )
-    named = f"{kind.value.replace('_', '-')}:{order.subject}" if subject else kind.value.replace("_", "-")
-    journal.add(db, run, EventKind.REQUESTED, at, subject=named, message=f"asked by {order.by}")
-    return order
+    named = f"{kind.value.replace('_', '-')}:{request.subject}" if subject else kind.value.replace("_", "-")
+    journal.add(db, run, EventKind.REQUESTED, at, subject=named, message=f"requested by {request.by}")
+    return request

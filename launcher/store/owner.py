@@ -1,4 +1,4 @@
-"""Who drives a run: one process, told apart from a later one that happens to have the same number."""
+"""The process that drives a run."""
 
 import os
 from dataclasses import dataclass
@@ -7,7 +7,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A process: the host, its boot, the process id and when it started (clock ticks since that boot)."""
+    """A process: host, boot, process id, start (clock ticks since the boot).
+
+    A later process with the same id is another one.
+    """
 
     host: str
     boot: str
@@ -21,7 +24,10 @@ class Owner:
         return cls(host=os.uname().nodename, boot=_boot(), pid=pid, started=_started(pid) or 0)
 
     def alive(self) -> bool:
-        """Whether that process still runs. Of another host we cannot tell, and so say yes."""
+        """Whether the process still runs.
+
+        True for one on another host, which cannot be checked from here.
+        """
         if self.host != os.uname().nodename:
             return True
         return self.boot == _boot() and _started(self.pid) == self.started
@@ -35,7 +41,10 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """Return field 22 of proc(5) `stat`; None where the process is gone or a zombie (its state is field 3)."""
+    """Return field 22 of proc(5) `stat`.
+
+    None where the process is gone or a zombie (its state is field 3).
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Runs that wait for their turn, and what decides whose it is."""
+"""Queued runs, and the state that decides which of them starts next."""
 
 import json
 import sqlite3
@@ -22,8 +22,9 @@ from launcher.store.database import Database
 from launcher.store.journal import EventKind
 from launcher.store.new_run import NEW_RUN, UNDRIVEN, first_status, fresh_id, row_of
 from launcher.store.rows import read_owner, readable
+from launcher.store.user import User
 
-IN_LINE = "waiting for its turn"
+IN_LINE = "queued"
 
 _ALL = """
 SELECT id, runs.run AS run, state, wanted, created, snapshot, host, boot, pid, started
@@ -34,10 +35,14 @@ _GONE = (RunState.STOPPING, RunState.RELEASE_PENDING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """One inventory as far as turns depend on it: what is not free, who goes on there, and who waits; of those only the
-    `driven` ones have somebody who could start them. Runs that this version cannot read are in neither; what they have
-    is taken all the same."""
+class QueueState:
+    """The state of one inventory that the queue depends on.
+
+    Nodes that are not free, active runs, queued runs.
+
+    Only the `driven` ones of the queued runs have a controller that could start them. Runs that this version cannot
+    read are in neither list; their nodes are taken.
+    """
 
     unavailable: UnavailableNodes
     going: tuple[ActiveRun, ...]
@@ -46,27 +51,27 @@ class World:
     unreadable: tuple[OtherVersionError, ...] = ()
 
 
-Admit = Callable[[World], tuple[Placement, Inventory] | None]
+Admit = Callable[[QueueState], tuple[Placement, Inventory] | None]
 
 
 class Queue:
-    """The queue of one `$NVLAUNCH_HOME`; each inventory has a line of its own."""
+    """The queues of one `$NVLAUNCH_HOME`, one for each inventory."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._runs: dict[RunId, tuple[str, Run]] = {}
 
     def number(self) -> int:
-        """Return a number that rises with whatever may change whose turn it is."""
+        """Return a number that rises with every change that may affect the queue."""
         return next(int(row["number"]) for row in self._db.read("SELECT number FROM queue_changes"))
 
     def empty(self, fleet: str) -> bool:
-        """Whether nobody waits for nodes of an inventory."""
+        """Whether no run is queued for an inventory."""
         query = "SELECT 1 FROM runs WHERE fleet = ? AND state = ? AND ended IS NULL LIMIT 1"
         return not self._db.read(query, fleet, RunState.QUEUED.value)
 
     def put(self, *, name: RunName, task: Task, fleet: Inventory, source: str, at: float) -> Run:
-        """Keep a run that waits for its turn; LeaseHeldError where a run of that name is not over yet."""
+        """Store a queued run; LeaseHeldError where a run of that name has not ended."""
         with self._db.write() as db:
             claims.check_free(db.execute(claims.LIVE, (name,)).fetchall())
             run = Run(
@@ -77,13 +82,13 @@ class Queue:
                 fleet=fleet.cut_down(()),
                 queued_at=at,
             )
-            db.execute(NEW_RUN, row_of(run, source, at, IN_LINE))
+            db.execute(NEW_RUN, row_of(run, source, at, User.current(), IN_LINE))
             inventories.keep(db, fleet)
-            journal.add(db, run.id, EventKind.QUEUED, at, subject=name, message=f"waits for its turn on `{fleet.name}`")
+            journal.add(db, run.id, EventKind.QUEUED, at, subject=name, message=f"queued for nodes of `{fleet.name}`")
         return run
 
-    def world(self, fleet: str, at: float) -> World:
-        """Return what turns on an inventory depend on, at a time of the wall clock (s)."""
+    def state(self, fleet: str, at: float) -> QueueState:
+        """Return the state of the queue of an inventory, at a time of the wall clock (s)."""
         rows = self._db.read(_ALL, fleet)
         barred = self._barred()
         leaving = {row["run"] for row in self._db.read(_LEAVING, RequestKind.PREEMPT.value)}
@@ -107,7 +112,7 @@ class Queue:
                 driven.add(run.id)
         with self._db.at_once() as db:
             unavailable = claims.unavailable(db, fleet)
-        return World(
+        return QueueState(
             unavailable=unavailable,
             going=tuple(going),
             waiting=tuple(waiting),
@@ -116,11 +121,14 @@ class Queue:
         )
 
     def admit(self, run: RunId, admit: Admit, at: float) -> bool:
-        """Place a run that waits, with its claims, in one transaction; return whether `admit` let it."""
+        """Place a queued run, with its claims, in one transaction.
+
+        Return whether `admit` gave it a placement.
+        """
         with self._db.write() as db:
             query = "SELECT id, run, fleet FROM runs WHERE id = ? AND state = ? AND wanted = ? AND ended IS NULL"
             row = db.execute(query, (run, RunState.QUEUED.value, Wanted.RUNNING.value)).fetchone()
-            found = admit(self.world(row["fleet"], at)) if row is not None else None
+            found = admit(self.state(row["fleet"], at)) if row is not None else None
             if found is None:
                 return False
             placement, fleet = found
@@ -133,7 +141,10 @@ class Queue:
         return True
 
     def tell(self, run: Run, status_message: str, barred: Mapping[NodeName, str], at: float) -> None:
-        """Keep why a run waits, and which nodes were found unfit for it, where that is news."""
+        """Store why a run is queued, and the nodes that are unfit for it.
+
+        Nothing is written where neither changed.
+        """
         with self._db.write() as db:
             before = {
                 row["node"]: row["message"] for row in db.execute("SELECT * FROM unavailable WHERE run = ?", (run.id,))
@@ -151,30 +162,28 @@ class Queue:
                 journal.add(db, run.id, EventKind.STATUS, at, subject=queued, message=status_message)
 
     def preempt(self, chosen: tuple[RunName, ...], by: Run, at: float) -> None:
-        """Ask runs to stop for another, each once."""
+        """Ask each of these runs, once, to stop for another run."""
         with self._db.write() as db:
             for name in chosen:
                 for row in db.execute(claims.LIVE, (name,)).fetchall():
                     asked = db.execute(f"{_LEAVING} AND run = ?", (RequestKind.PREEMPT.value, row["id"])).fetchone()
                     if asked is None:
                         who = f"`{by.name}` (priority {by.task.priority})"
-                        operator_requests.give(
-                            db, RunId(row["id"]), RequestKind.PREEMPT, subject=by.name, by=who, at=at
-                        )
+                        operator_requests.add(db, RunId(row["id"]), RequestKind.PREEMPT, subject=by.name, by=who, at=at)
 
     def after(self, run: RunId) -> RunId | None:
-        """Return the run that goes on for one that is over and waits for another turn; None where there is none."""
+        """Return the successor of a run that was preempted; None where it has none."""
         row = self._db.read("SELECT id FROM runs WHERE id = ?", _next_id(run))
         return RunId(row[0]["id"]) if row else None
 
     def last(self, run: RunId) -> RunId:
-        """Return the run that goes on for one, or itself."""
+        """Return the last successor of a run; itself where it has none."""
         while (after := self.after(run)) is not None:
             run = after
         return run
 
     def _run(self, row: sqlite3.Row) -> Run:
-        """Return the run of a row; one that has not changed is not read again."""
+        """Return the run of a row, from the cache where the row is unchanged."""
         known = self._runs.get(RunId(row["id"]))
         if known is None or known[0] != row["run"]:
             known = row["run"], load(Run, row["run"])
@@ -189,7 +198,10 @@ class Queue:
 
 
 def successor(run: Run, record: Record) -> Run | None:
-    """Return the run that waits in the place of one that ends because others have its nodes; None for any other."""
+    """Return the queued run that succeeds one whose nodes others have.
+
+    None for any other run.
+    """
     lost = record.outcome is not None and record.outcome.cause in (Cause.PREEMPTED, Cause.LEASE_HELD)
     if not lost or run.queued_at is None or run.wanted is not Wanted.RUNNING:
         return None
@@ -205,25 +217,32 @@ def successor(run: Run, record: Record) -> Run | None:
 
 
 def again(db: sqlite3.Connection, run: Run, before: RunId, at: float) -> None:
-    """Put a run into the queue that goes on for another, in the transaction in which that one ends."""
-    source = db.execute("SELECT source FROM runs WHERE id = ?", (before,)).fetchone()["source"]
-    db.execute(NEW_RUN, row_of(run, source, at, IN_LINE))
-    journal.add(
-        db, run.id, EventKind.QUEUED, at, subject=run.name, message=f"goes on for `{before}` when it is its turn"
-    )
+    """Store the successor of a run, in the transaction that ends that run.
+
+    It has the same source and user.
+    """
+    row = db.execute("SELECT source, user, submit_host FROM runs WHERE id = ?", (before,)).fetchone()
+    user = User(name=row["user"], host=row["submit_host"])
+    db.execute(NEW_RUN, row_of(run, row["source"], at, user, IN_LINE))
+    journal.add(db, run.id, EventKind.QUEUED, at, subject=run.name, message=f"queued again after `{before}`")
 
 
 def _next_id(run: RunId) -> RunId:
-    """Return the id of the run that goes on for another: always the same, so that a crash midway makes no third.
+    """Return the id of a run's successor.
 
-    Ids end in six letters; what goes on for them counts from 2.
+    Always the same, so that a crash cannot create two.
+
+    Ids end in six letters; their successors end in 2, 3 and so on.
     """
     stem, _, last = run.rpartition("-")
     return RunId(f"{stem}-{int(last) + 1}" if last.isdigit() and len(last) < 6 else f"{run}-2")
 
 
 def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool) -> ActiveRun:
-    """Return a run that has nodes; of one whose end hangs on nodes out of reach nobody knows how long it keeps them."""
+    """Return an active run.
+
+    One that waits for unreachable nodes to be released has no known end.
+    """
     state = RunState(row["state"])
     ends_at = json.loads(row["snapshot"]).get("ends_at")
     stuck = state is RunState.RELEASE_PENDING

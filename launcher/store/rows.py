@@ -1,4 +1,4 @@
-"""A run as its row in the store says, read without its task, placement or record."""
+"""A row of the `runs` table, read without its task, placement and record."""
 
 import json
 import sqlite3
@@ -11,18 +11,23 @@ from launcher.core.model.run import Cause, Run, RunId, RunName, RunState, Wanted
 from launcher.errors import OtherVersionError
 from launcher.store.codec import load
 from launcher.store.owner import Owner
+from launcher.store.user import User
 
 RUN_ROWS = """
-SELECT id, name, state, wanted, fleet, source, created, ended, status_message, snapshot, outcome, host, boot, pid,
-       started
+SELECT id, name, state, wanted, fleet, source, user, submit_host, created, ended, status_message, snapshot, outcome,
+       host, boot, pid, started
 FROM runs LEFT JOIN owners ON owners.run = runs.id
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """What the list of runs shows. `snapshot` is the JSON of `status -o json`; times in seconds since the epoch;
-    `source` the task file; `owner` the process that drives it, if any said so."""
+    """A run in brief.
+
+    `snapshot` is its RunStatus as JSON, `source` the task file, `owner` the process that drives it.
+
+    Times are seconds since the epoch.
+    """
 
     id: RunId
     name: RunName
@@ -36,20 +41,28 @@ class RunRow:
     ended: float | None
     fleet: str
     source: str
+    user: User
 
 
 def read_run_row(row: sqlite3.Row) -> RunRow:
-    """Return a row of `RUN_ROWS`; OtherVersionError where it has words that this version does not know."""
+    """Return a row of `RUN_ROWS`.
+
+    OtherVersionError where it has values that this version does not know.
+    """
     with readable(row["id"]):
         return _run_row(row)
 
 
 @contextmanager
 def readable(run: str) -> Iterator[None]:
-    """Raise OtherVersionError, which names the run, where what was kept of it cannot be read in this block."""
+    """Raise OtherVersionError for values of a run that cannot be read in this block."""
     try:
         yield
-    except (ValueError, LookupError, TypeError) as error:  # no such member, no JSON, pydantic's; no field; another kind
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+    ) as error:  # enum members, JSON and pydantic; missing fields; other types
         raise OtherVersionError(run) from error
 
 
@@ -67,26 +80,32 @@ def _run_row(row: sqlite3.Row) -> RunRow:
         ended=row["ended"],
         fleet=row["fleet"],
         source=row["source"],
+        user=User(name=row["user"], host=row["submit_host"]),
     )
 
 
 def read_run(row: sqlite3.Row) -> tuple[Run, Record]:
-    """Return the run of a row, with what is wanted of it now, and its record; OtherVersionError where it has words that
-    this version does not know."""
+    """Return the run of a row, with its current `wanted`, and its record.
+
+    OtherVersionError where they have values that this version does not know.
+    """
     with readable(row["id"]):
         run = replace(load(Run, row["run"]), wanted=Wanted(row["wanted"]))
         return run, load(Record, row["record"])
 
 
 def read_owner(row: sqlite3.Row) -> Owner | None:
-    """Return the owner in a row that has its columns; None where they are empty."""
+    """Return the owner from a row with the columns of `owners`.
+
+    None where they are NULL.
+    """
     if row["host"] is None:
         return None
     return Owner(host=row["host"], boot=row["boot"], pid=row["pid"], started=row["started"])
 
 
 def read_outcome(text: str | None) -> Outcome | None:
-    """Return a stored outcome. By hand, not by the codec: every `status` reads it, and must start fast."""
+    """Return a stored outcome; without the codec, which takes long to import."""
     if text is None:
         return None
     plain = json.loads(text)

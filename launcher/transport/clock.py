@@ -22,3 +22,8 @@ class SystemClock:
         """Return at `until`, or as soon as `wake()` is true."""
         while not wake() and (left := until - self.now()) > 0:
             time.sleep(min(left, GLANCE))
+
+
+def pause(seconds: float) -> None:
+    """Wait (s): for loops that read the store again and again."""
+    time.sleep(seconds)

@@ -21,7 +21,7 @@ from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.drive.loop import Loop
-from launcher.drive.service import Herd
+from launcher.drive.service import RunService
 from launcher.store.store import Store
 
 RUNS, RACKS, TRAYS = 40, 280, 18
@@ -93,11 +93,11 @@ def noticed(store: Store, runs: list[RunId]) -> list[float]:
     """How long after each raylet was killed something was decided about it (s)."""
     found = []
     for run in runs:
-        acts = [event.at for event in store.events(run) if event.reason in ("rejoin", "replace")]
+        acts = [event.at for event in store.journal.events(run) if event.reason in ("rejoin", "replace")]
         nodes = store.load(run)[0].placement.nodes
         # Faults count from the first action, in the time of the run's own clock, which began with this real one.
-        at, real = map(float, (store.world(f"hall//{run}/clock") or "0 0").split())
-        began = real + json.loads(store.world(f"hall//{run}") or "{}")["began_at"] - at
+        at, real = map(float, (store.worlds.world(f"hall//{run}/clock") or "0 0").split())
+        began = real + json.loads(store.worlds.world(f"hall//{run}") or "{}")["began_at"] - at
         found += [acts[0] - began - fault.at for fault in FAULTS if fault.node in nodes and acts]
     return found
 
@@ -111,7 +111,7 @@ def main() -> None:
         runs = launch(store, fleet())
         print(f"{RUNS} runs on {RACKS * TRAYS} nodes placed in {time.monotonic() - begun:.1f} s")
         stop = threading.Event()
-        herd = Herd(Path(home), lambda _: None)
+        herd = RunService(Path(home), lambda _: None)
         driver = threading.Thread(target=lambda: herd.drive(stop.is_set))
         begun, used = time.monotonic(), cpu()
         driver.start()

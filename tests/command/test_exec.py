@@ -55,7 +55,7 @@ def test_files_of_each_rank_get_a_folder_of_their_own(running: Desk) -> None:
     assert got == {f"{rank}/model.pt" for rank in range(4)}
     again = running.run("sync-down", "job", "out/model.pt", "back")
     assert again.returncode == 4
-    assert "`model.pt`: it is here already" in again.stderr
+    assert "`model.pt`: already exists here" in again.stderr
     assert "--force" in again.stderr
     assert running.run("sync-down", "job", "out/model.pt", "back", "--force").returncode == 0
 
@@ -66,4 +66,4 @@ def test_an_imaginary_node_has_no_terminal_and_a_run_that_is_over_no_nodes(runni
     for words in (("exec", "job", "--", "true"), ("ssh", "job")):
         done = running.run(*words)
         assert done.returncode == 2
-        assert "is over" in done.stderr
+        assert "run `job` has ended; its nodes were released" in done.stderr

@@ -58,24 +58,24 @@ class TestAsking:
     def test_without_a_terminal_and_a_yes_nothing_is_changed(self, running: Desk, words: tuple[str, ...]) -> None:
         done = running.run(*words)
         assert done.returncode == 2, done.stderr
-        assert "there is no terminal to ask on, and nothing was changed" in done.stderr
+        assert "cannot ask for confirmation without a terminal; nothing was changed" in done.stderr
         store = Store(running.home)
         assert store.ledger.drains("hall") == ()
-        assert store.orders.after(store.find("job").id, 0) == ()
+        assert store.requests.after(store.find("job").id, 0) == ()
 
     def test_confirming_a_death_says_what_it_risks(self, running: Desk) -> None:
         done = running.run("confirm-dead", "r1-n1")
-        assert "r1-n1 holds `main/0` of `job`" in done.stderr
-        assert "two of the same rank may write to the same checkpoint" in done.stderr
-        assert "warning: the controller of `job` sees r1-n1, where ranks run" in done.stderr
+        assert "r1-n1: rank `main/0` of `job`" in done.stderr
+        assert "two copies may write to the same checkpoint" in done.stderr
+        assert "warning: ranks of `job` are running on r1-n1: no effect while its controller sees them" in done.stderr
 
     def test_the_machine_of_heads_may_be_dead_too(self, desk: Desk) -> None:
         desk.fleet("{seed: 1, speed: 20, run_s: inf}\nhead: {address: 10.9.9.9}")
         assert desk.up("-d").returncode == 0
         assert desk.run("confirm-dead", "head", "-y").returncode == 0
         store = Store(desk.home)
-        assert [order.subject for order in store.orders.after(store.find("job").id, 0)] == ["head"]
-        assert "`head` is no node" in desk.run("drain", "head", "-y").stderr
+        assert [order.subject for order in store.requests.after(store.find("job").id, 0)] == ["head"]
+        assert "`head` is not a node" in desk.run("drain", "head", "-y").stderr
         desk.run("down", "job", "-y")
 
 
@@ -83,8 +83,8 @@ class TestDrain:
     def test_a_drained_node_is_named_with_its_use_and_gets_no_new_work(self, running: Desk) -> None:
         done = running.run("drain", "r1-n[2-3]", "--reason", HOSTILE, "-i", "fleet.yaml", "-y")
         assert done.returncode == 0, done.stderr
-        assert "r1-n2 holds `main/1` of `job`" in done.stderr
-        assert "2 nodes of `hall` drained: r1-n[2-3]" in done.stderr
+        assert "r1-n2: rank `main/1` of `job`" in done.stderr
+        assert "drained 2 nodes of `hall`: r1-n[2-3]" in done.stderr
         shown = running.run("racks", "-i", "fleet.yaml").stdout
         assert "\x1b" not in shown
         assert re.search(r"^r1 +AAx +0/3", shown, re.MULTILINE)
@@ -92,16 +92,16 @@ class TestDrain:
             one for one in json.loads(running.run("events", "job", "-o", "json").stdout) if one["kind"] == "requested"
         ]
         assert event["subject"] == "drain:r1-n2"
-        assert "asked by " in event["message"]
+        assert "requested by " in event["message"]
         refused = running.up("-n", "other")
         assert refused.returncode == 3
         assert "drained" in refused.stderr
-        assert running.run("undrain", "r1-n[2-3]", "-i", "fleet.yaml").stderr == "in service again: r1-n[2-3]\n"
-        assert running.run("undrain", "r1-n2", "-i", "fleet.yaml").stderr == "none of them was drained\n"
+        assert running.run("undrain", "r1-n[2-3]", "-i", "fleet.yaml").stderr == "returned to service: r1-n[2-3]\n"
+        assert running.run("undrain", "r1-n2", "-i", "fleet.yaml").stderr == "no such node was drained\n"
 
     def test_the_inventory_of_a_run_is_found_without_being_named(self, running: Desk) -> None:
         done = running.run("drain", "r2-n3", "-y")
-        assert (done.returncode, "of `hall` drained" in done.stderr) == (0, True), done.stderr
+        assert (done.returncode, "drained 1 node of `hall`" in done.stderr) == (0, True), done.stderr
         unknown = running.run("drain", "r9-n1", "-y")
         assert unknown.returncode == 2
         assert "no node or rack is named `r9-n1`" in unknown.stderr
@@ -111,28 +111,28 @@ class TestOrders:
     def test_each_order_reaches_the_run_with_who_gave_it(self, running: Desk) -> None:
         assert running.run("confirm-dead", "r1-n1", "-y").returncode == 0
         resumed = running.run("resume", "job")
-        assert (resumed.returncode, "does not hold" in resumed.stderr) == (0, True), resumed.stderr
+        assert (resumed.returncode, "is not on hold" in resumed.stderr) == (0, True), resumed.stderr
         assert running.run("relocate", "job/1", "-y").returncode == 0
         store = Store(running.home)
-        orders = store.orders.after(store.find("job").id, 0)
+        orders = store.requests.after(store.find("job").id, 0)
         assert [(order.seq, order.kind, order.subject) for order in orders] == [
             (1, RequestKind.CONFIRM_DEAD, "r1-n1"),
             (2, RequestKind.RESUME, ""),
             (3, RequestKind.RELOCATE, "main.s1"),
         ]
         assert all("@" in order.by for order in orders)
-        assert store.orders.after(store.find("job").id, 2) == orders[2:]
+        assert store.requests.after(store.find("job").id, 2) == orders[2:]
 
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (("confirm-dead", "r1-n3", "-i", "fleet.yaml", "-y"), "no run has r1-n3"),
+            (("confirm-dead", "r1-n3", "-i", "fleet.yaml", "-y"), "no run uses r1-n3"),
             (("relocate", "job", "-y"), "`job` names no slice"),
             (("relocate", "job/7", "-y"), "`job` has no slice `7`"),
             (("resume", "nosuch"), "no run is named `nosuch`"),
-            (("repair", "r1-n3", "-i", "fleet.yaml"), "`r1-n3` is no machine of its own"),
-            (("watch",), "name the run to follow, or say `--all`"),
-            (("watch", "job", "--all"), "name the run to follow, or say `--all`"),
+            (("repair", "r1-n3", "-i", "fleet.yaml"), "`r1-n3` is not a machine"),
+            (("watch",), "name one run to follow, or use `--all`"),
+            (("watch", "job", "--all"), "name one run to follow, or use `--all`"),
         ],
     )
     def test_what_cannot_be_asked_is_refused(self, running: Desk, words: tuple[str, ...], said: str) -> None:
@@ -179,10 +179,10 @@ class TestLedger:
         evidence = Evidence(cause=Cause.PROVISION, message="setup failed")
         store.intend(run, Record(failed_nodes={NodeName("r1-n1"): evidence}), (), "on", RunState.RUNNING, time.time())
         assert desk.run("nodes", "readmit", "r1-n1", "-y").returncode == 0
-        assert [order.kind for order in store.orders.after(run, 0)] == [RequestKind.READMIT]
+        assert [order.kind for order in store.requests.after(run, 0)] == [RequestKind.READMIT]
 
     def test_nothing_known_is_said_and_is_an_empty_list(self, desk: Desk) -> None:
-        assert desk.run("nodes").stderr == "nothing is held against any node\n"
+        assert desk.run("nodes").stderr == "no incidents, quarantines or drains\n"
         assert json.loads(desk.run("nodes", "-o", "json").stdout) == []
 
 
@@ -217,7 +217,7 @@ class TestReport:
         assert json.loads(held["task.json"])["groups"][0]["envs"] == {"STEPS": "10", "HF_TOKEN": "<hidden>"}
         again = desk.run("report", "job", "-o", "job.tar.gz")
         assert again.returncode == 2
-        assert "is there already" in again.stderr
+        assert "already exists" in again.stderr
         desk.run("down", "job", "-y")
 
     def test_its_decisions_come_out_the_same_and_another_is_shown(self, desk: Desk) -> None:
@@ -277,12 +277,12 @@ class TestReport:
         assert desk.up().returncode == 0
         whole = int(desk.run("replay", "job").stdout.split()[0])
         with sqlite3.connect(desk.home / "state.db") as db:
-            db.execute("UPDATE decisions SET look = x'00' WHERE seq = 2")
+            db.execute("UPDATE decisions SET decision = x'00' WHERE seq = 2")
             db.execute("UPDATE runs SET snapshot = '{' WHERE name = 'job'")
         db.close()
         done = desk.run("report", "job")
         assert done.returncode == 0, done.stderr
-        assert "not in the report is what cannot be read" in done.stderr
+        assert "missing in the report: " in done.stderr
         held = files_of(desk.folder / "job-report.tar.gz")
         assert re.fullmatch(r"status\.json: .+\njournal\.jsonl: decision 2: .+\n", held["unread.txt"].decode())
         assert {"run.json", "record.json", "events.jsonl", "controller.log"} <= held.keys()
@@ -297,7 +297,9 @@ class TestReport:
             archive.add(desk.folder / "task.yaml", "task.yaml")
         for name in ("fleet.yaml", "bytes", "other.tar"):
             done = desk.run("replay", name)
-            assert (done.returncode, f"`{name}` is no report and no journal" in done.stderr) == (2, True), done.stderr
+            assert (done.returncode, f"`{name}` is neither a report nor a journal" in done.stderr) == (2, True), (
+                done.stderr
+            )
 
 
 def test_the_unit_runs_this_command_for_this_home(desk: Desk, tmp_path: Path) -> None:

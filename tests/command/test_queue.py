@@ -69,14 +69,14 @@ def hall(tmp_path: Path) -> Iterator[Hall]:
 
 
 def at(hall: Hall, run: str, kind: EventKind) -> float:
-    return next(event.at for event in Store(hall.home).events(hall.row(run).id) if event.kind is kind)
+    return next(event.at for event in Store(hall.home).journal.events(hall.row(run).id) if event.kind is kind)
 
 
 def test_a_run_begins_when_those_before_it_end_and_nobody_jumps_ahead(hall: Hall) -> None:
     hall.accepted("first", task(2, 2), "-d")
     told = hall.up("big", task(2, 2, "priority: 1"), "--queue")
     assert told.returncode == 0, told.stderr
-    assert "`big` waits, number 1 of 1 in the queue: `main` needs 2 slices of 2 nodes" in told.stderr
+    assert "Queued big: number 1 of 1 in the queue: `main` needs 2 slices of 2 nodes" in told.stderr
     hall.accepted("small", task(1, 1), "--queue")
     assert [(one["name"], one["position"], one["starts_by"]) for one in hall.queue()] == [
         ("big", 1, None),
@@ -85,7 +85,7 @@ def test_a_run_begins_when_those_before_it_end_and_nobody_jumps_ahead(hall: Hall
     assert hall.status("big")["state"] == "queued"
     refused = hall.run("exec", "big", "--", "true")
     assert refused.returncode == 2
-    assert "waits for its turn" in refused.stderr
+    assert "`big` is queued: it has no ranks yet" in refused.stderr
     assert hall.run("down", "first", "-y").returncode == 0
     hall.until("big", lambda seen: seen["state"] == "running")
     # Far sooner than those that wait look by themselves.
@@ -99,7 +99,7 @@ def test_what_does_not_wait_leaves_to_the_queue_what_the_queue_needs(hall: Hall)
     refused = hall.up("late", task(1, 1))
     assert refused.returncode == 3
     assert "in use by `big (queued)` (2)" in refused.stderr
-    assert "`nvlaunch up --queue` waits until it is its turn" in refused.stderr
+    assert "`nvlaunch up --queue` waits until it fits" in refused.stderr
     # One that matters more comes before the queue.
     assert hall.accepted("urgent", task(1, 1, "priority: 9"), "-d")
 

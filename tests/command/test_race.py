@@ -32,7 +32,7 @@ def test_a_launch_that_loses_its_nodes_takes_others_by_itself(desk: Desk, how: s
     hold(desk, "r1-n1", "r1-n2")
     done = desk.run("up", "task.yaml", "-i", "fleet.yaml", "-y", *([how] if how else []))
     assert done.returncode == 0, done.stderr
-    said = "r1-n[1-2] held by `somebody@elsewhere`; placing `job` anew"
+    said = "r1-n[1-2] held by `somebody@elsewhere`; placing `job` again"
     assert done.stderr.count(said) == 1
     assert "main.s0  r2    r2-n[1-2]" in done.stderr or "r2-n[1-2]" in done.stderr.split(said)[1]
     if how == "--detach":
@@ -53,7 +53,7 @@ def test_where_nothing_else_fits_the_holder_is_named_and_the_exit_code_is_six(de
     hold(desk, "r1-n1", "r1-n2")
     done = desk.up()
     assert done.returncode == 6, done.stderr
-    assert "error: what is left does not hold `job`: r1-n[1-2] held by `somebody@elsewhere`" in done.stderr
+    assert "error: not enough nodes left for `job`: r1-n[1-2] held by `somebody@elsewhere`" in done.stderr
     assert "hint: " in done.stderr
     rows = Store(desk.home).runs()
     assert [row.state.value for row in rows] == ["failed"]

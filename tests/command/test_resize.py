@@ -20,7 +20,7 @@ def test_a_run_grows_and_shrinks_and_what_it_keeps_stays(hall: Hall) -> None:
     before = placed(hall, "job")
     grown = hall.up("job", task(2, 2), "-d")
     assert grown.returncode == 0, grown.stderr
-    assert "1 slice of `job` stays where it is" in grown.stderr
+    assert "1 slice of `job` unchanged" in grown.stderr
     assert "+  main.s1" in grown.stderr
     seen = hall.until("job", lambda seen: seen["state"] == "running" and len(seen["ranks"]) == 4)
     assert seen["attempt"] == 2
@@ -33,15 +33,15 @@ def test_a_run_grows_and_shrinks_and_what_it_keeps_stays(hall: Hall) -> None:
     assert placed(hall, "job") == before
     # What went is for others.
     hall.accepted("other", task(1, 2), "-d")
-    events = Store(hall.home).events(hall.row("job").id)
+    events = Store(hall.home).journal.events(hall.row("job").id)
     assert [event.subject for event in events if event.kind is EventKind.REQUESTED] == ["resize", "resize"]
 
 
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        (task(1, 1), 6, "only the number of its slices can change meanwhile: `topology` is another one"),
-        (task(1, 2, "envs: {A: 1}"), 6, "`envs` is another one"),
+        (task(1, 1), 6, "`topology` changed; only the number of slices can change while `job` is running"),
+        (task(1, 2, "envs: {A: 1}"), 6, "`envs` changed; only the number of slices"),
         (task(3, 2), 3, "group `main` does not fit"),
         (task(1, 2), 6, "a run named `job` is"),
     ],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.store.status_reads import Shelf
+from launcher.store.status_reads import StatusReader
 
 ROOT = Path(__file__).parents[2]
 ESCAPE = "\x1b"
@@ -77,12 +77,12 @@ class Desk:
         return snapshot
 
     def state(self, run: str = "job") -> str | None:
-        """Answer the state as `status` would show it, None before there is any; without a process, to poll."""
-        shelf = Shelf(self.home)
+        """Return the state as `status` would show it, None before there is any; without a process, to poll."""
+        shelf = StatusReader(self.home)
         return json.loads(shelf.find(run).snapshot)["state"] if run in shelf.names() else None
 
     def controllers(self) -> list[int]:
-        """Answer the processes that drive runs of this home."""
+        """Return the processes that drive runs of this home."""
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
@@ -129,7 +129,7 @@ class TestUp:
         desk.fleet("{seed: 1, faults: [{at: 100, node: r2-n1, fault: rank_fails, code: 3, duration: 9999}]}")
         done = desk.up()
         assert done.returncode == 1, done.stderr
-        assert "the last lines of main/2 on r2-n1:\n  | " in done.stderr
+        assert "last lines of main/2 on r2-n1:\n  | " in done.stderr
         assert re.search(r"^error: `job` failed: .*main/2.*r2-n1.*3", done.stderr, re.MULTILINE)
         assert "hint: `nvlaunch logs job --rank main/2` shows its whole log" in done.stderr
         assert desk.run("watch", "job").returncode == 1
@@ -180,7 +180,7 @@ class TestFollow:
             follower.send_signal(signal.SIGINT)
             _, err = follower.communicate(timeout=30)
         assert follower.returncode == 130
-        assert "`nvlaunch watch job` follows it again, `nvlaunch down job` takes it down" in err
+        assert "run `job` continues; reattach with `nvlaunch watch job`, end it with `nvlaunch down job`" in err
         assert len(desk.controllers()) == 1
 
     def test_a_killed_controller_is_replaced_under_its_follower(self, desk: Desk) -> None:
@@ -189,7 +189,7 @@ class TestFollow:
             until(lambda: desk.state() == "running", "running")
             os.kill(desk.controllers()[0], signal.SIGKILL)
             _, err = follower.communicate(timeout=60)
-        assert "the controller of `job` is gone; starting another" in err
+        assert "the controller of `job` died; starting another" in err
         assert follower.returncode == 0, err
 
     def test_watch_drives_a_run_that_lost_its_controller(self, desk: Desk) -> None:
@@ -205,12 +205,12 @@ class TestFollow:
         desk.up("-d")
         until(lambda: desk.state() == "running", "running")
         os.kill(desk.controllers()[0], signal.SIGKILL)
-        assert "the controller of `job` is gone; starting another" in desk.run("watch", "job").stderr
+        assert "the controller of `job` died; starting another" in desk.run("watch", "job").stderr
 
     def test_logs_of_an_imaginary_run_that_is_over_are_said_to_be_gone(self, desk: Desk) -> None:
         desk.fleet("{seed: 1, speed: 500, run_s: 100}")
         desk.up()
-        assert desk.run("logs", "job").stderr == "imaginary racks keep no logs of a run that is over\n"
+        assert desk.run("logs", "job").stderr == "an imaginary fleet keeps no logs of runs that have ended\n"
 
     def test_follow_of_logs_and_events_ends_with_the_run(self, desk: Desk) -> None:
         desk.fleet("{seed: 1, speed: 500, run_s: 6000}")
@@ -234,12 +234,12 @@ class TestDown:
         assert "nothing was changed" in refused.stderr
         done = desk.run("down", "job", "-y")
         assert done.returncode == 0, done.stderr
-        assert "nothing of it is left on any node" in done.stderr
+        assert "job stopped. All nodes released." in done.stderr
         assert desk.status()["state"] == "stopped"
         assert re.search(r"r1 +\.\.\. +3/3", desk.run("racks", "-i", "fleet.yaml").stdout)
         again = desk.run("down", "job", "-y")
         assert again.returncode == 0
-        assert "is over already" in again.stderr
+        assert "has already ended" in again.stderr
 
     def test_down_needs_no_controller_to_be_there(self, desk: Desk) -> None:
         desk.fleet("{seed: 1, speed: 1000, run_s: 100000000}")
@@ -256,7 +256,7 @@ class TestDown:
             assert desk.run("down", "job", "-y").returncode == 0
             _, err = follower.communicate(timeout=60)
         assert follower.returncode == 1
-        assert "`job` was taken down" in err
+        assert "`job` was stopped" in err
 
 
 class TestTerminal:

@@ -121,7 +121,7 @@ def test_an_interrupt_while_modules_are_still_read_says_nothing() -> None:
 import sys
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "launcher.cli.commands.plan":
+        if name == "launcher.cli.commands.runs.plan":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupting())
 from launcher.cli.entry import main
@@ -197,7 +197,7 @@ def test_narration_never_takes_the_place_of_data(tmp_path: Path) -> None:
 def test_a_closed_stdin_is_no_terminal_to_ask_on(tmp_path: Path) -> None:
     done = shell(f"nvlaunch up '{ROOT / 'examples' / 'demo.yaml'}' <&-", tmp_path)
     assert done.returncode == ExitCode.USAGE
-    assert "there is no terminal to ask on" in done.stderr
+    assert "cannot ask for confirmation without a terminal" in done.stderr
 
 
 def test_a_home_of_nobody_is_told_with_what_to_set(tmp_path: Path) -> None:

@@ -23,10 +23,11 @@ from launcher.admission import store_retry
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import RunId, RunName, RunState
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
-from launcher.drive.control import drive, spawn
+from launcher.drive.control import drive
 from launcher.drive.metrics import RunCollector, serve
 from launcher.drive.replay import replay
-from launcher.drive.service import Herd
+from launcher.drive.service import RunService
+from launcher.drive.spawn import spawn
 from launcher.errors import LaunchError
 from launcher.store import database
 from launcher.store.store import Store
@@ -118,7 +119,7 @@ def test_it_ends_when_it_is_told_to_and_the_runs_go_on_undriven(hall: Hall) -> N
     herd.send_signal(signal.SIGTERM)
     _, said = herd.communicate(timeout=DEADLINE_S)
     assert herd.returncode == 0
-    assert "the runs go on, undriven" in said
+    assert "the runs continue without a controller" in said
     row = hall.store.find(run)
     assert (row.ended, row.owner) == (None, None)
 
@@ -135,8 +136,8 @@ def test_a_run_that_cannot_be_driven_harms_no_other(hall: Hall) -> None:
     herd.send_signal(signal.SIGTERM)
     _, said = herd.communicate(timeout=DEADLINE_S)
     assert herd.returncode == 0
-    assert f"`{broken}` is left alone for 30 s: run `{broken}` was written by another version" in said
-    assert said.count(f"`{strange}` is left alone: run `{strange}` was written by another version") == 1
+    assert f"`{broken}`: run `{broken}` was written by another version" in said
+    assert said.count(f"skipped `{strange}`: run `{strange}` was written by another version") == 1
 
 
 class Lock:
@@ -184,10 +185,10 @@ def test_a_locked_store_is_told_once_and_waited_for_and_the_run_goes_on(
     hall.until(lambda: hall.store.find(run).state is RunState.RUNNING)
     with Lock(hall.home):
         hall.until(lambda: bool(driven.said))
-        locked_at = hall.store.last_event(run)
+        locked_at = hall.store.journal.last(run)
         begun = time.monotonic()
         hall.until(lambda: time.monotonic() - begun > 1.0)  # many tries, in which its ranks come to their end
-        assert hall.store.last_event(run) == locked_at
+        assert hall.store.journal.last(run) == locked_at
     assert driven.end() is RunState.SUCCEEDED
     words, again = driven.said
     assert "state.db`: database is locked" in words
@@ -204,12 +205,12 @@ def test_a_store_that_is_locked_at_any_moment_of_a_launch_changes_nothing(
 ) -> None:
     run = hall.launch("job", sim=SimSettings(run_s=60.0, speed=60.0))
     driven = Driven(hall, run, monkeypatch)
-    hall.until(lambda: hall.store.last_event(run) > moment)
+    hall.until(lambda: hall.store.journal.last(run) > moment)
     with Lock(hall.home):
         hall.until(lambda: bool(driven.said))
     assert driven.end() is RunState.SUCCEEDED
     assert json.loads(hall.store.find(run).snapshot)["attempt"] == 1
-    assert replay(driven.store.looks.of(run)).difference is None
+    assert replay(driven.store.decisions.of(run)).difference is None
 
 
 def test_who_waits_for_a_store_ends_when_it_is_told_to(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +241,7 @@ def test_a_herd_with_a_locked_store_takes_its_runs_in_when_it_is_free(
     run = hall.launch("job", sim=SimSettings(run_s=60.0, speed=30.0))
     said: list[str] = []
     stop = threading.Event()
-    herd = threading.Thread(target=Herd(hall.home, said.append).drive, args=(stop.is_set,))
+    herd = threading.Thread(target=RunService(hall.home, said.append).drive, args=(stop.is_set,))
     with Lock(hall.home):
         herd.start()
         hall.until(lambda: any("database is locked" in line for line in said))
@@ -264,13 +265,13 @@ def test_the_hook_is_told_each_event_once_and_in_order_whatever_becomes_of_it(ha
     states = [event["subject"] for event in events if event["kind"] == "status"]
     assert states == [state for state, _ in itertools.groupby(states)], "a state is told when it begins, once"
     assert (states[0], states[-1]) == ("starting", "stopping")
-    warnings = [event.message for event in hall.store.events(run) if event.subject == "on_event"]
+    warnings = [event.message for event in hall.store.journal.events(run) if event.subject == "on_event"]
     assert [words.endswith("exit status 3: no luck") for words in warnings] == [True]
 
 
 @pytest.mark.parametrize(("address", "port"), [("127.0.0.1", 65536), ("a" * 80, 9466)])
 def test_where_no_scrape_can_be_answered_is_an_error_in_words(tmp_path: Path, address: str, port: int) -> None:
-    with pytest.raises(LaunchError, match=f"cannot answer scrapes on {address}:{port}: "):
+    with pytest.raises(LaunchError, match=f"cannot serve metrics on {address}:{port}: "):
         serve(tmp_path, address, port)
 
 

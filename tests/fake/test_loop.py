@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from launcher.admission.store_retry import Log, Trouble
+from launcher.admission.store_retry import ControllerLog, StoreRetry
 from launcher.core.control.conditions import Condition
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Cause, Run, RunId, RunName, RunState
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
-from launcher.drive.control import control, spawn
+from launcher.drive.control import control
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
+from launcher.drive.spawn import spawn
 from launcher.errors import LeaseHeldError
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
@@ -114,8 +115,8 @@ def test_a_detached_controller_is_replaced_after_kill_9_and_no_rank_notices(hall
 def test_kill_9_of_a_controller_at_any_moment_of_the_launch_changes_nothing(hall: Hall, moment: int) -> None:
     run = hall.launch(sim=SimSettings(run_s=60.0, speed=40.0))
     spawn(hall.home, run)
-    seen = len(hall.store.events(run))
-    hall.until(run, lambda row: len(hall.store.events(run)) >= seen + moment or row.ended is not None)
+    seen = len(hall.store.journal.events(run))
+    hall.until(run, lambda row: len(hall.store.journal.events(run)) >= seen + moment or row.ended is not None)
     if hall.row(run).owner:
         hall.kill(run)
     if hall.row(run).ended is None:
@@ -164,7 +165,7 @@ def test_down_from_any_state_leaves_nothing(hall: Hall, state: RunState) -> None
     row = hall.until(run, lambda row: row.ended is not None)
     assert row.state is RunState.STOPPED
     ended = hall.store.load(run)[0]
-    look = SimNodes(hall.store).look(ended)
+    look = SimNodes(hall.store.worlds).look(ended)
     assert all(getattr(view, "agent", "unseen") is None for view in look.nodes.values())
     assert not hall.store.unavailable(ended.fleet)
 
@@ -187,7 +188,7 @@ def test_a_node_that_dies_for_good_is_replaced_by_the_spare_of_its_slice(hall: H
     record = hall.store.load(run)[1]
     holders = {member: slot.node for member, slot in record.slots.items()}
     assert holders == {"main/0": "r1-n1", "main/1": "r1-n3", "main/2": "r2-n1", "main/3": "r2-n2"}
-    events = hall.store.events(run)
+    events = hall.store.journal.events(run)
     redone = {event.subject for event in events if event.kind.value == "intent" and event.subject.startswith("prepare")}
     assert redone == {f"prepare:{name}" for name in ("r1-n1", "r1-n2", "r1-n3", "r2-n1", "r2-n2")}
 
@@ -228,11 +229,11 @@ def test_a_wall_clock_an_hour_back_and_right_again_is_no_fault_and_moves_no_limi
     hall: Hall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = hall.launch(sim=SimSettings(run_s=9000.0), run=limited(make_run(slices=2, nodes=2, spares=1), 600.0))
-    clock = Shifted(SimClock(hall.store, hall.store.load(run)[0]), back=100.0, forth=700.0)
+    clock = Shifted(SimClock(hall.store.worlds, hall.store.load(run)[0]), back=100.0, forth=700.0)
     true_time = time.time
     monkeypatch.setattr(time, "time", lambda: true_time() + clock.shift())
-    nodes = SimNodes(hall.store)
-    loop = Loop(hall.store, nodes, clock, Executor(nodes, Inline()), run, Trouble(Log()))
+    nodes = SimNodes(hall.store.worlds)
+    loop = Loop(hall.store, nodes, clock, Executor(nodes, Inline()), run, StoreRetry(ControllerLog()))
     began: float | None = None
     said, conditions = set(), set()
     while not (decision := loop.tick()).state.final:
@@ -249,7 +250,7 @@ def test_a_wall_clock_an_hour_back_and_right_again_is_no_fault_and_moves_no_limi
     assert outcome is not None
     assert (outcome.cause, said) == (Cause.TIME_LIMIT, {"4 of 4 ranks running"})
     assert conditions == {Condition.SERVING}
-    states = [event.subject for event in hall.store.events(run) if event.kind.value == "intent"]
+    states = [event.subject for event in hall.store.journal.events(run) if event.kind.value == "intent"]
     assert states.index("start:run@1") < states.index("signal:r1-n1"), (
         "the journal is in order, whatever the clock said"
     )

@@ -59,7 +59,7 @@ class SimHarness:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.nodes = SimNodes(store)
+        self.nodes = SimNodes(store.worlds)
         self._placed = 0
 
     has_gpus = True
@@ -76,7 +76,7 @@ class SimHarness:
         return make_run(f"job-{self._placed}", sim=SimSettings(run_s=run_s, faults=(*failing, *strange, *faults)))
 
     def until(self, run: Run, holds: Callable[[Sighting], bool]) -> Sighting:
-        clock = SimClock(self.store, run)
+        clock = SimClock(self.store.worlds, run)
         deadline = clock.now() + AMPLE_S
         while not holds(seen := self.nodes.look(run)):
             assert clock.now() < deadline, seen
@@ -85,7 +85,7 @@ class SimHarness:
 
     def at(self, run: Run, moment: float) -> Sighting:
         """Look at a moment after the run's first action, which all tests do at 0."""
-        SimClock(self.store, run).wait(moment, lambda: False)
+        SimClock(self.store.worlds, run).wait(moment, lambda: False)
         return self.nodes.look(run)
 
 
@@ -108,7 +108,7 @@ def started(harness: SimHarness, *faults: Fault) -> Run:
     run = harness.place(Program.LASTS, *faults)
     slots = suite.bring_up(harness, run)
     suite.start(harness, run, slots, 1)
-    assert SimClock(harness.store, run).now() < 20.0
+    assert SimClock(harness.store.worlds, run).now() < 20.0
     return run
 
 
@@ -222,7 +222,7 @@ def test_a_stranger_holds_the_lease_for_a_while(harness: SimHarness) -> None:
 
 def test_a_signal_ends_the_ranks_of_a_node(harness: SimHarness) -> None:
     run = started(harness)
-    now = SimClock(harness.store, run).now()
+    now = SimClock(harness.store.worlds, run).now()
     action = Signal(reason=REASON, node=SECOND, signal="TERM")
     assert harness.nodes.perform(run, action).result is Result.DONE
     harness.at(run, now + 0.9)
@@ -253,9 +253,9 @@ def test_another_process_sees_the_same_fleet_at_the_same_time(harness: SimHarnes
     run = started(harness)
     seen = harness.nodes.look(run)
     store = Store(harness.store.home)
-    others = SimNodes(store)
+    others = SimNodes(store.worlds)
     assert others.look(run) == seen
-    assert SimClock(store, run).now() == SimClock(harness.store, run).now()
+    assert SimClock(store.worlds, run).now() == SimClock(harness.store, run).now()
     harness.at(run, 601.0)
     tail = others.read_log(run, SECOND, LogName(member=MemberName("main/1")), -30).data
     assert tail.splitlines()[-1] == b"step 9 of 10"
@@ -266,7 +266,7 @@ def test_another_process_sees_the_same_fleet_at_the_same_time(harness: SimHarnes
 
 def test_a_clock_with_a_speed_really_waits_and_can_be_woken(harness: SimHarness) -> None:
     run = make_run("job-s", sim=SimSettings(speed=100.0))
-    clock = SimClock(harness.store, run)
+    clock = SimClock(harness.store.worlds, run)
     began, real = clock.now(), time.monotonic()
     clock.wait(began + 10.0, lambda: False)
     assert clock.now() >= began + 10.0
@@ -274,7 +274,7 @@ def test_a_clock_with_a_speed_really_waits_and_can_be_woken(harness: SimHarness)
     before = clock.now()
     clock.wait(before + 1e6, lambda: True)
     assert clock.now() < before + 1e5
-    assert SimClock(harness.store, run).now() >= before
+    assert SimClock(harness.store.worlds, run).now() >= before
 
 
 def agent(seen: Sighting, node: NodeName) -> AgentReport:

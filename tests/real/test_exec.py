@@ -71,10 +71,8 @@ def test_ranks_that_failed_are_named_each_with_its_code(desk: Stand) -> None:
     script = "case $PWD in *n2*) exit 7;; esac"
     code, _, err = run(desk, "exec", "job", "--all", "--", "sh", "-c", script)
     assert code == 1
-    assert "error: `sh` failed on 1 of 2: main/1: it exited with 7\n" in err
-    assert (
-        run(desk, "exec", "job", "--", "sh", "-c", "exit 9")[2] == "error: `sh` failed on `main/0`: it exited with 9\n"
-    )
+    assert "error: `sh` failed on 1 of 2: main/1: exited with 7\n" in err
+    assert run(desk, "exec", "job", "--", "sh", "-c", "exit 9")[2] == "error: `sh` failed on `main/0`: exited with 9\n"
     code, _, err = run(desk, "exec", "job", "--all", "--timeout", "1", "--", "sleep", "305")
     assert (code, "failed on 2 of 2: main/[0-1]: its time was over" in err) == (1, True)
     assert not sleeping("305")
@@ -86,7 +84,7 @@ def test_ctrl_c_ends_the_commands_on_the_nodes(desk: Stand) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert b"ending `sh` on main/[0-1]" in err
+    assert b"stopping `sh` on main/[0-1]" in err
     assert not sleeping("306")
 
 
@@ -115,7 +113,7 @@ def test_files_come_back_below_the_ranks(desk: Stand, tmp_path: Path) -> None:
     assert run(desk, "exec", "job", "--all", "--", "sh", "-c", script)[0] == 0
     code, _, err = run(desk, "sync-down", "job", "my out", str(tmp_path), "--all")
     assert code == 4
-    assert "it is a link out of the folder, to `/etc/passwd`" in err
+    assert "a link out of the target folder, to `/etc/passwd`" in err
     for rank in (0, 1):
         assert f"n{rank + 1}/" in (tmp_path / str(rank) / "my out" / "here").read_text()
         assert not (tmp_path / str(rank) / "my out" / "away").is_symlink()

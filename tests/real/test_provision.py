@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import parcel
+from launcher.admission.run_files import weigh
+from launcher.cli.output import admission
 from launcher.core.model.actions import Acquire, Prepare, Release, Result
 from launcher.core.model.inventory import Transport
 from launcher.core.model.observation import Phase
@@ -69,14 +70,14 @@ def test_what_goes_to_each_node_is_said_before_and_much_of_it_is_warned_of(
     os.mkfifo(tmp_path / "pipe")
     group = Group(name="main", topology=TopologyRule())
     task = Task(name="job", groups=(group,), workdir=str(tmp_path), file_mounts={"more": str(tmp_path / "c.o")})
-    fleet = local.inventory(tmp_path, racks=1, nodes=1)
-    parcel.tell_files(task, fleet)
+    fleet, report = local.inventory(tmp_path, racks=1, nodes=1), admission.AdmissionReport()
+    weigh(report, task, fleet)
     assert capsys.readouterr().err == (
         "to each node: 4 files, 1.5 MB, 1 ignored\n"
-        f"warning: left out, being sockets, pipes or devices: `{tmp_path}/pipe`\n"
+        f"warning: not copied, because they are sockets, pipes or devices: `{tmp_path}/pipe`\n"
     )
-    monkeypatch.setattr(parcel, "MANY_FILES", 3)
-    parcel.tell_files(task, fleet)
-    assert "warning: 4 files, 1.5 MB, 1 ignored go to each node, which takes a while" in capsys.readouterr().err
-    parcel.tell_files(task, replace(fleet, transport=Transport.SIM))
+    monkeypatch.setattr(admission, "MANY_FILES", 3)
+    weigh(report, task, fleet)
+    assert "warning: copying 4 files, 1.5 MB, 1 ignored to each node takes a while" in capsys.readouterr().err
+    weigh(report, task, replace(fleet, transport=Transport.SIM))
     assert not capsys.readouterr().err

@@ -61,4 +61,4 @@ def test_what_stays_keeps_its_raylet_and_what_goes_leaves_nothing(desk: Desk) ->
     ended = desk.until("elastic", lambda seen: seen["state"] == "succeeded")
     assert ended["outcome"]["message"]
     events = desk.run("events", "elastic").stdout
-    assert events.count("prepare:a1: done") == 1, "it was set up anew"
+    assert events.count("started to prepare a1") == 1, "it was set up anew"

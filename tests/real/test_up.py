@@ -109,7 +109,7 @@ def test_two_slices_run_each_in_one_rack_and_end_well(desk: Desk) -> None:
     ]
     events = desk.run("events", "main-job").stdout
     for key, slots, rack in (("main.s0", "main-[0-1]", "r1"), ("main.s1", "main-[2-3]", "r2")):
-        assert f"verify:{key}: done: Ray has {slots} in {rack}" in events
+        assert f"verified the reservation of {key}: Ray has {slots} in {rack}" in events
     racks = json.loads(desk.run("racks", "-i", str(desk.inventory), "-o", "json").stdout)
     assert "main-job" in json.dumps(racks)
     desk.gate("main-job").touch()

@@ -3,7 +3,7 @@
 import re
 import time
 
-from launcher.store.status_reads import Shelf
+from launcher.store.status_reads import StatusReader
 from launcher.store.store import Store
 from tests.desk import AMPLE_S, Desk
 from tests.rig import Host
@@ -33,10 +33,10 @@ def await_stage(desk: Desk, name: str, stage: str) -> None:
 
 
 def _reached(desk: Desk, name: str, kind: str, words: str) -> bool:
-    if name not in Shelf(desk.home).names():
+    if name not in StatusReader(desk.home).names():
         return False
     store = Store(desk.home)
-    told = (event for event in store.events(store.find(name).id) if event.kind.value == kind)
+    told = (event for event in store.journal.events(store.find(name).id) if event.kind.value == kind)
     return any(event.subject.startswith(words) if kind == INTENT else words in event.message for event in told)
 
 

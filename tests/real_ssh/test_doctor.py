@@ -276,7 +276,7 @@ def test_what_needs_a_right_that_we_lack_cannot_be_told(launcher: Launcher, spoi
 def test_up_passes_over_a_sick_node_for_another_of_its_rack(launcher: Launcher, spoilt: Host) -> None:
     spoilt.set_hardware(lambda tray: tray.with_gpu(0, lost=True))
     told = launcher.up(2)
-    assert "passed over r01-n02: gpus: 3 of 4" in told.err
+    assert "skipped r01-n02: gpus: 3 of 4" in told.err
     assert "main.s0  r01   r01-n[01,03]" in told.err
     assert told.code == 2  # no terminal to ask on
 
@@ -298,7 +298,7 @@ def test_up_is_refused_where_the_drivers_contradict_the_inventory(launcher: Laun
     launcher.inventory.write_text(rig.inventory().replace(true, written))
     told = launcher.up(3)
     assert told.code == 2
-    said = f"r01-n[01-03]: the inventory says domain `{written}`, the drivers say `{true}`"
+    said = f"r01-n[01-03]: the inventory says domain `{written}`, the drivers report `{true}`"
     assert said in told.err
 
 
@@ -331,5 +331,5 @@ def test_a_ray_that_is_none_of_ours_keeps_a_run_away_and_is_left_alone(launcher:
     answer, stops, words = launcher.doctor(SPOILT).said("other_ray")
     assert (answer, stops) == ("bad", True)
     assert words.startswith("Ray of `other` runs here (pid ")
-    assert f"passed over {SPOILT}: other ray: Ray of `other` runs here" in launcher.up(2).err
+    assert f"skipped {SPOILT}: other ray: Ray of `other` runs here" in launcher.up(2).err
     assert [one for one in spoilt.processes(user="other") if one.argv[0].endswith("raylet")]

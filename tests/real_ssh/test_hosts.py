@@ -99,7 +99,7 @@ def test_a_changed_key_is_refused_with_both_and_rekeyed_by_word(rig: Rig, host: 
     assert (home / "known_hosts").read_text() == f"{host.address} {host.host_key}\n"
     done = nvlaunch(home, "hosts", "rekey", "r01-n[01-04]", "-i", str(inventory), "--yes")
     assert done.returncode == 0, done.stderr
-    assert f"r01-n03: {host.fingerprint} is known already" in done.stderr
+    assert f"r01-n03: {host.fingerprint} is already known" in done.stderr
 
 
 def test_an_old_key_in_the_users_own_file_is_named_and_left(rig: Rig, host: Host, home: Path, user: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_run_that_was_accepted_goes_on_and_says_how_to_come_back(rig: Rig, des
     process = up(desk, "kept")
     await_stage(desk, "kept", stage)
     err = interrupted(process)
-    assert "`kept` goes on; `nvlaunch watch kept` follows it again, `nvlaunch down kept` takes it down" in err
+    assert "run `kept` continues; reattach with `nvlaunch watch kept`, end it with `nvlaunch down kept`" in err
     os.kill(desk.controller("kept"), 0)
     if stage not in EARLY:
         seen = desk.until("kept", lambda seen: seen["state"] in ("running", "failed"))

@@ -55,7 +55,7 @@ def test_gpus_are_reset_as_their_driver_asks_and_the_node_is_free_again(desk: De
     asks_for(host, "Reset")
     ended = desk.run("repair", host.name, "-y", "-i", str(desk.inventory))
     assert ended.returncode == 0, ended.stderr
-    assert f"`{host.name}` is reset, and its driver asks for nothing more" in ended.stderr + ended.stdout
+    assert f"repaired `{host.name}`: its driver requests nothing more" in ended.stderr + ended.stdout
     assert done(host, RESETS) == 1
     assert not drained(desk, host)
 
@@ -63,7 +63,7 @@ def test_gpus_are_reset_as_their_driver_asks_and_the_node_is_free_again(desk: De
 def test_a_driver_that_asks_for_nothing_is_left_alone(desk: Desk, host: Host) -> None:
     ended = desk.run("repair", host.name, "-y", "-i", str(desk.inventory))
     assert ended.returncode == 0, ended.stderr
-    assert "asks for nothing" in ended.stderr + ended.stdout
+    assert "needs no repair" in ended.stderr + ended.stdout
     assert done(host, RESETS) == 0
 
 
@@ -89,12 +89,12 @@ def test_a_node_reboots_and_stays_drained_until_it_is_known_to_be_well(desk: Des
     asks_for(host, "Reboot")
     ended = desk.run("repair", host.name, "-y", "-i", str(desk.inventory))
     assert ended.returncode == 0, ended.stderr
-    assert f"once `nvlaunch doctor {host.name}` is good: `nvlaunch undrain {host.name}`" in ended.stderr + ended.stdout
+    assert f"next: `nvlaunch doctor {host.name}`, then `nvlaunch undrain {host.name}`" in ended.stderr + ended.stdout
     assert done(host, REBOOTS) == 1
     assert drained(desk, host)
     host.power_cut()
     host.boot()
     host.set_hardware(lambda state: state.with_gpus(recovery_action="None"))
-    until(lambda: "asks for nothing" in desk.run("repair", host.name, "-i", str(desk.inventory)).stderr)
+    until(lambda: "needs no repair" in desk.run("repair", host.name, "-i", str(desk.inventory)).stderr)
     assert desk.run("undrain", host.name, "-i", str(desk.inventory)).returncode == 0
     assert not drained(desk, host)

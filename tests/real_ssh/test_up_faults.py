@@ -109,7 +109,7 @@ def test_a_key_that_no_host_takes_is_named_with_the_user(rig: Rig, desk: Desk, t
     refused = desk.run("up", str(task), "-y", "-i", str(tmp_path / "racks.yaml"))
     assert refused.returncode == 4, refused.stderr
     assert f"permission denied for `{rig.user}`; tried key `{tmp_path}/other`" in refused.stderr
-    assert "is this machine's own network up, and the user and key of the inventory right?" in refused.stderr
+    assert "check the network of this machine, and the user and key in the inventory" in refused.stderr
 
 
 def spoil(rig: Rig) -> dict[str, tuple[Callable[[Host], object], str]]:
@@ -153,4 +153,4 @@ def test_hosts_that_cannot_serve_are_all_named_with_what_is_wrong_and_nothing_is
     code, said = up(desk, "torn", 2)
     assert code == 4, said
     assert "ray: not one Ray: r01-n12: 2.60.0; r01-n11: 2.61.3" in said, "of two nobody can be called the odd one"
-    assert "hint: make them alike, or exclude one side with `exclude_nodes`" in said
+    assert "hint: make them equal, or exclude one side with `exclude_nodes`" in said

@@ -1,1 +1,1 @@
-"""The commands, one file each: arguments in, one use case, one exit code."""
+"""The commands, one file each: arguments, one use case, one exit code."""

@@ -1,1 +1,1 @@
-"""All rendering: errors, tables, maps, progress."""
+"""Rendering: errors, tables, maps, progress."""

@@ -1,4 +1,4 @@
-"""How a run that was followed ended: words, the lines that show why, and the exit code."""
+"""How a followed run ended: a message, the last log lines, and the exit code."""
 
 import sys
 
@@ -14,21 +14,24 @@ from launcher.errors import (
 )
 from launcher.store.rows import RunRow
 
-_HOW = {Cause.STOPPED: "was taken down", Cause.TIME_LIMIT: "was stopped", Cause.PREEMPTED: "was preempted"}
+_HOW = {Cause.STOPPED: "was stopped", Cause.TIME_LIMIT: "was stopped", Cause.PREEMPTED: "was preempted"}
 
 
 def conclude(row: RunRow) -> None:
-    """Return where a run succeeded; else show the last lines of what failed first, and raise the error of its cause."""
+    """Return where a run succeeded.
+
+    Else show the last lines of the first failure, and raise the error of its cause.
+    """
     outcome = row.outcome
     if outcome is None:
-        raise JobFailedError(f"`{row.name}` is {row.state.value}: {row.status_message}")
+        raise JobFailedError(f"run `{row.name}` is {row.state.value}: {row.status_message}")
     if outcome.cause is Cause.SUCCESS:
         say(f"{paint('done', Colour.GOOD, sys.stderr)}: `{row.name}` succeeded: {clean(outcome.message)}")
         _warn_pending(row)
         return
     if outcome.tail:
         what = " on ".join(part for part in (outcome.member, outcome.node) if part) or row.name
-        say(f"the last lines of {clean(what)}:")
+        say(f"last lines of {clean(what)}:")
         for line in outcome.tail:
             say(clean(f"  | {line}"))
     _warn_pending(row)
@@ -37,7 +40,7 @@ def conclude(row: RunRow) -> None:
 
 def _warn_pending(row: RunRow) -> None:
     if row.state is RunState.RELEASE_PENDING:
-        say(f"not all nodes are released: {clean(row.status_message)}; its controller goes on trying")
+        say(f"not all nodes are released: {clean(row.status_message)}; the controller keeps trying")
 
 
 def _error(row: RunRow, outcome: Outcome) -> LaunchError:
@@ -52,18 +55,16 @@ def _error(row: RunRow, outcome: Outcome) -> LaunchError:
             return LeaseHeldError(words, holder=outcome.message, hints=hints)
         case Cause.PROGRAM:
             return JobFailedError(words, hints=hints)
-        # What its follower waited for did not come; `down` itself ends with 0.
+        # The follower waited for another outcome; `down` itself exits with 0.
         case Cause.STOPPED | Cause.SUCCESS | Cause.PREEMPTED:
             return JobFailedError(words)
         case Cause.TIME_LIMIT:
-            return JobFailedError(
-                words, hints=("give it a longer `time_limit`, or start it again from its checkpoint",)
-            )
+            return JobFailedError(words, hints=("set a longer `time_limit`, or start it again from its checkpoint",))
 
 
 def _look_at(row: RunRow, outcome: Outcome) -> str:
     if outcome.cause is Cause.PROGRAM and outcome.member:
         return f"`nvlaunch logs {row.name} --rank {outcome.member}` shows its whole log"
     if outcome.cause is Cause.PROVISION:
-        return f"`nvlaunch logs {row.name} --provision` shows how far each node came"
+        return f"`nvlaunch logs {row.name} --provision` shows how each node was prepared"
     return f"`nvlaunch events {row.name}` shows what was tried"

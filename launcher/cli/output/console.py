@@ -1,22 +1,21 @@
-"""The two streams: data goes to stdout, all that is said to people goes to stderr. Colour only on a terminal."""
+"""The two streams: data to stdout, messages to stderr. Colour only on a terminal."""
 
 import os
 import re
 import sys
-import threading
 from enum import Enum
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 import typer
 
-from launcher.errors import ExitCode, LaunchError, Mistake, SpecError
+from launcher.errors import ExitCode, LaunchError, refuse
 
 # C0 and C1 controls but newline and tab, DEL, and what turns the direction of text (Unicode TR 36).
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Colour(Enum):
-    """What a colour means; nothing is said by colour alone."""
+    """The meaning of colours; no message depends on colour alone."""
 
     GOOD = "green"
     BAD = "red"
@@ -25,7 +24,7 @@ class Colour(Enum):
 
 
 def clean(text: str) -> str:
-    r"""Return a text of unknown origin without control characters: a terminal would obey them. ESC reads `\x1b`."""
+    r"""Return a text with escaped control characters: ESC becomes `\x1b`."""
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
@@ -35,14 +34,15 @@ def coloured(stream: TextIO) -> bool:
 
 
 def paint(text: str, colour: Colour, stream: TextIO) -> str:
-    """Return a text in a colour, or as it is where the stream has none."""
+    """Return a text in a colour; unchanged where the stream has no colours."""
     return typer.style(text, fg=colour.value) if coloured(stream) else text
 
 
 def open_closed_streams() -> None:
-    """Open on nothing what is closed of stdin, stdout and stderr, as a caller may leave them (`>&-`).
+    """Open closed ones of stdin, stdout and stderr on /dev/null.
 
-    Python has no stream for these; and a file opened later would get such a number, and what is said with it.
+    A caller may have closed them (`>&-`). Python has no stream then, and a file that is opened later would get the
+    number, and the messages.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -54,7 +54,7 @@ def open_closed_streams() -> None:
 
 
 def say(text: str = "") -> None:
-    """Tell people; a reader that went away, or a full disk under a log, is no reason to stop."""
+    """Write a message to stderr; a closed pipe or a full disk is ignored."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -62,17 +62,17 @@ def say(text: str = "") -> None:
 
 
 def warn(text: str) -> None:
-    """Tell people of something doubtful."""
+    """Write a warning to stderr."""
     say(f"{paint('warning', Colour.DOUBT, sys.stderr)}: {text}")
 
 
 def show(text: str) -> None:
-    """Give data; ends the command quietly where the reader has had enough."""
+    """Write text to stdout; ends the command in silence where the reader has gone."""
     show_bytes(f"{text}\n".encode(sys.stdout.encoding or "utf-8", "replace"))
 
 
 def show_bytes(data: bytes) -> None:
-    """Give data byte for byte; ends the command quietly where the reader has had enough."""
+    """Write bytes to stdout; ends the command in silence where the reader has gone."""
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
@@ -85,26 +85,22 @@ def show_bytes(data: bytes) -> None:
 
 
 def agree(question: str, *, yes: bool) -> None:
-    """Return where the user agrees or said `--yes`; exit 2 without a terminal to ask on, 130 where they do not."""
+    """Return where the user agrees, or used `--yes`.
+
+    Exit 2 without a terminal to ask on, 130 where they disagree.
+    """
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        refuse("there is no terminal to ask on, and nothing was changed", hint="add `--yes` to go on without asking")
+        refuse("cannot ask for confirmation without a terminal; nothing was changed", hint="add `--yes` to confirm")
     if not typer.confirm(question, default=True, err=True):
         say("nothing was changed")
         raise typer.Exit(ExitCode.INTERRUPTED)
 
 
-def refuse(what: str, *, hint: str | None = None, where: str = "") -> NoReturn:
-    """Raise SpecError for one mistake on the command line."""
-    raise SpecError((Mistake(what=what, hint=hint, where=where),))
-
-
-def pause(seconds: float) -> None:
-    """Wait before the store is read again: the one wait of the command line. Its loops follow, and drive nothing."""
-    threading.Event().wait(seconds)
-
-
 def _silence(stream: TextIO) -> None:
-    """Point a broken stream at nothing, so that Python's own flush at exit does not complain."""
+    """Redirect a broken stream to /dev/null.
+
+    Python would complain when it flushes the stream at exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,4 +1,7 @@
-"""What was found out about nodes, to prose and to JSON: the good in one line, the rest with what shows it."""
+"""Health of nodes as text and JSON.
+
+Good nodes in one line, findings with their evidence.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +20,7 @@ _EVIDENCE = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing that is said, of which nodes (or of what they have in common), and of which facts."""
+    """One finding: about which nodes or racks, and about which facts."""
 
     whose: str
     facts: str
@@ -25,7 +28,10 @@ class Row:
 
 
 def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
-    """Return what is bad or cannot be told of nodes: a thing said of several facts or nodes once, the worst first."""
+    """Return the findings that are not good, worst first.
+
+    Equal ones about several facts or nodes are one row.
+    """
     same: dict[tuple[str, Answer, bool, str, tuple[str, ...]], tuple[list[str], Finding]] = {}
     for one in found:
         for facts, finding in _of_one(one):
@@ -40,7 +46,10 @@ def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
 
 
 def _of_one(one: Examined) -> Iterator[tuple[str, Finding]]:
-    """A driver that hangs hides many facts: it is said once, for all of them."""
+    """Return the findings about a node that are not good.
+
+    Equal ones, as when a driver hangs, together.
+    """
     same: dict[tuple[Answer, bool, str], list[Finding]] = {}
     for finding in one.findings:
         if finding.answer in _TOLD:
@@ -54,7 +63,7 @@ def _worst_first(row: Row) -> tuple[int, bool]:
 
 
 def doctor_text(found: Checkup) -> str:
-    """Return the table of what is not good, and the sum."""
+    """Return the table of findings that are not good, and the summary."""
     told = [*rows(found.examined), *_shared(found)]
     told.sort(key=_worst_first)
     lines = list(_table(told)) if told else []
@@ -62,7 +71,7 @@ def doctor_text(found: Checkup) -> str:
 
 
 def _shared(found: Checkup) -> Iterator[Row]:
-    """Where a fact of a node is unknown or bad, it goes without saying that it cannot be compared."""
+    """Return findings about several nodes that do not follow from single ones."""
     unseen = {(one.node.name, own.fact) for one in found.examined for own in one.findings if own.answer in _TOLD}
     for shared in found.shared:
         finding = shared.finding
@@ -77,7 +86,7 @@ def _table(told: Sequence[Row]) -> Iterator[str]:
         (row.whose, row.facts, row.finding.answer.value, "no" if row.finding.stops else "yes", row.finding.message)
         for row in told
     ]
-    header, *lines = table(("NODES", "FACT", "ANSWER", "START", "WHAT"), cells).split("\n")
+    header, *lines = table(("NODES", "FACT", "RESULT", "USABLE", "FINDING"), cells).split("\n")
     yield header
     for line, row in zip(lines, told, strict=True):
         yield line
@@ -100,7 +109,7 @@ def _sum(found: Checkup) -> str:
 
 
 def doctor_json(fleet: str, found: Checkup) -> dict[str, object]:
-    """Return everything as `doctor -o json` writes it, the good too."""
+    """Return all findings, good ones included, for `doctor -o json`."""
     return {
         "inventory": fleet,
         "nodes": [

@@ -1,4 +1,4 @@
-"""Errors to prose: `error: what`, `file:line:col`, the lines that show it, then each `hint:`."""
+"""Errors as text: message, evidence, hints."""
 
 import re
 import sys
@@ -8,19 +8,19 @@ from launcher.cli.output.console import Colour, clean, paint
 from launcher.errors import LaunchError, Mistake, NoCapacityError, ProvisionError, RemoteError, SpecError
 
 MOST = 40
-"""So many mistakes of a file are shown."""
+"""How many mistakes of a file are shown."""
 
 
 def error_text(error: LaunchError) -> str:
-    """Return what to tell of an error; the same hint is given once."""
+    """Return an error as text; equal hints appear once."""
     return "\n".join(_lines(error))
 
 
 def usage_text(error: Exception) -> str:
-    """Return what to tell of a command line that typer does not understand."""
+    """Return the text for a command line that typer rejects."""
     message = " ".join(getattr(error, "format_message", lambda: str(error))().split()).replace("'", "`")
     context = getattr(error, "ctx", None)
-    hint = f"`{context.command_path if context else 'nvlaunch'} --help` shows what it takes"
+    hint = f"`{context.command_path if context else 'nvlaunch'} --help` shows its arguments and options"
     if close := re.search(r" Did you mean (.+)\?$| \(Possible options: (.+)\)$", message):
         message = message[: close.start()]
         hint = f"did you mean {close[1] or f'`{close[2]}`'}?"
@@ -55,7 +55,10 @@ def _lines(error: LaunchError) -> Iterator[str]:
 
 
 def _mistakes(mistakes: tuple[Mistake, ...]) -> Iterator[str]:
-    """Each hint stands under the mistake that it mends. A file that is none of ours has as many as lines."""
+    """Return mistakes, each with its hint.
+
+    At most `MOST`, as a file of another kind has one on each line.
+    """
     for mistake in mistakes[:MOST]:
         yield _error(mistake_text(mistake))
         if mistake.hint:
@@ -67,7 +70,7 @@ def _mistakes(mistakes: tuple[Mistake, ...]) -> Iterator[str]:
 
 
 def _outcomes(outcomes: tuple[tuple[str, str], ...]) -> Iterator[str]:
-    """Nodes that said the same are named together: `r07-n[01-15]: ok`."""
+    """Return what came of each node; equal messages share a line: `r07-n[01-15]: ok`."""
     from launcher.core.model.nodeset import fold_messages
 
     for nodes, words in fold_messages(outcomes):
@@ -93,7 +96,10 @@ def _hint(what: str) -> str:
 
 
 def _our_words(message: str) -> str:
-    """Return a message of typer in our own form: lower case, backticks, one sentence without a full stop."""
+    """Return a message of typer in the style of other errors.
+
+    Lower case, backticks, no full stop.
+    """
     message = re.sub(r"option: (\S+)", r"option `\1`", message)
     message = message.removeprefix("Got ")
     return (message[:1].lower() + message[1:]).rstrip(".")

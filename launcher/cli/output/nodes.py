@@ -1,4 +1,4 @@
-"""The ledger of nodes as a table, in full, and as JSON."""
+"""Drains, quarantines and incidents of nodes, as text and JSON."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """All that the ledger has of one node, and the run that has the node now."""
+class NodeRecord:
+    """What the ledger has about one node, and the run that uses it now."""
 
     fleet: str
     node: str
@@ -29,7 +29,7 @@ class Known:
 
     @property
     def state(self) -> str:
-        """Return what keeps it out of service, if anything does."""
+        """Return whether the node is in service, and why not."""
         if self.quarantine:
             return "quarantined"
         if self.drain:
@@ -38,7 +38,7 @@ class Known:
 
     @property
     def why(self) -> str:
-        """Return the newest words about it."""
+        """Return the newest message about the node."""
         if self.quarantine:
             return self.quarantine.message
         if self.drain:
@@ -46,9 +46,12 @@ class Known:
         return self.incidents[-1].message if self.incidents else ""
 
 
-def known(store: "Store", names: AbstractSet[str]) -> tuple[Known, ...]:
-    """Return what is known of nodes, of all without names, inventory by inventory in natural order."""
-    found: list[Known] = []
+def node_records(store: "Store", names: AbstractSet[str]) -> tuple[NodeRecord, ...]:
+    """Return the records of nodes, all for no names.
+
+    By inventory, then in natural order.
+    """
+    found: list[NodeRecord] = []
     for fleet in store.ledger.fleets():
         drains = {one.node: one for one in store.ledger.drains(fleet)}
         quarantines = {one.node: one for one in store.ledger.quarantines(fleet)}
@@ -56,7 +59,7 @@ def known(store: "Store", names: AbstractSet[str]) -> tuple[Known, ...]:
         holders = store.holders(fleet)
         listed = {*drains, *quarantines, *(one.node for one in incidents)}
         found += [
-            Known(
+            NodeRecord(
                 fleet=fleet,
                 node=name,
                 run=holders.get(name),
@@ -70,19 +73,22 @@ def known(store: "Store", names: AbstractSet[str]) -> tuple[Known, ...]:
     return tuple(found)
 
 
-def nodes_text(found: Sequence[Known], now: float, *, full: bool) -> str:
-    """Return a table; in full, each node with all that happened on it and the lines that show it."""
+def nodes_text(found: Sequence[NodeRecord], now: float, *, full: bool) -> str:
+    """Return a table.
+
+    With `full`: each node with all its incidents and their log lines.
+    """
     if full:
         return "\n\n".join("\n".join(_whole(one, now)) for one in found)
     rows = [
         (one.node, one.fleet, one.state, one.run or "", str(len(one.incidents) or ""), _last(one, now), one.why)
         for one in found
     ]
-    return table(("NODE", "INVENTORY", "STATE", "RUN", "INCIDENTS", "LAST", "WHY"), rows)
+    return table(("NODE", "INVENTORY", "STATE", "RUN", "INCIDENTS", "LAST", "REASON"), rows)
 
 
-def nodes_json(found: Sequence[Known]) -> list[dict[str, object]]:
-    """Return the same as `nodes -o json` writes it."""
+def nodes_json(found: Sequence[NodeRecord]) -> list[dict[str, object]]:
+    """Return the same for `nodes -o json`."""
     return [
         {
             "node": one.node,
@@ -107,8 +113,8 @@ def nodes_json(found: Sequence[Known]) -> list[dict[str, object]]:
     ]
 
 
-def _whole(one: Known, now: float) -> Iterator[str]:
-    yield clean(f"{one.node} of `{one.fleet}`: {one.state}" + (f", `{one.run}` has it" if one.run else ""))
+def _whole(one: NodeRecord, now: float) -> Iterator[str]:
+    yield clean(f"{one.node} of `{one.fleet}`: {one.state}" + (f", used by `{one.run}`" if one.run else ""))
     if one.drain:
         yield clean(f"  drained {age(now - one.drain.at)} ago by {one.drain.by}: {one.drain.reason}")
     if one.quarantine:
@@ -120,7 +126,7 @@ def _whole(one: Known, now: float) -> Iterator[str]:
         yield from (clean(f"    | {line}") for line in event.evidence)
 
 
-def _last(one: Known, now: float) -> str:
+def _last(one: NodeRecord, now: float) -> str:
     times = [event.at for event in one.incidents]
     times += [one.drain.at] if one.drain else []
     return f"{age(now - max(times))} ago" if times else ""

@@ -1,25 +1,16 @@
-"""A placement as text and as JSON, and why each slice got its rack."""
+"""A placement as text, and why each slice got its rack."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from launcher.api.plan import FragmentationChange
 from launcher.cli.output.console import clean
-from launcher.cli.output.shortfall import availability_json, level_header, not_free
+from launcher.cli.output.shortfall import level_header, not_free
 from launcher.cli.output.table import table
 from launcher.core.model.inventory import ANY_LEVEL, Inventory, Transport
 from launcher.core.model.nodeset import fold
-from launcher.core.model.placement import Placement, Slice, UnavailableNodes, group_of
+from launcher.core.model.placement import Placement, Slice, group_of
 from launcher.core.model.text import count
 from launcher.core.placement.explain import SurveyedRack
-from launcher.core.placement.fragmentation import fragmentation
-
-
-@dataclass(frozen=True, slots=True)
-class FragmentationChange:
-    """Slurm's fragmentation score of the inventory before and after a placement."""
-
-    before: int
-    after: int
 
 
 def fleet_text(fleet: Inventory) -> str:
@@ -30,56 +21,14 @@ def fleet_text(fleet: Inventory) -> str:
     return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
 
 
-def fragmentation_change(fleet: Inventory, unavailable: UnavailableNodes, placement: Placement) -> FragmentationChange:
-    """Return the fragmentation score without and with a placement."""
-    busy = {*unavailable, *placement.nodes}
-    return FragmentationChange(before=fragmentation(fleet, unavailable), after=fragmentation(fleet, busy))
-
-
 def plan_text(name: str, placement: Placement) -> str:
     """Return the plan: a table of slices, then why they got their racks."""
     return "\n".join(_plan(name, placement))
 
 
-def plan_json(name: str, fleet: Inventory, placement: Placement, score: FragmentationChange) -> dict[str, object]:
-    """Return the plan as `plan -o json` writes it."""
-    return {
-        "name": name,
-        "inventory": fleet.name,
-        "slices": [
-            {
-                "group": part.group,
-                "slice": part.index,
-                "place": part.place,
-                "rack": part.rack,
-                "domain": part.domain,
-                "nodes": part.nodes,
-                "spares": part.spares,
-                "reason": reason,
-            }
-            for part, reason in zip(placement.slices, placement.reasons, strict=True)
-        ],
-        "fragmentation": {"before": score.before, "after": score.after},
-    }
-
-
 def survey_text(surveyed: Sequence[SurveyedRack], score: FragmentationChange) -> str:
     """Return a table of candidate racks for each group, and the fragmentation."""
     return "\n".join(_survey(surveyed, score))
-
-
-def survey_json(surveyed: Sequence[SurveyedRack]) -> list[dict[str, object]]:
-    """Return the candidate racks as `plan -v -o json` writes them."""
-    return [
-        {
-            "group": one.group,
-            **availability_json(one.before),
-            "left": one.left,
-            "slices": one.slices,
-            "reason": one.reason,
-        }
-        for one in surveyed
-    ]
 
 
 def _plan(name: str, placement: Placement) -> Iterator[str]:

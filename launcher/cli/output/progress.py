@@ -1,4 +1,4 @@
-"""How far a question to many nodes has come: a live line on a terminal, elsewhere a line now and then."""
+"""Progress: one changing line on a terminal; elsewhere a plain line now and then."""
 
 import sys
 import time
@@ -8,78 +8,110 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
-from launcher.cli.output.console import coloured, say
-from launcher.core.model.inventory import Inventory, Transport
+from launcher.cli.output.console import clean, coloured, say
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.text import count
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-# How often a line is written where there is no terminal (s).
-EVERY = 5.0
-# How many nodes that are waited for are named.
-NAMED = 40
+PLAIN_S = 5.0
+"""How often a line is written where there is no terminal (s)."""
+MAX_NAMED = 40
+"""How many nodes are named that have not answered yet."""
 
 
-class Asking:
-    """Tells people; nodes that are no machines of their own answer at once, and nothing is told of them."""
+class LiveLine:
+    """A line at the bottom of a terminal that changes in place.
 
-    def __init__(self, fleet: Inventory) -> None:
-        self._quiet = fleet.transport is not Transport.SSH
-        self._live: Status | None = None
-        self._waiting: dict[NodeName, None] = {}
-        self._asked = self._answered = 0
-        self._slowest: NodeName | None = None
-        self._began = self._told = time.monotonic()
+    Nothing where stderr is no terminal.
+    """
+
+    def __init__(self) -> None:
+        self._status: Status | None = None
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty() and not self._quiet:
-            from rich.console import Console
-
-            console = Console(stderr=True, highlight=False, no_color=not coloured(sys.stderr))
-            self._live = console.status("asking the nodes")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._live:
-            self._live.stop()
+        self.hide()
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is a terminal to show it on."""
+        return sys.stderr.isatty()
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the one before."""
+        if not self.possible:
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        if self._status is None:
+            console = Console(stderr=True, highlight=False, no_color=not coloured(sys.stderr))
+            self._status = console.status("")
+            self._status.start()
+        self._status.update(Text(clean(text)))
+
+    def hide(self) -> None:
+        """Remove the line."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+class ProbeProgress:
+    """Shows how many nodes have answered.
+
+    `quiet` for nodes that answer at once, as they are not machines.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self._line = LiveLine()
+        self._waiting: dict[NodeName, None] = {}
+        self._asked = self._answered = 0
+        self._begun = self._written = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._line.hide()
 
     def asking(self, nodes: Sequence[NodeName]) -> None:
-        """Begin to wait for nodes."""
+        """Start to wait for nodes."""
         self._waiting = dict.fromkeys(nodes)
         self._asked, self._answered = len(nodes), 0
-        self._began = self._told = time.monotonic()
-        if self._live:
-            self._live.start()
+        self._begun = self._written = time.monotonic()
         self._show()
 
     def heard(self, node: NodeName, *, answered: bool) -> None:
-        """Show one more node that has answered, or will not; the last one is the slowest."""
+        """Count a node that has answered, or will not.
+
+        After the last one, write how long it took.
+        """
         self._waiting.pop(node, None)
         self._answered += answered
-        self._slowest = node
         if self._waiting:
             self._show()
             return
-        if self._live:
-            self._live.stop()
-        if not self._quiet:
-            took = f"{time.monotonic() - self._began:.1f} s"
-            last = f", the slowest was `{self._slowest}`" if self._asked > 1 else ""
-            say(f"{self._answered} of {count(self._asked, 'node')} answered in {took}{last}")
+        self._line.hide()
+        if not self.quiet:
+            took = f"{time.monotonic() - self._begun:.1f} s"
+            slowest = f"; slowest: {node}" if self._asked > 1 else ""
+            say(f"{self._answered} of {count(self._asked, 'node')} answered in {took}{slowest}")
 
     def _show(self) -> None:
         now = time.monotonic()
-        if self._quiet or (not self._live and now - self._told < EVERY):
+        if self.quiet or (not self._line.possible and now - self._written < PLAIN_S):
             return
-        few = list(self._waiting)[:NAMED]
-        more = " and others" if len(self._waiting) > NAMED else ""
-        words = f"{self._answered} of {count(self._asked, 'node')} answered, waiting for {fold(few)}{more}"
-        if self._live:
-            from rich.text import Text
-
-            self._live.update(Text(words))
+        named = list(self._waiting)[:MAX_NAMED]
+        more = " and others" if len(self._waiting) > MAX_NAMED else ""
+        text = f"{self._answered} of {count(self._asked, 'node')} answered, waiting for {fold(named)}{more}"
+        if self._line.possible:
+            self._line.show(text)
         else:
-            say(words)
-            self._told = now
+            say(text)
+            self._written = now

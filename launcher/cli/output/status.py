@@ -1,6 +1,5 @@
-"""Snapshots of runs to tables."""
+"""Snapshots of runs as tables."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ Snapshot = Mapping[str, Any]
 _Shape = Mapping[str, type | tuple[type, ...]]
 
 _NUMBER = (int, float)
-# What the text shows of a snapshot, of each of its ranks, and of each spare.
+# The fields that the text needs of a snapshot, of its ranks and of its spares.
 _RUN: _Shape = {
     "name": str,
     "id": str,
@@ -27,6 +26,8 @@ _RUN: _Shape = {
     "observed_at": _NUMBER,
     "ranks": list,
     "spares": list,
+    "user": str,
+    "submit_host": str,
 }
 _RANK: _Shape = {
     "group": str,
@@ -40,34 +41,38 @@ _RANK: _Shape = {
 _SPARE: _Shape = {"slice": str, "node": str, "rack": str}
 
 
-def read_snapshot(text: str) -> Snapshot:
-    """Return the snapshot that a text holds; ValueError where it has not all that the text of a run shows."""
-    plain = json.loads(text)
-    parts: list[tuple[Any, _Shape]] = [(plain, _RUN)]
-    if isinstance(plain, dict):
-        parts += [(rank, _RANK) for rank in plain.get("ranks") or ()]
-        parts += [(spare, _SPARE) for spare in plain.get("spares") or ()]
+def checked_snapshot(snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot; ValueError where it lacks a field that is shown."""
+    parts: list[tuple[Any, _Shape]] = [(snapshot, _RUN)]
+    parts += [(rank, _RANK) for rank in snapshot.get("ranks") or ()]
+    parts += [(spare, _SPARE) for spare in snapshot.get("spares") or ()]
     for part, shape in parts:
         for name, kind in shape.items():
             if not isinstance(part, dict) or not isinstance(part.get(name, ...), kind):
-                raise ValueError(f"no snapshot of a run: `{name}`")
-    return dict(plain)
+                raise ValueError(f"the snapshot of a run lacks `{name}`")
+    return snapshot
 
 
 def runs_text(snapshots: Sequence[Snapshot], now: float) -> str:
-    """Return one row a run, with its id where a name alone means another; `now` in seconds since the epoch."""
-    header = ("NAME", "ID", "STATE", "RANKS", "RACKS", "RESTARTS", "FOR", "HEADLINE")
+    """Return one row for each run, with its id where the name means a newer run.
+
+    `now` in seconds since the epoch.
+    """
+    header = ("NAME", "ID", "STATE", "RANKS", "RACKS", "RESTARTS", "FOR", "MESSAGE")
     newest = {snapshot["name"]: snapshot["id"] for snapshot in snapshots}
     return table(header, [_run(snapshot, now, newest[snapshot["name"]]) for snapshot in snapshots])
 
 
 def run_text(snapshot: Snapshot, now: float) -> str:
-    """Return one run: a head, then its ranks, those of a slice that stand alike in one row, then its spares."""
+    """Return one run: a summary, its ranks, its spares.
+
+    Equal ranks of a slice share a row.
+    """
     return "\n".join(_details(snapshot, now))
 
 
 def age(seconds: float) -> str:
-    """Return a span of time in its two largest units: `3m12s`."""
+    """Return a duration in its two largest units: `3m12s`."""
     left = max(0, int(seconds))
     for size, unit, small, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
         if left >= size:
@@ -93,10 +98,13 @@ def _run(snapshot: Snapshot, now: float, newest: str) -> tuple[str, ...]:
 
 
 def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
-    ago = age(now - snapshot["observed_at"])
-    yield clean(f"{snapshot['name']} ({snapshot['id']}) on `{snapshot['inventory']}`")
+    from launcher.core.model.text import count
+
+    user = f"{snapshot['user']}@{snapshot['submit_host']}"
+    yield clean(f"{snapshot['name']} ({snapshot['id']}) on `{snapshot['inventory']}`, started by {user}")
     yield clean(f"{snapshot['state']} for {age(now - snapshot['since'])}: {snapshot['status_message']}")
-    yield f"attempt {snapshot['attempt']}, restarts {snapshot['restarts']}, seen {ago} ago"
+    updated = age(now - snapshot["observed_at"])
+    yield f"attempt {snapshot['attempt']}, {count(snapshot['restarts'], 'restart')}, updated {updated} ago"
     yield ""
     yield table(("SLICE", "RACK", "STATE", "RANKS", "NODES", "EXIT"), list(_slices(snapshot)))
 
@@ -119,5 +127,5 @@ def _slices(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
 
 
 def clock(at: float) -> str:
-    """Return the local time of the day of an instant (s since the epoch)."""
+    """Return the local time of day of an instant (s since the epoch)."""
     return time.strftime("%H:%M:%S", time.localtime(at))

@@ -199,7 +199,7 @@ def test_drivers_that_contradict_the_inventory_are_refused_with_both_shown() -> 
         preflight(task(nodes=3), fleet(3), World(elsewhere={"r1-n1": 9, "r1-n2": 9})).place({})
     (mistake,) = caught.value.mistakes
     assert mistake.where == "fleet.yaml"
-    said = f"r1-n[1-2]: the inventory says domain `{uuid(1)}.1`, the drivers say `{uuid(9)}.1`"
+    said = f"r1-n[1-2]: the inventory says domain `{uuid(1)}.1`, the drivers report `{uuid(9)}.1`"
     assert mistake.what == said
 
 
@@ -223,7 +223,7 @@ def test_slices_that_differ_as_halves_are_both_named() -> None:
 @pytest.mark.parametrize("machines", [fleet(2), fleet(2, 2, 2)], ids=["one-rack", "three"])
 def test_where_nobody_answers_the_way_there_is_suspected(machines: Inventory) -> None:
     world = World(every("r[1-3]-n[1-2]", SILENT))
-    with pytest.raises(ProvisionError, match=r"no node can be reached, of [24] asked") as caught:
+    with pytest.raises(ProvisionError, match=r"cannot reach any of [24] nodes") as caught:
         preflight(task(), machines, world).place({})
     assert "network" in caught.value.hints[0]
     assert len(world.rounds) <= 2
@@ -232,13 +232,13 @@ def test_where_nobody_answers_the_way_there_is_suspected(machines: Inventory) ->
 @pytest.mark.parametrize("facts", [SILENT, replace(FACTS, clock=-3600.0)], ids=["silent", "clock"])
 def test_a_sick_head_has_no_other(facts: Facts | Unknown) -> None:
     machines = fleet(3, head=Access(address="10.9.9.9"))
-    with pytest.raises(ProvisionError, match=r"the head's machine `10\.9\.9\.9` cannot be used"):
+    with pytest.raises(ProvisionError, match=r"cannot use the machine for Ray heads, `10\.9\.9\.9`"):
         preflight(task(), machines, World({HEAD: facts})).place({})
 
 
 def test_a_head_of_another_ray_than_all_nodes_has_no_other() -> None:
     machines = fleet(3, head=Access(address="10.9.9.9", python="/opt/ray/bin/python"))
-    with pytest.raises(ProvisionError, match=r"the head's machine .* not one Ray"):
+    with pytest.raises(ProvisionError, match=r"the machine for Ray heads, .* not one Ray"):
         preflight(task(), machines, World({HEAD: OLD_RAY})).place({})
 
 

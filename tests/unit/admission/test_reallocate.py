@@ -13,7 +13,7 @@ from launcher.core.model.record import Evidence, Record
 from launcher.core.model.run import Cause, MemberName, Run, RunName, RunState, Slot
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
-from launcher.drive.control import open_prober
+from launcher.drive.adapters import open_prober
 from launcher.sim.prober import SimProber
 from launcher.store.ledger import Drain
 from launcher.store.store import Store
@@ -103,7 +103,7 @@ def test_no_node_of_another_rack_another_run_or_out_of_service_is_given(folder: 
     answer = hall.allotter.add_spare(hall.run, ENLIST)
     assert (answer.result, answer.message) == (
         Result.FAILED,
-        "no node that slice `main.s0` could have is free in `r1`",
+        "no free node for slice `main.s0` in `r1`",
     )
 
 
@@ -151,9 +151,7 @@ def test_a_slice_that_fits_nowhere_else_says_why(folder: Path) -> None:
     move = Relocate(reason=REASON, slice="main.s0", without=(NodeName("r1-n1"), NodeName("r1-n2")))
     answer = hall.allotter.relocate(hall.run, move)
     assert answer.result is Result.FAILED
-    assert answer.message == (
-        "slice `main.s0` fits nowhere else: it needs 3 nodes in one place, and the most that one has free is 2"
-    )
+    assert answer.message == ("slice `main.s0` fits nowhere else: needs 3 nodes in one place, at most 2 are free")
     assert hall.store.load(hall.run.id)[0] == hall.run
 
 

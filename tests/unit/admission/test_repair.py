@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from launcher.admission.node_checks import examine
-from launcher.admission.repair import Cure, Remedy, apply, look, may_be_root, remedy
+from launcher.admission.repair import Cure, Remedy, apply, find_remedy, has_sudo, inspect_idle
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.errors import LeaseHeldError, RemoteError
@@ -53,7 +53,7 @@ def asked(*actions: str | None, processes: tuple[GpuProcess, ...] = ()) -> Facts
 
 def remedied(found: Facts) -> Remedy | None:
     (one,) = examine(FLEET, [NODE], Told(found), Deaf())
-    return remedy(one)
+    return find_remedy(one)
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,14 @@ def test_a_driver_that_asks_for_nothing_gets_nothing() -> None:
 def test_nobody_who_computes_there_is_disturbed() -> None:
     busy = asked("Reset", processes=(GpuProcess(pid=7, name="python"),))
     with pytest.raises(LeaseHeldError, match=r"python \(7\)"):
-        look(FLEET, NODE, Told(busy), Deaf())
+        inspect_idle(FLEET, NODE, Told(busy), Deaf())
     with pytest.raises(LeaseHeldError, match="run `other`"):
-        look(FLEET, NODE, Told(replace(asked("Reset"), lease="run `other` (other-1) of bob since noon")), Deaf())
+        inspect_idle(
+            FLEET, NODE, Told(replace(asked("Reset"), lease="run `other` (other-1) of bob since noon")), Deaf()
+        )
     with pytest.raises(RemoteError, match="no answer"):
-        look(FLEET, NODE, Told(Unknown(why="no answer", unreachable=True)), Deaf())
-    assert may_be_root(look(FLEET, NODE, Told(asked("Reset")), Deaf()))
+        inspect_idle(FLEET, NODE, Told(Unknown(why="no answer", unreachable=True)), Deaf())
+    assert has_sudo(inspect_idle(FLEET, NODE, Told(asked("Reset")), Deaf()))
 
 
 class Machine:

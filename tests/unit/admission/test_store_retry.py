@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from launcher.admission.store_retry import Log, Trouble
+from launcher.admission.store_retry import ControllerLog, StoreRetry
 from launcher.errors import StoreError
 
 
 def test_what_a_full_disk_does_not_take_stands_before_the_next_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, path = Log(), tmp_path / "log"
+    log, path = ControllerLog(), tmp_path / "log"
     with Path("/dev/full").open("w") as full, path.open("w") as free:
         monkeypatch.setattr(sys, "stderr", full)
         log("it is full")
@@ -23,13 +23,13 @@ def test_what_a_full_disk_does_not_take_stands_before_the_next_line(
 
 def test_each_fault_is_told_once_until_it_is_over() -> None:
     said: list[str] = []
-    trouble = Trouble(said.append)
-    trouble.over()
+    trouble = StoreRetry(said.append)
+    trouble.recovered()
     for words in ("locked", "full", "locked"):
-        trouble.tell(StoreError(words))
-    trouble.over()
-    trouble.over()
-    trouble.tell(StoreError("full"))
+        trouble.report(StoreError(words))
+    trouble.recovered()
+    trouble.recovered()
+    trouble.report(StoreError("full"))
     assert [line.rpartition(" ")[2] for line in said] == ["locked", "full", "again", "full"]
 
 
@@ -38,4 +38,4 @@ def test_an_error_that_is_no_fault_of_the_store_ends_it() -> None:
         raise ValueError("a bug")
 
     with pytest.raises(ValueError, match="a bug"):
-        Trouble(lambda _: None).overcome(bug, lambda: False)
+        StoreRetry(lambda _: None).call(bug, lambda: False)

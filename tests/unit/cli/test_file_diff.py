@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli.file_diff import a_file, give
+from launcher.cli.file_diff import regular_file, write_output
 from launcher.errors import SpecError
 
 
@@ -17,18 +17,18 @@ def test_what_is_no_file_is_refused_before_it_is_read(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(SpecError, match="is no file to write to"):
-        a_file(Path(name))
+    with pytest.raises(SpecError, match="is not a regular file"):
+        regular_file(Path(name))
 
 
 def test_a_file_that_stands_is_changed_with_consent_alone(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "inventory.yaml"
-    assert a_file(out) == out
-    give("racks: old\n", a_file(out), yes=False)
+    assert regular_file(out) == out
+    write_output("racks: old\n", regular_file(out), yes=False)
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    with pytest.raises(SpecError, match="no terminal to ask on"):
-        give("racks: new\n", a_file(out), yes=False)
+    with pytest.raises(SpecError, match="without a terminal"):
+        write_output("racks: new\n", regular_file(out), yes=False)
     assert out.read_text() == "racks: old\n"
     assert "-racks: old\n+racks: new\n" in capfd.readouterr().out

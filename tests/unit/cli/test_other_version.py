@@ -46,7 +46,7 @@ def test_events_show_an_entry_of_another_version_with_its_kind_as_it_is(
 ) -> None:
     change(store, "journal SET kind = 'paused'")
     assert main(["events", "good"]) == ExitCode.SUCCESS
-    assert "  paused     good: 1 slice on 1 node" in capsys.readouterr().out
+    assert "  paused       good: 1 slice on 1 node" in capsys.readouterr().out
     assert main(["events", "good", "-o", "json"]) == ExitCode.SUCCESS
     assert [event["kind"] for event in json.loads(capsys.readouterr().out)] == ["paused"]
 

@@ -11,6 +11,7 @@ from launcher.core.model.record import Outcome
 from launcher.core.model.run import Cause, MemberName, RunId, RunName, RunState, Wanted
 from launcher.errors import ExitCode, LaunchError, Mistake, ProvisionError, RemoteError
 from launcher.store.rows import RunRow
+from launcher.store.user import User
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,8 @@ SNAPSHOT = {
     "since": 100.0,
     "observed_at": 159.0,
     "inventory": "hall",
+    "user": "ann",
+    "submit_host": "login",
     "ranks": [rank(0, "running"), rank(1, "running"), rank(2, "failed", 3), rank(3, "running")],
     "spares": [
         {"slice": "main.s0", "node": "r1-n3", "rack": "r1"},
@@ -88,9 +91,9 @@ SNAPSHOT = {
 
 def test_ranks_that_stand_alike_share_a_row() -> None:
     assert run_text(SNAPSHOT, 160.0).splitlines() == [
-        "job (job-abc234) on `hall`",
+        "job (job-abc234) on `hall`, started by ann@login",
         "recovering for 1m00s: main/2 \\x1b on r2-n1 failed",
-        "attempt 2, restarts 1, seen 1s ago",
+        "attempt 2, 1 restart, updated 1s ago",
         "",
         "SLICE    RACK  STATE    RANKS  NODES      EXIT",
         "main.s0  r1    running  0-1    r1-n[1-2]",
@@ -102,7 +105,7 @@ def test_ranks_that_stand_alike_share_a_row() -> None:
 
 def test_a_run_is_one_line_of_the_list() -> None:
     assert runs_text([SNAPSHOT], 160.0).splitlines() == [
-        "NAME  STATE       RANKS  RACKS   RESTARTS  FOR    HEADLINE",
+        "NAME  STATE       RANKS  RACKS   RESTARTS  FOR    MESSAGE",
         "job   recovering  3/4    r[1-2]  1         1m00s  main/2 \\x1b on r2-n1 failed",
     ]
 
@@ -129,6 +132,7 @@ def ended(cause: Cause | None, state: RunState = RunState.FAILED) -> RunRow:
         ended=1.0,
         fleet="hall",
         source="task.yaml",
+        user=User(name="ann", host="login"),
     )
 
 

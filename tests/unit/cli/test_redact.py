@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from launcher.cli.redact import Blank, distinct, of_command, telling
+from launcher.cli.redact import Redactor, command_passwords, distinct, is_secret_name
 
 TELLING = """OPENAI_APIKEY APIKEY API_KEYS ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AUTH BASIC_AUTH PASSPHRASE PASSWD DB_PWD
 PGPASSWORD HF_TOKEN HF_TOKENS HF_TOKEN2 wandbApiKey GOOGLE_APPLICATION_CREDENTIALS api-key"""
@@ -14,12 +14,12 @@ PLAIN = "PWD OLDPWD TOKENIZERS_PARALLELISM TOKENIZER AUTHOR KEYBOARD MONKEY NUM_
 
 @pytest.mark.parametrize("name", TELLING.split())
 def test_a_name_tells_of_a_secret(name: str) -> None:
-    assert telling(name)
+    assert is_secret_name(name)
 
 
 @pytest.mark.parametrize("name", PLAIN.split())
 def test_a_name_tells_of_none(name: str) -> None:
-    assert not telling(name)
+    assert not is_secret_name(name)
 
 
 @pytest.mark.parametrize(("value", "is_one"), [("hunter2-env", True), ("disabled", False), ("40960000", False)])
@@ -48,12 +48,12 @@ def test_words_and_numbers_are_found_everywhere(value: str, is_one: bool) -> Non
     ],
 )
 def test_secrets_are_known_by_how_they_are_written(text: str, clean: str) -> None:
-    assert Blank(()).text(text) == clean
+    assert Redactor(()).text(text) == clean
 
 
 def test_a_command_gives_passwords_away() -> None:
-    assert list(of_command("ipmitool -H {address} -U admin -P hunter2 power off")) == ["hunter2"]
-    assert list(of_command("off --password=one PASSWORD=two --token three")) == ["one", "two", "three"]
+    assert list(command_passwords("ipmitool -H {address} -U admin -P hunter2 power off")) == ["hunter2"]
+    assert list(command_passwords("off --password=one PASSWORD=two --token three")) == ["one", "two", "three"]
 
 
 def test_json_stays_json_and_names_stay_names() -> None:
@@ -70,7 +70,7 @@ def test_json_stays_json_and_names_stay_names() -> None:
         "fence_command": "off",
         "key": "start:main@1234",
     }
-    blank = Blank(["true", "main", "null", "1234", 'say "hi"', "message"], {"main", "start"})
+    blank = Redactor(["true", "main", "null", "1234", 'say "hi"', "message"], {"main", "start"})
     assert json.loads(json.dumps(blank.shape(shape))) == {
         "main": {
             "node": "<hidden>",
@@ -87,12 +87,12 @@ def test_json_stays_json_and_names_stay_names() -> None:
 
 
 def test_a_log_that_is_no_text_keeps_its_bytes() -> None:
-    assert Blank(["hunter2"]).data(b"\xff\x00 hunter2 \xc3\xa9\r") == b"\xff\x00 <hidden> \xc3\xa9\r"
+    assert Redactor(["hunter2"]).data(b"\xff\x00 hunter2 \xc3\xa9\r") == b"\xff\x00 <hidden> \xc3\xa9\r"
 
 
 @pytest.mark.parametrize("line", ["http://a:", "a-", "k=", "--a ", "token=a", "a.b", "x://<hidden>"])
 def test_no_log_takes_long(line: str) -> None:
     text = line * (64 * 1024 // len(line)) + "="
     spent = time.process_time()
-    Blank(["hunter2"]).text(text)
+    Redactor(["hunter2"]).text(text)
     assert time.process_time() - spent < 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli.untar import Arrival, Tally
+from launcher.cli.untar import Received, Unpacker
 from launcher.errors import LaunchError
 
 Add = Callable[[tarfile.TarFile], None]
@@ -39,10 +39,10 @@ def packed(*adds: Add) -> bytes:
     return made.getvalue()
 
 
-def unpack(folder: Path, *adds: Add, force: bool = False) -> Tally:
-    tally = Tally()
-    Arrival(folder / "into", tally, force=force).unpack(io.BytesIO(packed(*adds)))
-    return tally
+def unpack(folder: Path, *adds: Add, force: bool = False) -> Received:
+    received = Received()
+    Unpacker(folder / "into", received, force=force).unpack(io.BytesIO(packed(*adds)))
+    return received
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -55,7 +55,7 @@ def content(folder: Path) -> dict[str, str]:
 
 
 def test_files_folders_and_inner_links_arrive_as_they_were(tmp_path: Path) -> None:
-    tally = unpack(
+    received = unpack(
         tmp_path,
         special("ck", tarfile.DIRTYPE),
         file("ck/step-1/a b.pt", b"one", 0o750),
@@ -69,38 +69,38 @@ def test_files_folders_and_inner_links_arrive_as_they_were(tmp_path: Path) -> No
     }
     arrived = (tmp_path / "into/ck/step-1/a b.pt").stat()
     assert (arrived.st_mode & 0o7777, arrived.st_mtime) == (0o750, 1_000_000)
-    assert (tally.files, tally.size, tally.refused) == (3, 3, [])
+    assert (received.files, received.size, received.refused) == (3, 3, [])
 
 
 @pytest.mark.parametrize(
     ("adds", "why"),
     [
-        ((file("../out"),), "it would lie outside of the folder"),
-        ((file("a/../../out"),), "it would lie outside of the folder"),
-        ((file("/tmp/out"),), "it would lie outside of the folder"),
-        ((special("a", tarfile.SYMTYPE, ".."),), "it is a link out of the folder, to `..`"),
-        ((special("a", tarfile.SYMTYPE, "/etc/passwd"),), "it is a link out of the folder, to `/etc/passwd`"),
-        ((special("d/a", tarfile.SYMTYPE, "../../out"),), "it is a link out of the folder, to `../../out`"),
-        ((special("d/a", tarfile.SYMTYPE, "b/../../.."),), "it is a link out of the folder, to `b/../../..`"),
-        ((special("a", tarfile.LNKTYPE, "/etc/passwd"),), "it is neither file nor folder nor symbolic link"),
-        ((special("a", tarfile.FIFOTYPE),), "it is neither file nor folder nor symbolic link"),
-        ((special("a", tarfile.CHRTYPE),), "it is neither file nor folder nor symbolic link"),
+        ((file("../out"),), "outside of the target folder"),
+        ((file("a/../../out"),), "outside of the target folder"),
+        ((file("/tmp/out"),), "outside of the target folder"),
+        ((special("a", tarfile.SYMTYPE, ".."),), "a link out of the target folder, to `..`"),
+        ((special("a", tarfile.SYMTYPE, "/etc/passwd"),), "a link out of the target folder, to `/etc/passwd`"),
+        ((special("d/a", tarfile.SYMTYPE, "../../out"),), "a link out of the target folder, to `../../out`"),
+        ((special("d/a", tarfile.SYMTYPE, "b/../../.."),), "a link out of the target folder, to `b/../../..`"),
+        ((special("a", tarfile.LNKTYPE, "/etc/passwd"),), "neither a file, a folder nor a symbolic link"),
+        ((special("a", tarfile.FIFOTYPE),), "neither a file, a folder nor a symbolic link"),
+        ((special("a", tarfile.CHRTYPE),), "neither a file, a folder nor a symbolic link"),
     ],
 )
 def test_what_would_lie_outside_or_is_no_file_is_refused(tmp_path: Path, adds: tuple[Add, ...], why: str) -> None:
-    tally = unpack(tmp_path, *adds, file("good"))
+    received = unpack(tmp_path, *adds, file("good"))
     assert content(tmp_path) == {"into/good": "new"}
-    assert [words.split(": ", 1)[1] for words in tally.refused] == [why]
+    assert [words.split(": ", 1)[1] for words in received.refused] == [why]
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "into").mkdir()
     (tmp_path / "into/door").symlink_to(tmp_path / "outside")
-    tally = unpack(tmp_path, file("door/x"), special("here", tarfile.SYMTYPE, "."), file("here/x"), force=True)
+    received = unpack(tmp_path, file("door/x"), special("here", tarfile.SYMTYPE, "."), file("here/x"), force=True)
     assert content(tmp_path / "outside") == {}
     assert "x" not in content(tmp_path / "into")
-    assert len(tally.refused) == 2
+    assert len(received.refused) == 2
 
 
 def test_what_is_here_is_replaced_only_by_force(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_what_is_here_is_replaced_only_by_force(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("mine")
     (tmp_path / "into/a").write_text("old")
     (tmp_path / "into/b").symlink_to(tmp_path / "secret")
-    tally = unpack(tmp_path, file("a"), file("b"))
-    assert tally.refused == ["`a`: it is here already", "`b`: it is here already"]
+    received = unpack(tmp_path, file("a"), file("b"))
+    assert received.refused == ["`a`: already exists here", "`b`: already exists here"]
     assert (tmp_path / "into/a").read_text() == "old"
     assert unpack(tmp_path, file("a"), file("b"), force=True).refused == []
     assert content(tmp_path / "into") == {"a": "new", "b": "new"}
@@ -119,12 +119,12 @@ def test_what_is_here_is_replaced_only_by_force(tmp_path: Path) -> None:
 def test_a_stream_that_is_cut_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     whole = packed(file("first"), file("second", b"x" * 5000))
     with pytest.raises(LaunchError):
-        Arrival(tmp_path / "into", Tally(), force=False).unpack(io.BytesIO(whole[:3000]))
+        Unpacker(tmp_path / "into", Received(), force=False).unpack(io.BytesIO(whole[:3000]))
     assert content(tmp_path / "into") == {"first": "new"}
-    with pytest.raises(LaunchError, match="no archive"):
-        Arrival(tmp_path / "into", Tally(), force=False).unpack(io.BytesIO(b"Welcome to node 7!\n" * 100))
+    with pytest.raises(LaunchError, match="no tar archive"):
+        Unpacker(tmp_path / "into", Received(), force=False).unpack(io.BytesIO(b"Welcome to node 7!\n" * 100))
 
 
 def test_a_name_that_a_folder_has_stays_a_folder(tmp_path: Path) -> None:
     (tmp_path / "into/a").mkdir(parents=True)
-    assert unpack(tmp_path, file("a"), force=True).refused == ["`a`: a folder has that name here"]
+    assert unpack(tmp_path, file("a"), force=True).refused == ["`a`: a folder with this name exists here"]

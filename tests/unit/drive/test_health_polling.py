@@ -10,7 +10,7 @@ import pytest
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sign, Symptom, Unseen
 from launcher.core.model.run import Run
-from launcher.drive.health_polling import AGAIN_S, EVERY_S, Checkups
+from launcher.drive.health_polling import AGAIN_S, EVERY_S, HealthPoller
 from tests.situations import make_run, name
 
 RUN = make_run(slices=1, nodes=3, spares=0)
@@ -50,11 +50,11 @@ def asked() -> Asked:
 
 
 @pytest.fixture
-def checkups(asked: Asked) -> Checkups:
-    return Checkups(asked, asked.clock, asked)  # type: ignore[arg-type]  # the one method of `Nodes` that is called
+def checkups(asked: Asked) -> HealthPoller:
+    return HealthPoller(asked, asked.clock, asked)  # type: ignore[arg-type]  # the one method of `Nodes` that is called
 
 
-def go_on(checkups: Checkups, asked: Asked, seconds: float, doubted: Collection[NodeName] = ()) -> None:
+def go_on(checkups: HealthPoller, asked: Asked, seconds: float, doubted: Collection[NodeName] = ()) -> None:
     for _ in range(int(seconds)):
         checkups.begin(RUN, ALL, doubted)
         for node in list(asked.open):
@@ -64,14 +64,14 @@ def go_on(checkups: Checkups, asked: Asked, seconds: float, doubted: Collection[
         asked.clock.at += 1
 
 
-def test_each_node_is_asked_once_a_minute_and_they_take_turns(checkups: Checkups, asked: Asked) -> None:
+def test_each_node_is_asked_once_a_minute_and_they_take_turns(checkups: HealthPoller, asked: Asked) -> None:
     go_on(checkups, asked, 3 * EVERY_S)
     assert {node: len(times) for node, times in asked.times.items()} == dict.fromkeys(ALL, 3)
     assert sorted(times[0] - 100.0 for times in asked.times.values()) == [0.0, 20.0, 40.0]
 
 
 def test_a_doubted_node_is_asked_at_once_and_its_health_is_of_when_it_was_asked(
-    checkups: Checkups, asked: Asked
+    checkups: HealthPoller, asked: Asked
 ) -> None:
     go_on(checkups, asked, 5)
     checkups.begin(RUN, ALL, {ALL[2]})
@@ -85,7 +85,7 @@ def test_a_doubted_node_is_asked_at_once_and_its_health_is_of_when_it_was_asked(
 
 
 def test_a_node_is_asked_one_question_at_a_time_and_not_more_than_once_a_second(
-    checkups: Checkups, asked: Asked
+    checkups: HealthPoller, asked: Asked
 ) -> None:
     for _ in range(30):
         checkups.begin(RUN, ALL, {ALL[2]})
@@ -102,7 +102,7 @@ def test_a_node_is_asked_one_question_at_a_time_and_not_more_than_once_a_second(
     assert min(later - earlier for earlier, later in itertools.pairwise(times)) >= AGAIN_S
 
 
-def test_a_node_out_of_sight_keeps_what_was_known_of_it(checkups: Checkups, asked: Asked) -> None:
+def test_a_node_out_of_sight_keeps_what_was_known_of_it(checkups: HealthPoller, asked: Asked) -> None:
     go_on(checkups, asked, 1)
     before = dict(checkups.health)
     checkups.begin(RUN, (), {ALL[0]})
@@ -112,6 +112,6 @@ def test_a_node_out_of_sight_keeps_what_was_known_of_it(checkups: Checkups, aske
     assert checkups.health == before
 
 
-def test_what_is_not_of_the_run_is_not_asked(checkups: Checkups, asked: Asked) -> None:
+def test_what_is_not_of_the_run_is_not_asked(checkups: HealthPoller, asked: Asked) -> None:
     checkups.begin(RUN, (NodeName("r9-n9"),), {NodeName("r9-n8")})
     assert asked.times == {}

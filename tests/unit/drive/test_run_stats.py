@@ -3,14 +3,14 @@
 import pytest
 
 from launcher.core.model.actions import Why
-from launcher.drive.run_stats import Tally
+from launcher.drive.run_stats import RunStats
 from launcher.store.journal import Event, EventKind
 
 
-def tally(*entries: tuple[float, str, str, str]) -> Tally:
-    found = Tally()
+def tally(*entries: tuple[float, str, str, str]) -> RunStats:
+    found = RunStats()
     for seq, (at, kind, subject, reason) in enumerate(entries, start=1):
-        found.take(Event(seq=seq, at=at, kind=EventKind(kind), subject=subject, message="", reason=reason))
+        found.add(Event(seq=seq, at=at, kind=EventKind(kind), subject=subject, message="", reason=reason))
     return found
 
 

@@ -26,11 +26,10 @@ from launcher.core.model.simulation import SimSettings
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError, OtherVersionError, SpecError, StoreError
 from launcher.store import database, decision_log
-from launcher.store.decision_log import Look, Made
-from launcher.store.domains import Domains
+from launcher.store.decision_log import LoggedDecision, Made
 from launcher.store.journal import EventKind
 from launcher.store.owner import Owner
-from launcher.store.status_reads import Shelf
+from launcher.store.status_reads import StatusReader
 from launcher.store.store import Store
 
 REASON = Reason(why=Why.START, message="first start")
@@ -127,7 +126,7 @@ def test_a_file_of_before_the_first_release_is_refused_and_left_alone(tmp_path: 
     with sqlite3.connect(tmp_path / "state.db") as db:
         db.execute("CREATE TABLE runs (id TEXT)")
         db.execute("PRAGMA user_version = 5")
-    with pytest.raises(SpecError, match="before its first release"):
+    with pytest.raises(SpecError, match="before the first release"):
         Store(tmp_path)
     with sqlite3.connect(tmp_path / "state.db") as db:
         assert db.execute("PRAGMA user_version").fetchone() == (5,)
@@ -139,7 +138,7 @@ def test_a_run_that_only_another_version_can_read_is_told_with_what_to_do(store:
         db.execute("""UPDATE runs SET record = '{"gangs":{"run":{"broken":{"why":"new","message":"x"}}}}'""")
     with pytest.raises(LaunchError, match="written by another version") as told:
         store.load(run.id)
-    assert told.value.hints[0].startswith("drive it with the version that started it")
+    assert told.value.hints[0].startswith("use the version that started it")
     assert store.find(run.id).name == "job"
 
 
@@ -166,14 +165,14 @@ def test_a_row_of_another_version_is_named_and_hides_no_other(store: Store, chan
 
 def test_what_another_version_asked_or_answered_is_told_as_such(store: Store) -> None:
     run = launch(store)
-    store.orders.give(run.id, RequestKind.RESUME, by="me", at=1.0)
+    store.requests.add(run.id, RequestKind.RESUME, by="me", at=1.0)
     store.receipt(run.id, Acquire(reason=REASON, node=NodeName("n")), Answer(result=Result.DONE), 1.0)
     with store._db.write() as db:
         db.execute("UPDATE operator_requests SET kind = 'dance'")
         db.execute("UPDATE journal SET receipt = '{}' WHERE receipt IS NOT NULL")
         db.execute("UPDATE runs SET wanted = 'perhaps', snapshot = '[]'")
     asked = (
-        lambda: store.orders.after(run.id, 0),
+        lambda: store.requests.after(run.id, 0),
         lambda: store.receipts_after(run.id, 0),
         lambda: store.wanted(run.id),
         lambda: store.standing(run.id),
@@ -187,7 +186,7 @@ def test_an_entry_of_another_version_is_shown_as_it_is(store: Store) -> None:
     run = launch(store)
     with store._db.write() as db:
         db.execute("UPDATE journal SET kind = 'paused'")
-    (event,) = store.events(run.id)
+    (event,) = store.journal.events(run.id)
     assert (event.kind.value, event.message) == ("paused", "1 slice on 2 nodes of `hall`")
 
 
@@ -222,16 +221,16 @@ def test_a_decision_that_was_not_kept_is_kept_when_it_is_made_again(
 
 
 def test_domains_are_remembered_by_inventory_and_the_last_word_counts(tmp_path: Path) -> None:
-    known = Domains(tmp_path)
+    known = Store(tmp_path).domains
     known.keep("hall", {NodeName("r1-n1"): "a.1", NodeName("r1-n2"): "a.1"}, at=1.0)
     known.keep("hall", {NodeName("r1-n2"): "b.1"}, at=2.0)
     known.keep("annex", {NodeName("r1-n1"): "c.1"}, at=3.0)
-    assert Domains(tmp_path).of("hall") == {"r1-n1": "a.1", "r1-n2": "b.1"}
+    assert Store(tmp_path).domains.of("hall") == {"r1-n1": "a.1", "r1-n2": "b.1"}
 
 
 def test_a_home_that_is_a_file_is_the_users_mistake(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
-    with pytest.raises(SpecError, match="cannot use"):
+    with pytest.raises(SpecError, match="cannot store runs"):
         Store(tmp_path / "home")
 
 
@@ -246,13 +245,13 @@ def test_words_and_file_names_may_be_no_text(store: Store) -> None:
     with pytest.raises(SpecError, match="no run is named"):
         store.find("\udcff")
     with pytest.raises(SpecError, match="no run is named"):
-        Shelf(store.home).find("\udcff")
+        StatusReader(store.home).find("\udcff")
     run = launch(store, source="/tasks/\udcff.yaml")
     assert store.find(run.id).source == "/tasks/?.yaml"
 
 
 def test_one_slice_on_one_node_is_told_in_the_singular(store: Store) -> None:
-    (launched,) = store.events(launch(store, nodes=1).id)
+    (launched,) = store.journal.events(launch(store, nodes=1).id)
     assert launched.message == "1 slice on 1 node of `hall`"
 
 
@@ -295,7 +294,7 @@ def test_finish_frees_the_nodes_and_happens_once(store: Store) -> None:
     row = store.find("job")
     assert (row.state, row.ended) == (RunState.FAILED, 110.0)
     assert store.unavailable(a_fleet(4)) == {}
-    assert [event.kind for event in store.events(run.id)] == [EventKind.LAUNCHED, EventKind.ENDED]
+    assert [event.kind for event in store.journal.events(run.id)] == [EventKind.LAUNCHED, EventKind.ENDED]
 
 
 def test_a_run_that_is_over_keeps_neither_secrets_nor_files_at_home(store: Store) -> None:
@@ -361,7 +360,7 @@ def test_the_journal_tells_intents_receipts_and_changed_headlines_in_order(store
     store.intend(run.id, record, (claim,), "claiming", RunState.RECOVERING, 3.0)
     start = Start(reason=REASON, gang=GangName("run"), attempt=1, restarts=0, slots=())
     second = store.receipt(run.id, start, Answer(result=Result.DONE), 4.0)
-    told = [(event.seq, event.kind, event.subject, event.message) for event in store.events(run.id, after=1)]
+    told = [(event.seq, event.kind, event.subject, event.message) for event in store.journal.events(run.id, after=1)]
     assert told == [
         (2, EventKind.STATUS, "starting", "claiming"),
         (3, EventKind.INTENT, "acquire:r1-n00", "first start"),
@@ -379,7 +378,7 @@ def test_what_a_person_should_see_to_is_told_besides_what_came_of_an_action(stor
     claim = Acquire(reason=REASON, node=NodeName("r1-n00"))
     answer = Answer(result=Result.DONE, notes=("IMEX left as it is",), warnings=("IMEX does not run",))
     store.receipt(run.id, claim, answer, 2.0)
-    told = [(event.kind, event.subject, event.message) for event in store.events(run.id, after=1)]
+    told = [(event.kind, event.subject, event.message) for event in store.journal.events(run.id, after=1)]
     assert told == [
         (EventKind.RECEIPT, "acquire:r1-n00", "done: IMEX left as it is"),
         (EventKind.WARNING, "acquire:r1-n00", "IMEX does not run"),
@@ -423,14 +422,14 @@ def test_wanted_is_read_with_the_run(store: Store) -> None:
     store.want_nothing(run.id)
     assert store.wanted(run.id) is Wanted.NOTHING
     assert store.load(run.id)[0].wanted is Wanted.NOTHING
-    assert [event.kind for event in store.events(run.id)].count(EventKind.WANTED) == 1
+    assert [event.kind for event in store.journal.events(run.id)].count(EventKind.REQUESTED) == 1
 
 
 def test_a_world_is_kept_by_fleet(store: Store) -> None:
-    assert store.world("hall") is None
-    store.save_world("hall", "{}")
-    store.save_world("hall", '{"a":1}')
-    assert store.world("hall") == '{"a":1}'
+    assert store.worlds.world("hall") is None
+    store.worlds.save_world("hall", "{}")
+    store.worlds.save_world("hall", '{"a":1}')
+    assert store.worlds.world("hall") == '{"a":1}'
 
 
 def test_threads_share_one_store(store: Store) -> None:
@@ -448,9 +447,9 @@ class TestOwner:
             assert other.stdout is not None
             assert other.stdout.readline() == b"mine\n"
             with pytest.raises(LeaseHeldError, match=f"driven by process {other.pid}"):
-                store.own(run.id, Owner.current())
+                store.owners.take(run.id, Owner.current())
             other.kill()
-        store.own(run.id, Owner.current())
+        store.owners.take(run.id, Owner.current())
         assert store.find("job").owner == Owner.current()
 
     def test_the_number_of_a_dead_process_used_again_is_another_process(self) -> None:
@@ -465,12 +464,12 @@ class TestOwner:
     def test_disown_leaves_what_another_has_taken(self, store: Store, tmp_path: Path) -> None:
         run = launch(store)
         gone = replace(Owner.current(), started=1)
-        store.own(run.id, gone)
+        store.owners.take(run.id, gone)
         second = Store(store.home)
-        second.own(run.id, Owner.current())
-        store.disown(run.id)
+        second.owners.take(run.id, Owner.current())
+        store.owners.release(run.id)
         assert store.find("job").owner == Owner.current()
-        second.disown(run.id)
+        second.owners.release(run.id)
         assert store.find("job").owner is None
         second.close()
 
@@ -480,7 +479,7 @@ import sys
 from pathlib import Path
 from launcher.store.owner import Owner
 from launcher.store.store import Store
-Store(Path(sys.argv[1])).own(sys.argv[2], Owner.current())
+Store(Path(sys.argv[1])).owners.take(sys.argv[2], Owner.current())
 print("mine", flush=True)
 sys.stdin.read() if sys.stdin.isatty() else __import__("signal").pause()
 """
@@ -549,11 +548,11 @@ def test_kill_at_any_moment_leaves_whole_transactions(tmp_path: Path) -> None:
         run = writer.stdout.readline().decode().strip()
         store = Store(home)
         deadline = time.monotonic() + 30
-        while len(store.events(run)) < 20 + at and time.monotonic() < deadline:
+        while len(store.journal.events(run)) < 20 + at and time.monotonic() < deadline:
             pass
         writer.send_signal(signal.SIGKILL)
         writer.communicate()
-        events = store.events(run)
+        events = store.journal.events(run)
         assert len(events) >= 20
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         intents = [event for event in events if event.kind is EventKind.INTENT]
@@ -575,7 +574,7 @@ class TestFolding:
             store.intend(run.id, Record(receipts_seen=seen), (action,), "stopping", RunState.STOPPING, float(at))
             seen = store.receipt(run.id, action, silent, float(at)).seq
             assert [receipt.seq for receipt in store.receipts_after(run.id, seen - 1)] == [seen]
-        told = [event for event in store.events(run.id) if event.subject == str(key_of(action))]
+        told = [event for event in store.journal.events(run.id) if event.subject == str(key_of(action))]
         assert len(told) == 6
         assert (told[-1].times, told[-1].evidence) == (50, ("timed out",))
 
@@ -586,7 +585,9 @@ class TestFolding:
         for at, result in enumerate(results):
             store.intend(run.id, Record(), (action,), "stopping", RunState.STOPPING, float(at))
             store.receipt(run.id, action, Answer(result=result), float(at))
-        receipts = [(event.message, event.times) for event in store.events(run.id) if event.kind is EventKind.RECEIPT]
+        receipts = [
+            (event.message, event.times) for event in store.journal.events(run.id) if event.kind is EventKind.RECEIPT
+        ]
         assert receipts == [
             *(("failed", 1), ("failed", 2), ("failed", 5)),
             *(("killed", 1), ("failed", 1), ("failed", 2)),
@@ -598,11 +599,11 @@ class TestFolding:
         for at in range(5):
             store.intend(run.id, Record(), (action,), "on", RunState.STOPPING, float(at))
             store.receipt(run.id, action, Answer(result=Result.DONE), float(at))
-        assert [event.kind for event in store.events(run.id)].count(EventKind.INTENT) == 5
+        assert [event.kind for event in store.journal.events(run.id)].count(EventKind.INTENT) == 5
 
 
 class TestLooks:
-    def look(self, run: Run, at: float, record: Record = FULL) -> Look:
+    def look(self, run: Run, at: float, record: Record = FULL) -> LoggedDecision:
         seen = Observation(
             at=at,
             nodes={
@@ -615,7 +616,7 @@ class TestLooks:
         )
         action = Relocate(reason=REASON, slice="job/0", without=(NodeName("r1-n00"),))
         made = Made(actions=(action,), record=record, status_message="on", state=RunState.RECOVERING)
-        return Look(run=run, seen=seen, record=record, made=made)
+        return LoggedDecision(run=run, seen=seen, record=record, made=made)
 
     def test_what_a_decision_was_made_of_comes_back_as_it_was(self, store: Store) -> None:
         run = launch(store)
@@ -624,7 +625,7 @@ class TestLooks:
         looks = [self.look(run, 1.0, plain), self.look(moved, 2.0, plain), self.look(run, 3.0, plain)]
         for look in looks:
             store.intend(run.id, plain, look.made.actions, "on", RunState.RECOVERING, look.seen.at, look)
-        assert list(store.looks.of(run.id)) == looks
+        assert list(store.decisions.of(run.id)) == looks
 
     def test_a_long_run_keeps_its_beginning_and_the_newest(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(decision_log, "FIRST", 3)
@@ -633,7 +634,7 @@ class TestLooks:
         for at in range(20):
             look = self.look(run, float(at), Record())
             store.intend(run.id, Record(), look.made.actions, "on", RunState.RUNNING, float(at), look)
-        assert [look.seen.at for look in store.looks.of(run.id)] == [0, 1, 2, 16, 17, 18, 19]
+        assert [look.seen.at for look in store.decisions.of(run.id)] == [0, 1, 2, 16, 17, 18, 19]
 
 
 class TestLedger:
@@ -669,7 +670,7 @@ class TestLedger:
         assert store.ledger.quarantines("hall")[0].message == "Xid 79"
         store.intend(run.id, Record(), (), "good", RunState.RUNNING, 6.0)
         assert store.ledger.quarantines("hall") == ()
-        kinds = [event.kind for event in store.events(run.id)]
+        kinds = [event.kind for event in store.journal.events(run.id)]
         assert kinds.index(EventKind.NODE_FAILED) < kinds.index(EventKind.READMITTED)
 
     def test_what_a_killed_controller_had_kept_is_not_noted_twice(self, store: Store) -> None:

@@ -1,0 +1,109 @@
+"""A placement on checked nodes, verified again when the run is stored."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from launcher.admission.context import AdmissionContext
+from launcher.admission.listener import NodesChecked, NodesHeld, NodesUnfit
+from launcher.admission.preflight import Preflight
+from launcher.admission.request import Request
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
+from launcher.errors import LeaseHeldError, NoCapacityError
+from launcher.setup.lease import Holder
+
+
+class MovedError(Exception):
+    """The task would be placed on other nodes than those that were checked.
+
+    Other runs came first.
+    """
+
+
+class CheckedPlacement:
+    """Places a task on nodes that were asked and found fit."""
+
+    def __init__(self, context: AdmissionContext, request: Request, flight: Preflight) -> None:
+        self._context = context
+        self._request = request
+        self._flight = flight
+        self._checked: Placement | None = None
+
+    @property
+    def fleet(self) -> Inventory:
+        """Return the inventory with the domains that the nodes reported."""
+        return self._flight.fleet
+
+    def place(self, taken: UnavailableNodes) -> Placement:
+        """Return a placement on fit nodes, and report skipped ones.
+
+        NoCapacityError for none; LeaseHeldError where only the leases of others are in the way.
+        """
+        listener = self._context.listener
+        try:
+            answer = self._flight.place(taken)
+        finally:
+            self._context.store.domains.keep(self._request.fleet.name, self._flight.reported, time.time())
+        if self._flight.held:
+            listener.notify(NodesHeld(held=self._flight.held))
+        if isinstance(answer, Shortfall):
+            self._check_held(taken)
+            raise NoCapacityError(answer)
+        self._checked = answer
+        if self._flight.sick:
+            listener.notify(NodesUnfit(unfit=self._flight.sick))
+        listener.notify(NodesChecked(examined=self._flight.of(answer)))
+        return answer
+
+    def decide(self, taken: UnavailableNodes) -> Placement | Shortfall:
+        """Return the checked placement while it is still the best.
+
+        Asks no node. MovedError where it is not.
+        """
+        answer = self._flight.again(taken)
+        if isinstance(answer, Placement) and answer != self._checked:
+            raise MovedError
+        return answer
+
+    def _check_held(self, taken: UnavailableNodes) -> None:
+        held = self._flight.held
+        if held and isinstance(self._flight.unheld(taken), Placement):
+            raise LeaseHeldError(
+                f"not enough nodes left for `{self._request.task.name}`: {held_text(held)}",
+                holder="; ".join(sorted({str(holder) for holder in held.values()})),
+                hints=("`nvlaunch doctor -o json` shows the lease of each node; ask its holder, or wait for its end",),
+            )
+
+
+def held_text(held: Mapping[NodeName, Holder]) -> str:
+    """Return who holds which nodes, and since when the first of them."""
+    nodes: dict[str, list[NodeName]] = {}
+    since: dict[str, str] = {}
+    for name, holder in held.items():
+        nodes.setdefault(holder.who, []).append(name)
+        since[holder.who] = min(since.get(holder.who, holder.since), holder.since)
+    return "; ".join(
+        f"{fold(names)} held by {Holder(who=who, run='', since=since[who])}" for who, names in nodes.items()
+    )
+
+
+@contextmanager
+def checked(
+    context: AdmissionContext, request: Request, held: Mapping[NodeName, Holder] | None = None
+) -> Iterator[CheckedPlacement]:
+    """Return what places a task on checked nodes.
+
+    They can be asked during this block only.
+
+    `held` are nodes that others were seen to hold.
+    """
+    fleet = request.fleet
+    prober = context.open_prober(fleet)
+    try:
+        remembered = context.store.domains.of(fleet.name)
+        flight = Preflight(request.task, fleet, prober, context.listener, remembered, held)
+        yield CheckedPlacement(context, request, flight)
+    finally:
+        prober.close()

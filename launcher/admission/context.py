@@ -1,0 +1,18 @@
+"""What every admission needs of its surroundings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from launcher.admission.listener import AdmissionListener, SilentListener
+from launcher.core.model.inventory import Inventory
+from launcher.ports import Prober
+from launcher.store.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionContext:
+    """The store of runs, how the nodes of an inventory are asked, and who is told."""
+
+    store: Store
+    open_prober: Callable[[Inventory], Prober]
+    listener: AdmissionListener = field(default_factory=SilentListener)

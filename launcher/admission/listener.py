@@ -1,0 +1,159 @@
+"""What an admission reports while it works, and to whom."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from launcher.admission.node_checks import Examined
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.placement import Placement, Shortfall
+from launcher.core.model.run import Run, RunName
+from launcher.core.model.task import Group
+from launcher.core.placement.resize import ResizePlan
+from launcher.errors import Mistake
+from launcher.ports import Listener
+from launcher.setup.lease import Holder
+from launcher.transport.upload.files import Weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryRead:
+    """The inventory that the task is placed on."""
+
+    fleet: Inventory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileWarning:
+    """Something doubtful in the task file."""
+
+    mistake: Mistake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindChosen:
+    """The kind of node that a group gets.
+
+    Its index among `total`; `fits` is False where no kind fits at all.
+    """
+
+    group: Group
+    index: int
+    total: int
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainsUnknown:
+    """Nodes whose NVLink domain is not known before they are asked."""
+
+    nodes: Sequence[NodeName]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesHeld:
+    """Nodes that were skipped because others hold their leases."""
+
+    held: Mapping[NodeName, Holder]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesUnfit:
+    """Nodes that were skipped because of a fault."""
+
+    unfit: Mapping[NodeName, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesChecked:
+    """The nodes of the placement with what was found.
+
+    Some findings may be bad although they stop nothing.
+    """
+
+    examined: Sequence[Examined]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlaced:
+    """Where the task is about to run.
+
+    `again` where other runs took the nodes of an earlier placement.
+    """
+
+    name: str
+    placement: Placement
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoesNotFitNow:
+    """Why a task that is about to be queued does not fit now."""
+
+    shortfall: Shortfall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesWeighed:
+    """How much is sent to each node."""
+
+    weight: Weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesLost:
+    """A run did not get the leases of its nodes; it is placed again without them."""
+
+    name: RunName
+    held: Mapping[NodeName, Holder]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizePlanned:
+    """How a running run is about to change."""
+
+    run: Run
+    difference: ResizePlan
+
+
+Notice: TypeAlias = (
+    InventoryRead
+    | FileWarning
+    | KindChosen
+    | DomainsUnknown
+    | NodesHeld
+    | NodesUnfit
+    | NodesChecked
+    | TaskPlaced
+    | DoesNotFitNow
+    | FilesWeighed
+    | NodesLost
+    | ResizePlanned
+)
+
+
+class AdmissionListener(Listener, Protocol):
+    """Is told how an admission goes, and may stop it before anything is changed."""
+
+    def notify(self, notice: Notice) -> None:
+        """Take note of something that was found or decided."""
+
+    def confirm(self, question: str) -> None:
+        """Return to go on; raise to stop."""
+
+
+class SilentListener:
+    """Ignores all notices, and confirms."""
+
+    def asking(self, nodes: Sequence[NodeName]) -> None:
+        """Ignore."""
+
+    def heard(self, node: NodeName, *, answered: bool) -> None:
+        """Ignore."""
+
+    def notify(self, notice: Notice) -> None:
+        """Ignore."""
+
+    def confirm(self, question: str) -> None:
+        """Confirm."""

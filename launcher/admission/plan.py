@@ -1,0 +1,62 @@
+"""Where a task would run now, by what is known of the nodes; no node is asked."""
+
+from dataclasses import dataclass
+
+from launcher.admission.context import AdmissionContext
+from launcher.admission.listener import DomainsUnknown
+from launcher.admission.preflight import guessed, unknown_domains, with_domains
+from launcher.admission.queue_explain import not_free
+from launcher.admission.request import Request
+from launcher.core.model.inventory import Inventory
+from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
+from launcher.core.model.task import Task
+from launcher.core.placement.explain import SurveyedRack, survey
+from launcher.core.placement.place import place
+from launcher.errors import NoCapacityError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlan:
+    """A placement of a task, and its basis.
+
+    The inventory with known domains, and the nodes that are not free.
+    """
+
+    task: Task
+    placement: Placement
+    fleet: Inventory
+    unavailable: UnavailableNodes
+
+    def candidates(self) -> tuple[SurveyedRack, ...]:
+        """Return all candidate racks for each group."""
+        return survey(self.task, self.fleet, self.unavailable, self.placement)
+
+
+def plan(context: AdmissionContext, request: Request) -> TaskPlan:
+    """Return where a task would run now; NoCapacityError where nowhere."""
+    fleet = with_domains(request.fleet, context.store.domains.of(request.fleet.name))
+    if missing := unknown_domains(fleet):
+        context.listener.notify(DomainsUnknown(nodes=missing))
+    answer = place(request.task, fleet, unavailable(context, request))
+    if isinstance(answer, Shortfall):
+        raise NoCapacityError(answer)
+    in_use = context.store.unavailable(request.fleet)
+    return TaskPlan(task=request.task, placement=answer, fleet=fleet, unavailable=in_use)
+
+
+def unavailable(context: AdmissionContext, request: Request) -> UnavailableNodes:
+    """Return the nodes that are not free to a task that starts now.
+
+    Used by runs, or needed by queued runs.
+    """
+    fleet = guessed(request.fleet, context.store.domains.of(request.fleet.name))
+    return not_free(context.store, fleet, request.task)
+
+
+def never_fits(context: AdmissionContext, request: Request) -> Shortfall | None:
+    """Return why a task would not fit even if all nodes were free and well.
+
+    None where it would.
+    """
+    answer = place(request.task, guessed(request.fleet, context.store.domains.of(request.fleet.name)), {})
+    return answer if isinstance(answer, Shortfall) else None

@@ -1,0 +1,34 @@
+"""The user's files of a run.
+
+How much is sent to each node, and the copy that its controllers send.
+"""
+
+from pathlib import Path
+
+from launcher.admission.listener import AdmissionListener, FilesWeighed
+from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.run import Run
+from launcher.core.model.task import Task
+from launcher.transport.upload import files
+
+
+def weigh(listener: AdmissionListener, task: Task, fleet: Inventory) -> None:
+    """Report how much is sent to each node, and which files cannot be.
+
+    LaunchError where one cannot be read.
+    """
+    if _sends_files(task, fleet):
+        listener.notify(FilesWeighed(weight=files.weigh(task)))
+
+
+def copy_files(home: Path, run: Run) -> None:
+    """Copy the files of a run as they are now.
+
+    A node that joins next week gets the same.
+    """
+    if _sends_files(run.task, run.fleet):
+        files.keep(home, run)
+
+
+def _sends_files(task: Task, fleet: Inventory) -> bool:
+    return fleet.transport is not Transport.SIM and (task.workdir is not None or bool(task.file_mounts))

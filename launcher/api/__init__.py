@@ -1,0 +1,239 @@
+"""Everything that the command does with runs, from Python.
+
+    from launcher import api
+
+    run = api.up("task.yaml", inventory="fleet.yaml", envs={"STEPS": "1000"})
+    for line in api.logs(run.id, rank="0", follow=True):
+        print(line.text)
+    print(api.wait(run.id, timeout=3600).cause)
+
+Values are frozen dataclasses, the same that `-o json` writes (`api.plain` makes them dicts). Errors are those of
+`launcher.errors`, which the command turns into exit codes. A task or inventory is the path of a file, or YAML text: a
+string with a line break. `home` is $NVLAUNCH_HOME where it is not given. A run is meant by its name or id.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+from typing import TypeAlias
+
+from launcher.admission.context import AdmissionContext
+from launcher.admission.launch import admit
+from launcher.admission.plan import plan as place_task
+from launcher.admission.request import Request, RequestSource, read_request
+from launcher.api.log_lines import LogLine, log_lines
+from launcher.api.plan import Plan, describe
+from launcher.api.run_info import RunInfo, read_run_info
+from launcher.core.model.record import Outcome
+from launcher.drive.adapters import open_nodes, open_prober
+from launcher.drive.detached import start_detached
+from launcher.drive.follow import SilentRunListener, attend, event_batches
+from launcher.drive.follow import follow as follow_run
+from launcher.drive.log_reader import LogReader, log_sources
+from launcher.errors import JobFailedError, ProvisionError
+from launcher.store.home import home as default_home
+from launcher.store.journal import Event
+from launcher.store.plain import plain
+from launcher.store.rows import RunRow
+from launcher.store.status_reads import StatusReader
+from launcher.store.store import Store
+
+__all__ = [
+    "Event",
+    "LogLine",
+    "Outcome",
+    "Plan",
+    "RunInfo",
+    "down",
+    "events",
+    "logs",
+    "plain",
+    "plan",
+    "runs",
+    "status",
+    "up",
+    "wait",
+]
+
+FileOrText: TypeAlias = str | PathLike[str]
+"""A path, or YAML text: a string with a line break."""
+
+Home: TypeAlias = str | PathLike[str] | None
+
+
+def plan(
+    task: FileOrText,
+    *,
+    inventory: FileOrText | None = None,
+    name: str | None = None,
+    envs: Mapping[str, str] | None = None,
+    secrets: Mapping[str, str] | None = None,
+    verbose: bool = False,
+    home: Home = None,
+) -> Plan:
+    """Return where a task would run now; changes nothing and asks no node.
+
+    `verbose` adds what each rack offered. NoCapacityError, with what would help, where it does not fit.
+    """
+    context = _context(home)
+    request = _request(context, task, inventory, name, envs, secrets)
+    return describe(request, place_task(context, request), verbose=verbose)
+
+
+def up(
+    task: FileOrText,
+    *,
+    inventory: FileOrText | None = None,
+    name: str | None = None,
+    envs: Mapping[str, str] | None = None,
+    secrets: Mapping[str, str] | None = None,
+    queue: bool = False,
+    home: Home = None,
+) -> RunInfo:
+    """Start a task, or resize its run.
+
+    Return once the run has its nodes, with a controller of its own (as `up -d`).
+
+    With `queue` it waits in the queue where it does not fit now, and is returned at once. `secrets` has values.
+    """
+    context = _context(home)
+    request = _request(context, task, inventory, name, envs, secrets)
+    row = admit(context, request, partial(start_detached, context.store), queue=queue)
+    return _info(context.store, row)
+
+
+def status(run: str, *, home: Home = None) -> RunInfo:
+    """Return a run as its controller last saw it."""
+    return read_run_info(StatusReader(_home(home)).find(run))
+
+
+def runs(*, home: Home = None) -> tuple[RunInfo, ...]:
+    """Return all runs, oldest first.
+
+    OtherVersionError where another version wrote one of them.
+    """
+    return tuple(map(read_run_info, StatusReader(_home(home)).all()))
+
+
+def events(run: str, *, after: int = 0, follow: bool = False, home: Home = None) -> Iterator[Event]:
+    """Return the journal of a run, from entry number `after` on.
+
+    With `follow` until the run has ended.
+    """
+    store = Store(_home(home))
+    return chain.from_iterable(event_batches(store, store.find(run).id, after=after, follow=follow))
+
+
+def logs(
+    run: str,
+    *,
+    rank: str | None = None,
+    node: str | None = None,
+    provision: bool = False,
+    tail: int = 1000,
+    follow: bool = False,
+    home: Home = None,
+) -> Iterator[LogLine]:
+    """Return the last `tail` lines of each log of a run (0: all).
+
+    With `follow` also new ones until the run has ended.
+
+    `rank` is a number, or `GROUP/N`; `node` a node; `provision` means how nodes were prepared. ProvisionError, after
+    the lines of the others, where a log cannot be read.
+    """
+    store = Store(_home(home))
+    found, record = store.load(store.find(run).id)
+    sources = log_sources(found, record, rank=rank, node=node, provision=provision)
+    nodes = open_nodes(store.home, found.fleet)
+    reader = LogReader(nodes, found, sources)
+    try:
+        more = reader.follow(lambda: store.find(found.id).ended is not None) if follow else iter(())
+        yield from log_lines(chain(reader.tail(tail), more))
+        reader.check()
+    finally:
+        reader.close()
+        nodes.close()
+
+
+def wait(run: str, *, timeout: float | None = None, home: Home = None) -> Outcome:
+    """Return the outcome of a run once it has ended.
+
+    TimeoutError after `timeout` seconds.
+
+    Replaces a controller that died, and follows a preempted run through the queue.
+    """
+    store = Store(_home(home))
+    row = _ended(store, store.find(run), timeout)
+    if row.outcome is None:
+        raise JobFailedError(f"run `{row.name}` is {row.state.value}: {row.status_message}")
+    return row.outcome
+
+
+def down(run: str, *, timeout: float | None = None, home: Home = None) -> RunInfo:
+    """End a run; return it once its nodes are released.
+
+    TimeoutError after `timeout` seconds, and the run still ends.
+
+    ProvisionError where nodes are unreachable; the controller keeps trying.
+    """
+    store = Store(_home(home))
+    row = store.find(run)
+    store.want_nothing(row.id)
+    row = _ended(store, row, timeout)
+    if row.ended is None:
+        raise ProvisionError("not all nodes are released", outcomes=((row.name, row.status_message),))
+    return _info(store, row)
+
+
+def _home(given: Home) -> Path:
+    return default_home() if given is None else Path(given).expanduser().absolute()
+
+
+def _context(home: Home) -> AdmissionContext:
+    store = Store(_home(home))
+    return AdmissionContext(store=store, open_prober=partial(open_prober, store.home))
+
+
+def _request(
+    context: AdmissionContext,
+    task: FileOrText,
+    inventory: FileOrText | None,
+    name: str | None,
+    envs: Mapping[str, str] | None,
+    secrets: Mapping[str, str] | None,
+) -> Request:
+    source = RequestSource(name=name, envs=envs or {}, secrets=secrets or {})
+    text, path = _text_or_path(task)
+    if path is not None:
+        source = replace(source, task=path)
+    inventory_text, inventory_path = (None, None) if inventory is None else _text_or_path(inventory)
+    return read_request(
+        context,
+        replace(
+            source,
+            task_text=text,
+            inventory=None if inventory_path is None else str(inventory_path),
+            inventory_text=inventory_text,
+        ),
+    )
+
+
+def _text_or_path(given: FileOrText) -> tuple[str | None, Path | None]:
+    if isinstance(given, str) and "\n" in given:
+        return given, None
+    return None, Path(given)
+
+
+def _ended(store: Store, row: RunRow, timeout: float | None) -> RunRow:
+    if row.ended is not None:
+        return row
+    listener = SilentRunListener()
+    attend(store, row, listener)
+    return follow_run(store, row.id, listener, timeout=timeout)
+
+
+def _info(store: Store, row: RunRow) -> RunInfo:
+    return read_run_info(StatusReader(store.home).find(row.id))

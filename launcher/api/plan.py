@@ -1,0 +1,116 @@
+"""A placement as `plan -o json` writes it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from launcher.admission.plan import TaskPlan
+from launcher.admission.request import Request
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.placement import Slice
+from launcher.core.placement.explain import SurveyedRack
+from launcher.core.placement.fragmentation import fragmentation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSlice:
+    """Where one slice would run, and why there."""
+
+    group: str
+    slice: int
+    place: str
+    rack: str | None
+    domain: str | None
+    nodes: tuple[NodeName, ...]
+    spares: tuple[NodeName, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentationChange:
+    """Slurm's fragmentation score of the inventory before and after the placement.
+
+    0 is best.
+    """
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateRack:
+    """A rack, or a coarser domain, as a candidate for a group.
+
+    `reason` says why slices of the group went there or not.
+
+    `excluded` counts nodes that are not free by reason, `users` those in use by run, `accelerators` those of another
+    kind. `left` is how many nodes are left for the group once the task is placed.
+    """
+
+    group: str
+    rack: str
+    total: int
+    free: int
+    excluded: Mapping[str, int]
+    users: Mapping[str, int]
+    accelerators: Mapping[str, int]
+    left: int
+    slices: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Where a task would run now.
+
+    `racks` has the candidates, where they were asked for (`-v`).
+    """
+
+    name: str
+    inventory: str
+    slices: tuple[PlannedSlice, ...]
+    fragmentation: FragmentationChange
+    racks: tuple[CandidateRack, ...] = ()
+
+
+def describe(request: Request, found: TaskPlan, *, verbose: bool = False) -> Plan:
+    """Return a plan for users; with `verbose` also all candidate racks."""
+    placement = found.placement
+    return Plan(
+        name=request.task.name,
+        inventory=request.fleet.name,
+        slices=tuple(map(_slice, placement.slices, placement.reasons)),
+        fragmentation=FragmentationChange(
+            before=fragmentation(found.fleet, found.unavailable),
+            after=fragmentation(found.fleet, {*found.unavailable, *placement.nodes}),
+        ),
+        racks=tuple(map(_candidate, found.candidates())) if verbose else (),
+    )
+
+
+def _slice(part: Slice, reason: str) -> PlannedSlice:
+    return PlannedSlice(
+        group=part.group,
+        slice=part.index,
+        place=part.place,
+        rack=part.rack,
+        domain=part.domain,
+        nodes=part.nodes,
+        spares=part.spares,
+        reason=reason,
+    )
+
+
+def _candidate(one: SurveyedRack) -> CandidateRack:
+    rack = one.before
+    return CandidateRack(
+        group=one.group,
+        rack=rack.rack,
+        total=rack.total,
+        free=rack.free,
+        excluded={reason.name.lower(): number for reason, number in rack.excluded.items()},
+        users=dict(rack.users),
+        accelerators=dict(rack.accelerators),
+        left=one.left,
+        slices=one.slices,
+        reason=one.reason,
+    )

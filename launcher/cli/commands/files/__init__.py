@@ -1,0 +1,1 @@
+"""Commands about files: tasks, inventories and their schemas."""

@@ -1,0 +1,78 @@
+"""`init`: starter files for tasks and inventories."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from launcher.cli.output.console import say
+from launcher.cli.plain import PlainCommand
+from launcher.errors import refuse
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(cls=PlainCommand)(init)
+
+
+def _examples(incomplete: str) -> list[tuple[str, str]]:
+    """Return the examples that begin with a text, for shell completion."""
+    from launcher.config.templates import EXAMPLES
+
+    return [(name, words) for name, words in EXAMPLES.items() if name.startswith(incomplete)]
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the files.")] = Path(),
+    like: Annotated[
+        str,
+        typer.Option("--like", metavar="EXAMPLE", help="Copy the task of an example.", autocompletion=_examples),
+    ] = "",
+) -> None:
+    """Write starter files: task, inventory, schemas.
+
+    Existing files are not changed. Examples: demo, torchrun, vla-8x64,
+    ray-driver, rl, prefill-decode, shared-nodes, plain-skypilot.
+
+    \b
+    Example:
+      nvlaunch init my-job
+      nvlaunch init my-job --like torchrun
+    """
+    from launcher.config.schema.json_schema import SpecKind, json_schema, schema_file
+    from launcher.config.templates import read_template
+
+    files = {f"{kind.value}.yaml": read_template(f"{kind.value}.yaml") for kind in SpecKind}
+    if like:
+        files["task.yaml"] = _like(like)
+    files |= {schema_file(kind): json.dumps(json_schema(kind), indent=2) + "\n" for kind in SpecKind}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            _write(folder / name, text)
+    except OSError as error:
+        refuse(f"cannot write to `{folder}`: {(error.strerror or str(error)).lower()}")
+    task, fleet = folder / "task.yaml", folder / "inventory.yaml"
+    say(f"next: edit {task}, then run `nvlaunch plan {task}`; for your own machines `nvlaunch plan {task} -i {fleet}`")
+
+
+def _like(name: str) -> str:
+    """Return the task of an example, with the line by which editors find its schema."""
+    from launcher.config.schema.json_schema import SpecKind, schema_file
+    from launcher.config.templates import EXAMPLES, read_example
+
+    if name not in EXAMPLES:
+        listed = ", ".join(f"`{known}`" for known in EXAMPLES)
+        refuse(f"no example is named `{name}`", hint=f"the examples are {listed}")
+    return f"# yaml-language-server: $schema={schema_file(SpecKind.TASK)}\n{read_example(name)}"
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        say(f"{file} already exists, unchanged")
+    else:
+        say(f"wrote {file}")

@@ -1,0 +1,1 @@
+"""The commands below `inventory`: import, discover, check, export."""

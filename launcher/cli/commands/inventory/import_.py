@@ -1,0 +1,64 @@
+"""`inventory import`: convert what another program keeps."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from launcher.cli.file_diff import OutFile, write_output
+from launcher.cli.options import Yes
+from launcher.cli.output.console import clean, say, warn
+from launcher.errors import refuse
+
+
+def _kinds(incomplete: str) -> list[str]:
+    """Return the kinds of inventory that begin with a text, for shell completion."""
+    from launcher.config.importers.found import Foreign
+
+    return [kind.value for kind in Foreign if kind.value.startswith(incomplete)]
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of another program; `-` for stdin.")],
+    kind: Annotated[
+        str | None,
+        typer.Option("--as", metavar="KIND", help="Kind of the file (default: detected).", autocompletion=_kinds),
+    ] = None,
+    out: OutFile = None,
+    yes: Yes = False,
+) -> None:
+    """Convert a file of another program.
+
+    Reads Slurm's topology.conf, topology.yaml and `scontrol show
+    topology`, maps of hosts to ClusterUUIDs, node pools of SkyPilot, SSH
+    fleets of dstack, inventories of Ansible, hostfiles of MPI, DeepSpeed
+    and Horovod, ~/.ssh/config, and Kubernetes nodes. Racks are not
+    guessed; doubtful lines are reported.
+
+    \b
+    Example:
+      scontrol show topology | nvlaunch inventory import - -o inventory.yaml
+      nvlaunch inventory import hosts --as hostfile
+    """
+    from launcher.cli.output.errors import mistake_text
+    from launcher.config.importers.found import Foreign
+    from launcher.config.importers.read import read_foreign
+    from launcher.config.importers.write import inventory_text, rackless_words
+    from launcher.config.inventory.read import parse_inventory
+    from launcher.core.model.text import count
+
+    known = [one.value for one in Foreign]
+    if kind is not None and kind not in known:
+        refuse(f"no kind of inventory is named `{kind}`", hint=f"write one of {', '.join(f'`{one}`' for one in known)}")
+    found = read_foreign(file, Foreign(kind) if kind else None)
+    text, more = inventory_text(found, out.stem if out else None)
+    for remark in (*found.remarks, *more):
+        warn(mistake_text(remark))
+        if remark.hint:
+            say(clean(f"hint: {remark.hint}"))
+    fleet = parse_inventory(text, out or Path("inventory.yaml"))
+    racks = {host.rack for host in found.hosts if host.rack is not None}
+    say(clean(f"{found.kind.words}: {count(len(fleet.nodes), 'node')}, {count(len(racks), 'rack')}"))
+    if found.rackless:
+        warn(clean(rackless_words(found)))
+    write_output(text, out, yes=yes)

@@ -1,0 +1,1 @@
+"""Commands about nodes and racks: check, drain, repair."""

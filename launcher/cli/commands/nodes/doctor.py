@@ -1,0 +1,59 @@
+"""`doctor`: check the health of nodes."""
+
+import json
+import os
+import time
+from typing import Annotated
+
+import typer
+
+from launcher.cli.options import As, FleetFile, Output
+from launcher.cli.output.console import say, show
+from launcher.cli.plain import PlainCommand
+from launcher.errors import ExitCode
+from launcher.store.home import home
+
+NodeWords = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NODES", help="Nodes, ranges such as `r07-n[01-16]`, racks, or `head` (default: all)."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(cls=PlainCommand)(doctor)
+
+
+def doctor(nodes: NodeWords = None, inventory: FleetFile = None, output: As = Output.TEXT) -> None:
+    """Check the health of nodes.
+
+    Changes nothing on them. Exits with 4 if a check fails; checks that
+    give no answer are counted separately.
+
+    \b
+    Example:
+      nvlaunch doctor -i fleet.yaml r07 'r08-n[01-04]'
+    """
+    from launcher.admission.doctor import check_up
+    from launcher.cli.node_arguments import select_nodes
+    from launcher.cli.output.doctor import doctor_json, doctor_text
+    from launcher.cli.output.plan import fleet_text
+    from launcher.cli.output.progress import ProbeProgress
+    from launcher.config.inventory.read import find_inventory
+    from launcher.core.model.inventory import Transport
+    from launcher.drive.adapters import open_prober
+    from launcher.store.store import Store
+
+    fleet = find_inventory(inventory, os.environ, home())
+    say(fleet_text(fleet))
+    selected = select_nodes(fleet, nodes or ())
+    prober = open_prober(home(), fleet)
+    try:
+        with ProbeProgress(quiet=fleet.transport is not Transport.SSH) as progress:
+            found = check_up(fleet, selected, prober, progress)
+    finally:
+        prober.close()
+    Store(home()).domains.keep(fleet.name, found.reported, time.time())
+    show(json.dumps(doctor_json(fleet.name, found), indent=2) if output is Output.JSON else doctor_text(found))
+    if found.bad:
+        raise typer.Exit(ExitCode.REMOTE)

@@ -1,0 +1,1 @@
+"""Commands about runs: start, look, follow, change, end."""

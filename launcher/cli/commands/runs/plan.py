@@ -1,0 +1,82 @@
+"""`plan`: where a task would run now, or why it would not fit."""
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from launcher.cli.options import As, Env, EnvFile, FleetFile, Name, Output, Secret, TaskFile
+from launcher.cli.output.console import show
+from launcher.cli.plain import PlainCommand
+from launcher.errors import NoCapacityError
+from launcher.store.home import home
+
+if TYPE_CHECKING:
+    from launcher.admission.plan import TaskPlan
+    from launcher.admission.request import Request
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(cls=PlainCommand)(plan)
+
+
+def plan(
+    file: TaskFile,
+    name: Name = None,
+    inventory: FleetFile = None,
+    env: Env = None,
+    env_file: EnvFile = None,
+    secret: Secret = None,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Show every candidate rack, and why it was selected or not.")
+    ] = False,
+    output: As = Output.TEXT,
+) -> None:
+    """Show where a task would run now.
+
+    If it does not fit, show why, and what would make it fit.
+    Changes nothing and contacts no node.
+
+    \b
+    Example:
+      nvlaunch plan examples/vla-8x64.yaml -i examples/fleet-9xnvl72.yaml -o json
+    """
+    from launcher.admission.context import AdmissionContext
+    from launcher.admission.plan import plan as place
+    from launcher.admission.request import RequestSource, read_request
+    from launcher.cli.given import read_given
+    from launcher.cli.output.admission import AdmissionReport
+    from launcher.drive.adapters import open_prober
+    from launcher.store.store import Store
+
+    given = read_given(env, env_file, secret)
+    source = RequestSource(task=file, inventory=inventory, name=name, envs=given.envs, secrets=given.secrets)
+    store, report = Store(home()), AdmissionReport()
+    context = AdmissionContext(store=store, open_prober=partial(open_prober, store.home), listener=report)
+    request = read_request(context, source)
+    try:
+        found = place(context, request)
+    except NoCapacityError as error:
+        if output is Output.JSON:
+            from launcher.cli.output.shortfall import shortfall_json
+
+            show(json.dumps({"shortfall": shortfall_json(error.shortfall)}, indent=2))
+        raise
+    show_plan(request, found, output, verbose=verbose)
+
+
+def show_plan(request: "Request", found: "TaskPlan", output: Output, *, verbose: bool = False) -> None:
+    """Show a plan; with `verbose` also all candidate racks."""
+    from launcher.api.plan import describe
+    from launcher.cli.output.plan import plan_text, survey_text
+    from launcher.store.plain import plain
+
+    plan = describe(request, found, verbose=verbose)
+    if output is Output.JSON:
+        show(json.dumps(plain(plan), indent=2))
+        return
+    show(plan_text(request.task.name, found.placement))
+    if verbose:
+        show(survey_text(found.candidates(), plan.fragmentation))

@@ -1,0 +1,111 @@
+"""`up`: start a task and follow its run."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from launcher.cli.options import Env, EnvFile, FleetFile, Name, Output, Secret, TaskFile, Yes
+from launcher.cli.output.console import clean, say, show
+from launcher.cli.plain import PlainCommand
+from launcher.errors import ExitCode, refuse
+from launcher.store.home import home
+
+if TYPE_CHECKING:
+    from launcher.admission.launch import Acceptance
+    from launcher.store.rows import RunRow
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(cls=PlainCommand)(up)
+
+
+def up(
+    file: TaskFile,
+    name: Name = None,
+    inventory: FleetFile = None,
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Return as soon as the run has its nodes.")] = False,
+    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and exit.")] = False,
+    env: Env = None,
+    env_file: EnvFile = None,
+    secret: Secret = None,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Drive the run in this process (for CI and systemd).")
+    ] = False,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Queue the run where it does not fit now, and return at once.")
+    ] = False,
+) -> None:
+    """Start a task and follow it.
+
+    The exit code tells how the run ended. Ctrl-C and a closed terminal
+    only stop following; the run continues. For a run that is already
+    running, `up` with another number of slices resizes it.
+
+    \b
+    Example:
+      nvlaunch up task.yaml -i fleet.yaml --env STEPS=1000 --secret HF_TOKEN
+    """
+    from launcher.admission.context import AdmissionContext
+    from launcher.admission.launch import admit
+    from launcher.admission.plan import plan
+    from launcher.admission.request import RequestSource, read_request
+    from launcher.cli.commands.runs.plan import show_plan
+    from launcher.cli.drivers import CommandDriver
+    from launcher.cli.given import read_given
+    from launcher.cli.output.admission import AdmissionReport
+    from launcher.drive.adapters import open_prober
+    from launcher.store.store import Store
+
+    if detach and foreground:
+        refuse("`--detach` and `--foreground` exclude each other", hint="use one of them")
+    given = read_given(env, env_file, secret)
+    source = RequestSource(task=file, inventory=inventory, name=name, envs=given.envs, secrets=given.secrets)
+    with _nothing_started(), AdmissionReport(yes=yes) as report:
+        store = Store(home())
+        context = AdmissionContext(store=store, open_prober=partial(open_prober, store.home), listener=report)
+        request = read_request(context, source)
+        if dry_run:
+            show_plan(request, plan(context, request), Output.TEXT)
+            return
+        drive = CommandDriver(store, detach=detach, foreground=foreground)
+        row = admit(context, request, drive, queue=queue)
+    _conclude(row, drive.how)
+
+
+@contextmanager
+def _nothing_started() -> Iterator[None]:
+    """Ctrl-C in this block came before a run was accepted.
+
+    Following an accepted run handles it.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("\nnothing was started")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def _conclude(row: "RunRow", how: "Acceptance | None") -> None:
+    """Report the outcome of a run that has ended, else how to follow it.
+
+    A run that continues has its id on stdout.
+    """
+    from launcher.admission.launch import Acceptance
+    from launcher.cli.output.conclude import conclude
+    from launcher.core.model.run import RunState
+
+    if row.ended is not None or row.outcome is not None:
+        conclude(row)
+        return
+    if row.state is RunState.QUEUED:
+        say(clean(f"Queued {row.name}: {row.status_message}"))
+        say(f"Follow: nvlaunch watch {row.name} · Queue: nvlaunch queue")
+    else:
+        done = "Resizing" if how is Acceptance.RESIZED else "Started"
+        say(f"{done} {row.name}. Follow: nvlaunch watch {row.name} · State: nvlaunch status {row.name}")
+    show(row.id)

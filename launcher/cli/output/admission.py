@@ -1,0 +1,139 @@
+"""What an admission reports, as text on stderr."""
+
+from collections.abc import Sequence
+from types import TracebackType
+
+from typing_extensions import Self, assert_never
+
+from launcher.admission.checked_placement import held_text
+from launcher.admission.listener import (
+    DoesNotFitNow,
+    DomainsUnknown,
+    FilesWeighed,
+    FileWarning,
+    InventoryRead,
+    KindChosen,
+    NodesChecked,
+    NodesHeld,
+    NodesLost,
+    NodesUnfit,
+    Notice,
+    ResizePlanned,
+    TaskPlaced,
+)
+from launcher.admission.queue_explain import shortfall_summary
+from launcher.cli.output.console import agree, clean, say, warn
+from launcher.cli.output.doctor import rows
+from launcher.cli.output.errors import mistake_text
+from launcher.cli.output.plan import fleet_text, plan_text
+from launcher.cli.output.progress import ProbeProgress
+from launcher.cli.output.table import table
+from launcher.core.model.inventory import Transport
+from launcher.core.model.nodeset import NodeName, fold, fold_messages
+from launcher.core.model.placement import Slice
+from launcher.core.model.text import count
+from launcher.core.placement.resize import ResizePlan
+from launcher.probe.report import Answer
+from launcher.transport.upload.files import Weight
+
+MANY_FILES = 20_000
+MANY_BYTES = 200_000_000
+"""More than this for each node is warned about."""
+MAX_NAMED = 3
+
+
+class AdmissionReport:
+    """Writes notices to stderr.
+
+    Asks for confirmation unless `yes`, and shows how many nodes have answered.
+    """
+
+    def __init__(self, *, yes: bool = False) -> None:
+        self._yes = yes
+        self._probe = ProbeProgress(quiet=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._probe.__exit__(kind, error, at)
+
+    def asking(self, nodes: Sequence[NodeName]) -> None:
+        """Start to wait for nodes."""
+        self._probe.asking(nodes)
+
+    def heard(self, node: NodeName, *, answered: bool) -> None:
+        """Count a node that has answered, or will not."""
+        self._probe.heard(node, answered=answered)
+
+    def confirm(self, question: str) -> None:
+        """Return where the user agrees; otherwise the command ends."""
+        agree(question, yes=self._yes)
+
+    def notify(self, notice: Notice) -> None:
+        """Write a notice."""
+        match notice:
+            case InventoryRead(fleet=fleet):
+                self._probe.quiet = fleet.transport is not Transport.SSH
+                say(fleet_text(fleet))
+            case FileWarning(mistake=mistake):
+                warn(mistake_text(mistake))
+            case KindChosen():
+                say(clean(_kind(notice)))
+            case DomainsUnknown(nodes=nodes):
+                warn(
+                    f"the NVLink domain of {fold(nodes)} is unknown: `nvlaunch doctor` or `nvlaunch up` asks the nodes"
+                )
+            case NodesHeld(held=held):
+                say(clean(f"skipped {held_text(held)}"))
+            case NodesUnfit(unfit=unfit):
+                for names, why in fold_messages(unfit.items()):
+                    say(clean(f"skipped {names}: {why}"))
+            case NodesChecked(examined=examined):
+                for row in rows(examined):
+                    if row.finding.answer is Answer.BAD:
+                        warn(clean(f"{row.whose}: {row.facts}: {row.finding.message}"))
+            case TaskPlaced(name=name, placement=placement, again=again):
+                if again:
+                    say("other runs took some of these nodes; the new plan:")
+                say(plan_text(name, placement))
+            case DoesNotFitNow(shortfall=shortfall):
+                say(clean(f"does not fit now: {shortfall_summary(shortfall)}"))
+            case FilesWeighed(weight=weight):
+                _files(weight)
+            case NodesLost(name=name, held=held):
+                say(clean(f"{held_text(held)}; placing `{name}` again"))
+            case ResizePlanned(run=run, difference=difference):
+                say(clean(_resize(run.name, len(run.placement.slices), difference)))
+            case _:
+                assert_never(notice)
+
+
+def _kind(notice: KindChosen) -> str:
+    group = notice.group
+    kind = f"`{group.accelerator}:{group.gpus}`" if group.accelerator else "no GPU"
+    fits = "" if notice.fits else "; none of them fits"
+    return f"group `{group.name}`: {kind}, choice {notice.index + 1} of {notice.total}{fits}"
+
+
+def _files(weight: Weight) -> None:
+    amount = f"{count(weight.files, 'file')}, {weight.size / 1e6:.1f} MB, {weight.ignored} ignored"
+    say(f"to each node: {amount}")
+    if weight.files > MANY_FILES or weight.size > MANY_BYTES:
+        hint = "exclude what the ranks do not need with `.gitignore` or `.skyignore`"
+        warn(f"copying {amount} to each node takes a while: {hint}")
+    if weight.special:
+        more = f" and {len(weight.special) - MAX_NAMED} more" if len(weight.special) > MAX_NAMED else ""
+        named = ", ".join(f"`{name}`" for name in weight.special[:MAX_NAMED])
+        warn(clean(f"not copied, because they are sockets, pipes or devices: {named}{more}"))
+
+
+def _resize(name: str, before: int, difference: ResizePlan) -> str:
+    """Return the slices that are added and removed, and how many stay."""
+    changed = [_row("+", part) for part in difference.added] + [_row("-", part) for part in difference.removed]
+    stays = f"{count(before - len(difference.removed), 'slice')} of `{name}` unchanged"
+    return "\n".join((stays, table(("", "SLICE", "RACK", "NODES", "SPARES"), changed, indent="  ")))
+
+
+def _row(sign: str, part: Slice) -> tuple[str, ...]:
+    return sign, part.key, part.place, fold(part.nodes), fold(part.spares) if part.spares else ""

@@ -1,0 +1,106 @@
+"""Entries of a journal as sentences: `released r07-n[01-16]`."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from launcher.cli.output.console import clean
+from launcher.core.model.nodeset import fold
+from launcher.store.journal import Event, EventKind
+
+# Actions by the beginning of their key: the intent, and what was done.
+_VERBS: Mapping[str, tuple[str, str]] = {
+    "acquire": ("acquire", "acquired"),
+    "prepare": ("prepare", "started to prepare"),
+    "start_head": ("start the Ray head", "started the Ray head"),
+    "join": ("start the raylet on", "started the raylet on"),
+    "reserve": ("reserve", "requested the reservation of"),
+    "unreserve": ("cancel the reservation of", "cancelled the reservation of"),
+    "verify": ("verify the reservation of", "verified the reservation of"),
+    "start": ("start the ranks of", "started the ranks of"),
+    "signal": ("signal the ranks on", "signalled the ranks on"),
+    "kill:rank": ("kill the ranks on", "killed the ranks on"),
+    "kill:generation": ("kill the raylet on", "killed the raylet on"),
+    "kill:node": ("kill all processes of the run on", "killed all processes of the run on"),
+    "release:slot": ("release", "released"),
+    "release:head": ("release the Ray head on", "released the Ray head on"),
+    "power_off": ("power off", "powered off"),
+    "add_spare": ("add a spare to", "added a spare to"),
+    "relocate": ("relocate", "relocated"),
+    "resize": ("resize the run", "resized the run"),
+}
+_DONE = ("done", "killed", "powered_off")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """What one entry says, with the name apart that neighbours may differ in."""
+
+    when: str
+    kind: str
+    before: str
+    name: str
+    after: str
+    evidence: tuple[str, ...]
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        return self.when, self.kind, self.before, self.after, self.evidence
+
+
+def event_lines(events: Sequence[Event]) -> Iterator[str]:
+    """Return the lines of entries.
+
+    Neighbours that differ only in a node or slice share one.
+    """
+    for _, alike in groupby(map(_sentence, events), lambda one: one.shared):
+        first, *others = alike
+        name = fold([first.name, *(one.name for one in others)]) if others else first.name
+        text = f"{first.before}{name}{first.after}"
+        yield clean(f"{first.when}  {first.kind:11}  {text}").replace("\n", " ")
+        yield from (clean(f"  | {line}") for line in first.evidence)
+
+
+def _sentence(event: Event) -> _Sentence:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
+    before, name, after = _parts(event)
+    if event.times > 1:
+        after += f" ({event.times} times)"
+    space = " " if before and name else ""
+    return _Sentence(when, event.kind.value, f"{before}{space}", name, after, event.evidence)
+
+
+def _parts(event: Event) -> tuple[str, str, str]:
+    """Return the text before the name in an entry, the name, and the text after it."""
+    action, name = _action(event.subject)
+    if event.kind is EventKind.INTENT and action in _VERBS:
+        return _VERBS[action][0], name, f": {event.message}"
+    if event.kind is EventKind.RECEIPT and action in _VERBS:
+        result, _, more = event.message.partition(": ")
+        if result in _DONE:
+            return _VERBS[action][1], name, f": {more}" if more else ""
+        return _VERBS[action][0], name, f": {event.message}"
+    if event.kind is EventKind.REQUESTED:
+        request, _, target = event.subject.partition(":")
+        return request, target, f": {event.message}"
+    return "", event.subject, f": {event.message}"
+
+
+def _action(subject: str) -> tuple[str, str]:
+    """Return the beginning of an action's key, and what the action is done to."""
+    kind, _, rest = subject.partition(":")
+    match kind:
+        case "kill":  # NODE:LEVEL:RANK@ATTEMPT#GENERATION
+            node, _, level = rest.partition(":")
+            return f"kill:{level.partition(':')[0]}", node
+        case "release":  # UNIT:NODE
+            unit, _, node = rest.partition(":")
+            return f"release:{unit}", node
+        case "join":  # NODE#GENERATION
+            return kind, rest.partition("#")[0]
+        case "start":  # GANG@ATTEMPT
+            gang, _, attempt = rest.partition("@")
+            return kind, f"{gang}, attempt {attempt}"
+        case _:
+            return kind.partition("@")[0], rest

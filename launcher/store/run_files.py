@@ -1,0 +1,52 @@
+"""Files of a run below `$NVLAUNCH_HOME`.
+
+Secrets and copies of what it sends to nodes. They live as long as the run.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from launcher.core.model.run import RunId
+from launcher.errors import LaunchError
+
+
+def secrets_file(home: Path, run: RunId) -> Path:
+    """Return where the secrets of a run are stored for its controllers."""
+    return home / "runs" / run / "secrets.json"
+
+
+def write_secrets(file: Path, secrets: Mapping[str, str]) -> None:
+    """Write the secrets of a run to a file that only its owner can read.
+
+    Nothing where there are none.
+    """
+    if not secrets:
+        return
+    draft = file.with_suffix(".new")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+            json.dump(dict(secrets), out)
+        draft.replace(file)
+    except OSError as error:
+        raise LaunchError(f"cannot write secrets to `{file}`: {(error.strerror or str(error)).lower()}") from error
+
+
+def remove(home: Path, run: RunId, successor: RunId | None) -> None:
+    """Remove the secrets and files of a run, or move them to its successor.
+
+    OSError may be raised.
+    """
+    own = home / "runs" / run
+    for path in (secrets_file(home, run), own / "files", *own.glob("wheels-*"), *own.glob(".snapshot-*")):
+        if successor is not None and path.exists():
+            folder = home / "runs" / successor
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.replace(folder / path.name)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
