@@ -15,7 +15,7 @@ from launcher.core.model.task import Task
 from launcher.errors import LaunchError, Mistake, SpecError
 
 if TYPE_CHECKING:
-    from launcher.config.task.envs import Given
+    from launcher.config.task.envs import Overrides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,40 +42,40 @@ def read_request(file: Path, inventory: str | None, words: Words) -> Request:
     """Return what is asked for, and say which inventory is used; SpecError with every mistake of the task."""
     from launcher.cli.choice import choose
     from launcher.config.inventory.read import find_inventory
+    from launcher.config.task.file_mounts import check_mounts
     from launcher.config.task.levels import check_levels
-    from launcher.config.task.mounts import check_mounts
-    from launcher.config.task.named import unknown_names
     from launcher.config.task.read import read_task
+    from launcher.config.task.unknown_names import unknown_names
 
     given, secrets = read_words(words)
-    parsed = read_task(file, given=given)
+    parsed = read_task(file, overrides=given)
     for warning in parsed.warnings:
         warn(mistake_text(warning))
     fleet = find_inventory(inventory, os.environ, home())
     say(fleet_text(fleet))
-    check_levels(parsed.task, fleet, where=parsed.where, places=parsed.places)
-    check_mounts(parsed.task, fleet, where=parsed.where, places=parsed.places)
-    for warning in unknown_names(parsed.task, fleet, where=parsed.where, places=parsed.places):
+    check_levels(parsed.task, fleet, where=parsed.where, marks=parsed.marks)
+    check_mounts(parsed.task, fleet, where=parsed.where, marks=parsed.marks)
+    for warning in unknown_names(parsed.task, fleet, where=parsed.where, marks=parsed.marks):
         warn(mistake_text(warning))
     task = choose(parsed, fleet)
     kept = {**parsed.secrets, **secrets}
     return Request(task=task, fleet=fleet, source=str(file.absolute()), secrets=kept)
 
 
-def read_words(words: Words) -> tuple["Given", dict[str, str]]:
+def read_words(words: Words) -> tuple["Overrides", dict[str, str]]:
     """Return what is given to a task, and the values of its secrets; SpecError with all that are not there."""
-    from launcher.config.task.envs import Given
+    from launcher.config.task.envs import Overrides
 
     mistakes: list[Mistake] = []
     envs = {**_from_files(words.env_files, mistakes), **_from_words(words.envs, mistakes)}
     secrets = _secrets(words.secrets, mistakes)
     if mistakes:
         raise SpecError(tuple(mistakes))
-    return Given(name=words.name, envs=envs, secrets=frozenset(secrets)), secrets
+    return Overrides(name=words.name, envs=envs, secrets=frozenset(secrets)), secrets
 
 
 def _from_files(files: Sequence[Path], mistakes: list[Mistake]) -> dict[str, str]:
-    from launcher.config.task.envfile import read_env_file
+    from launcher.config.task.env_file import read_env_file
 
     def variables(file: Path) -> dict[str, str]:
         try:
@@ -111,7 +111,7 @@ def _not_there(name: str, option: str, otherwise: str) -> Mistake:
 
 def _misfits(found: Mapping[str, str], option: str) -> Iterator[Mistake]:
     """What no rank could be given; the values are not shown, for some are secret."""
-    from launcher.config.schema.values import MISFIT_HINT, misfit
+    from launcher.config.schema.variables import MISFIT_HINT, misfit
 
     for name, value in found.items():
         if why := misfit(value):
@@ -137,7 +137,7 @@ def _secrets(words: Sequence[str], mistakes: list[Mistake]) -> dict[str, str]:
 
 
 def _from_file(name: str, file: Path, found: dict[str, str], mistakes: list[Mistake]) -> None:
-    from launcher.config.yaml.source import read_bytes
+    from launcher.config.yaml.text_file import read_bytes
 
     try:
         found[name] = read_bytes(file, what="secret").decode("utf-8").rstrip("\n")

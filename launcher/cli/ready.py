@@ -15,7 +15,7 @@ from launcher.core.model.nodeset import NodeName, fold, fold_messages
 from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
 from launcher.drive.control import open_prober
 from launcher.errors import LeaseHeldError, NoCapacityError
-from launcher.probe.report import Answer
+from launcher.probe.findings import CheckResult
 from launcher.setup.lease import Holder
 from launcher.store.domains import Domains
 
@@ -81,7 +81,7 @@ class Ready:
         for names, words in fold_messages(self._flight.sick.items()):
             say(clean(f"passed over {names}: {words}"))
         for row in rows(self._flight.of(placement)):
-            if row.finding.answer is Answer.BAD:
+            if row.finding.result is CheckResult.BAD:
                 warn(clean(f"{row.whose}: {row.facts}: {row.finding.message}"))
 
 

@@ -40,7 +40,7 @@ def init(
       nvlaunch init my-job
       nvlaunch init my-job --like torchrun
     """
-    from launcher.config.schema.json_schema import SpecKind, json_schema, schema_file
+    from launcher.config.json_schema import SpecKind, json_schema, schema_file
     from launcher.config.templates import read_template
 
     files = {f"{kind.value}.yaml": read_template(f"{kind.value}.yaml") for kind in SpecKind}
@@ -59,7 +59,7 @@ def init(
 
 def _like(name: str) -> str:
     """Return the task of an example, with the line by which editors find its schema."""
-    from launcher.config.schema.json_schema import SpecKind, schema_file
+    from launcher.config.json_schema import SpecKind, schema_file
     from launcher.config.templates import EXAMPLES, read_example
 
     if name not in EXAMPLES:
@@ -70,7 +70,7 @@ def _like(name: str) -> str:
 
 def _kinds(incomplete: str) -> list[str]:
     """Return the kinds of file that begin so, for completion in a shell."""
-    from launcher.config.schema.json_schema import SpecKind
+    from launcher.config.json_schema import SpecKind
 
     return [kind.value for kind in SpecKind if kind.value.startswith(incomplete)]
 
@@ -84,7 +84,7 @@ def schema(
     Example:
       nvlaunch schema task > nvlaunch-task.schema.json
     """
-    from launcher.config.schema.json_schema import SpecKind, json_schema
+    from launcher.config.json_schema import SpecKind, json_schema
 
     if kind not in [known.value for known in SpecKind]:
         refuse(f"no schema is named `{kind}`", hint="write `nvlaunch schema task` or `nvlaunch schema inventory`")

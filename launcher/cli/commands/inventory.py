@@ -38,9 +38,9 @@ class Target(Enum):
 
 def _kinds(incomplete: str) -> list[str]:
     """Return the kinds of inventory that begin so, for completion in a shell."""
-    from launcher.config.importers.found import Foreign
+    from launcher.config.importers.formats import InventoryFormat
 
-    return [kind.value for kind in Foreign if kind.value.startswith(incomplete)]
+    return [kind.value for kind in InventoryFormat if kind.value.startswith(incomplete)]
 
 
 def register(app: typer.Typer) -> None:
@@ -87,25 +87,25 @@ def import_(
       nvlaunch inventory import hosts --as hostfile
     """
     from launcher.cli.output.errors import mistake_text
-    from launcher.config.importers.found import Foreign
-    from launcher.config.importers.read import read_foreign
-    from launcher.config.importers.write import inventory_text, rackless_words
+    from launcher.config.importers.formats import InventoryFormat
+    from launcher.config.importers.read import import_file
+    from launcher.config.importers.write import inventory_text, rackless_message
     from launcher.config.inventory.read import parse_inventory
 
-    known = [one.value for one in Foreign]
+    known = [one.value for one in InventoryFormat]
     if kind is not None and kind not in known:
         refuse(f"no kind of inventory is named `{kind}`", hint=f"write one of {', '.join(f'`{one}`' for one in known)}")
-    found = read_foreign(file, Foreign(kind) if kind else None)
+    found = import_file(file, InventoryFormat(kind) if kind else None)
     text, more = inventory_text(found, out.stem if out else None)
-    for remark in (*found.remarks, *more):
+    for remark in (*found.warnings, *more):
         warn(mistake_text(remark))
         if remark.hint:
             say(clean(f"hint: {remark.hint}"))
     fleet = parse_inventory(text, out or Path("inventory.yaml"))
     racks = {host.rack for host in found.hosts if host.rack is not None}
-    say(clean(f"{found.kind.words}: {_counted(len(fleet.nodes), 'node')}, {_counted(len(racks), 'rack')}"))
+    say(clean(f"{found.title}: {_counted(len(fleet.nodes), 'node')}, {_counted(len(racks), 'rack')}"))
     if found.rackless:
-        warn(clean(rackless_words(found)))
+        warn(clean(rackless_message(found)))
     give(text, out, yes=yes)
 
 
@@ -133,7 +133,7 @@ def discover(
     """
     from launcher.config.inventory.amend import amended
     from launcher.config.inventory.read import parse_inventory
-    from launcher.config.yaml.source import read_text
+    from launcher.config.yaml.text_file import read_text
     from launcher.core.discovery.location import amend
 
     if nodes:
@@ -203,15 +203,15 @@ def export(
     Example:
       nvlaunch inventory export --as slurm-yaml -i inventory.yaml
     """
-    from launcher.config.importers.to_slurm import topology_conf, topology_yaml
     from launcher.config.inventory.read import find_inventory
+    from launcher.config.inventory.slurm_export import topology_conf, topology_yaml
 
     fleet = _remembered(find_inventory(inventory, os.environ, home()))
     if target is Target.RAY_LABELS:
         give("".join(map(_labels_line(fleet.levels), fleet.nodes)), out, yes=yes)
         return
     made = topology_conf(fleet) if target is Target.SLURM_CONF else topology_yaml(fleet)
-    for words in made.remarks:
+    for words in made.warnings:
         warn(clean(words))
     give(made.text, out, yes=yes)
 
@@ -263,13 +263,13 @@ def _readable(given: str | None) -> Inventory:
 
 def _fresh(words: list[str], out: Path | None) -> str:
     """Return the text of an inventory of these hosts, none of which has a rack yet."""
-    from launcher.config.importers.found import Foreign
-    from launcher.config.importers.read import parse_foreign
+    from launcher.config.importers.formats import InventoryFormat
+    from launcher.config.importers.read import import_text
     from launcher.config.importers.write import inventory_text
 
     if out is not None and out.exists():
         refuse(f"`{out}` already exists", hint=f"update it with `discover -i {out}`, or choose another file with `-o`")
-    found = parse_foreign("\n".join(words), "NODES", Foreign.HOSTFILE)
+    found = import_text("\n".join(words), "NODES", InventoryFormat.HOSTFILE)
     lines = inventory_text(found, out.stem if out else "inventory")[0].splitlines(keepends=True)
     return "".join(("# Made by `nvlaunch inventory discover`.\n", *lines[2:]))
 

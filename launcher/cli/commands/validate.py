@@ -15,7 +15,7 @@ from launcher.cli.plain import PlainCommand
 from launcher.errors import Mistake, SpecError
 
 if TYPE_CHECKING:
-    from launcher.config.task.envs import Given
+    from launcher.config.task.envs import Overrides
 
 # Keys that only an inventory has, at the left edge: the text inside a task's scripts is always indented.
 _INVENTORY = re.compile(r"^[\"']?(?:racks|levels|transport|defaults)[\"']?[ \t]*:", re.MULTILINE)
@@ -63,10 +63,10 @@ class _Answer:
     warnings: tuple[Mistake, ...] = ()
 
 
-def _check(file: Path, given: "Given") -> _Answer:
+def _check(file: Path, given: "Overrides") -> _Answer:
     from launcher.config.inventory.read import parse_inventory
     from launcher.config.task.read import parse_task
-    from launcher.config.yaml.source import read_text
+    from launcher.config.yaml.text_file import read_text
 
     kind = "task"
     try:
@@ -75,7 +75,7 @@ def _check(file: Path, given: "Given") -> _Answer:
             kind = "inventory"
             parse_inventory(text, file)
             return _Answer(file=file, kind=kind)
-        return _Answer(file=file, kind=kind, warnings=parse_task(text, file, given=given).warnings)
+        return _Answer(file=file, kind=kind, warnings=parse_task(text, file, overrides=given).warnings)
     except SpecError as error:
         return _Answer(file=file, kind=kind, mistakes=error.mistakes)
 
