@@ -1,6 +1,7 @@
-"""Task and inventory files: YAML to core types, and inventories of other programs to our YAML.
+"""Task and inventory files, and inventories of other programs.
 
-A file is read to its end, and every mistake is reported with its line and column. Nothing here contacts a machine.
+YAML becomes core types, and other formats become our YAML. A file is read to its end, and every mistake is reported
+with its line and column. Nothing here contacts a machine.
 
 | folder | holds |
 |---|---|

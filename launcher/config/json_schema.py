@@ -1,4 +1,7 @@
-"""JSON Schema of task and inventory files, for editors; generated from the tables of the parser."""
+"""JSON Schema of task and inventory files, for editors.
+
+It is generated from the tables of the parser.
+"""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -19,7 +22,10 @@ _SECTIONS: Mapping[SpecKind, Section] = {SpecKind.TASK: TASK, SpecKind.INVENTORY
 
 
 def json_schema(kind: SpecKind) -> Mapping[str, object]:
-    """Return the JSON Schema (2020-12) of a kind of file: names and types of keys, without rules between keys."""
+    """Return the JSON Schema (2020-12) of a kind of file.
+
+    It has the names and types of keys, but no rules between keys.
+    """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"nvlaunch {kind.value}",

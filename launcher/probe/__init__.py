@@ -1,7 +1,7 @@
-"""Facts about nodes: the probes to run on a node, parsers of their output, and checks of the facts. Pure: no I/O.
+"""Facts about nodes: probes to run, parsers of their output, and checks.
 
-`runtime/facts.py` runs the probes on a node and prints their results as one line of JSON, which `results` reads. A fact
-that could not be read is `Unknown`, never a guess.
+Everything here is pure: no I/O. `runtime/facts.py` runs the probes on a node and prints their results as one line of
+JSON, which `results` reads. A fact that could not be read is `Unknown`, never a guess.
 
 To add a fact to `nvlaunch doctor`:
 

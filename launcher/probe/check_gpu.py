@@ -1,4 +1,4 @@
-"""Checks of GPUs, their driver, and their NVLink fabric: one function for each fact."""
+"""Checks of GPUs, driver and NVLink fabric: one function for each fact."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def driver(facts: Facts, _node: Node) -> Finding:
 
 
 def _unseen(fact: Fact, unknown: Unknown) -> Finding:
-    """Return the finding about unknown GPUs: not bad, but nothing should start on the node."""
+    """Return the finding about unknown GPUs, which prevents a start."""
     return cannot_tell(fact, unknown.why, stops=True)
 
 
@@ -64,7 +64,7 @@ def gpus(facts: Facts, node: Node) -> Finding:
 
 
 def _is(accelerator: str, product: str) -> bool:
-    """Whether a product has all parts of an accelerator: `A100-80GB` is `NVIDIA A100-SXM4-80GB`."""
+    """Whether `NVIDIA A100-SXM4-80GB` has all parts of `A100-80GB`."""
     wanted = accelerator.casefold().replace("_", "-").replace(" ", "-").split("-")
     return all(word in product.casefold() for word in wanted)
 
@@ -145,7 +145,10 @@ def _pending(facts: Facts, found: Driver) -> Finding:
 
 
 def domain_of(facts: Facts) -> str | None:
-    """Return the NVLink domain of all GPUs of a node; None if there is none, or if they differ."""
+    """Return the NVLink domain of all GPUs of a node.
+
+    None if there is none, or if they differ.
+    """
     if isinstance(facts.driver, Unknown):
         return None
     found = {gpu.fabric.domain for gpu in _present(facts.driver)}
@@ -188,7 +191,10 @@ def _no_domain(found: Sequence[Gpu], node: Node) -> Finding:
 
 
 def xids(facts: Facts, _node: Node) -> Finding:
-    """Check the GPU errors since boot; those of a GPU that needs no recovery by its driver do not prevent a start."""
+    """Check the GPU errors since boot.
+
+    Those of a GPU that needs no recovery by its driver do not prevent a start.
+    """
     if isinstance(facts.xids, Unknown):
         return cannot_tell(Fact.XIDS, f"{facts.xids.why}; {_HINT_LOG}")
     if not facts.xids:

@@ -1,4 +1,4 @@
-"""Check of IMEX: whether the node can share GPU memory with the other trays of its domain."""
+"""Check whether a node can share GPU memory with other trays by IMEX."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Checks for other users of a node: ports, another Ray, leftover processes, the lease."""
+"""Checks for other users of a node: ports, Ray, leftovers, the lease."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,10 @@ def ports(facts: Facts, wanted: frozenset[int]) -> Finding:
 
 
 def live(processes: Sequence[NodeProcess]) -> tuple[str, ...]:
-    """Return the `<run>:<node>` of each agent that is alive; its processes are not leftovers."""
+    """Return the `<run>:<node>` of each agent that is alive.
+
+    Its processes are not leftovers.
+    """
     return tuple(sorted({process.agent for process in processes if process.agent}))
 
 

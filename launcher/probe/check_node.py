@@ -45,7 +45,10 @@ GPU_FACTS = (
 
 
 def check_node(facts: Facts | Unknown, node: Node, *, ports: frozenset[int] = frozenset()) -> tuple[Finding, ...]:
-    """Return a finding for each fact of a node, in the order of `Fact`; `ports` are those that a run would use."""
+    """Return a finding for each fact of a node, in the order of `Fact`.
+
+    `ports` are those that a run would use.
+    """
     if isinstance(facts, Unknown):
         return (_without_facts(facts),)
     found = [ask(facts, node) for ask in _SYSTEM] + [check_in_use.ports(facts, ports)]

@@ -1,4 +1,4 @@
-"""Compare the nodes of a slice: values that must be equal, and the nodes that differ."""
+"""Compare the nodes of a slice: which values must be equal, which differ."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,7 +16,10 @@ Member = tuple[Node, Facts]
 
 
 def check_slice(members: Sequence[Member]) -> tuple[Finding, ...]:
-    """Return a finding for each value that the nodes of a slice must share, in the order of `Fact`."""
+    """Return a finding for each value that the nodes of a slice must share.
+
+    They are in the order of `Fact`.
+    """
     given = [member for member in members if member[0].access.python is not None]
     with_gpus = [member for member in members if member[0].gpu_driver is not GpuDriver.NONE]
     found = (
@@ -48,13 +51,16 @@ def _driver(facts: Facts) -> str | None:
 
 
 def _imex(facts: Facts) -> str | None:
-    """Return the beginning of the hash, which is enough to compare and short enough to show."""
+    """Return the beginning of the hash, which is enough to compare."""
     files = facts.imex_files
     return files.nodes_hash[:12] if isinstance(files, ImexFiles) and files.nodes_hash else None
 
 
 def _equal(fact: Fact, what: str, members: Sequence[Member], value: Callable[[Facts], str | None]) -> Finding | None:
-    """Compare one value; None if no node has it. Nodes are named that differ from the majority."""
+    """Compare one value; None if no node has it.
+
+    Nodes are named that differ from the majority.
+    """
     values = {node.name: value(facts) for node, facts in members}
     counted = Counter(found for found in values.values() if found is not None)
     if not counted:

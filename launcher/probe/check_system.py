@@ -104,7 +104,10 @@ def ray(facts: Facts, node: Node) -> Finding:
 
 
 def release(version: str) -> tuple[int, ...] | None:
-    """Return major and minor of a version, `(2, 60)` for `2.60.0rc1`; None if it is not a version."""
+    """Return major and minor of a version, `(2, 60)` for `2.60.0rc1`.
+
+    None if it is not a version.
+    """
     parts = version.split(".")[:2]
     if len(parts) < 2 or not all(part.isascii() and part.isdecimal() and len(part) < 6 for part in parts):
         return None
@@ -204,7 +207,10 @@ def sudo(facts: Facts, _node: Node) -> Finding:
 
 
 def infiniband(facts: Facts, _node: Node) -> Finding:
-    """Check the ports to other racks. Some may be unused by design, so a port that is down never prevents a start."""
+    """Check the ports to other racks.
+
+    Some may be unused by design, so a port that is down never prevents a start.
+    """
     if isinstance(facts.infiniband, Unknown):
         return cannot_tell(Fact.INFINIBAND, facts.infiniband.why)
     if not facts.infiniband:

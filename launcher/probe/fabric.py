@@ -1,4 +1,4 @@
-"""The NVLink fabric of each GPU as its driver reports it: the domain, the state, and the health.
+"""The NVLink fabric of each GPU: domain, state and health.
 
 The state `Completed` only means that registration has ended. The health is reported by newer drivers: bandwidth since
 550, a summary since about 570.
@@ -16,7 +16,10 @@ _NO_DOMAIN = "00000000-0000-0000-0000-000000000000"
 
 @unique
 class FabricState(Enum):
-    """The state of a GPU in its fabric. NONE: it has no fabric; OTHER: an unknown state."""
+    """The state of a GPU in its fabric.
+
+    NONE: it has no fabric. OTHER: an unknown state.
+    """
 
     NONE = "not supported"
     NOT_STARTED = "not started"
@@ -89,7 +92,10 @@ _GOOD_HEALTH = ("false", "none")
 
 
 def _troubles(tree: SmiTree) -> tuple[str, ...]:
-    """Return each key with a bad value, as printed; unknown keys of the health are ignored."""
+    """Return each key with a bad value, as printed.
+
+    Unknown keys of the health are ignored.
+    """
     health = tree.at("health")
     found = [child for child in (tree.at("status"), *(health.below if health else ())) if child]
     return tuple(

@@ -1,4 +1,4 @@
-"""Findings about a node or a slice: a fact, the result of its check, and a message."""
+"""Findings about a node or a slice: fact, result and message."""
 
 from dataclasses import dataclass
 from enum import Enum, unique
@@ -8,7 +8,10 @@ from launcher.core.model.nodeset import NodeName
 
 @unique
 class Fact(Enum):
-    """What is checked on a node, in the order of reports. REACHABLE is checked by connecting."""
+    """What is checked on a node, in the order of reports.
+
+    REACHABLE is checked by connecting.
+    """
 
     REACHABLE = "reachable"
     HOST = "host"
@@ -67,7 +70,10 @@ def good(fact: Fact, message: str) -> Finding:
 
 
 def bad(fact: Fact, message: str, *evidence: str, stops: bool = True, nodes: tuple[NodeName, ...] = ()) -> Finding:
-    """Return the finding that a fact is bad, with the evidence; by default nothing should start on the node."""
+    """Return the finding that a fact is bad, with the evidence.
+
+    By default nothing should start on the node.
+    """
     return Finding(fact=fact, result=CheckResult.BAD, message=message, evidence=evidence, stops=stops, nodes=nodes)
 
 

@@ -1,7 +1,7 @@
-"""The health of a node during a run: signs of faults, each with a symptom that ranks how surely the node is at fault.
+"""The health of a node during a run: signs of faults, each with a symptom.
 
-The ranking follows failures of real racks: one failed link makes 63 other GPUs log errors within seconds. A recovery
-action that the driver reports takes precedence over the table of Xids.
+The symptom ranks how surely the node is at fault. The ranking follows failures of real racks: one failed link makes 63
+other GPUs log errors within seconds. A recovery action that the driver reports takes precedence over the table of Xids.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,10 @@ _OF_A_PEER = ("route recovery in progress", "access timeout recovery")
 
 
 def call(script: bytes, node: Node, began: str) -> Call:
-    """Return the call that checks the health of a node; `began` is the file with the start time of the agent."""
+    """Return the call that checks the health of a node.
+
+    `began` is the file with the start time of the agent.
+    """
     known = node_facts.probes(node)
     wanted = {name: probe for name, probe in known.items() if name in _PROBES or name.startswith("space ")}
     own = {"memory": node_facts.builtin("memory"), "began": node_facts.builtin("content", began)}
@@ -49,13 +52,19 @@ def call(script: bytes, node: Node, began: str) -> Call:
 
 
 def read(output: bytes, node: Node) -> Health | Unknown:
-    """Return the health in the output of a node; its `at` is 0, since the node does not know the clock of the loop."""
+    """Return the health in the output of a node.
+
+    Its `at` is 0, since the node does not know the clock of the loop.
+    """
     results = read_results(output)
     return results if isinstance(results, Unknown) else assess(results, node)
 
 
 def assess(results: ProbeResults, node: Node) -> Health:
-    """Return the signs of faults of a node, of a peer, or of the program; unknown facts give no signs."""
+    """Return the signs of faults of a node, of a peer, or of the program.
+
+    Unknown facts give no signs.
+    """
     facts = node_facts.parse_facts(results, node, now=0.0)
     boot_id = None if isinstance(facts.host, Unknown) else facts.host.boot_id
     began = resources.read_began(results.get("began"), boot_id)
@@ -90,7 +99,10 @@ def _of_driver(facts: Facts, node: Node) -> Iterator[Sign]:
 
 
 def _behind(gpu: Gpu, facts: Facts) -> Symptom:
-    """Return the symptom behind a recovery action: the worst error of its GPU, else the one that the action implies."""
+    """Return the symptom behind a recovery action.
+
+    It is that of the worst error of the GPU, else the one that the action implies.
+    """
     seen = () if isinstance(facts.xids, Unknown) else facts.xids
     errors = [_symptom(one.code) for one in seen if one.bus == gpu.bus and one.action is XidAction.REPLACE]
     if errors:
@@ -120,7 +132,10 @@ def _of_fabric(found: Driver, facts: Facts) -> Iterator[Sign]:
 
 
 def _of_link(troubles: Sequence[str]) -> Symptom:
-    """Return the symptom of health keys: a route recovery or a timeout means that a peer has failed."""
+    """Return the symptom of health keys.
+
+    A route recovery or a timeout means that a peer has failed.
+    """
     precise = [message.casefold() for message in troubles if not message.casefold().startswith(("summary", "status"))]
     of_a_peer = precise and all(message.startswith(_OF_A_PEER) for message in precise)
     return Symptom.SYMPATHETIC if of_a_peer else Symptom.FATAL_LINK
@@ -150,7 +165,10 @@ def _cured(gpu: Gpu) -> str | None:
 
 
 def _severe(xids: Sequence[Xid]) -> list[Xid]:
-    """Return the errors that require a replacement; Xid 63 does not, since the memory is usable until a reset."""
+    """Return the errors that require a replacement.
+
+    Xid 63 does not, since the memory is usable until a reset.
+    """
     return [one for one in xid.standing(xids) if one.action is XidAction.REPLACE]
 
 
@@ -198,7 +216,10 @@ def _of_disks(facts: Facts) -> Iterator[Sign]:
 
 
 def _of_memory(shared: Space | Unknown, memory: Memory | Unknown) -> Iterator[Sign]:
-    """Yield signs of full memory. The program is blamed, since it would fill the memory of another node too."""
+    """Yield signs of full memory.
+
+    The program is blamed, since it would fill the memory of another node too.
+    """
     if isinstance(shared, Space) and shared.bytes > 0 and shared.free < FULL:
         yield Sign(symptom=Symptom.APPLICATION, message=f"`{shared.path}` is full: {shared.free / 1e6:.0f} MB free")
     if isinstance(memory, Memory) and memory.total > 0:

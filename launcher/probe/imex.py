@@ -1,4 +1,4 @@
-"""IMEX, which shares GPU memory between trays: the state of its daemon, its domain, and its configuration.
+"""IMEX, which shares GPU memory between trays: daemon, domain, files.
 
 `nvidia-imex-ctl -q` prints the state of the local daemon only; READY does not include the domain. `-N` asks the other
 nodes on a separate port, and prints UNAVAILABLE if that port is closed, whatever the state of the links. So only the
@@ -37,7 +37,10 @@ class DomainState(Enum):
 
 @unique
 class PeerLink(Enum):
-    """The state of the link between two daemons, by the letters of `-N`. VERSION and MAP never recover on their own."""
+    """The state of the link between two daemons, by the letters of `-N`.
+
+    VERSION and MAP never recover on their own.
+    """
 
     CONNECTED = "C"
     INVALID = "I"
@@ -52,7 +55,10 @@ class PeerLink(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One node of the node list as a daemon sees it; `names` are its address, and its host name if it is known."""
+    """One node of the node list as a daemon sees it.
+
+    `names` are its address, and its host name if it is known.
+    """
 
     index: int
     names: tuple[str, ...]
@@ -70,16 +76,19 @@ class ImexDomain:
     peers: tuple[Peer, ...]
 
     def own(self, names: frozenset[str]) -> Peer | None:
-        """Return the node that has one of these addresses or names; None if there is none."""
+        """Return the node that has one of these addresses or names.
+
+        None if there is none.
+        """
         return next((peer for peer in self.peers if names & set(peer.names)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImexFiles:
-    """The configuration on disk, with the SHA-256 of each file (None if it is missing), and the channel device.
+    """The configuration on disk and the channel device.
 
-    `nodes` are the lines of the node list. The daemon reads it at start, and it must be identical on all nodes.
-    `settings` are those of `config.cfg`.
+    Hashes are SHA-256, None if the file is missing. `nodes` are the lines of the node list. The daemon reads it at
+    start, and it must be identical on all nodes. `settings` are those of `config.cfg`.
     """
 
     nodes: tuple[str, ...] | None
@@ -104,7 +113,7 @@ def read_ready(result: ProbeResult | None) -> bool | Unknown:
 
 
 def read_domain(result: ProbeResult | None) -> ImexDomain | Unknown:
-    """Return the domain as the local daemon sees it, from the text or the JSON of `nvidia-imex-ctl -N`."""
+    """Return the domain in the text or the JSON of `nvidia-imex-ctl -N`."""
     why = failure_of(result, "`nvidia-imex-ctl -N`")
     if result is None or why:
         return why or Unknown(why="no result of `nvidia-imex-ctl -N`")
@@ -142,7 +151,10 @@ def _from_text(text: str) -> ImexDomain | None:
 
 
 def _rows(text: str) -> Iterator[tuple[int, Mapping[int, PeerLink]]]:
-    """Yield the rows of the matrix of links: a number, then a mark for each node. Its heading has only numbers."""
+    """Yield the rows of the matrix of links: a number, then a mark for each node.
+
+    Its heading has only numbers.
+    """
     for line in text.splitlines()[: 4 * MAX_PEERS]:
         number, *marks = line.split()[: MAX_PEERS + 1] or [""]
         index = _index(number)

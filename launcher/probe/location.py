@@ -1,4 +1,4 @@
-"""The location of a node as its GPU drivers report it: chassis, tray, NVLink domain."""
+"""The location of a node by its GPU drivers: chassis, tray, NVLink domain."""
 
 import re
 
@@ -14,7 +14,10 @@ _KIND = re.compile(r"(?:NVIDIA )?([A-Z]+[0-9]+[A-Za-z]*)")
 
 
 def read_location(facts: Facts | Unknown) -> NodeLocation | Unknown:
-    """Return the location of a node; Unknown if its drivers did not answer or show no GPU."""
+    """Return the location of a node.
+
+    Unknown if its drivers did not answer or show no GPU.
+    """
     if isinstance(facts, Unknown):
         return facts
     if isinstance(facts.driver, Unknown):

@@ -1,4 +1,4 @@
-"""The probes to run on a node, the command that runs them, and the facts in its output.
+"""The probes to run on a node, their command, and the facts in its output.
 
 `launcher/runtime/facts.py` runs the probes on the node. `call` sends it with the request, so that nothing needs to be
 installed on the node, and nothing is left there.
@@ -93,10 +93,11 @@ def call(
     leases: Sequence[str] = (),
     only: Collection[str] | None = None,
 ) -> Call:
-    """Return the call that runs all probes of a node in one round trip; `script` is the content of `runtime/facts.py`.
+    """Return the call that runs all probes of a node in one round trip.
 
-    `paths` are additional folders to check, `leases` the possible lease files; `only` selects probes by name. The
-    script runs on any Python of the node; the exit status is NO_PYTHON if there is none.
+    `script` is the content of `runtime/facts.py`. `paths` are additional folders to check, `leases` the possible lease
+    files; `only` selects probes by name. The script runs on any Python of the node; the exit status is NO_PYTHON if
+    there is none.
     """
     asked = probes(node, paths=paths, leases=leases)
     wanted = {name: probe for name, probe in asked.items() if only is None or name in only}
@@ -111,7 +112,10 @@ def ask(script: bytes, node: Node, wanted: Mapping[str, Mapping[str, object]]) -
 
 
 def _pythons(node: Node) -> tuple[str, ...]:
-    """Return the interpreters to try, the system's first: the configured one may be on a disk that hangs."""
+    """Return the interpreters to try.
+
+    That of the system is first: the configured one may be on a disk that hangs.
+    """
     given = node.access.python
     return (SYSTEM_PYTHON, "python", *((given,) if given not in (None, SYSTEM_PYTHON, "python") else ()))
 
@@ -183,7 +187,10 @@ def read_facts(
 def parse_facts(
     results: ProbeResults, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()
 ) -> Facts:
-    """Return the facts in the results of the probes of a node; times as in `read_facts`."""
+    """Return the facts in the results of the probes of a node.
+
+    Times as in `read_facts`.
+    """
     ask = results.get
     busy = max((result.elapsed + result.age for result in results.values()), default=0.0)
     slack = 0.0 if asked is None else max(0.0, now - asked - busy)
@@ -212,7 +219,10 @@ def parse_facts(
 
 
 def _xids(results: ProbeResults) -> tuple[Xid, ...] | Unknown:
-    """Return the errors of the journal; else those of the kernel's buffer, which may have lost its oldest lines."""
+    """Return the errors of the journal.
+
+    Else those of the kernel's buffer, which may have lost its oldest lines.
+    """
     journal = xid.read_xids(results.get("journal"), "`journalctl`")
     if not isinstance(journal, Unknown):
         return journal

@@ -1,6 +1,7 @@
-"""The driver and the GPUs of a node as `nvidia-smi` prints them: drivers 535 to 580, and later ones with the same keys.
+"""The driver and the GPUs of a node as `nvidia-smi` prints them.
 
-One `-q -x` prints everything. `--query-gpu` fails as a whole if an older driver lacks one field.
+Known are drivers 535 to 580, and later ones with the same keys. One `-q -x` prints everything. `--query-gpu` fails as a
+whole if an older driver lacks one field.
 """
 
 import re
@@ -42,7 +43,10 @@ _FAULTS = (
 
 @unique
 class Recovery(Enum):
-    """Whether the driver requests a recovery action for a GPU; UNKNOWN: it is too old to report it."""
+    """Whether the driver requests a recovery action for a GPU.
+
+    UNKNOWN: it is too old to report it.
+    """
 
     UNKNOWN = "unknown"
     NONE = "none"

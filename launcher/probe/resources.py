@@ -1,4 +1,4 @@
-"""Resources of a node and their use: disks, memory, limits, host name, ports, processes, InfiniBand."""
+"""Resources of a node: disks, memory, limits, ports, processes, InfiniBand."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,10 @@ MAX_ITEMS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """Bytes and inodes at a path (`inodes` 0: the file system has no limit); `at` is the folder that was checked."""
+    """Bytes and inodes at a path (`inodes` 0: the file system has no limit).
+
+    `at` is the folder that was checked.
+    """
 
     path: str
     at: str
@@ -23,7 +26,10 @@ class Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Memory in bytes, and the share of the last minute in which all programs waited for it (`stalled`, %)."""
+    """Memory in bytes, and how long programs waited for it.
+
+    `stalled` is the share of the last minute in which all programs waited (%).
+    """
 
     total: int
     available: int
@@ -40,7 +46,10 @@ class OpenFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostnameLookup:
-    """The host name of a node, and the time to resolve it (s); no addresses if it does not resolve."""
+    """The host name of a node, and the time to resolve it (s).
+
+    No addresses if it does not resolve.
+    """
 
     name: str
     seconds: float
@@ -49,7 +58,10 @@ class HostnameLookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProcess:
-    """A process of Ray, or one with our mark `<run>:<node>:...`; `agent` is `<run>:<node>` for an agent."""
+    """A process of Ray, or one with our mark `<run>:<node>:...`.
+
+    `agent` is `<run>:<node>` for an agent.
+    """
 
     pid: int
     user: str
@@ -61,7 +73,10 @@ class NodeProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IbPort:
-    """A port of an InfiniBand or RoCE device as the kernel prints it: `4: ACTIVE`, `400 Gb/sec (4X NDR)`."""
+    """A port of an InfiniBand or RoCE device.
+
+    State and rate are as the kernel prints them: `4: ACTIVE`, `400 Gb/sec (4X NDR)`.
+    """
 
     device: str
     port: str
@@ -115,7 +130,10 @@ def read_memory(result: ProbeResult | None) -> Memory | Unknown:
 
 
 def read_began(result: ProbeResult | None, boot_id: str | None) -> float | Unknown | None:
-    """Return when the agent of a run began (seconds since boot); None without an agent, 0 for an earlier boot."""
+    """Return when the agent of a run began (seconds since boot).
+
+    None without an agent, 0 for an earlier boot.
+    """
     why = failure_of(result, "the file of the agent")
     if result is None or why:
         return why or Unknown(why="no result of the file of the agent")
@@ -137,7 +155,10 @@ def read_open_files(result: ProbeResult | None) -> OpenFiles | Unknown:
 
 
 def read_hostname(result: ProbeResult | None) -> HostnameLookup | Unknown:
-    """Return how the node resolves its own host name; a timeout means that it does not resolve."""
+    """Return how the node resolves its own host name.
+
+    A timeout means that it does not resolve.
+    """
     if result is not None and result.timed_out:
         return HostnameLookup(name="", seconds=result.elapsed, addresses=())
     found = read_object(result, "the host name check")

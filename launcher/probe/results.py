@@ -1,4 +1,7 @@
-"""Results of the probes of a node. The input is not trusted: it is bounded, and reading it never raises."""
+"""Results of the probes of a node.
+
+The input is not trusted: it is bounded, and reading it never raises.
+"""
 
 import json
 from collections.abc import Mapping
@@ -16,9 +19,9 @@ MAX_WORDS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A fact that could not be read, and why: its program timed out (`hung`), is `missing`, or `failed`.
+    """A fact that could not be read, and why.
 
-    `unreachable` means that the whole node did not answer.
+    Its program timed out (`hung`), is `missing`, or `failed`. `unreachable` means that the whole node did not answer.
     """
 
     why: str
@@ -30,9 +33,10 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """How a probe ended. `rc` None: it could not be killed. `elapsed`, and `age` since its end, are in seconds.
+    """How a probe ended. `rc` None: it could not be killed.
 
-    `dropped` counts bytes that were cut out of the output, `lines` the lines of a log before it was filtered.
+    `elapsed`, and `age` since its end, are in seconds. `dropped` counts bytes that were cut out of the output, `lines`
+    the lines of a log before it was filtered.
     """
 
     rc: int | None
@@ -97,13 +101,16 @@ def number(item: Mapping[str, object], key: str) -> float:
 
 
 def first_words(text: str) -> str:
-    """Return the first line that is not blank, printable and at most MAX_WORDS characters long."""
+    """Return the first line that is not blank, printable and shortened."""
     line = next((line.strip() for line in text[:4096].splitlines() if line.strip()), "nothing")
     return "".join(c if c.isprintable() else "?" for c in line[:MAX_WORDS])
 
 
 def failure_of(result: ProbeResult | None, what: str) -> Unknown | None:
-    """Return why a probe gives no information about `what`; None if its output can be parsed."""
+    """Return why a probe gives no information about `what`.
+
+    None if its output can be parsed.
+    """
     if result is None:
         return Unknown(why=f"no result of {what}")
     if result.rc is None:

@@ -51,7 +51,10 @@ def fold(key: str) -> str:
 
 
 def from_text(text: str) -> SmiTree:
-    """Return the tree of `nvidia-smi -q`: `Key : value`, `Key` or `GPU 00000008:01:00.0`, nested by indentation."""
+    """Return the tree of `nvidia-smi -q`, which is nested by indentation.
+
+    Lines are `Key : value`, `Key` or `GPU 00000008:01:00.0`.
+    """
     root = SmiTree()
     stack: list[tuple[int, SmiTree]] = [(-1, root)]
     for count, line in enumerate(text[:MAX_TEXT].expandtabs(8).splitlines()):
@@ -72,7 +75,10 @@ def from_text(text: str) -> SmiTree:
 
 
 class _Builder:
-    """Builds a tree from the events of an XML parser; ValueError for too deep or large input, or a declared entity."""
+    """Builds a tree from the events of an XML parser.
+
+    ValueError for too deep or large input, or a declared entity.
+    """
 
     def __init__(self) -> None:
         self.stack = [SmiTree()]
@@ -98,12 +104,15 @@ class _Builder:
         tree.value = (tree.value + piece)[:MAX_WIDTH]
 
     def entity(self, *_: object) -> None:
-        """Refuse a declared entity: drivers declare none, and entities can expand to a text of any size."""
+        """Refuse a declared entity, which could expand to a text of any size."""
         raise ValueError("an entity is declared")
 
 
 def from_xml(text: str) -> SmiTree | None:
-    """Return the tree of `nvidia-smi -q -x`; None if it is cut off, is not XML, or declares entities."""
+    """Return the tree of `nvidia-smi -q -x`.
+
+    None if it is cut off, is not XML, or declares entities.
+    """
     builder = _Builder()
     root = builder.stack[0]
     parser = expat.ParserCreate()

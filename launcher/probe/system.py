@@ -1,4 +1,4 @@
-"""The system of a node apart from its GPUs: host, clock, Python, addresses, sudo, and logout of its user."""
+"""The system of a node: host, clock, Python, addresses, sudo, logout."""
 
 import re
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logout:
-    """What logind does at the end of the user's last session, and whether the user lingers."""
+    """What logind does at the end of the last session of the user."""
 
     kill_processes: bool
     remove_ipc: bool
@@ -79,10 +79,10 @@ def read_host(result: ProbeResult | None) -> HostInfo | Unknown:
 
 
 def read_clock(result: ProbeResult | None, now: float, slack: float = 0.0) -> float | Unknown:
-    """Return how far the clock of the node is ahead of ours (s); `now` is our time when the answer arrived.
+    """Return how far the clock of the node is ahead of ours (s).
 
-    `slack` is the time that request and answer were on the way (s). It makes the offset uncertain; the result is the
-    smallest possible one.
+    `now` is our time when the answer arrived. `slack` is the time that request and answer were on the way (s). It makes
+    the offset uncertain; the result is the smallest possible one.
     """
     why = failure_of(result, "`date`")
     if result is None or why:

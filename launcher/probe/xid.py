@@ -1,7 +1,8 @@
-"""GPU errors (Xids) in the kernel log: `NVRM: Xid (PCI:0018:01:00): 145, pid=1, name=x, RLW_RXPIPE Nonfatal ...`.
+"""GPU errors (Xids) in the kernel log.
 
-Times are seconds since boot, because wall-clock times of the log drift after a suspend. A log that the user may not
-read is Unknown, not free of errors.
+A line is `NVRM: Xid (PCI:0018:01:00): 145, pid=1, name=x, RLW_RXPIPE Nonfatal ...`. Times are seconds since boot,
+because wall-clock times of the log drift after a suspend. A log that the user may not read is Unknown, not free of
+errors.
 """
 
 import re
@@ -40,7 +41,10 @@ _NAMED = re.compile(r"The NVIDIA GPU ([0-9a-fA-F:.]{7,16})\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xid:
-    """One error: seconds since boot (None without a time), code, bus of the GPU as in `0018:01:00`, and what to do."""
+    """One error of a GPU, and what to do.
+
+    `at` is in seconds since boot (None without a time), `bus` as in `0018:01:00`.
+    """
 
     at: float | None
     code: int
@@ -51,7 +55,10 @@ class Xid:
 
 
 def read_xids(result: ProbeResult | None, what: str) -> tuple[Xid, ...] | Unknown:
-    """Return the errors in a kernel log, oldest first; `what` names the program that printed it."""
+    """Return the errors in a kernel log, oldest first.
+
+    `what` names the program that printed it.
+    """
     why = failure_of(result, what)
     if result is None or why:
         return why or Unknown(why=f"no result of {what}")
@@ -61,7 +68,10 @@ def read_xids(result: ProbeResult | None, what: str) -> tuple[Xid, ...] | Unknow
 
 
 def parse_xids(log: str) -> tuple[Xid, ...]:
-    """Return the errors in a text; of more than MAX_XIDS, the first and the last half of that number."""
+    """Return the errors in a text.
+
+    Of more than MAX_XIDS, the first and the last half of that number.
+    """
     found = list(_each(log))
     half = MAX_XIDS // 2
     return tuple(found if len(found) <= MAX_XIDS else found[:half] + found[-half:])
@@ -109,7 +119,7 @@ def _action(code: int, text: str) -> XidAction:
 
 
 def standing(xids: Sequence[Xid]) -> tuple[Xid, ...]:
-    """Return the errors that still require a reset or a replacement, the most severe first.
+    """Return the errors that still require an action, the most severe first.
 
     Of several changes of the recovery action of a GPU the last one counts. Xid 74 counts if it occurred twice on a GPU.
     """

@@ -1,6 +1,7 @@
-"""The action for each Xid, from NVIDIA's catalogue of Xid errors (r580), reduced to what a launcher can do.
+"""The action for each Xid, by NVIDIA's catalogue of Xid errors (r580).
 
-If the driver reports a recovery action, that takes precedence over this table.
+Actions are reduced to what a launcher can do. If the driver reports a recovery action, that takes precedence over this
+table.
 """
 
 from enum import Enum, unique
@@ -104,11 +105,11 @@ def action(code: int) -> XidAction:
 
 
 def nvlink5(code: int, *, fatal: bool | None, subcode: int | None) -> XidAction:
-    """Return the action for an error of NVLink 5, from the printed severity and the subcode of its first word.
+    """Return the action for an error of NVLink 5.
 
-    When one link fails, the other nodes of its domain log many errors 145. So errors that are not fatal, or that the
-    hardware attributes to the peer, are no reason to replace a node. Without a severity only the driver's recovery
-    action counts.
+    It depends on the printed severity and on the subcode of the first word. When one link fails, the other nodes of its
+    domain log many errors 145. So errors that are not fatal, or that the hardware attributes to the peer, are no reason
+    to replace a node. Without a severity only the driver's recovery action counts.
     """
     if fatal and code == LINK_DOWN and subcode in PEER_AT_FAULT:
         return XidAction.SYMPATHETIC

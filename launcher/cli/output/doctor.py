@@ -1,4 +1,7 @@
-"""Results of `nvlaunch doctor` as a table and as JSON. The table shows only what is bad or unknown, with evidence."""
+"""Results of `nvlaunch doctor` as a table and as JSON.
+
+The table shows only what is bad or unknown, with evidence.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +21,7 @@ _EVIDENCE = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One finding with the nodes (or the rack) that it is about, and the facts that it explains."""
+    """One finding, the nodes or the rack that it is about, and its facts."""
 
     whose: str
     facts: str
@@ -26,7 +29,10 @@ class Row:
 
 
 def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
-    """Return the findings that are bad or unknown, the worst first; equal ones of several nodes or facts are merged."""
+    """Return the findings that are bad or unknown, the worst first.
+
+    Equal ones of several nodes or facts are merged.
+    """
     same: dict[tuple[str, CheckResult, bool, str, tuple[str, ...]], tuple[list[str], Finding]] = {}
     for one in found:
         for facts, finding in _of_node(one):
@@ -41,7 +47,10 @@ def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
 
 
 def _of_node(one: Examined) -> Iterator[tuple[str, Finding]]:
-    """Yield the findings of a node; one that explains several facts, as a driver that hangs, only once."""
+    """Yield the findings of a node.
+
+    One that explains several facts, such as a driver that hangs, is yielded once.
+    """
     same: dict[tuple[CheckResult, bool, str], list[Finding]] = {}
     for finding in one.findings:
         if finding.result in _SHOWN:
@@ -63,7 +72,10 @@ def doctor_text(found: Checkup) -> str:
 
 
 def _shared(found: Checkup) -> Iterator[Row]:
-    """Yield findings about several nodes, except unknown ones that the nodes' own findings explain."""
+    """Yield findings about several nodes.
+
+    Unknown ones are omitted if the findings of the nodes explain them.
+    """
     unseen = {(one.node.name, own.fact) for one in found.examined for own in one.findings if own.result in _SHOWN}
     for shared in found.shared:
         finding = shared.finding

@@ -1,4 +1,4 @@
-"""Inventories of other programs, one module a format, and the writer of our own format.
+"""Inventories of other programs: one module a format, and our writer.
 
 To add a format:
 

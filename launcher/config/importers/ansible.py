@@ -1,4 +1,4 @@
-"""Hosts of an Ansible inventory, INI or YAML: variables of hosts and groups, merged by Ansible's precedence.
+"""Hosts of an Ansible inventory, with variables merged as Ansible does.
 
 Groups are not racks. The rack of a host is its variable `rack`.
 """
@@ -37,7 +37,7 @@ class AnsibleGroup:
 
 
 class AnsibleInventory:
-    """The groups, hosts and variables of an inventory, which `finish` adds to the collector."""
+    """The groups, hosts and variables of an inventory."""
 
     def __init__(self, collector: HostCollector) -> None:
         self._collector = collector
@@ -81,7 +81,10 @@ class AnsibleInventory:
         self._warn_of_groups()
 
     def _depths(self) -> dict[str, int]:
-        """Return the depth of each group below the groups without parents; a cycle is a mistake."""
+        """Return the depth of each group below the groups without parents.
+
+        A cycle is a mistake.
+        """
         parents: dict[str, list[str]] = {name: [] for name in self._groups}
         for group in self._groups.values():
             for child, line in group.children.items():
@@ -174,7 +177,10 @@ def known_variables(variables: Mapping[str, Var]) -> dict[str, Var]:
 
 
 def _port(pattern: str) -> tuple[str, str | None]:
-    """Return the pattern of a host and the port after it; colons of ranges and of IPv6 addresses are not ports."""
+    """Return the pattern of a host and the port after it.
+
+    Colons of ranges and of IPv6 addresses are not ports.
+    """
     found = re.fullmatch(r"\[([0-9A-Fa-f:]*::?[0-9A-Fa-f:]*)\]:(\d+)", pattern)
     if found:
         return found[1], found[2]

@@ -1,4 +1,7 @@
-"""Ranges of Ansible's inventories: `w[01:03].example.com`, `db-[a:f]`, `n[1:9:2]` (Ansible's inventory guide)."""
+"""Ranges of Ansible's inventories: `w[01:03].example.com`, `n[1:9:2]`.
+
+See Ansible's inventory guide.
+"""
 
 import re
 import string

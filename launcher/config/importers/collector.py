@@ -1,4 +1,7 @@
-"""Collect the machines of an imported file; names and addresses must be valid in our own inventory."""
+"""Collect the machines of an imported file.
+
+Names and addresses must be valid in our own inventory.
+"""
 
 import ipaddress
 import re
@@ -37,9 +40,10 @@ def short(text: str) -> str:
 
 
 class HostCollector:
-    """Collects hosts without duplicates. Mistakes and warnings are reported to `out` with their lines.
+    """Collects hosts without duplicates.
 
-    `levels` are the levels above the racks, which a format sets itself, from coarse to fine.
+    Mistakes and warnings are reported to `out` with their lines. `levels` are the levels above the racks, which a
+    format sets itself, from coarse to fine.
     """
 
     def __init__(self, out: Diagnostics) -> None:
@@ -55,20 +59,26 @@ class HostCollector:
         return tuple(self._hosts.values())
 
     def warn(self, line: int, what: str, hint: str | None = None) -> None:
-        """Add a warning: something of the file is skipped, or is interpreted in a way that the user should know."""
+        """Add a warning about text that is skipped or is interpreted."""
         self._warnings += 1
         if self._warnings <= MAX_WARNINGS:
             self.out.warn(Mark(line, 1 if line else 0), what, hint)
 
     def mistake(self, line: int, what: str, hint: str | None = None) -> None:
-        """Add a mistake, which prevents the import; SpecError with all mistakes so far if there are too many."""
+        """Add a mistake, which prevents the import.
+
+        SpecError with all mistakes so far if there are too many.
+        """
         self.out.mistake(Mark(line, 1 if line else 0), what, hint)
         self._mistakes += 1
         if self._mistakes == MAX_MISTAKES:
             self.out.finish()
 
     def expand(self, text: str, line: int) -> tuple[str, ...]:
-        """Return the names of a range; SpecError if all ranges of the file have more than MAX_NAMES names."""
+        """Return the names of a range.
+
+        SpecError if all ranges of the file have more than MAX_NAMES names.
+        """
         try:
             names = expand(text)
         except ValueError as error:
@@ -113,7 +123,10 @@ class HostCollector:
             self.warn(host.line, f"`{host.name}` is also on line {known.line}: imported once")
 
     def _checked(self, host: ImportedHost) -> ImportedHost:
-        """Return the host, without its name if that or its address is not valid; mistakes are reported."""
+        """Return the host, without its name if that or its address is not valid.
+
+        Mistakes are reported.
+        """
         where = host.address or host.name
         for word in (where, host.name):
             if not re.fullmatch(HOST, word) or (":" in word and not is_address(word)):
@@ -133,7 +146,10 @@ class HostCollector:
         return host
 
     def _named(self, host: ImportedHost) -> ImportedHost:
-        """Return the host under a name that Ray accepts; its address stays the original name."""
+        """Return the host under a name that Ray accepts.
+
+        Its address stays the original name.
+        """
         if not host.name or re.fullmatch(LABEL, host.name):
             return host
         address = host.address or host.name

@@ -1,4 +1,4 @@
-"""Maps of hosts to ClusterUUIDs, as scripts print them from `nvidia-smi`: `host: UUID` or `host,UUID,clique`."""
+"""Maps of hosts to ClusterUUIDs: `host: UUID` or `host,UUID,clique`."""
 
 import re
 
@@ -14,7 +14,10 @@ _ZERO = "00000000-0000-0000-0000-000000000000"
 
 
 def read(text: str, collector: HostCollector) -> None:
-    """Add the hosts to a collector. Each UUID is a rack; the domain is known if the CliqueId is given."""
+    """Add the hosts to a collector.
+
+    Each UUID is a rack; the domain is known if the CliqueId is given.
+    """
     bare = 0
     for line in lines(text):
         if not line.text or line.text in "{}---":

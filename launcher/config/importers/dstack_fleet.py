@@ -39,7 +39,7 @@ def _fleet(access: TrackedMapping, collector: HostCollector) -> None:
 
 
 def _login(one: TrackedMapping, below: ImportedHost | None, collector: HostCollector) -> ImportedHost:
-    """Return the login settings of a section, completed by those of the section around it."""
+    """Return the login settings of a section, completed by the outer section."""
     written = one.text("port")
     port = number(written, 1, 65535)
     if written is not None and port is None:

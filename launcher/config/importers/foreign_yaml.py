@@ -1,4 +1,7 @@
-"""Read YAML of other programs with positions. Unknown tags and unused keys are warnings, not mistakes."""
+"""Read YAML of other programs with positions.
+
+Unknown tags and unused keys are warnings, not mistakes.
+"""
 
 from collections.abc import Iterator
 
@@ -25,7 +28,10 @@ class _TolerantComposer(Composer):
 
 
 def compose_yaml(text: str, out: Diagnostics) -> tuple[YamlNode, ...]:
-    """Return the documents of a text that are not empty; SpecError if it is not YAML or has none."""
+    """Return the documents of a text that are not empty.
+
+    SpecError if it is not YAML or has none.
+    """
     loader = load_events(text)
     composer = _TolerantComposer(loader, out)
     try:
@@ -49,7 +55,7 @@ def empty(node: YamlNode) -> bool:
 
 
 class TrackedMapping:
-    """A mapping that remembers which keys were read, so that the others can be reported."""
+    """A mapping that remembers which keys were read, to report the others."""
 
     def __init__(self, node: MappingNode, name: str, out: Diagnostics) -> None:
         self.mark = node.mark
@@ -78,7 +84,10 @@ class TrackedMapping:
         return None
 
     def items(self, key: str) -> tuple[YamlNode, ...]:
-        """Return the items of a list; none if it is missing. Any other value is a mistake."""
+        """Return the items of a list; none if it is missing.
+
+        Any other value is a mistake.
+        """
         value = self.node(key)
         if value is None or isinstance(value, SequenceNode):
             return value.items if value else ()
@@ -98,7 +107,7 @@ class TrackedMapping:
         yield from self._pairs.values()
 
     def rest(self, *known: str) -> tuple[ScalarNode, ...]:
-        """Return the keys that were not read, without the `known` ones, which need no warning."""
+        """Return the keys that were not read, except the `known` ones."""
         return tuple(key for text, (key, _) in self._pairs.items() if text not in self._used and text not in known)
 
     def _wrong(self, value: YamlNode, key: str, expected: str) -> None:

@@ -37,7 +37,7 @@ class InventoryFormat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What messages call a format, and the function that adds the hosts of a text to a collector."""
+    """The name of a format in messages, and its reader."""
 
     title: str
     read: Callable[[str, HostCollector], None]

@@ -1,4 +1,4 @@
-"""Hostfiles of MPI, DeepSpeed and Horovod: one host a line, with its number of slots."""
+"""Hostfiles of MPI, DeepSpeed and Horovod: one host and its slots a line."""
 
 import ipaddress
 import re
@@ -23,7 +23,10 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def read(text: str, collector: HostCollector) -> None:
-    """Add the hosts to a collector. Up to 16 slots count as GPUs; 0 slots mean that the host is drained."""
+    """Add the hosts to a collector.
+
+    Up to 16 slots count as GPUs; 0 slots mean that the host is drained.
+    """
     said: dict[str, int] = {}
     for line in lines(text):
         if line.text:

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedHost:
-    """One machine of a file, first named on `line`; None is what the file does not tell."""
+    """One machine of a file, first named on `line`.
+
+    A field is None if the file does not tell it.
+    """
 
     name: str
     line: int = 0

@@ -15,7 +15,10 @@ MAX_LINE = 20_000
 
 
 def split(text: str) -> list[str]:
-    """Return the words of a shell command; split at spaces if its quotes are not balanced."""
+    """Return the words of a shell command.
+
+    It is split at spaces if its quotes are not balanced.
+    """
     try:
         return shlex.split(text) if len(text) <= MAX_LINE else text.split()
     except ValueError:
@@ -23,7 +26,10 @@ def split(text: str) -> list[str]:
 
 
 def from_command(command: str) -> str | None:
-    """Return the jump host of a ProxyCommand `ssh -W %h:%p HOST`; None for any other command."""
+    """Return the jump host of a ProxyCommand `ssh -W %h:%p HOST`.
+
+    None for any other command.
+    """
     words = split(command)
     if not words or words[0].rsplit("/", 1)[-1] != "ssh":
         return None
@@ -50,7 +56,7 @@ def from_command(command: str) -> str | None:
 
 
 def _pair(option: str) -> tuple[str, str]:
-    """Return the keyword and the value of an option, which are separated by `=` or spaces."""
+    """Return keyword and value of an option, separated by `=` or spaces."""
     found = re.fullmatch(r"\s*(\w+)\s*[=\s]\s*(.*?)\s*", option, re.DOTALL)
     return (found[1].lower(), found[2]) if found else (option.lower(), "")
 

@@ -1,6 +1,7 @@
-"""Kubernetes nodes as `kubectl get nodes -o yaml|json` prints them; `nvidia.com/gpu.clique` is the NVLink domain.
+"""Kubernetes nodes as `kubectl get nodes -o yaml|json` prints them.
 
-NVIDIA's GPU feature discovery sets that label to `<ClusterUUID>.<CliqueId>` when the fabric is complete.
+`nvidia.com/gpu.clique` is the NVLink domain. NVIDIA's GPU feature discovery sets that label to
+`<ClusterUUID>.<CliqueId>` when the fabric is complete.
 """
 
 import json
@@ -25,7 +26,10 @@ _LISTS = ("List", "NodeList")
 
 
 def read(text: str, collector: HostCollector) -> None:
-    """Add the nodes to a collector. Each ClusterUUID is a rack; zones are a level above the racks."""
+    """Add the nodes to a collector.
+
+    Each ClusterUUID is a rack; zones are a level above the racks.
+    """
     found = list(_json(text, collector) if text.lstrip().startswith("{") else _yaml(text, collector))
     zones = {_text(item, "metadata", "labels", _ZONE) for item, _ in found} - {None}
     if zones:
@@ -63,7 +67,10 @@ def _node(item: object, line: int, collector: HostCollector) -> None:
 
 
 def _domain(name: str, labels: object, line: int, collector: HostCollector) -> tuple[str | None, str | None]:
-    """Return the rack and the domain of the clique label; None for both if it is missing or not valid."""
+    """Return the rack and the domain of the clique label.
+
+    None for both if it is missing or not valid.
+    """
     clique = _text(labels, CLIQUE)
     if clique is None:
         what = f"`{short(name)}` has no label `{CLIQUE}`: its rack and domain are unknown"

@@ -1,4 +1,4 @@
-"""Import the inventory of another program: detect its format, read its hosts, report all mistakes at once."""
+"""Import the inventory of another program, or report all mistakes at once."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,10 @@ MAX_BYTES = 64_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedInventory:
-    """The hosts of a file, the levels above their racks from coarse to fine, and warnings."""
+    """The hosts of a file, the levels above their racks, and warnings.
+
+    Levels are ordered from coarse to fine.
+    """
 
     file_format: InventoryFormat
     source: str
@@ -39,7 +42,10 @@ class ImportedInventory:
 
 
 def import_file(path: Path, file_format: InventoryFormat | None = None) -> ImportedInventory:
-    """Return the inventory of a file, or of stdin for `-`; SpecError with every mistake, or for an unknown format."""
+    """Return the inventory of a file, or of stdin for `-`.
+
+    SpecError with every mistake, or for an unknown format.
+    """
     stdin = str(path) == "-"
     text = read_text(Path("/dev/stdin") if stdin else path, what="list of machines", limit=MAX_BYTES)
     where = "stdin" if stdin else str(path)

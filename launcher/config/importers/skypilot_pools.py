@@ -1,4 +1,7 @@
-"""SkyPilot's `~/.sky/ssh_node_pools.yaml` (sky/ssh_node_pools/utils.py, prepare_hosts_info)."""
+"""SkyPilot's `~/.sky/ssh_node_pools.yaml`.
+
+See sky/ssh_node_pools/utils.py, prepare_hosts_info.
+"""
 
 from launcher.config.importers.collector import HostCollector, short
 from launcher.config.importers.foreign_yaml import TrackedMapping, as_mapping, compose_yaml
@@ -7,7 +10,10 @@ from launcher.config.yaml.nodes import ScalarNode, YamlNode
 
 
 def read(text: str, collector: HostCollector) -> None:
-    """Add the hosts of all pools to a collector; if there are several, `pool` is a level above the racks."""
+    """Add the hosts of all pools to a collector.
+
+    If there are several, `pool` is a level above the racks.
+    """
     pools: list[tuple[str, TrackedMapping]] = []
     for root in compose_yaml(text, collector.out):
         if found := as_mapping(root, "the file", collector.out):

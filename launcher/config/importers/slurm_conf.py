@@ -1,4 +1,4 @@
-"""Slurm's topology.conf (block and tree), and the output of `scontrol show topology`."""
+"""Slurm's topology.conf, and the output of `scontrol show topology`."""
 
 import re
 
@@ -30,14 +30,14 @@ def read(text: str, collector: HostCollector) -> None:
 
 
 class _Conf:
-    """The blocks and switches so far, and the domain that the last comment gave for the next block."""
+    """The blocks and switches so far, and the domain of the next block."""
 
     def __init__(self, collector: HostCollector) -> None:
         self._collector = collector
         self._blocks: list[Block] = []
         self._switches: list[Switch] = []
         self._domain: tuple[str, str | None] | None = None
-        self._halves: list[int] = []
+        self._without_clique: list[int] = []
 
     def comment(self, line: Line) -> None:
         """Read the comments of programs: domains, and blocks that are commented out."""
@@ -69,9 +69,9 @@ class _Conf:
 
     def finish(self) -> None:
         """Add the nodes of all blocks and switches to the collector."""
-        if self._halves:
-            what = f"{count(len(self._halves), 'block')} with a ClusterUUID but no CliqueId: the domain is unknown"
-            self._collector.warn(self._halves[0], what, "find domains with `nvlaunch inventory discover`")
+        if self._without_clique:
+            what = f"{count(len(self._without_clique), 'block')} with a ClusterUUID but no CliqueId: the domain is unknown"
+            self._collector.warn(self._without_clique[0], what, "find domains with `nvlaunch inventory discover`")
         add_topology(self._blocks, self._switches, self._collector)
 
     def _block(self, line: int, pairs: dict[str, str]) -> None:
@@ -82,13 +82,16 @@ class _Conf:
         if self._domain is not None:
             uuid, clique = self._domain
             domain = f"{uuid}.{clique}" if clique else None
-            self._halves += [line] if clique is None else []
+            self._without_clique += [line] if clique is None else []
         self._domain = None
         for name in self._names(pairs["blockname"], line):
             self._blocks.append(Block(name=name, line=line, nodes=nodes, domain=domain))
 
     def _names(self, text: str, line: int) -> tuple[str, ...]:
-        """Return the names of a block line; scontrol may fold several empty blocks into a range."""
+        """Return the names of a block line.
+
+        `scontrol` may fold several empty blocks into a range.
+        """
         return self._collector.expand(text, line) if "[" in text else (text,)
 
     def _switch(self, line: int, pairs: dict[str, str]) -> None:

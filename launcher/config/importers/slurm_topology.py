@@ -1,4 +1,4 @@
-"""The topology of Slurm, from any of its formats: blocks are racks, switches are the levels above them.
+"""The topology of Slurm: blocks are racks, switches the levels above them.
 
 A block has the nodes of one NVLink rack (Slurm's topology guide). A leaf switch does not: its nodes may be in any rack.
 """
@@ -20,7 +20,10 @@ _ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block and its nodes; `domain` is from a comment of the program that wrote the file."""
+    """A block and its nodes.
+
+    `domain` is from a comment of the program that wrote the file.
+    """
 
     name: str
     line: int
@@ -39,7 +42,10 @@ class Switch:
 
 
 def nodes_of(text: str, line: int, collector: HostCollector) -> tuple[str, ...]:
-    """Return the nodes of a list; a warning if a part of it seems to rely on the prefix of the part before."""
+    """Return the nodes of a list.
+
+    Warn if a part of it seems to rely on the prefix of the part before.
+    """
     if text.upper() == "ALL":
         collector.mistake(line, "`ALL` does not name the nodes", "list them with `sinfo -N -h -o %N`")
         return ()
@@ -55,14 +61,17 @@ def nodes_of(text: str, line: int, collector: HostCollector) -> tuple[str, ...]:
 
 
 def block_sizes(sizes: Sequence[int], line: int, collector: HostCollector) -> None:
-    """Warn of sizes that Slurm refuses: each must be the first times a power of two (topology.conf(5))."""
+    """Warn of block sizes that Slurm refuses.
+
+    Each must be the first times a power of two (topology.conf(5)).
+    """
     if sizes and any(size % sizes[0] or (size // sizes[0]) & (size // sizes[0] - 1) for size in sizes):
         written = ",".join(map(str, sizes))
         collector.warn(line, f"Slurm refuses block sizes `{written}`: each must be the first times a power of two")
 
 
 def add_topology(blocks: Sequence[Block], switches: Sequence[Switch], collector: HostCollector) -> None:
-    """Add the nodes of a topology to a collector, with racks by block and levels by switch."""
+    """Add the nodes of a topology: racks by block, levels by switch."""
     tree = _Tree(switches, collector)
     collector.levels = tree.levels
     places = tree.places()
@@ -134,7 +143,10 @@ class _Tree:
         return parents
 
     def _find_tiers(self) -> dict[str, int]:
-        """Return the tier of each switch: 1 with nodes, else one above the highest below. A cycle has no tiers."""
+        """Return the tier of each switch: 1 with nodes, else one above the highest below.
+
+        A cycle has no tiers.
+        """
         below = {
             name: [child for child in dict.fromkeys(one.children) if child in self._switches]
             for name, one in self._switches.items()

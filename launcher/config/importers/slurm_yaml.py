@@ -1,4 +1,4 @@
-"""Slurm's topology.yaml (since 25.05): several topologies in one file, each for one plugin."""
+"""Slurm's topology.yaml (since 25.05), which may have several topologies."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _NO_RACKS = ("flat", "ring", "torus3d")
 
 
 def read(text: str, collector: HostCollector) -> None:
-    """Add the nodes of a topology.yaml to a collector: racks from its block topology, levels from its tree."""
+    """Add the nodes of a topology.yaml: racks by its blocks, levels by its tree."""
     out = collector.out
     blocks: list[TrackedMapping] = []
     trees: list[TrackedMapping] = []
@@ -53,7 +53,7 @@ def _sort(
 
 
 def _chosen(found: Sequence[TrackedMapping], kind: str, collector: HostCollector) -> TrackedMapping | None:
-    """Return one topology of a kind: the cluster's default if it is of this kind, else the first."""
+    """Return one topology of a kind, preferably the default of the cluster."""
     default = [one for one in found if (one.text("cluster_default") or "").lower() in _TRUE]
     chosen = next(iter((*default, *found)), None)
     for other in found:

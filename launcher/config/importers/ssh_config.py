@@ -1,4 +1,7 @@
-"""Hosts of an SSH configuration (ssh_config(5)); the first value of each keyword counts."""
+"""Hosts of an SSH configuration (ssh_config(5)).
+
+The first value of each keyword counts.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +40,7 @@ class _Block:
 
 
 def read(text: str, collector: HostCollector) -> None:
-    """Add the hosts that the file names without patterns to a collector, except jump hosts."""
+    """Add the hosts that are not patterns or jump hosts to a collector."""
     blocks = _blocks(text, collector)
     named = list(_named(blocks, collector))
     if len(named) * sum(len(block.patterns) for block in blocks) > MAX_WORK:

@@ -1,4 +1,7 @@
-"""Split a text file into numbered lines without comments; line ends of all systems, continued lines joined."""
+"""Split a text file into numbered lines without comments.
+
+Line ends of all systems are accepted, and continued lines are joined.
+"""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +18,10 @@ class Line:
 
 
 def lines(text: str, *, comments: str = "#", continued: bool = False) -> Iterator[Line]:
-    r"""Yield the lines of a text, including empty ones. With `continued`, a `\` at the end joins the next line."""
+    r"""Yield the lines of a text, including empty ones.
+
+    With `continued`, a `\` at the end joins the next line.
+    """
     first, parts = 0, ""
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         first = first or number

@@ -44,7 +44,10 @@ def inventory_text(found: ImportedInventory, name: str | None = None) -> tuple[s
 
 
 class _Writer:
-    """Writes one inventory: settings of all hosts as defaults, settings of all hosts of a rack at the rack."""
+    """Writes one inventory.
+
+    Settings of all hosts become defaults, settings of all hosts of a rack are written at the rack.
+    """
 
     def __init__(self, found: ImportedInventory) -> None:
         self._found = found
@@ -92,7 +95,7 @@ class _Writer:
             yield f"      {quoted(key)}:{' ' + _flow(settings) if settings else ''}"
 
     def _warn_of_split(self, rack: str, hosts: Sequence[ImportedHost], places: Mapping[str, str]) -> None:
-        """Warn of a level that is omitted because the nodes of the rack are in several domains of it."""
+        """Warn of an omitted level: the rack is in several domains of it."""
         for level in self._found.levels:
             told = sorted({place for host in hosts if (place := host.places.get(level)) is not None})
             if told and level not in places:
@@ -101,7 +104,10 @@ class _Writer:
 
 
 def _racks(found: ImportedInventory) -> dict[str, list[ImportedHost]]:
-    """Return hosts by rack; those without one come last, grouped by the finest level that is known."""
+    """Return hosts by rack.
+
+    Those without one come last, grouped by the finest level that is known.
+    """
     racks: dict[str, list[ImportedHost]] = {}
     lost: dict[str, list[ImportedHost]] = {}
     known = {host.rack for host in found.hosts}
@@ -140,7 +146,10 @@ def _own(host: ImportedHost, above: Mapping[str, object]) -> dict[str, object]:
 
 
 def _entries(own: Mapping[str, dict[str, object]]) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield each node with its settings; neighbours with equal settings are folded into a range."""
+    """Yield each node with its settings.
+
+    Neighbours with equal settings are folded into a range.
+    """
     ordered = sorted(own.items(), key=lambda item: natural(item[0]))
     at = 0
     while at < len(ordered):

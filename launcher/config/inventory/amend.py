@@ -1,7 +1,7 @@
-"""Amend the file of an inventory with facts from its nodes, without touching comments and other lines.
+"""Amend the file of an inventory with facts from its nodes.
 
-ruamel.yaml keeps comments, but not spaces within lines. So it writes the file twice, unchanged and amended, and only
-the lines that differ between the two are copied into the text.
+Comments and other lines are not changed. ruamel.yaml keeps comments, but not spaces within lines. So it writes the file
+twice, unchanged and amended, and only the lines that differ between the two are copied into the text.
 """
 
 from collections import Counter
@@ -29,9 +29,10 @@ MANY = 16_000_000
 
 
 def amended(text: str, path: Path, wanted: Amendment) -> str:
-    """Return the text of an inventory with an amendment; SpecError if it cannot be amended safely.
+    """Return the text of an inventory with an amendment.
 
-    The result has been read again: each node has the wanted values, and all others are unchanged.
+    SpecError if it cannot be amended safely. The result has been read again: each node has the wanted values, and all
+    others are unchanged.
     """
     before = parse_inventory(text, path)
     writer = _yaml(text)
@@ -83,7 +84,10 @@ def _check_keys(document: Any, path: Path) -> None:
 
 
 def _merged(text: str, as_is: str, should_be: str) -> str:
-    """Return the text with the changes from `as_is` to `should_be`; `as_is` has the same values as the text."""
+    """Return the text with the changes from `as_is` to `should_be`.
+
+    `as_is` has the same values as the text.
+    """
     own, before, after = (one.splitlines(keepends=True) for one in (text, as_is, should_be))
     if len(own) != len(before) or len(before) * len(after) > MANY:
         return should_be
@@ -94,9 +98,10 @@ def _merged(text: str, as_is: str, should_be: str) -> str:
 
 
 def _with_lost_comments(before: str, after: str) -> str:
-    """Return the text with comment lines that were lost with a rack, each before the next line that still exists.
+    """Return the text with comment lines that were lost with a rack.
 
-    ruamel.yaml attaches a comment to the line before it, but its author means the line after it.
+    Each is inserted before the next line that still exists. ruamel.yaml attaches a comment to the line before it, but
+    its author means the line after it.
     """
     lines = after.splitlines(keepends=True)
     kept = Counter(line.strip() for line in lines)
@@ -122,7 +127,7 @@ def _without_stale_comment(text: str) -> str:
 
 
 def _not_as_wanted(text: str, path: Path, before: Inventory, wanted: Amendment) -> tuple[str, ...]:
-    """Return the nodes that do not have the wanted values in a text, or whose other values changed."""
+    """Return the nodes whose values in a text are not the wanted ones."""
     try:
         after = {node.name: node for node in parse_inventory(text, path).nodes}
     except SpecError:

@@ -1,4 +1,4 @@
-"""The built-in inventory: two racks of nodes on this machine, to try everything without a cluster."""
+"""The built-in inventory: two racks of nodes on this machine."""
 
 from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
@@ -8,7 +8,10 @@ _NODES = 3
 
 
 def built_in() -> Inventory:
-    """Return 2 racks x 3 nodes x 4 simulated GPUs of any kind, the same as `examples/local-racks.yaml`."""
+    """Return 2 racks x 3 nodes x 4 simulated GPUs of any kind.
+
+    It is the same as `examples/local-racks.yaml`.
+    """
     nodes = tuple(
         Node(
             name=NodeName(f"{rack}-n{number}"),

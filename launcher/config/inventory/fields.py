@@ -1,22 +1,15 @@
-"""The table of an inventory's keys; the parser, the JSON Schema and the documentation use it."""
+"""The table of an inventory's keys.
+
+The parser, the JSON Schema and the documentation use it.
+"""
 
 from dataclasses import dataclass
 
+from launcher.config.schema.containers import ListOf, MapOf
 from launcher.config.schema.fields import Field, section
 from launcher.config.schema.patterns import absolute_path, host, jump, label, path, user
-from launcher.config.schema.value_types import (
-    Choice,
-    Duration,
-    Integer,
-    ListOf,
-    MapOf,
-    Number,
-    Schema,
-    Text,
-    ValueType,
-    invalid,
-    read_or_report,
-)
+from launcher.config.schema.scalars import Choice, Duration, Integer, Number, Text
+from launcher.config.schema.value_types import Schema, ValueType, invalid, read_or_report
 from launcher.config.schema.variables import variables
 from launcher.config.yaml.diagnostics import KeyPath
 from launcher.config.yaml.nodes import MappingNode, ScalarKind, ScalarNode, SequenceNode, YamlNode
@@ -87,7 +80,10 @@ NODE = section(
 
 @dataclass(frozen=True, slots=True)
 class RackNodes:
-    """The nodes of a rack: a range, a list of ranges, or a mapping of ranges to their settings; read as a mapping."""
+    """The nodes of a rack: a range, a list of ranges, or a mapping.
+
+    The keys of the mapping are ranges, the values their settings. All three are read as a mapping.
+    """
 
     expected: str = "a range such as `r07-n[01-18]`, a list, or a mapping of nodes"
 

@@ -1,4 +1,4 @@
-"""Edit the racks of an inventory's YAML in place: move nodes, write domains and trays, keep comments."""
+"""Edit the racks of an inventory's YAML in place, and keep its comments."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,7 +12,10 @@ from launcher.core.model.nodeset import NodeName, expand, fold, natural
 
 
 class RackEditor:
-    """Edits a document in place. The nodes of a rack become a mapping only if some need settings of their own."""
+    """Edits a document in place.
+
+    The nodes of a rack become a mapping only if some need settings of their own.
+    """
 
     def __init__(self, document: Any, fleet: Inventory, wanted: Amendment) -> None:
         self._document = document
@@ -61,7 +64,7 @@ class RackEditor:
             del self._racks[rack]
 
     def _write_facts(self, values: Any) -> None:
-        """Write domains and trays of the nodes of a rack, and fold the nodes that need no settings."""
+        """Write domains and trays of the nodes of a rack."""
         names = _names(values["nodes"])
         domains = {self._domain[NodeName(name)] for name in names}
         told = [name for name in names if name in self._wanted.domains]
@@ -96,7 +99,10 @@ def _flow(values: dict[str, object]) -> CommentedMap:
 
 
 def _as_mapping(values: Any, single: Sequence[str]) -> Any:
-    """Return the nodes of a rack as a mapping, in which each name of `single` has an entry of its own."""
+    """Return the nodes of a rack as a mapping.
+
+    Each name of `single` has an entry of its own.
+    """
     nodes = values["nodes"]
     if not isinstance(nodes, CommentedMap):
         made = CommentedMap()
@@ -118,7 +124,7 @@ def _as_mapping(values: Any, single: Sequence[str]) -> Any:
 
 
 def _split(nodes: Any, text: str, names: Sequence[str], wanted: "set[str]") -> None:
-    """Replace a range by entries for the wanted names, and by ranges for the names between them."""
+    """Replace a range by entries for the wanted names and ranges for the rest."""
     at = list(nodes).index(text)
     comment, value = nodes.ca.items.pop(text, None), nodes.pop(text)
     parts: list[list[str]] = []
@@ -152,7 +158,7 @@ def _strip(nodes: Any, key: str) -> None:
 
 
 def _refold(values: Any) -> None:
-    """Write the nodes of a rack as one range if none of them has settings or a comment."""
+    """Write the nodes of a rack as one range if none has settings or a comment."""
     nodes = values["nodes"]
     if isinstance(nodes, CommentedMap) and not nodes.ca.items:
         if all(value is None for value in nodes.values()):

@@ -1,4 +1,7 @@
-"""Read the racks of an inventory file: expand ranges, apply defaults of file and rack, check for duplicates."""
+"""Read the racks of an inventory file.
+
+Ranges are expanded, defaults of file and rack applied, and duplicates reported.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -33,7 +36,7 @@ class _RackNode:
 
 
 class RackReader:
-    """Reads the racks of a file, and checks that names and addresses are unique in all of them."""
+    """Reads the racks of a file; names and addresses must be unique in all."""
 
     def __init__(self, defaults: Values, transport: Transport, levels: tuple[str, ...], out: Diagnostics) -> None:
         self._defaults = defaults
@@ -141,7 +144,10 @@ class RackReader:
 
 
 def _wheels(values: Values, out: Diagnostics) -> str | None:
-    """Return the folder: an absolute path may be on the nodes, a relative one must exist on this machine."""
+    """Return the folder of wheels.
+
+    An absolute path may be on the nodes, a relative one must exist on this machine.
+    """
     written = values.get("wheels", str)
     if written is None:
         return None
@@ -169,7 +175,7 @@ def read_access(address: str, values: Values, out: Diagnostics) -> Access:
 
 
 def _trays(listed: list[_RackNode], out: Diagnostics) -> list[int | None]:
-    """Return each node's tray: as written, or its position in the list if the rack gives no trays."""
+    """Return the tray of each node; without any, its position in the list."""
     written = [node.own.get("tray", int) for node in listed]
     if all(tray is None for tray in written):
         return list(range(len(listed)))

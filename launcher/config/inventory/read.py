@@ -1,4 +1,4 @@
-"""Read an inventory file, and choose the inventory if the command line names none."""
+"""Read an inventory file, and choose one if the command line names none."""
 
 import difflib
 import itertools
@@ -35,9 +35,10 @@ BUILT_IN = "built-in"
 
 
 def find_inventory(given: str | None, env: Mapping[str, str], home: Path) -> Inventory:
-    """Return the inventory to use: `given`, that of $NVLAUNCH_INVENTORY, of `home`, or the built-in local racks.
+    """Return the inventory to use.
 
-    The name `built-in` selects the last. `source` of the result is the chosen file. SpecError if it cannot be read.
+    It is `given`, that of $NVLAUNCH_INVENTORY, that of `home`, or the built-in local racks. The name `built-in` selects
+    the last. `source` of the result is the chosen file. SpecError if it cannot be read.
     """
     if given == "":
         hint = f"name a file, or `{BUILT_IN}` for the built-in local racks"
@@ -63,12 +64,18 @@ def _read_named(path: Path, option: str) -> Inventory:
 
 
 def read_inventory(path: Path) -> Inventory:
-    """Return the inventory of a file, with its nodes in file order; SpecError with every mistake."""
+    """Return the inventory of a file, with its nodes in file order.
+
+    SpecError with every mistake.
+    """
     return parse_inventory(read_text(path, what="inventory file"), path)
 
 
 def parse_inventory(text: str, path: Path) -> Inventory:
-    """Return the inventory of a text; `path` is its file in messages, and gives the default name."""
+    """Return the inventory of a text.
+
+    `path` is its file in messages, and gives the default name.
+    """
     document = only_document(parse_documents(text, str(path), what="inventory"))
     out = Diagnostics(document.where, document.mistakes)
     values = INVENTORY.read(document.root, KeyPath("", out))
@@ -104,7 +111,10 @@ def _nodes(values: Values, reader: RackReader, out: Diagnostics) -> tuple[Node, 
 
 
 def _levels(values: Values, out: Diagnostics) -> tuple[str, ...]:
-    """Return the levels from coarse to fine; the last is `rack`, whether it is written or not."""
+    """Return the levels from coarse to fine.
+
+    The last is `rack`, whether it is written or not.
+    """
     written = values.texts("levels")
     mark = values.mark_of("levels")
     for level in written:
@@ -118,7 +128,7 @@ def _levels(values: Values, out: Diagnostics) -> tuple[str, ...]:
 
 
 def _check_nesting(nodes: tuple[Node, ...], levels: tuple[str, ...], values: Values, out: Diagnostics) -> None:
-    """Report a domain that lies in two coarser domains: names must be unique in each level."""
+    """Report a domain that is in two coarser domains: names must be unique."""
     inside: dict[tuple[str, str, str], str] = {}
     for node in {node.rack: node for node in nodes}.values():
         for coarse, fine in itertools.pairwise(levels[:-1]):

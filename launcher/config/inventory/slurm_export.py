@@ -1,4 +1,7 @@
-"""Write an inventory as a topology of Slurm: NVLink domains of racks as blocks, levels as a tree of switches."""
+"""Write an inventory as a topology of Slurm.
+
+NVLink domains of racks become blocks, levels a tree of switches.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,14 +17,17 @@ from launcher.errors import Mistake, SpecError
 
 @dataclass(frozen=True, slots=True)
 class SlurmTopology:
-    """The text of a topology file, and warnings about parts of the inventory that it leaves out."""
+    """The text of a topology file, and warnings about omitted nodes and levels."""
 
     text: str
     warnings: tuple[str, ...]
 
 
 def topology_conf(fleet: Inventory) -> SlurmTopology:
-    """Return a topology.conf for `TopologyPlugin=topology/block`; SpecError if no rack is known."""
+    """Return a topology.conf for `TopologyPlugin=topology/block`.
+
+    SpecError if no rack is known.
+    """
     blocks, warnings = _blocks(fleet)
     if len(fleet.levels) > 1:
         warnings.append("a topology.conf holds blocks only: export a topology.yaml to include levels above the rack")
@@ -32,7 +38,10 @@ def topology_conf(fleet: Inventory) -> SlurmTopology:
 
 
 def topology_yaml(fleet: Inventory) -> SlurmTopology:
-    """Return a topology.yaml with blocks, and with a tree if there are levels; SpecError if no rack is known."""
+    """Return a topology.yaml with blocks, and with a tree if there are levels.
+
+    SpecError if no rack is known.
+    """
     blocks, warnings = _blocks(fleet)
     lines = [
         f"# Made by `nvlaunch inventory export` from {_plain(fleet.name)}.",
@@ -50,7 +59,7 @@ def topology_yaml(fleet: Inventory) -> SlurmTopology:
 
 
 def slurm_list(names: Iterable[str]) -> str:
-    """Return names as a host list of Slurm, which allows brackets only at the end of a name."""
+    """Return names as a host list of Slurm, with brackets only at the end."""
     groups: dict[str, list[str]] = {}
     for name in sorted(set(names), key=natural):
         found = re.fullmatch(r"(.*[^0-9])[0-9]+", name)
@@ -59,7 +68,10 @@ def slurm_list(names: Iterable[str]) -> str:
 
 
 def _blocks(fleet: Inventory) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the nodes of each block, and warnings. Each domain of a rack is a block: Slurm assumes one domain."""
+    """Return the nodes of each block, and warnings.
+
+    Each domain of a rack is a block: Slurm assumes one domain.
+    """
     racks: dict[str, list[Node]] = {}
     for node in fleet.nodes:
         racks.setdefault(node.rack, []).append(node)
@@ -82,7 +94,7 @@ def _blocks(fleet: Inventory) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def _base(blocks: Iterable[Sequence[str]]) -> int:
-    """Return the base block size, which no block may be smaller than (topology.conf(5))."""
+    """Return the base block size: that of the smallest block (topology.conf(5))."""
     return min(map(len, blocks))
 
 
@@ -124,7 +136,10 @@ def _shared(fleet: Inventory) -> frozenset[str]:
 
 
 def _name(switch: tuple[str, str], shared: frozenset[str]) -> str:
-    """Return the name of a switch; prefixed by its level if several levels have this name."""
+    """Return the name of a switch.
+
+    It is prefixed by its level if several levels have this name.
+    """
     level, place = switch
     return f"{level}-{place}" if place in shared else place
 

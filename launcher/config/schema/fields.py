@@ -1,4 +1,4 @@
-"""Tables of keys: one `Field` a key, for the parser, the JSON Schema and the documentation."""
+"""Tables of keys: a `Field` for each, used by parser, JSON Schema and docs."""
 
 import difflib
 from collections.abc import Mapping
@@ -22,9 +22,10 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One key. `why` is the reason for IGNORED and REFUSED, `instead` the hint; with `filled` it must not be empty.
+    """One key of a file.
 
-    `doc` is its description in the JSON Schema; `default` is the value if the key is missing, as written in a file.
+    `doc` is its description in the JSON Schema, `default` the value if the key is missing, as written in a file. With
+    `filled` it must not be empty. `why` is the reason for IGNORED and REFUSED, `instead` the hint.
     """
 
     name: str
@@ -76,9 +77,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A mapping with the keys of a table. `rest` is the type of other keys, which the file itself defines.
+    """A mapping with the keys of a table.
 
-    `elsewhere` names the section in which a key belongs that is written one level too high.
+    `rest` is the type of other keys, which the file itself defines. `elsewhere` names the section in which a key
+    belongs that is written one level too high.
     """
 
     fields: Mapping[str, Field]
@@ -87,7 +89,10 @@ class Section:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, node: YamlNode, at: KeyPath) -> Values:
-        """Return the values of the section; unknown keys and missing required ones are reported to `at`."""
+        """Return the values of the section.
+
+        Unknown keys and missing required ones are reported to `at`.
+        """
         if not isinstance(node, MappingNode):
             raise invalid(node, at, self.expected)
         found: dict[str, FieldValue] = {}
@@ -109,7 +114,7 @@ class Section:
     def unknown(
         self, key: str, mark: Mark, out: Diagnostics, *, more: tuple[str, ...] = (), otherwise: str | None = None
     ) -> str:
-        """Report an unknown key, and return the key that was most likely meant, or an empty text.
+        """Report an unknown key, and return the most similar key or an empty text.
 
         `more` are keys that the file itself defines; `otherwise` is the hint if no key is similar.
         """

@@ -1,6 +1,9 @@
-"""Names and addresses as patterns: regular expressions that JSON Schema understands as well, with their hints."""
+"""Patterns of names and addresses.
 
-from launcher.config.schema.value_types import Text
+They are regular expressions that JSON Schema understands too.
+"""
+
+from launcher.config.schema.scalars import Text
 
 # sky/task.py, _VALID_NAME_REGEX
 TASK_NAME = r"[a-zA-Z0-9]+([._-]{1,2}[a-zA-Z0-9]+)*"

@@ -1,4 +1,4 @@
-"""Keys of a task that are read and checked, and then refused because no code executes them yet.
+"""Keys of a task that are checked and then refused: no code executes them yet.
 
 To support a key, remove its line from this table.
 """
@@ -13,7 +13,7 @@ UNSUPPORTED: Mapping[str, str] = {}
 
 
 def as_built(row: Field) -> Field:
-    """Return the field of an executed key, or one that refuses it while the table lists it."""
+    """Return the field of a key; one that refuses it while the table lists it."""
     if row.use is not Use.EXECUTED or row.name not in UNSUPPORTED:
         return row
     return replace(row, use=Use.LATER, instead=UNSUPPORTED[row.name])

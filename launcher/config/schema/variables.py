@@ -1,10 +1,11 @@
-"""Environment variables as values: the text that a program gets, with a warning if YAML changes it."""
+"""Values of environment variables, with a warning if YAML changes the text."""
 
 from dataclasses import dataclass
 from enum import Enum
 
+from launcher.config.schema.containers import MapOf
 from launcher.config.schema.patterns import env_name
-from launcher.config.schema.value_types import InvalidValueError, MapOf, Schema, invalid
+from launcher.config.schema.value_types import InvalidValueError, Schema, invalid
 from launcher.config.yaml.diagnostics import KeyPath
 from launcher.config.yaml.document import python_text
 from launcher.config.yaml.nodes import ScalarKind, ScalarNode, YamlNode
@@ -15,7 +16,10 @@ MISFIT_HINT = "put the value in a file, and pass its path"
 
 
 def misfit(value: str) -> str | None:
-    """Return why a value cannot be that of an environment variable, as the end of a sentence; None if it can."""
+    """Return why a value cannot be that of a variable; None if it can.
+
+    The text is the end of a sentence.
+    """
     if "\0" in value:
         return "contains a NUL"
     try:
@@ -33,9 +37,10 @@ class Ask(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """The value of an environment variable: a scalar as text, or null if the command line must give it.
+    """The value of an environment variable.
 
-    The value of a secret is never shown, not even in a warning.
+    It is a scalar as text, or null if the command line must give it. The value of a secret is never shown, not even in
+    a warning.
     """
 
     expected: str = "text, a number, true or false, or null"

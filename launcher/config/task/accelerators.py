@@ -9,9 +9,10 @@ _NAMES = ("accelerators", "gpus")
 
 
 def read_accelerators(owner: Values, out: Diagnostics) -> tuple[Accelerator, ...] | None:
-    """Return the alternatives in the order of the file; None if the file is wrong there.
+    """Return the alternatives in the order of the file.
 
-    SkyPilot tries a list in order, and a set or `any_of` by price. There are no prices here: all are tried in order.
+    None if the file is wrong there. SkyPilot tries a list in order, and a set or `any_of` by price. There are no prices
+    here: all are tried in order.
     """
     resources = owner.section("resources")
     if owner.has("resources") and owner.get("resources", Values) is None:
@@ -31,14 +32,20 @@ def read_accelerators(owner: Values, out: Diagnostics) -> tuple[Accelerator, ...
 def _alternatives(
     items: tuple[object, ...] | None, outer: tuple[Accelerator, ...], out: Diagnostics
 ) -> tuple[Accelerator, ...] | None:
-    """Return the kinds of each alternative; one that names none has those beside the list."""
+    """Return the kinds of each alternative.
+
+    One that names none has those beside the list.
+    """
     read = [_named(item, out) for item in items or () if isinstance(item, Values)]
     kinds = [kind for found in read if found is not None for kind in found or outer or (NO_GPUS,)]
     return tuple(dict.fromkeys(kinds)) or None
 
 
 def _named(resources: Values, out: Diagnostics) -> tuple[Accelerator, ...] | None:
-    """Return the kinds that one section names; None if they are wrong, which has been reported already."""
+    """Return the kinds that one section names.
+
+    None if they are wrong, which has been reported already.
+    """
     if resources.written(*_NAMES):
         what = "`gpus` and `accelerators` are both given, but mean the same"
         out.mistake(resources.key_of("gpus"), what, "remove one of the two")

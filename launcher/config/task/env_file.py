@@ -13,10 +13,10 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Return the variables of a file; SpecError with every line that is wrong. The last value of a name counts.
+    """Return the variables of a file; SpecError with every line that is wrong.
 
-    Lines are `KEY=VALUE`, `export KEY=VALUE`, comments, or blank. Single quotes keep text as it is, double quotes allow
-    backslash escapes, and unquoted text ends at ` #`. Variables are not expanded.
+    The last value of a name counts. Lines are `KEY=VALUE`, `export KEY=VALUE`, comments, or blank. Single quotes keep
+    text as it is, double quotes allow backslash escapes, and unquoted text ends at ` #`. Variables are not expanded.
     """
     variables: dict[str, str] = {}
     mistakes: list[Mistake] = []

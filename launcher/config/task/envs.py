@@ -1,4 +1,4 @@
-"""Variables and secrets of a task: from the file, from its groups, and from the command line."""
+"""Variables and secrets of a task, from its file and the command line."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,10 @@ class Overrides:
 
 
 def check_overrides(overrides: Overrides, out: Diagnostics) -> None:
-    """Report names on the command line that are not valid, and those that are both a variable and a secret."""
+    """Report names on the command line that are invalid, or given twice.
+
+    A name must not be both a variable and a secret.
+    """
     for option, names in (("--env", overrides.envs), ("--secret", overrides.secrets)):
         for name in sorted(names):
             if not re.fullmatch(ENV_NAME, name):
@@ -39,9 +42,9 @@ def check_overrides(overrides: Overrides, out: Diagnostics) -> None:
 
 
 def read_envs(sections: tuple[Values, ...], overrides: Overrides, out: Diagnostics) -> dict[str, str]:
-    """Return the variables of a group: later sections override earlier ones, and the command line overrides all.
+    """Return the variables of a group.
 
-    A variable without a value is a mistake.
+    Later sections override earlier ones, and the command line overrides all. A variable without a value is a mistake.
     """
     merged: dict[str, FieldValue] = {}
     for values in sections:
@@ -64,7 +67,10 @@ def read_envs(sections: tuple[Values, ...], overrides: Overrides, out: Diagnosti
 
 
 def read_secrets(owners: Sequence[Values], overrides: Overrides, out: Diagnostics) -> dict[str, str | None]:
-    """Return the secrets of the run; the value is None if `--secret` gives it, and else that of the file."""
+    """Return the secrets of the run.
+
+    The value is None if `--secret` gives it, and else that of the file.
+    """
     secrets: dict[str, str | None] = dict.fromkeys(sorted(overrides.secrets))
     for owner in owners:
         for name, value in _secrets(owner, overrides, out).items():

@@ -1,14 +1,16 @@
-"""The table of a task's keys, ours and SkyPilot's; the parser, the JSON Schema and the documentation use it.
+"""The table of a task's keys, ours and SkyPilot's.
 
-Keys that `unsupported` lists are refused; `_built` applies that list.
+The parser, the JSON Schema and the documentation use it. Keys that `unsupported` lists are refused; `_built` applies
+that list.
 """
 
 from dataclasses import replace
 
+from launcher.config.schema.containers import ListOf, MapOf
 from launcher.config.schema.fields import Field, Section, Use, section
 from launcher.config.schema.patterns import env_name, group_name, task_name
+from launcher.config.schema.scalars import Boolean, Choice, Duration, Integer, Text
 from launcher.config.schema.unsupported import as_built
-from launcher.config.schema.value_types import Boolean, Choice, Duration, Integer, ListOf, MapOf, Text
 from launcher.config.schema.variables import Variable, variables
 from launcher.config.task.skypilot_keys import (
     GROUPS_ELSEWHERE,
@@ -148,7 +150,7 @@ _ROLE = (
     Field(name="setup", doc="The command that runs once on each node before `run`.", type=Script()),
     Field(name="run", doc="The command that every rank runs.", type=Script(), filled=True),
     Field(name="recovery", doc="Restarts and replacements after failures.", type=RECOVERY),
-    Field(name="driver", doc="A command that runs once, on the head, instead of `run`.", type=Script()),
+    Field(name="driver", doc="A command that runs once, on the node of rank 0, instead of `run`.", type=Script()),
     Field(
         name="reserve",
         doc="Whether to reserve the nodes in Ray for a `driver`.",

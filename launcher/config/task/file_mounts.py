@@ -21,9 +21,10 @@ _VARIABLE = re.compile(r"\$\{?\b([a-zA-Z_][a-zA-Z0-9_]*)\b\}?")
 def read_mounts(
     task: Values, envs: Mapping[str, str], secrets: Mapping[str, object], out: Diagnostics
 ) -> dict[str, tuple[str, Mark]]:
-    """Return local paths and positions by path on the nodes: absolute, in `~/`, or relative to the workdir.
+    """Return local paths and positions by path on the nodes.
 
-    Variables of `envs` are expanded on both sides, as in SkyPilot.
+    Those are absolute, in `~/`, or relative to the workdir. Variables of `envs` are expanded on both sides, as in
+    SkyPilot.
     """
     mounts: dict[str, tuple[str, Mark]] = {}
     for written, found in task.entries(KEY).items():
@@ -46,7 +47,10 @@ def _sides(written: str, found: FieldValue) -> tuple[tuple[str, Mark], tuple[str
 def _expanded(
     text: str, mark: Mark, envs: Mapping[str, str], secrets: Mapping[str, object], out: Diagnostics
 ) -> str | None:
-    """Return the text with its variables expanded; None if one is missing, which is reported, or if it is empty."""
+    """Return the text with its variables expanded.
+
+    None if one is missing, which is reported, or if it is empty.
+    """
     for name in _VARIABLE.findall(text):
         if name in secrets:
             out.mistake(mark, f"secret `{name}` is used in a path, which is shown", "write the path without it")
@@ -59,7 +63,10 @@ def _expanded(
 
 
 def _target(to: str, mark: Mark, out: Diagnostics) -> str | None:
-    """Return the normalised target path; a slash at the end is kept: the file goes into that folder."""
+    """Return the normalised target path.
+
+    A slash at the end is kept: the file goes into that folder.
+    """
     if to.startswith("~") and to != "~" and not to.startswith("~/"):
         out.mistake(mark, f"`{to}` is in the home of another user", "write `~/PATH`, or an absolute path")
         return None
@@ -88,7 +95,7 @@ def _source(written: str, mark: Mark, out: Diagnostics) -> str | None:
 def check_mounts(
     task: Task, inventory: Inventory, *, where: str = "", marks: Mapping[tuple[str, str], Mark] | None = None
 ) -> None:
-    """Raise SpecError if a mount would overwrite files of this machine, because the racks are local.
+    """Raise SpecError if a mount to local racks would overwrite files here.
 
     `where` and `marks` are those of the ParsedTask, for positions in its file.
     """

@@ -15,7 +15,7 @@ LEVEL_KEYS = ("within", "prefer", "balance", "spread", "spread_members", "exclus
 def check_levels(
     task: Task, inventory: Inventory, *, where: str = "", marks: Mapping[tuple[str, str], Mark] | None = None
 ) -> None:
-    """Raise SpecError if a group names a level that the inventory does not have, or levels that contradict each other.
+    """Raise SpecError for levels that are unknown or contradict each other.
 
     `where` and `marks` are those of the ParsedTask, for positions in its file.
     """
@@ -50,7 +50,10 @@ def _named(rule: TopologyRule) -> Iterator[tuple[str, str]]:
 
 
 def _contradictions(rule: TopologyRule, order: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield key, message and hint of impossible rules; `order` has the levels from coarse to fine."""
+    """Yield key, message and hint of impossible rules.
+
+    `order` has the levels from coarse to fine.
+    """
     if rule.all_within is not None and order.index(rule.all_within) >= order.index(rule.within):
         what = f"`within: [{rule.all_within}, {rule.within}]`: `{rule.all_within}` is not above `{rule.within}`"
         yield "within", what, "write the level of all slices first, then the level of each slice"

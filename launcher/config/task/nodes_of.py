@@ -1,4 +1,7 @@
-"""`nodes_of`: groups that share the nodes of another group, the host; their keys, and what follows from the host."""
+"""`nodes_of`: groups that share the nodes of another group, the host.
+
+`colocate_groups` checks their keys and sizes their slices.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,9 +20,9 @@ _Forms = Mapping[str, tuple[Group, ...]]
 
 
 def colocate_groups(groups: Mapping[str, Values], forms: _Forms, out: Diagnostics) -> _Forms:
-    """Return the forms of all groups; those with `nodes_of` get slices that fit on the nodes of their host.
+    """Return the forms of all groups.
 
-    Mistakes are reported to `out`.
+    Those with `nodes_of` get slices that fit on the nodes of their host. Mistakes are reported to `out`.
     """
     hosts = {name: host for name, own in groups.items() if (host := own.section("topology").get(KEY, str)) is not None}
     found = dict(forms)
@@ -66,7 +69,10 @@ def _check_commands(own: Values, host: Values, name: str, out: Diagnostics) -> N
 
 
 def _in_slices(group: Group, host: Group, own: Values) -> Group:
-    """Return a group in the slices that it asks for; if it gives only `num_nodes`, in slices of the host's size."""
+    """Return a group in the slices that it asks for.
+
+    With only `num_nodes`, its slices have the size of the host's.
+    """
     rule, size = group.topology, host.topology.nodes_per_slice
     counted = any(own.section("topology").has(key) for key in COUNTS)
     if not counted and rule.nodes_per_slice > size and rule.nodes_per_slice % size == 0:
@@ -110,7 +116,7 @@ def _check_number(groups: Mapping[str, Values], hosts: Mapping[str, str], out: D
 
 
 def _too_many(hosts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each host that too many groups share, with the first group above the limit."""
+    """Yield each host with too many groups, and the first group above the limit."""
     for host in dict.fromkeys(hosts.values()):
         own = [name for name, other in hosts.items() if other == host]
         if len(own) > colocation.MAX_COLOCATED_GROUPS:

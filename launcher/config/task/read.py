@@ -1,4 +1,4 @@
-"""Read a task file: the `Task` with every default filled in, or all mistakes at once."""
+"""Read a task file to a `Task` with all defaults, or report all mistakes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,10 +29,10 @@ from launcher.errors import Mistake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedTask:
-    """A task with its warnings, and the positions in file `where` of the names that depend on an inventory.
+    """A task, its warnings, and positions for checks against an inventory.
 
-    `marks` has the positions by `(group, key)`, for mounts by `("file_mounts", path)`. `kinds` has the groups that
-    have alternative accelerators, one form for each; `task` has the first form. `secrets` has only values of the file.
+    `marks` has the positions by `(group, key)`, for mounts by `("file_mounts", path)`. `kinds` has the groups that have
+    alternative accelerators, one form for each; `task` has the first form. `secrets` has only values of the file.
     """
 
     task: Task
@@ -44,9 +44,9 @@ class ParsedTask:
 
 
 def read_task(path: Path, *, overrides: Overrides | None = None) -> ParsedTask:
-    """Return the task of a file, with the overrides of the command line; SpecError with every mistake.
+    """Return the task of a file, with the overrides of the command line.
 
-    A relative `workdir` is relative to the current folder, as in SkyPilot.
+    SpecError with every mistake. A relative `workdir` is relative to the current folder, as in SkyPilot.
     """
     return parse_task(read_text(path, what="task file"), path, overrides=overrides)
 
@@ -126,7 +126,7 @@ def _mounts(
 
 
 def _check_command(name: str, own: Values, out: Diagnostics, *, alone: bool) -> None:
-    """Report a group with neither `run` nor `driver`, or with both, and `reserve` without `driver`."""
+    """Report missing and conflicting commands of a group."""
     if not own.has("run") and not own.has("driver"):
         what = "`run` is missing" + ("" if alone else f" in `groups.{name}`")
         out.mistake(own.mark, what, "add `run`: the command that every rank runs")
@@ -141,7 +141,10 @@ def _check_command(name: str, own: Values, out: Diagnostics, *, alone: bool) -> 
 
 
 def _priority(sections: TaskSections, out: Diagnostics) -> int:
-    """Return the priority of the run: the task's own, or SkyPilot's in `resources`; several must be equal."""
+    """Return the priority of the run: the task's own, or SkyPilot's in `resources`.
+
+    Several must be equal.
+    """
     owners = [sections.task, *(own.section("resources") for own in (sections.task, *sections.groups.values()))]
     numbers = [(number, own.key_of("priority")) for own in owners if (number := own.get("priority", int)) is not None]
     first = numbers[0][0] if numbers else 0
@@ -153,7 +156,7 @@ def _priority(sections: TaskSections, out: Diagnostics) -> int:
 
 
 def _name(path: Path, values: Values, overrides: Overrides, out: Diagnostics) -> str:
-    """Return the name of the task: from `--name`, from the file, or the name of the file."""
+    """Return the name of the task: of `--name`, of the file, or the file name."""
     if overrides.name is not None:
         if not re.fullmatch(TASK_NAME, overrides.name):
             what = f"`{overrides.name}` is not a valid run name"
@@ -173,7 +176,10 @@ def _short(name: str, mark: Mark, out: Diagnostics, where: str | None) -> str:
 
 
 def _workdir(owners: Sequence[Values], out: Diagnostics) -> str | None:
-    """Return the folder to copy to every node; all tasks of a job group must name the same one."""
+    """Return the folder to copy to every node.
+
+    All tasks of a job group must name the same one.
+    """
     folders: dict[str, Mark] = {}
     for owner in owners:
         if (folder := _folder(owner, out)) is not None:

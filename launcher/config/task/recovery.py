@@ -1,4 +1,4 @@
-"""The recovery policy of a group, from our keys and from SkyPilot's `job_recovery`."""
+"""The recovery policy of a group, by our keys or SkyPilot's `job_recovery`."""
 
 from launcher.config.task.skypilot_keys import RESTARTS
 from launcher.config.yaml.diagnostics import Diagnostics
@@ -7,7 +7,7 @@ from launcher.core.model.task import OnNoSpare, RecoveryPolicy, RestartWith
 
 
 def read_recovery(own: Values, task: Values, out: Diagnostics) -> RecoveryPolicy:
-    """Return the policy of a group: its own keys, then those of the task, then the defaults."""
+    """Return the policy of a group, completed by the task and the defaults."""
     default = RecoveryPolicy()
     asked = own.section("recovery").over(task.section("recovery"))
     if own.has("driver") and asked.get("restart_with", str) == RestartWith.MEMBER.value:
@@ -25,7 +25,7 @@ def read_recovery(own: Values, task: Values, out: Diagnostics) -> RecoveryPolicy
 
 
 def _restarts(owner: Values, out: Diagnostics) -> int | None:
-    """Return the number of restarts after program failures, by our key or by SkyPilot's; None if neither is given."""
+    """Return the number of restarts, by our key or SkyPilot's; None without."""
     ours, theirs = owner.section("recovery"), owner.section("resources").section("job_recovery")
     mine, other = ours.get("max_restarts", int), theirs.get(RESTARTS, int)
     if mine is not None and other is not None and mine != other:

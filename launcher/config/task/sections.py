@@ -1,4 +1,4 @@
-"""The sections of a task file: the keys of the whole run, and those of each group."""
+"""The sections of a task file: the keys of the run, and of each group."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -32,10 +32,10 @@ class TaskSections:
 
 
 def read_sections(documents: Sequence[Document], out: Diagnostics) -> TaskSections:
-    """Return the sections of a task file: of one task, or of several documents as SkyPilot writes them.
+    """Return the sections of one task, or of SkyPilot's several documents.
 
-    The tasks of a job group become groups. A pipeline must have only one task, since tasks do not run one after
-    another here. sky/utils/dag_utils.py tells the two apart in the same way.
+    The tasks of a job group become groups. A pipeline must have only one task, since tasks do not run one after another
+    here. sky/utils/dag_utils.py tells the two apart in the same way.
     """
     first, *more = documents
     keys = {key.text: value for key, value in first.root.pairs}
@@ -53,7 +53,7 @@ def read_sections(documents: Sequence[Document], out: Diagnostics) -> TaskSectio
 
 
 def _single(task: Values, out: Diagnostics) -> TaskSections:
-    """Return the sections of one task, which is its own only group if it has no `groups`."""
+    """Return the sections of one task; without `groups` it is the only group."""
     if not task.has("groups"):
         return TaskSections(task=task, groups={ONLY_GROUP: task}, owners=(task,))
     for name in ("run", "driver", "topology", "num_nodes"):
@@ -93,7 +93,10 @@ def _group_name(task: Values, out: Diagnostics) -> str:
 
 
 def _check_primary(header: Values, groups: Mapping[str, Values], out: Diagnostics) -> None:
-    """Report primary tasks, unless all tasks are primary: the end of one group does not stop another."""
+    """Report primary tasks, unless all tasks are primary.
+
+    The end of one group does not stop another.
+    """
     names = {re.sub(r"[._-]+", "-", text.lower()): text for text in header.texts("primary_tasks")}
     for name, written in names.items():
         if name not in groups:

@@ -1,28 +1,33 @@
-"""SkyPilot's keys for clouds: ignored with a warning, or refused if the task would not run the same without them.
+"""SkyPilot's keys for clouds, which are ignored with a warning, or refused.
 
-From sky/utils/schemas.py of SkyPilot 0.14.1. Each row has the key, the reason, and what to use instead.
+A key is refused if the task would not run the same without it. From sky/utils/schemas.py of SkyPilot 0.14.1. Each row
+has the key, the reason, and what to use instead.
 """
 
 from dataclasses import dataclass
 
 from launcher.config.schema.fields import Field, Use, section
-from launcher.config.schema.value_types import Integer, Schema, invalid
+from launcher.config.schema.scalars import Integer
+from launcher.config.schema.value_types import Schema, invalid
 from launcher.config.yaml.diagnostics import KeyPath
 from launcher.config.yaml.nodes import MappingNode, ScalarKind, ScalarNode, YamlNode
 from launcher.config.yaml.values import Values
 
 
 def _ignored(name: str, why: str, instead: str | None = None) -> Field:
-    return Field(name=name, doc="SkyPilot's.", use=Use.IGNORED, why=why, instead=instead)
+    return Field(name=name, doc="A key of SkyPilot.", use=Use.IGNORED, why=why, instead=instead)
 
 
 def _refused(name: str, why: str, instead: str) -> Field:
-    return Field(name=name, doc="SkyPilot's.", use=Use.REFUSED, why=why, instead=instead)
+    return Field(name=name, doc="A key of SkyPilot.", use=Use.REFUSED, why=why, instead=instead)
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A value that has no effect; with `why` there is a warning that gives this reason."""
+    """A value that has no effect.
+
+    With `why` there is a warning that gives this reason.
+    """
 
     expected: str = "anything"
     why: str = ""
@@ -59,7 +64,10 @@ _JOB_RECOVERY = section(
 
 @dataclass(frozen=True, slots=True)
 class JobRecovery:
-    """The name of a strategy, or a mapping. Only the number of restarts has an effect."""
+    """The name of a strategy, or a mapping.
+
+    Only the number of restarts has an effect.
+    """
 
     expected: str = "a mapping such as `{max_restarts_on_errors: 3}`"
 
@@ -79,7 +87,7 @@ class JobRecovery:
 
 JOB_RECOVERY = Field(
     name="job_recovery",
-    doc="SkyPilot's: `max_restarts_on_errors` is `max_restarts` of `recovery`.",
+    doc="A key of SkyPilot: `max_restarts_on_errors` is `max_restarts` of `recovery`.",
     type=JobRecovery(),
 )
 
@@ -128,7 +136,7 @@ _CONFIG = section(
 JOB_GROUP_ELSEWHERE = (_ignored("inter_connection", "nvlaunch does not configure the network between nodes"),)
 
 TASK_ELSEWHERE = (
-    Field(name="config", doc="SkyPilot's.", type=_CONFIG),
+    Field(name="config", doc="A key of SkyPilot.", type=_CONFIG),
     _ignored("experimental", _CLOUDS),
     _ignored("api_server_access", "there is no API server"),
     _ignored("event_callback", "SkyPilot's callbacks are not called", "use `on_event`, which gets each event as JSON"),
@@ -153,10 +161,10 @@ GROUPS_ELSEWHERE = _refused("groups", "each task of a job group is one group", "
 
 
 def of_the_run(row: Field) -> Field:
-    """Return the field of a key that a task of a job group must not have, because it applies to the whole run."""
+    """Return a field that refuses a key which applies to the whole run."""
     return _refused(row.name, "it applies to the whole run", "move it to the first document, beside `execution`")
 
 
 def of_all_alternatives(row: Field) -> Field:
-    """Return the field of a key that an alternative must not have, because it applies to all of them."""
+    """Return a field that refuses a key which applies to all alternatives."""
     return _refused(row.name, "it applies to all alternatives", "move it out of the list, into `resources`")

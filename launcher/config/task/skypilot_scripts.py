@@ -1,4 +1,4 @@
-"""Warnings about variables and folders of SkyPilot that a script uses and that do not exist here."""
+"""Warnings about SkyPilot's variables and folders that do not exist here."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _HOME_HINT = "use relative paths: scripts start in the workdir"
 
 
 def check_scripts(own: Values, envs: Mapping[str, str], out: Diagnostics) -> None:
-    """Warn of variables and folders of SkyPilot that the scripts of a group use and that do not exist here."""
+    """Warn of SkyPilot's variables and folders in the scripts of a group."""
     for name in ("setup", "run", "driver"):
         script, mark = own.get(name, str) or "", own.mark_of(name)
         for variable in sorted(set(re.findall(r"\bSKYPILOT_[A-Z_]+\b", script))):

@@ -1,10 +1,15 @@
-"""The source of a file mount: a local path. SkyPilot's storage is accepted only if it copies one local path."""
+"""The source of a file mount: a local path.
+
+SkyPilot's storage is accepted only if it copies one local path.
+"""
 
 import re
 from dataclasses import dataclass
 
+from launcher.config.schema.containers import ListOf
 from launcher.config.schema.fields import Field, Section, Use, section
-from launcher.config.schema.value_types import Boolean, Choice, InvalidValueError, ListOf, Schema, Text, invalid
+from launcher.config.schema.scalars import Boolean, Choice, Text
+from launcher.config.schema.value_types import InvalidValueError, Schema, invalid
 from launcher.config.task.skypilot_keys import INTERNAL, SHARED, Unread
 from launcher.config.yaml.diagnostics import KeyPath
 from launcher.config.yaml.nodes import MappingNode, ScalarKind, ScalarNode, YamlNode
@@ -27,7 +32,7 @@ STORAGE: Section = section(
     Field(name="type", doc="The kind of its content.", type=Text()),
     Field(name="config", doc="Options of the mount.", type=Unread()),
     *(
-        Field(name=name, doc="SkyPilot's.", use=Use.REFUSED, why=INTERNAL, instead="remove it")
+        Field(name=name, doc="A key of SkyPilot.", use=Use.REFUSED, why=INTERNAL, instead="remove it")
         for name in ("_is_sky_managed", "_bucket_sub_path", "_force_delete")
     ),
 )

@@ -1,4 +1,4 @@
-"""Number and size of slices: from the keys of the file, or by the default split of `num_nodes`."""
+"""Number and size of slices, by the file or by a default split."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,10 @@ class SliceCounts:
 
 
 def default_split(nodes: int) -> SliceCounts | None:
-    """Return the fewest equal rack-local slices with `nodes` in total; None if there are none."""
+    """Return the fewest equal rack-local slices with `nodes` in total.
+
+    None if there are none.
+    """
     if nodes <= MOST_NODES:
         return SliceCounts(1, nodes)
     fewest = -(-nodes // MOST_NODES)

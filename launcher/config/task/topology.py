@@ -1,4 +1,4 @@
-"""The `topology` of a group: where its slices may be placed, relative to each other and to other groups."""
+"""The `topology` of a group: where its slices may be placed."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,10 @@ from launcher.core.model.task import TopologyRule
 
 
 def read_rule(own: Values, gpus: int | None, out: Diagnostics) -> TopologyRule:
-    """Return the topology of a group with `gpus` on each node (None: wrong in the file, reported already)."""
+    """Return the topology of a group with `gpus` on each node.
+
+    `gpus` None: the file is wrong there, which has been reported already.
+    """
     topology = own.section("topology")
     # Without GPUs, a group without `topology` needs no NVLink domain. A group with `nodes_of` follows the other group.
     free = (gpus == 0 and not own.has("topology")) or topology.has("nodes_of")
@@ -54,7 +57,7 @@ def _check_spares(rule: TopologyRule, topology: Values, out: Diagnostics) -> Non
 
 
 def check_near_and_apart(groups: Mapping[str, Values], out: Diagnostics) -> None:
-    """Report a `near` or `apart_from` of an unknown group, both of the same group, and circles of `near`."""
+    """Report unknown groups, contradictions and circles of `near`, `apart_from`."""
     near: dict[str, str] = {}
     for name, own in groups.items():
         topology = own.section("topology")

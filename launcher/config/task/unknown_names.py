@@ -1,4 +1,4 @@
-"""Warnings about racks and nodes that a task names and the inventory does not have."""
+"""Warnings about racks and nodes that are not in the inventory."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ NAME_KEYS = ("racks", "exclude_racks", "nodes", "exclude_nodes")
 def unknown_names(
     task: Task, inventory: Inventory, *, where: str = "", marks: Mapping[tuple[str, str], Mark] | None = None
 ) -> tuple[Mistake, ...]:
-    """Return a warning for each name or pattern that matches nothing in the inventory.
+    """Return a warning for each name that matches nothing in the inventory.
 
     It is not a mistake: one task may name the machines of several inventories. `where` and `marks` are those of the
     ParsedTask, for positions in its file.

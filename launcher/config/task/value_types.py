@@ -1,4 +1,4 @@
-"""Types of values that only tasks have: accelerators in SkyPilot's spellings, scripts, the workdir."""
+"""Types of values that only tasks have: accelerators, scripts, the workdir."""
 
 import re
 from dataclasses import dataclass
@@ -23,7 +23,10 @@ _KIND = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 
 @dataclass(frozen=True, slots=True)
 class Accelerators:
-    """`GB300:4`, `GB300` (one of it), or `{GB300: 4}`; a list or a mapping of several means any of them, in order."""
+    """`GB300:4`, `GB300` (one of it), or `{GB300: 4}`.
+
+    A list or a mapping of several means any of them, in order.
+    """
 
     expected: str = "an accelerator and its count such as `GB300:4`"
 

@@ -1,4 +1,5 @@
-"""YAML text to nodes with positions, bounded in size and depth, without duplicate keys.
+"""YAML text to nodes with positions.
 
-Nothing here knows a key of a task or an inventory: those are in the tables of `task/` and `inventory/`.
+The text is bounded in size and depth, and has no duplicate keys. Nothing here knows a key of a task or an inventory:
+those are in the tables of `task/` and `inventory/`.
 """

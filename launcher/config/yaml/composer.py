@@ -1,4 +1,4 @@
-"""Compose the events of the YAML library into nodes, bounded in depth and in aliases."""
+"""Compose events of the YAML library into nodes, with limits on their number."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,10 @@ def _mark(event: Event) -> Mark:
 
 
 class Composer:
-    """Composes the nodes of a file. The library's own recurses without bound and loses the positions of keys."""
+    """Composes the nodes of a file.
+
+    The library's own recurses without bound and loses the positions of keys.
+    """
 
     def __init__(self, loader: yaml.SafeLoader, where: str) -> None:
         self.mistakes: list[Mistake] = []
@@ -49,7 +52,10 @@ class Composer:
         self._anchors: dict[str, tuple[YamlNode, int] | None] = {}
 
     def documents(self) -> Iterator[tuple[Mark, YamlNode]]:
-        """Yield the start and the root of each document; SpecError if the rest of the file must not be read."""
+        """Yield the start and the root of each document.
+
+        SpecError if the rest of the file must not be read.
+        """
         self._next()
         while not self._loader.check_event(StreamEndEvent):
             self._anchors.clear()  # an anchor is valid in its own document only
@@ -128,7 +134,7 @@ class Composer:
         return ScalarNode(mark, text, ScalarKind.TEXT, quoted=True)
 
     def _text(self, value: str, mark: Mark) -> str:
-        r"""Return text with escapes such as `\ud83d\ude00` joined to one character, as JSON writes it.
+        r"""Return text with surrogates (`\ud83d\ude00`) joined to one character.
 
         A NUL, or half of such a pair, is a mistake: no file, argument or variable can hold it.
         """

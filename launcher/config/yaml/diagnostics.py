@@ -1,4 +1,4 @@
-"""Mistakes and warnings of one file, collected so that one run reports all of them."""
+"""Mistakes and warnings of one file, collected to be reported together."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ from launcher.errors import Mistake, SpecError
 
 
 class Diagnostics:
-    """Collects the mistakes and warnings of one file; `where` is the name of the file in messages."""
+    """Collects the mistakes and warnings of one file.
+
+    `where` is the name of the file in messages.
+    """
 
     def __init__(self, where: str, mistakes: Iterable[Mistake] = ()) -> None:
         self.where = where
@@ -47,7 +50,10 @@ def _in_order(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
 
 @dataclass(frozen=True, slots=True)
 class KeyPath:
-    """The full name of a value in messages, such as `recovery.max_restarts`, and the collector of its mistakes."""
+    """The full name of a value, and the collector of its mistakes.
+
+    Messages show the name, for example `recovery.max_restarts`.
+    """
 
     name: str
     out: Diagnostics

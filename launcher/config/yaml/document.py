@@ -1,4 +1,4 @@
-"""YAML text to documents: the root nodes of a file with their positions, or a SpecError."""
+"""YAML text to documents: root nodes with positions, or a SpecError."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ _OTHER_KIND = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One document of a file, with the YAML mistakes of the file that do not stop the reading.
+    """One document of a file, with YAML mistakes that do not stop the reading.
 
     `begins` is the start of the document, before `---` and comments.
     """
@@ -53,9 +53,10 @@ def only_document(documents: tuple[Document, ...]) -> Document:
 
 
 def parse_documents(text: str, where: str, *, what: str) -> tuple[Document, ...]:
-    """Return the documents of a text, at least one; SpecError if there is none, or if one is not a mapping.
+    """Return the documents of a text, at least one.
 
-    `what` is the kind of file, `where` its name in messages. Empty documents, as after a last `---`, are skipped.
+    SpecError if there is none, or if one is not a mapping. `what` is the kind of file, `where` its name in messages.
+    Empty documents, as after a last `---`, are skipped.
     """
     loader = load_events(text)
     composer = Composer(loader, where)
@@ -95,9 +96,9 @@ def _check_kind(what: str, root: MappingNode, where: str) -> None:
 
 
 def python_text(scalar: ScalarNode) -> str:
-    """Return `str()` of the value that YAML 1.1 reads: `yes` is "True", `3.10` is "3.1".
+    """Return `str()` of a value as YAML 1.1 reads it: `yes` is "True".
 
-    SkyPilot converts the values of `envs` in this way (sky/task.py, from_yaml_config).
+    Likewise `3.10` is "3.1". SkyPilot converts the values of `envs` in this way (sky/task.py, from_yaml_config).
     """
     if scalar.quoted or scalar.kind is ScalarKind.TEXT:
         return scalar.text

@@ -1,11 +1,14 @@
-"""The nodes of a YAML file: scalars, sequences and mappings, each with its position."""
+"""The nodes of a YAML file: scalars, sequences, mappings, with positions."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class ScalarKind(Enum):
-    """The type of a plain scalar in YAML 1.1, except that `12:30:00` and dates are text here, as users expect."""
+    """The type of a plain scalar in YAML 1.1.
+
+    Unlike in YAML, `12:30:00` and dates are text, as users expect.
+    """
 
     TEXT = "text"
     INTEGER = "a whole number"

@@ -1,4 +1,4 @@
-"""Syntax errors of the YAML library as mistakes, with hints how to correct the file."""
+"""Syntax errors of the YAML library as mistakes with hints."""
 
 import re
 

@@ -1,4 +1,7 @@
-"""Read a file as text: bounded in size, UTF-8, without characters that YAML does not allow."""
+"""Read a file as text.
+
+It must be UTF-8, bounded in size, and without characters that YAML does not allow.
+"""
 
 import difflib
 from pathlib import Path
@@ -19,9 +22,9 @@ def refuse(where: str, what: str, *, mark: Mark | None = None, hint: str | None 
 
 
 def read_text(path: Path, *, what: str = "file", limit: int = MAX_BYTES) -> str:
-    """Return the text of a file without its byte order mark; SpecError if it is not plain UTF-8 text.
+    """Return the text of a file without its byte order mark.
 
-    `what` is the kind of file in messages, `limit` the largest size in bytes.
+    SpecError if it is not plain UTF-8 text. `what` is the kind of file in messages, `limit` the largest size in bytes.
     """
     where = str(path)
     data = read_bytes(path, what=what, limit=limit)
@@ -46,7 +49,10 @@ def mark_at(text: str, index: int) -> Mark:
 
 
 def read_bytes(path: Path, *, what: str, limit: int = MAX_BYTES) -> bytes:
-    """Return the content of a file; SpecError if it cannot be read, or has more than `limit` bytes."""
+    """Return the content of a file.
+
+    SpecError if it cannot be read, or has more than `limit` bytes.
+    """
     where = str(path)
     try:
         with path.open("rb") as file:

@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """One value of a file; None if it was empty or wrong. `key` is the position of its key."""
+    """One value of a file; None if it was empty or wrong.
+
+    `key` is the position of its key.
+    """
 
     value: object
     mark: Mark = NOWHERE
@@ -20,9 +23,10 @@ class FieldValue:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The entries of a section. `rest` has the keys that its table does not name, if it allows any.
+    """The entries of a section.
 
-    `guessed` has the known keys that unknown ones most likely stand for.
+    `rest` has the keys that its table does not name, if it allows any. `guessed` has the known keys that unknown ones
+    most likely stand for.
     """
 
     mark: Mark = NOWHERE
@@ -31,11 +35,14 @@ class Values:
     guessed: frozenset[str] = frozenset()
 
     def has(self, name: str) -> bool:
-        """Whether the file has this key with a value, right or wrong, or a misspelt form of it."""
+        """Whether the file has this key, or a misspelt form of it, with any value."""
         return name in self.found or name in self.guessed
 
     def written(self, *names: str) -> bool:
-        """Whether the file has all these keys, correctly spelt. Only such keys are reported as conflicting."""
+        """Whether the file has all these keys, correctly spelt.
+
+        Only such keys are reported as conflicting.
+        """
         return all(name in self.found for name in names)
 
     def get(self, name: str, kind: type[T]) -> T | None:
