@@ -70,7 +70,9 @@ class _Conf:
     def finish(self) -> None:
         """Add the nodes of all blocks and switches to the collector."""
         if self._without_clique:
-            what = f"{count(len(self._without_clique), 'block')} with a ClusterUUID but no CliqueId: the domain is unknown"
+            what = (
+                f"{count(len(self._without_clique), 'block')} with a ClusterUUID but no CliqueId: the domain is unknown"
+            )
             self._collector.warn(self._without_clique[0], what, "find domains with `nvlaunch inventory discover`")
         add_topology(self._blocks, self._switches, self._collector)
 
