@@ -22,7 +22,7 @@ def expand(pattern: str, line: int, collector: HostCollector) -> tuple[str, ...]
     good = [axis for axis in axes if axis is not None]
     count = product_within(map(len, good), MAX_NAMES)
     if count > MAX_NAMES:
-        collector.mistake(line, f"`{short(pattern)}` has more than {MAX_NAMES} names")
+        collector.mistake(line, f"`{short(pattern)}` expands to more than {MAX_NAMES} names")
         return ()
     collector.count_names(count, line)
     return tuple("".join(chosen) for chosen in product(*good))

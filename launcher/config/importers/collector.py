@@ -77,7 +77,7 @@ class HostCollector:
     def expand(self, text: str, line: int) -> tuple[str, ...]:
         """Return the names of a range.
 
-        SpecError if all ranges of the file have more than MAX_NAMES names.
+        SpecError if the ranges of the file expand to more than MAX_NAMES names.
         """
         try:
             names = expand(text)
@@ -91,7 +91,8 @@ class HostCollector:
         """Count names that ranges were expanded to; SpecError above MAX_NAMES."""
         self._expanded += names
         if self._expanded > MAX_NAMES:
-            raise refuse(self.out.where, f"the ranges of the file have more than {MAX_NAMES} names", mark=Mark(line, 1))
+            what = f"the ranges of the file expand to more than {MAX_NAMES} names"
+            raise refuse(self.out.where, what, mark=Mark(line, 1))
 
     def add(self, host: ImportedHost) -> None:
         """Add a machine; mistakes and duplicates are reported."""
