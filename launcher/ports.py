@@ -10,8 +10,8 @@ from launcher.core.model.inventory import Access, Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sighting, Unseen
 from launcher.core.model.run import MemberName, Run
-from launcher.probe.answer import Unknown
-from launcher.probe.collect import Facts
+from launcher.probe.node_facts import Facts
+from launcher.probe.results import Unknown
 
 Take: TypeAlias = Callable[[bytes], None]
 """Takes the pieces of a stream, in order."""

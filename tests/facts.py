@@ -4,20 +4,20 @@ from dataclasses import replace
 
 from launcher.core.model.inventory import Access, Node, RackName
 from launcher.core.model.nodeset import NodeName
-from launcher.probe.answer import Unknown
-from launcher.probe.collect import Facts
 from launcher.probe.fabric import Fabric, FabricState
-from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Link, Peer
+from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Peer, PeerLink
+from launcher.probe.node_facts import Facts
 from launcher.probe.nvidia_smi import Driver, Gpu, Recovery
-from launcher.probe.resources import IbPort, OpenFiles, OwnName, Space
-from launcher.probe.system import Host, Interpreter, Logout
+from launcher.probe.resources import HostnameLookup, IbPort, OpenFiles, Space
+from launcher.probe.results import Unknown
+from launcher.probe.system import HostInfo, Interpreter, Logout
 
 GIB = 1024**3
 UUID = "3f5a2c10-9d4e-4b7a-8c21-0e6f7a8b9c0d"
 DOMAIN = f"{UUID}.32766"
 HIDDEN = Unknown(why="it was not asked")
-HUNG = Unknown(why="`nvidia-smi` gave no answer in 20 s", hung=True)
-MISSING = Unknown(why="`nvidia-imex-ctl -q` is not there", missing=True)
+HUNG = Unknown(why="`nvidia-smi` did not answer within 20 s", hung=True)
+MISSING = Unknown(why="`nvidia-imex-ctl -q` not found", missing=True)
 HEALTHY = Fabric(
     state=FabricState.COMPLETED,
     said="Completed",
@@ -53,7 +53,7 @@ def space(path: str = "/", **changed: object) -> Space:
 
 def peers(*rows: str) -> ImexDomain:
     """A domain of three, r07-n01 to r07-n03, each with a row of marks."""
-    marks = [dict(enumerate(Link(mark) for mark in row.split())) for row in rows]
+    marks = [dict(enumerate(PeerLink(mark) for mark in row.split())) for row in rows]
     return ImexDomain(
         state=DomainState.UP,
         peers=tuple(
@@ -64,7 +64,7 @@ def peers(*rows: str) -> ImexDomain:
 
 
 FACTS = Facts(
-    host=Host(
+    host=HostInfo(
         hostname="r07-n01",
         machine="aarch64",
         kernel="6.8.0-nvidia-64k",
@@ -78,7 +78,7 @@ FACTS = Facts(
     spaces=(space(), space("/tmp"), space("~")),
     shared_memory=space("/dev/shm"),
     open_files=OpenFiles(soft=1024, hard=1048576),
-    own_name=OwnName(name="r07-n01", seconds=0.001, addresses=("10.0.7.1",)),
+    hostname=HostnameLookup(name="r07-n01", seconds=0.001, addresses=("10.0.7.1",)),
     addresses=("10.0.7.1", "192.168.3.4"),
     ports=frozenset({22, 9100}),
     processes=(),

@@ -11,9 +11,9 @@ from launcher.admission.preflight import unknown_domains
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, natural
 from launcher.ports import Listener, Prober
-from launcher.probe.answer import Unknown
-from launcher.probe.judge_gpu import domain_of
-from launcher.probe.report import Answer, Finding
+from launcher.probe.check_gpu import domain_of
+from launcher.probe.findings import CheckResult, Finding
+from launcher.probe.results import Unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +38,17 @@ class Checkup:
     shared: tuple[Shared, ...]
     reported: dict[NodeName, str]
 
-    def answer(self, one: Examined) -> Answer:
-        """Return the result for a node: bad, else cannot tell, else good."""
-        named = {shared.finding.answer for shared in self.shared if one.node.name in shared.finding.nodes}
-        said = {finding.answer for finding in one.findings} | named
-        return next((worst for worst in (Answer.BAD, Answer.CANNOT_TELL) if worst in said), Answer.GOOD)
+    def answer(self, one: Examined) -> CheckResult:
+        """Return how a node is as a whole: bad, else cannot tell, else good."""
+        named = {shared.finding.result for shared in self.shared if one.node.name in shared.finding.nodes}
+        said = {finding.result for finding in one.findings} | named
+        return next((worst for worst in (CheckResult.BAD, CheckResult.CANNOT_TELL) if worst in said), CheckResult.GOOD)
 
     @property
     def bad(self) -> bool:
-        """Whether any finding is bad."""
-        return any(shared.finding.answer is Answer.BAD for shared in self.shared) or any(
-            one.says(Answer.BAD) for one in self.examined
+        """Whether anything at all is bad."""
+        return any(shared.finding.result is CheckResult.BAD for shared in self.shared) or any(
+            one.says(CheckResult.BAD) for one in self.examined
         )
 
 

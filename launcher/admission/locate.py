@@ -7,8 +7,8 @@ from launcher.core.discovery.location import NodeLocation
 from launcher.core.model.inventory import GpuDriver, Node
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.ports import Listener, Prober
-from launcher.probe.answer import Unknown
-from launcher.probe.whereabouts import whereabouts
+from launcher.probe.location import read_location
+from launcher.probe.results import Unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ def survey(nodes: Sequence[Node], prober: Prober, listener: Listener) -> Survey:
     """Return the reports of these nodes, all asked at the same time."""
     asked = [node for node in nodes if node.gpu_driver is not GpuDriver.NONE]
     answers = prober.probe(asked, listener)
-    found = {node.name: whereabouts(answers[node.name]) for node in asked}
+    found = {node.name: read_location(answers[node.name]) for node in asked}
     return Survey(
         told={name: one for name, one in found.items() if not isinstance(one, Unknown)},
         silent={name: one.why for name, one in found.items() if isinstance(one, Unknown)},

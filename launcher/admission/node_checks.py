@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from launcher.core.model.inventory import GpuDriver, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.ports import Listener, Prober
-from launcher.probe.answer import Unknown
-from launcher.probe.collect import Facts
-from launcher.probe.judge import judge
-from launcher.probe.judge_slice import judge_slice
-from launcher.probe.report import Answer, Fact, Finding
+from launcher.probe.check_node import check_node
+from launcher.probe.check_slice import check_slice
+from launcher.probe.findings import CheckResult, Fact, Finding
+from launcher.probe.node_facts import Facts
+from launcher.probe.results import Unknown
 from launcher.setup import ports
 
 HEAD = NodeName("@head")
@@ -29,7 +29,7 @@ _OF_A_LOCAL_RACK = (
     Fact.DISK,
     Fact.SHARED_MEMORY,
     Fact.OPEN_FILES,
-    Fact.OWN_NAME,
+    Fact.HOSTNAME,
     Fact.PORTS,
 )
 
@@ -52,9 +52,9 @@ class Examined:
         """Return why nothing should start on the node; None where it is fit."""
         return summary([finding for finding in self.findings if finding.stops])
 
-    def says(self, answer: Answer) -> bool:
+    def says(self, answer: CheckResult) -> bool:
         """Whether a finding has this answer."""
-        return any(finding.answer is answer for finding in self.findings)
+        return any(finding.result is answer for finding in self.findings)
 
 
 def summary(findings: Sequence[Finding]) -> str | None:
@@ -94,7 +94,7 @@ def compare_all(nodes: Sequence[Examined]) -> tuple[Finding, ...]:
 
 
 def _alike(part: Sequence[Examined]) -> tuple[Finding, ...]:
-    return judge_slice([(one.node, one.facts) for one in part if not isinstance(one.facts, Unknown)])
+    return check_slice([(one.node, one.facts) for one in part if not isinstance(one.facts, Unknown)])
 
 
 def _as_probed(fleet: Inventory, node: Node) -> Node:
@@ -113,7 +113,7 @@ def _as_probed(fleet: Inventory, node: Node) -> Node:
 
 
 def _judged(fleet: Inventory, node: Node, facts: Facts | Unknown) -> Examined:
-    findings = judge(facts, node, ports=_pinned(fleet, node, facts))
+    findings = check_node(facts, node, ports=_pinned(fleet, node, facts))
     if fleet.transport is Transport.LOCAL:
         # Findings about this machine are reported, but do not stop a start: there is no other machine.
         shown = [finding for finding in findings if finding.fact in _OF_A_LOCAL_RACK]

@@ -14,9 +14,9 @@ from launcher.core.model.task import Task
 from launcher.core.placement.place import place
 from launcher.errors import Mistake, ProvisionError, SpecError
 from launcher.ports import Listener, Prober
-from launcher.probe.answer import Unknown
-from launcher.probe.judge_gpu import domain_of
-from launcher.probe.report import Answer, Finding
+from launcher.probe.check_gpu import domain_of
+from launcher.probe.findings import CheckResult, Finding
+from launcher.probe.results import Unknown
 from launcher.setup.lease import Holder, read_holder
 
 BLIND_ROUNDS = 2
@@ -208,7 +208,7 @@ class Preflight:
 
     def _single_out(self, findings: Iterable[Finding], whose: str) -> None:
         for finding in findings:
-            if finding.answer is not Answer.BAD or not finding.stops:
+            if finding.result is not CheckResult.BAD or not finding.stops:
                 continue
             if not finding.nodes:
                 hint = "make them equal, or exclude one side with `exclude_nodes`"

@@ -23,8 +23,8 @@ from launcher.core.placement.place import exclusive_nodes
 from launcher.core.placement.replacement import find_spare, replace_slice
 from launcher.core.placement.resize import resize
 from launcher.ports import Prober
-from launcher.probe.answer import Unknown
-from launcher.probe.judge_gpu import domain_of
+from launcher.probe.check_gpu import domain_of
+from launcher.probe.results import Unknown
 from launcher.setup.lease import read_holder
 from launcher.store.store import Store
 

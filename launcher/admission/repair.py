@@ -11,8 +11,8 @@ from launcher.admission.node_checks import Examined, examine
 from launcher.core.model.inventory import Inventory, Node
 from launcher.errors import LeaseHeldError, RemoteError
 from launcher.ports import Listener, Prober, Shell
-from launcher.probe.answer import Unknown
 from launcher.probe.nvidia_smi import Gpu, Recovery
+from launcher.probe.results import Unknown
 from launcher.setup.lease import read_holder
 
 RESET_S = 180.0

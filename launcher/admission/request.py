@@ -12,11 +12,11 @@ from launcher.admission.context import AdmissionContext
 from launcher.admission.listener import FileWarning, InventoryRead
 from launcher.admission.node_kinds import choose_kinds
 from launcher.config.inventory.read import find_inventory, parse_inventory
-from launcher.config.task.envs import Given
+from launcher.config.task.envs import Overrides
+from launcher.config.task.file_mounts import check_mounts
 from launcher.config.task.levels import check_levels
-from launcher.config.task.mounts import check_mounts
-from launcher.config.task.named import unknown_names
 from launcher.config.task.read import ParsedTask, parse_task, read_task
+from launcher.config.task.unknown_names import unknown_names
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.task import Task
 
@@ -61,9 +61,9 @@ def read_request(context: AdmissionContext, source: RequestSource) -> Request:
         context.listener.notify(FileWarning(mistake=warning))
     fleet = _inventory(context, source)
     context.listener.notify(InventoryRead(fleet=fleet))
-    check_levels(parsed.task, fleet, where=parsed.where, places=parsed.places)
-    check_mounts(parsed.task, fleet, where=parsed.where, places=parsed.places)
-    for warning in unknown_names(parsed.task, fleet, where=parsed.where, places=parsed.places):
+    check_levels(parsed.task, fleet, where=parsed.where, marks=parsed.marks)
+    check_mounts(parsed.task, fleet, where=parsed.where, marks=parsed.marks)
+    for warning in unknown_names(parsed.task, fleet, where=parsed.where, marks=parsed.marks):
         context.listener.notify(FileWarning(mistake=warning))
     task = choose_kinds(context, parsed, fleet)
     secrets = {**parsed.secrets, **source.secrets}
@@ -71,10 +71,10 @@ def read_request(context: AdmissionContext, source: RequestSource) -> Request:
 
 
 def _task(source: RequestSource) -> ParsedTask:
-    given = Given(name=source.name, envs=source.envs, secrets=frozenset(source.secrets))
+    given = Overrides(name=source.name, envs=source.envs, secrets=frozenset(source.secrets))
     if source.task_text is not None:
-        return parse_task(source.task_text, source.task, given=given)
-    return read_task(source.task, given=given)
+        return parse_task(source.task_text, source.task, overrides=given)
+    return read_task(source.task, overrides=given)
 
 
 def _inventory(context: AdmissionContext, source: RequestSource) -> Inventory:

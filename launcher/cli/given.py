@@ -32,7 +32,7 @@ def read_given(
 
 
 def _from_files(files: Sequence[Path], mistakes: list[Mistake]) -> dict[str, str]:
-    from launcher.config.task.envfile import read_env_file
+    from launcher.config.task.env_file import read_env_file
 
     def variables(file: Path) -> dict[str, str]:
         try:
@@ -71,7 +71,7 @@ def _misfits(found: Mapping[str, str], option: str) -> Iterator[Mistake]:
 
     Values are not shown, as some are secret.
     """
-    from launcher.config.schema.values import MISFIT_HINT, misfit
+    from launcher.config.schema.variables import MISFIT_HINT, misfit
 
     for name, value in found.items():
         if why := misfit(value):
@@ -101,7 +101,7 @@ def _secrets(words: Sequence[str], mistakes: list[Mistake]) -> dict[str, str]:
 
 
 def _from_file(name: str, file: Path, found: dict[str, str], mistakes: list[Mistake]) -> None:
-    from launcher.config.yaml.source import read_bytes
+    from launcher.config.yaml.text_file import read_bytes
 
     try:
         found[name] = read_bytes(file, what="secret").decode("utf-8").rstrip("\n")

@@ -1,14 +1,14 @@
-"""The NVLink fabric as each GPU's driver reports it: which domain the GPU is in, and whether its part of it is well.
+"""The NVLink fabric of each GPU: domain, state and health.
 
-`Completed` says that registration ended, not that the fabric is well: that is what the health says, where the driver
-is new enough to have it (bandwidth since 550, a summary since 570 or so).
+The state `Completed` only means that registration has ended. The health is reported by newer drivers: bandwidth since
+550, a summary since about 570.
 """
 
 import re
 from dataclasses import dataclass
 from enum import Enum, unique
 
-from launcher.probe.tree import Tree, fold
+from launcher.probe.smi_tree import SmiTree, fold
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NO_DOMAIN = "00000000-0000-0000-0000-000000000000"
@@ -16,7 +16,10 @@ _NO_DOMAIN = "00000000-0000-0000-0000-000000000000"
 
 @unique
 class FabricState(Enum):
-    """How far a GPU has come in joining its fabric. NONE: it has no fabric; OTHER: a word that we do not know."""
+    """The state of a GPU in its fabric.
+
+    NONE: it has no fabric. OTHER: an unknown state.
+    """
 
     NONE = "not supported"
     NOT_STARTED = "not started"
@@ -27,7 +30,10 @@ class FabricState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """What one GPU says of its fabric; None where the driver has no such key or says `N/A`."""
+    """The fabric of one GPU; None if the driver has no such key or prints `N/A`.
+
+    `said` is the state as printed, `troubles` are the health keys with a bad value.
+    """
 
     state: FabricState = FabricState.NONE
     said: str | None = None
@@ -40,22 +46,22 @@ class Fabric:
 
     @property
     def tray_only(self) -> bool:
-        """Whether NVLink works within the tray and ends there, which a UUID of zeroes says."""
+        """Whether NVLink ends at the tray, which a UUID of zeroes means."""
         return self.cluster_uuid == _NO_DOMAIN
 
     @property
     def domain(self) -> str | None:
-        """Return the NVLink domain, `<ClusterUUID>.<CliqueId>`; None while there is none.
+        """Return the NVLink domain, `<ClusterUUID>.<CliqueId>`; None if there is none.
 
-        Neither half will do: whole sites use one clique id, and a rack cut into partitions has one UUID.
+        Both parts are needed: a whole site may use one CliqueId, and all partitions of a rack have one ClusterUUID.
         """
         if self.cluster_uuid is None or self.tray_only or self.clique_id is None:
             return None
         return f"{self.cluster_uuid}.{self.clique_id}"
 
 
-def read_fabric(gpu: Tree) -> Fabric:
-    """Return what the tree of one GPU says of its fabric."""
+def read_fabric(gpu: SmiTree) -> Fabric:
+    """Return the fabric in the tree of one GPU."""
     tree = gpu.at("fabric")
     if tree is None:
         return Fabric()
@@ -85,8 +91,11 @@ _GOOD = {"status": "success", "summary": "healthy", "bandwidth": "full"}
 _GOOD_HEALTH = ("false", "none")
 
 
-def _troubles(tree: Tree) -> tuple[str, ...]:
-    """Return each key whose value is not the good one, as printed; a health key that we do not know is no trouble."""
+def _troubles(tree: SmiTree) -> tuple[str, ...]:
+    """Return each key with a bad value, as printed.
+
+    Unknown keys of the health are ignored.
+    """
     health = tree.at("health")
     found = [child for child in (tree.at("status"), *(health.below if health else ())) if child]
     return tuple(

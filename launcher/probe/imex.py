@@ -1,7 +1,8 @@
-"""IMEX, which lends GPU memory from tray to tray: its service, its own state, and who of its domain it talks to.
+"""IMEX, which shares GPU memory between trays: daemon, domain, files.
 
-`-q` speaks of the local daemon alone; READY says nothing of the domain. `-N` asks the others on a port of its own and
-calls them UNAVAILABLE where that port is closed, whatever the state of the links: our own row is what counts.
+`nvidia-imex-ctl -q` prints the state of the local daemon only; READY does not include the domain. `-N` asks the other
+nodes on a separate port, and prints UNAVAILABLE if that port is closed, whatever the state of the links. So only the
+row of the node itself counts.
 """
 
 import re
@@ -9,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, unique
 
-from launcher.probe.answer import Ran, Unknown, decode, failed, first_words, string
-from launcher.probe.tree import fold
+from launcher.probe.results import ProbeResult, Unknown, decode, failure_of, first_words, string
+from launcher.probe.smi_tree import fold
 
 STATE_COMMAND = ("nvidia-imex-ctl", "-q")
 
 DOMAIN_COMMAND = ("sh", "-c", "nvidia-imex-ctl -N -j 2>/dev/null || exec nvidia-imex-ctl -N")
 
 TIMEOUT = 10.0
-"""Seconds; `-N` is known to hang."""
+"""Seconds; `-N` sometimes hangs."""
 
 FOLDER = "/etc/nvidia-imex"
 CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
@@ -26,7 +27,7 @@ MAX_PEERS = 1024
 
 @unique
 class DomainState(Enum):
-    """How the domain of a daemon is as a whole."""
+    """The state of a whole domain."""
 
     UP = "UP"
     DEGRADED = "DEGRADED"
@@ -35,8 +36,11 @@ class DomainState(Enum):
 
 
 @unique
-class Link(Enum):
-    """How a daemon stands to another one. VERSION and MAP never mend by themselves; the letters are those of `-N`."""
+class PeerLink(Enum):
+    """The state of the link between two daemons, by the letters of `-N`.
+
+    VERSION and MAP never recover on their own.
+    """
 
     CONNECTED = "C"
     INVALID = "I"
@@ -51,34 +55,40 @@ class Link(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One line of the node list as a daemon sees it; `names` are its address and, where it is known, its host name."""
+    """One node of the node list as a daemon sees it.
+
+    `names` are its address, and its host name if it is known.
+    """
 
     index: int
     names: tuple[str, ...]
     ready: bool
     state: str
     version: str | None = None
-    links: Mapping[int, Link] = field(default_factory=dict)
+    links: Mapping[int, PeerLink] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImexDomain:
-    """What `nvidia-imex-ctl -N` says."""
+    """The domain as `nvidia-imex-ctl -N` prints it."""
 
     state: DomainState
     peers: tuple[Peer, ...]
 
     def own(self, names: frozenset[str]) -> Peer | None:
-        """Return the line of the machine that has one of these addresses or names."""
+        """Return the node that has one of these addresses or names.
+
+        None if there is none.
+        """
         return next((peer for peer in self.peers if names & set(peer.names)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImexFiles:
-    """The configuration on disk (SHA-256 of the files, None without one) and the channel device.
+    """The configuration on disk and the channel device.
 
-    `nodes` are the lines of the node list. It is read when the daemon starts, and must be the same bytes everywhere.
-    `settings` are those of `config.cfg`.
+    Hashes are SHA-256, None if the file is missing. `nodes` are the lines of the node list. The daemon reads it at
+    start, and it must be identical on all nodes. `settings` are those of `config.cfg`.
     """
 
     nodes: tuple[str, ...] | None
@@ -89,26 +99,26 @@ class ImexFiles:
     usable: bool
 
 
-def read_ready(ran: Ran | None) -> bool | Unknown:
-    """Whether the local daemon calls itself ready."""
-    why = failed(ran, "`nvidia-imex-ctl -q`")
-    if ran is None or why:
-        return why or Unknown(why="`nvidia-imex-ctl -q` was not asked")
-    message = first_words(ran.out)
+def read_ready(result: ProbeResult | None) -> bool | Unknown:
+    """Whether the local daemon is READY."""
+    why = failure_of(result, "`nvidia-imex-ctl -q`")
+    if result is None or why:
+        return why or Unknown(why="no result of `nvidia-imex-ctl -q`")
+    message = first_words(result.out)
     if message == "READY":
         return True
     if re.fullmatch(r"[A-Z_]{2,40}", message):
         return False
-    return Unknown(why=f"`nvidia-imex-ctl -q` says: {message}")
+    return Unknown(why=f"`nvidia-imex-ctl -q` printed: {message}")
 
 
-def read_domain(ran: Ran | None) -> ImexDomain | Unknown:
-    """Return the domain as the local daemon sees it, from either form of `nvidia-imex-ctl -N`."""
-    why = failed(ran, "`nvidia-imex-ctl -N`")
-    if ran is None or why:
-        return why or Unknown(why="`nvidia-imex-ctl -N` was not asked")
-    found = _from_json(ran.out) if ran.out.lstrip().startswith("{") else _from_text(ran.out)
-    return found or Unknown(why=f"`nvidia-imex-ctl -N` printed what cannot be read: {first_words(ran.out)}")
+def read_domain(result: ProbeResult | None) -> ImexDomain | Unknown:
+    """Return the domain in the text or the JSON of `nvidia-imex-ctl -N`."""
+    why = failure_of(result, "`nvidia-imex-ctl -N`")
+    if result is None or why:
+        return why or Unknown(why="no result of `nvidia-imex-ctl -N`")
+    found = _from_json(result.out) if result.out.lstrip().startswith("{") else _from_text(result.out)
+    return found or Unknown(why=f"the output of `nvidia-imex-ctl -N` cannot be parsed: {first_words(result.out)}")
 
 
 def _state(text: str) -> DomainState:
@@ -116,7 +126,7 @@ def _state(text: str) -> DomainState:
 
 
 _NODE = re.compile(r"Node #([0-9]{1,5})\s*-\s*(\S{1,256})\s*-\s*([A-Z_]{1,40})\s*(?:-\s*(?:Version: (\S{1,64}))?)?\s*")
-_MARKS = {link.value: link for link in Link}
+_MARKS = {link.value: link for link in PeerLink}
 _DOMAIN = re.compile(r"Domain State: (\w{1,40})")
 
 
@@ -140,21 +150,24 @@ def _from_text(text: str) -> ImexDomain | None:
     return ImexDomain(state=_state(state[1] if state else ""), peers=peers)
 
 
-def _rows(text: str) -> Iterator[tuple[int, Mapping[int, Link]]]:
-    """The matrix below the nodes: a number, then a mark for each node. Its heading has numbers only."""
+def _rows(text: str) -> Iterator[tuple[int, Mapping[int, PeerLink]]]:
+    """Yield the rows of the matrix of links: a number, then a mark for each node.
+
+    Its heading has only numbers.
+    """
     for line in text.splitlines()[: 4 * MAX_PEERS]:
         number, *marks = line.split()[: MAX_PEERS + 1] or [""]
         index = _index(number)
         if index is not None and marks and all(len(mark) <= 3 and not mark.isdecimal() for mark in marks):
-            yield index, dict(enumerate(_MARKS.get(mark, Link.OTHER) for mark in marks))
+            yield index, dict(enumerate(_MARKS.get(mark, PeerLink.OTHER) for mark in marks))
 
 
-_WORDS = {"neverconnected": Link.NEVER, "versionmismatch": Link.VERSION, "nodemapmismatch": Link.MAP}
+_WORDS = {"neverconnected": PeerLink.NEVER, "versionmismatch": PeerLink.VERSION, "nodemapmismatch": PeerLink.MAP}
 
 
-def _link_word(word: str) -> Link:
-    known = {fold(link.name): link for link in Link} | _WORDS
-    return known.get(fold(word), Link.OTHER)
+def _link_word(word: str) -> PeerLink:
+    known = {fold(link.name): link for link in PeerLink} | _WORDS
+    return known.get(fold(word), PeerLink.OTHER)
 
 
 def _from_json(text: str) -> ImexDomain | None:
@@ -185,12 +198,12 @@ def _index(key: object) -> int | None:
     return int(key) if isinstance(key, str) and re.fullmatch(r"[0-9]{1,5}", key) else None
 
 
-def read_files(ran: Ran | None) -> ImexFiles | Unknown:
-    """Return the files of IMEX as the node sent them."""
-    why = failed(ran, "the configuration of IMEX")
-    found = decode(ran.out) if ran and not why else None
+def read_files(result: ProbeResult | None) -> ImexFiles | Unknown:
+    """Return the configuration of IMEX."""
+    why = failure_of(result, "the configuration of IMEX")
+    found = decode(result.out) if result and not why else None
     if not isinstance(found, dict):
-        return why or Unknown(why="the configuration of IMEX cannot be read")
+        return why or Unknown(why="the configuration of IMEX cannot be parsed")
     nodes, config = found.get("nodes"), found.get("config")
     return ImexFiles(
         nodes=tuple(str(line)[:256] for line in nodes[:MAX_PEERS]) if isinstance(nodes, list) else None,
@@ -203,6 +216,6 @@ def read_files(ran: Ran | None) -> ImexFiles | Unknown:
 
 
 def _settings(lines: Sequence[object]) -> Mapping[str, str]:
-    """The `KEY=value` lines; later ones win, as the daemon has it."""
+    """Return the `KEY=value` lines; the last one of a key counts, as for the daemon."""
     pairs = (str(line).partition("=") for line in lines[:MAX_PEERS] if not str(line).lstrip().startswith("#"))
     return {key.strip()[:64]: value.strip()[:256] for key, equals, value in pairs if equals}

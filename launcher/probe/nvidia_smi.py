@@ -1,6 +1,7 @@
-"""The GPUs of a node as `nvidia-smi` tells of them, for drivers 535 to 580 and, as far as keys last, later ones.
+"""The driver and the GPUs of a node as `nvidia-smi` prints them.
 
-All is asked with one `-q -x`: in `--query-gpu` one field that an older driver lacks fails the whole question.
+Known are drivers 535 to 580, and later ones with the same keys. One `-q -x` prints everything. `--query-gpu` fails as a
+whole if an older driver lacks one field.
 """
 
 import re
@@ -8,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import Enum, unique
 
 from launcher.probe import pci
-from launcher.probe.answer import Ran, Unknown, failed, first_words
 from launcher.probe.fabric import Fabric, read_fabric
-from launcher.probe.tree import Tree, from_text, from_xml
+from launcher.probe.results import ProbeResult, Unknown, failure_of, first_words
+from launcher.probe.smi_tree import SmiTree, from_text, from_xml
 
 _END = "</nvidia_smi_log>"
 
@@ -21,10 +22,10 @@ COMMAND = (
 )
 
 TIMEOUT = 20.0
-"""Seconds; without persistence mode the driver is loaded for each question, which takes ten and more."""
+"""Seconds; without persistence mode each call loads the driver, which takes ten seconds or more."""
 
 LIMIT = 4 * 1024 * 1024
-"""Bytes; four GB300 take 118 KB, the most of it tables of clocks."""
+"""Bytes; the output for four GB300 has 118 KB."""
 
 MAX_GPUS = 64
 
@@ -42,7 +43,10 @@ _FAULTS = (
 
 @unique
 class Recovery(Enum):
-    """Whether the driver asks for something to be done about a GPU; UNKNOWN: it is too old to say."""
+    """Whether the driver requests a recovery action for a GPU.
+
+    UNKNOWN: it is too old to report it.
+    """
 
     UNKNOWN = "unknown"
     NONE = "none"
@@ -60,7 +64,10 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU. `bus` as in `0018:01:00`; memory in MiB; `action` is what the driver asks for, `lost` its last words."""
+    """One GPU. `bus` as in `0018:01:00`; memory in MiB.
+
+    `action` is the recovery action that the driver requests, `lost` its message about a lost GPU.
+    """
 
     bus: str | None = None
     uuid: str | None = None
@@ -78,39 +85,39 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """The driver and its GPUs; `fault` is its own word for why it shows none."""
+    """The driver and its GPUs; `fault` is its own message if it shows none."""
 
     version: str | None = None
     gpus: tuple[Gpu, ...] = ()
     fault: str | None = None
 
 
-def read_driver(ran: Ran | None) -> Driver | Unknown:
-    """Return what `nvidia-smi` printed."""
-    why = failed(ran, "`nvidia-smi`")
-    if ran is None or (why and why.hung):
-        return why or Unknown(why="`nvidia-smi` was not asked")
-    # The status is no help: a warning about one GPU's InfoROM makes it 14.
-    found = None if ran.dropped else _driver(ran.out)
+def read_driver(result: ProbeResult | None) -> Driver | Unknown:
+    """Return the driver and the GPUs that `nvidia-smi` printed."""
+    why = failure_of(result, "`nvidia-smi`")
+    if result is None or (why and why.hung):
+        return why or Unknown(why="no result of `nvidia-smi`")
+    # The exit status does not matter: a warning about the InfoROM of one GPU makes it 14.
+    found = None if result.dropped else _driver(result.out)
     if found and (found.gpus or found.version):
         return found
-    printed = (ran.out + "\n" + ran.err)[:65536]
+    printed = (result.out + "\n" + result.err)[:65536]
     fault = next((line for line in printed.splitlines() if any(message in line for message in _FAULTS)), None)
     if fault:
         return Driver(fault=first_words(fault))
-    return why or Unknown(why=f"`nvidia-smi` printed what cannot be read: {first_words(ran.out)}")
+    return why or Unknown(why=f"the output of `nvidia-smi` cannot be parsed: {first_words(result.out)}")
 
 
 def _driver(text: str) -> Driver:
     before, start, rest = text.partition("<?xml")
-    # Warnings may stand before and after the document.
+    # There may be warnings before and after the document.
     root = from_xml(start + rest.partition(_END)[0] + _END) if start else from_text(before)
-    top = (root.at("nvidiasmilog") or root) if root else Tree()
+    top = (root.at("nvidiasmilog") or root) if root else SmiTree()
     gpus = [child for child in top.below if child.key == "gpu"][:MAX_GPUS]
     return Driver(version=top.text("driverversion"), gpus=tuple(map(_gpu, gpus)))
 
 
-def _gpu(tree: Tree) -> Gpu:
+def _gpu(tree: SmiTree) -> Gpu:
     lost = next((found.value for found in tree.walk() if "GPU is lost" in found.value), None)
     action = tree.text("gpurecoveryaction")
     return Gpu(
@@ -135,7 +142,7 @@ def _recovery(action: str | None) -> Recovery:
     return Recovery.NONE if action == "None" else Recovery.DUE
 
 
-def _processes(tree: Tree) -> tuple[GpuProcess, ...]:
+def _processes(tree: SmiTree) -> tuple[GpuProcess, ...]:
     listed = tree.at("processes")
     found = [item for item in listed.below if item.key == "processinfo"][:64] if listed else []
     return tuple(

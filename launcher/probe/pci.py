@@ -1,4 +1,4 @@
-"""Names of PCI devices, which the kernel, the driver and its tools each write in their own way."""
+"""PCI addresses, which kernel, driver and tools write differently."""
 
 import re
 
@@ -6,9 +6,10 @@ _ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2}
 
 
 def canonical(address: str) -> str | None:
-    """Return `0018:01:00` for `00000018:01:00.0`, `0018:01:00` and alike; None for what is no PCI address.
+    """Return `0018:01:00` for `00000018:01:00.0`, `0018:01:00` and the like.
 
-    The domain counts: on NVL72 it is what tells the GPUs of a tray from one another. Left out, it is 0.
+    None for any other text. The PCI domain is kept, since only the domain differs between the GPUs of an NVL72 tray. If
+    missing, it is 0.
     """
     found = _ADDRESS.fullmatch(address.strip())
     if found is None:

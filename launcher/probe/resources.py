@@ -1,15 +1,18 @@
-"""What a node has and who uses it: room, limits, its own name, ports, processes, network devices."""
+"""Resources of a node: disks, memory, limits, ports, processes, InfiniBand."""
 
 from dataclasses import dataclass
 
-from launcher.probe.answer import Ran, Unknown, decode, failed, first_words, number, read_object, string
+from launcher.probe.results import ProbeResult, Unknown, decode, failure_of, first_words, number, read_object, string
 
 MAX_ITEMS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """What is free at a path, bytes and inodes (0 inodes in all: the file system has no limit)."""
+    """Bytes and inodes at a path (`inodes` 0: the file system has no limit).
+
+    `at` is the folder that was checked.
+    """
 
     path: str
     at: str
@@ -23,7 +26,10 @@ class Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The memory in bytes, what of it can be had, and how much of the last minute all programs waited for it (%)."""
+    """Memory in bytes, and how long programs waited for it.
+
+    `stalled` is the share of the last minute in which all programs waited (%).
+    """
 
     total: int
     available: int
@@ -32,15 +38,18 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFiles:
-    """How many files a process may have open, and up to how many it may raise that itself; -1: no limit."""
+    """The soft and the hard limit of open files of a process; -1: no limit."""
 
     soft: int
     hard: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnName:
-    """The machine's own name, and how long it takes to resolve it (s); no addresses: it does not."""
+class HostnameLookup:
+    """The host name of a node, and the time to resolve it (s).
+
+    No addresses if it does not resolve.
+    """
 
     name: str
     seconds: float
@@ -48,8 +57,11 @@ class OwnName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """A process of Ray, or one that carries a mark of ours: `<run>:<place>:...`; `agent` is `<run>:<place>`."""
+class NodeProcess:
+    """A process of Ray, or one with our mark `<run>:<node>:...`.
+
+    `agent` is `<run>:<node>` for an agent.
+    """
 
     pid: int
     user: str
@@ -61,7 +73,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IbPort:
-    """A port of an InfiniBand or RoCE device, in the kernel's words: `4: ACTIVE`, `400 Gb/sec (4X NDR)`."""
+    """A port of an InfiniBand or RoCE device.
+
+    State and rate are as the kernel prints them: `4: ACTIVE`, `400 Gb/sec (4X NDR)`.
+    """
 
     device: str
     port: str
@@ -70,25 +85,27 @@ class IbPort:
 
     @property
     def active(self) -> bool:
-        """Whether traffic can flow."""
+        """Whether the port is active."""
         return self.state.endswith("ACTIVE")
 
 
-def _list(ran: Ran | None, what: str) -> list[object] | Unknown:
-    why = failed(ran, what)
-    found = decode(ran.out) if ran and not why else None
-    return why or (found[:MAX_ITEMS] if isinstance(found, list) else Unknown(why=f"{what} cannot be read"))
+def _list(result: ProbeResult | None, what: str) -> list[object] | Unknown:
+    why = failure_of(result, what)
+    found = decode(result.out) if result and not why else None
+    return why or (
+        found[:MAX_ITEMS] if isinstance(found, list) else Unknown(why=f"the output of {what} cannot be parsed")
+    )
 
 
-def read_lease(ran: Ran | None) -> str | Unknown | None:
-    """Return what the holder of a node's lease wrote for people; None where nobody has it."""
-    found = read_object(ran, "the lease")
+def read_lease(result: ProbeResult | None) -> str | Unknown | None:
+    """Return who holds the lease of a node; None if it is free."""
+    found = read_object(result, "the lease check")
     return found if isinstance(found, Unknown) else string(found, "holder") or None
 
 
-def read_space(ran: Ran | None, path: str) -> Space | Unknown:
-    """Return what is free at a path."""
-    found = read_object(ran, f"`{path}`")
+def read_space(result: ProbeResult | None, path: str) -> Space | Unknown:
+    """Return the free space at a path."""
+    found = read_object(result, f"`{path}`")
     if isinstance(found, Unknown):
         return found
     return Space(
@@ -103,68 +120,74 @@ def read_space(ran: Ran | None, path: str) -> Space | Unknown:
     )
 
 
-def read_memory(ran: Ran | None) -> Memory | Unknown:
+def read_memory(result: ProbeResult | None) -> Memory | Unknown:
     """Return the memory of a node."""
-    found = read_object(ran, "the memory")
+    found = read_object(result, "the memory check")
     if isinstance(found, Unknown):
         return found
     total, available = int(number(found, "total")), int(number(found, "available"))
     return Memory(total=total, available=available, stalled=number(found, "stalled"))
 
 
-def read_began(ran: Ran | None, boot_id: str | None) -> float | Unknown | None:
-    """Return when the agent of a run began (seconds since boot), None where there is none; 0 for an earlier boot."""
-    why = failed(ran, "the agent's file")
-    if ran is None or why:
-        return why or Unknown(why="the agent's file was not asked for")
-    text = decode(ran.out)
+def read_began(result: ProbeResult | None, boot_id: str | None) -> float | Unknown | None:
+    """Return when the agent of a run began (seconds since boot).
+
+    None without an agent, 0 for an earlier boot.
+    """
+    why = failure_of(result, "the file of the agent")
+    if result is None or why:
+        return why or Unknown(why="no result of the file of the agent")
+    text = decode(result.out)
     if text is None:
         return None
     found = decode(text) if isinstance(text, str) else None
     if not isinstance(found, dict):
-        return Unknown(why="the agent's file cannot be read")
+        return Unknown(why="the file of the agent cannot be parsed")
     return number(found, "at") if string(found, "boot_id") == boot_id else 0.0
 
 
-def read_open_files(ran: Ran | None) -> OpenFiles | Unknown:
+def read_open_files(result: ProbeResult | None) -> OpenFiles | Unknown:
     """Return the limits on open files."""
-    found = read_object(ran, "the limit on open files")
+    found = read_object(result, "the limit check")
     if isinstance(found, Unknown):
         return found
     return OpenFiles(soft=int(number(found, "soft")), hard=int(number(found, "hard")))
 
 
-def read_own_name(ran: Ran | None) -> OwnName | Unknown:
-    """Return how the node resolves its own name; a resolver that never answers is an answer too."""
-    if ran is not None and ran.timed_out:
-        return OwnName(name="", seconds=ran.elapsed, addresses=())
-    found = read_object(ran, "the node's own name")
+def read_hostname(result: ProbeResult | None) -> HostnameLookup | Unknown:
+    """Return how the node resolves its own host name.
+
+    A timeout means that it does not resolve.
+    """
+    if result is not None and result.timed_out:
+        return HostnameLookup(name="", seconds=result.elapsed, addresses=())
+    found = read_object(result, "the host name check")
     if isinstance(found, Unknown):
         return found
     addresses = found.get("addresses")
-    return OwnName(
+    return HostnameLookup(
         name=string(found, "name"),
         seconds=number(found, "seconds"),
         addresses=tuple(map(str, addresses[:MAX_ITEMS])) if isinstance(addresses, list) else (),
     )
 
 
-def read_ports(ran: Ran | None) -> frozenset[int] | Unknown:
-    """Return the TCP ports that somebody listens on."""
-    why = failed(ran, "the ports in use")
-    found = decode(ran.out) if ran and not why else None
+def read_ports(result: ProbeResult | None) -> frozenset[int] | Unknown:
+    """Return the TCP ports with a listener."""
+    why = failure_of(result, "the port check")
+    found = decode(result.out) if result and not why else None
     if not isinstance(found, list):
-        return why or Unknown(why="the ports in use cannot be read")
+        return why or Unknown(why="the output of the port check cannot be parsed")
     return frozenset(port for port in found if isinstance(port, int) and 0 < port < 65536)
 
 
-def read_processes(ran: Ran | None) -> tuple[Process, ...] | Unknown:
-    """Return the processes of Ray and of runs of ours."""
-    found = _list(ran, "the processes")
+def read_processes(result: ProbeResult | None) -> tuple[NodeProcess, ...] | Unknown:
+    """Return the processes of Ray and of our runs."""
+    found = _list(result, "the process check")
     if isinstance(found, Unknown):
         return found
     return tuple(
-        Process(
+        NodeProcess(
             pid=int(number(item, "pid")),
             user=string(item, "user"),
             name=first_words(string(item, "name")),
@@ -177,9 +200,9 @@ def read_processes(ran: Ran | None) -> tuple[Process, ...] | Unknown:
     )
 
 
-def read_infiniband(ran: Ran | None) -> tuple[IbPort, ...] | Unknown:
+def read_infiniband(result: ProbeResult | None) -> tuple[IbPort, ...] | Unknown:
     """Return the ports of the node's InfiniBand and RoCE devices."""
-    found = _list(ran, "the InfiniBand devices")
+    found = _list(result, "the InfiniBand check")
     if isinstance(found, Unknown):
         return found
     return tuple(

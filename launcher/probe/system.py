@@ -1,10 +1,10 @@
-"""What a node says of itself apart from its GPUs: who, what time it has, which Python, and what ends with us."""
+"""The system of a node: host, clock, Python, addresses, sudo, logout."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from launcher.probe.answer import Ran, Unknown, failed, first_words, number, read_object, string
+from launcher.probe.results import ProbeResult, Unknown, failure_of, first_words, number, read_object, string
 
 DATE_COMMAND = ("date", "+%s.%N")
 ADDRESSES_COMMAND = ("hostname", "-I")
@@ -25,14 +25,14 @@ except Exception as error:
     found["no_ray"] = type(error).__name__
 print(json.dumps(found))
 """
-"""Asks an interpreter without importing Ray, which takes a second of CPU."""
+"""Reads the version of Ray without importing it, which would take a second of CPU."""
 
 MAX_ITEMS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """Who answers: names, kernel, and since when it is up (s)."""
+class HostInfo:
+    """The host and the user that answer, and the uptime (s)."""
 
     hostname: str
     machine: str
@@ -45,7 +45,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """The Python that Ray is to run on; `ray` None: it has none."""
+    """The Python for Ray; `ray` is its version, None without Ray."""
 
     version: tuple[int, ...]
     executable: str
@@ -55,19 +55,19 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logout:
-    """What logind does when the user's last session ends, and whether the user lingers."""
+    """What logind does at the end of the last session of the user."""
 
     kill_processes: bool
     remove_ipc: bool
     linger: bool
 
 
-def read_host(ran: Ran | None) -> Host | Unknown:
-    """Return who the node says it is."""
-    found = read_object(ran, "the host")
+def read_host(result: ProbeResult | None) -> HostInfo | Unknown:
+    """Return the host and the user that answer."""
+    found = read_object(result, "the host check")
     if isinstance(found, Unknown):
         return found
-    return Host(
+    return HostInfo(
         hostname=string(found, "hostname"),
         machine=string(found, "machine"),
         kernel=string(found, "kernel"),
@@ -78,32 +78,32 @@ def read_host(ran: Ran | None) -> Host | Unknown:
     )
 
 
-def read_clock(ran: Ran | None, now: float, slack: float = 0.0) -> float | Unknown:
-    """Return how far the node's clock is ahead of ours (s); `now` is our time when the node's answer arrived.
+def read_clock(result: ProbeResult | None, now: float, slack: float = 0.0) -> float | Unknown:
+    """Return how far the clock of the node is ahead of ours (s).
 
-    `slack` is how much of the time before was spent on the way (s): the answer may have left so much earlier. Of all
-    that the clock may then be ahead, what is nearest to right is taken.
+    `now` is our time when the answer arrived. `slack` is the time that request and answer were on the way (s). It makes
+    the offset uncertain; the result is the smallest possible one.
     """
-    why = failed(ran, "`date`")
-    if ran is None or why:
-        return why or Unknown(why="`date` was not asked")
-    # A `date` without nanoseconds prints their letter.
-    match = re.fullmatch(r"([0-9]{1,12})(?:\.([0-9]{1,9})?[%N]*)?", ran.out.strip())
+    why = failure_of(result, "`date`")
+    if result is None or why:
+        return why or Unknown(why="no result of `date`")
+    # A `date` that does not know `%N` prints it.
+    match = re.fullmatch(r"([0-9]{1,12})(?:\.([0-9]{1,9})?[%N]*)?", result.out.strip())
     if match is None:
-        return Unknown(why=f"`date` says: {first_words(ran.out)}")
-    least = float(f"{match[1]}.{match[2] or 5}") + ran.age - now
+        return Unknown(why=f"`date` printed: {first_words(result.out)}")
+    least = float(f"{match[1]}.{match[2] or 5}") + result.age - now
     return least if least > 0 else min(0.0, least + slack)
 
 
-def read_python(ran: Ran | None, command: str) -> Interpreter | Unknown:
-    """Return what an interpreter says of itself."""
-    found = read_object(ran, f"`{command}`")
+def read_python(result: ProbeResult | None, command: str) -> Interpreter | Unknown:
+    """Return the version of an interpreter and of its Ray."""
+    found = read_object(result, f"`{command}`")
     if isinstance(found, Unknown):
         return found
     version = string(found, "version")
     numbers = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?", version)
     if numbers is None:
-        return Unknown(why=f"`{command}` says it is version {first_words(version)}")
+        return Unknown(why=f"`{command}` printed an unexpected version: {first_words(version)}")
     return Interpreter(
         version=tuple(int(part) for part in numbers.groups() if part),
         executable=string(found, "executable"),
@@ -112,40 +112,40 @@ def read_python(ran: Ran | None, command: str) -> Interpreter | Unknown:
     )
 
 
-def read_addresses(ran: Ran | None) -> tuple[str, ...] | Unknown:
-    """Return the node's own addresses."""
-    why = failed(ran, "`hostname -I`")
-    if ran is None or why:
-        return why or Unknown(why="`hostname -I` was not asked")
-    return tuple(ran.out.split()[:MAX_ITEMS])
+def read_addresses(result: ProbeResult | None) -> tuple[str, ...] | Unknown:
+    """Return the addresses of the node."""
+    why = failure_of(result, "`hostname -I`")
+    if result is None or why:
+        return why or Unknown(why="no result of `hostname -I`")
+    return tuple(result.out.split()[:MAX_ITEMS])
 
 
-def read_sudo(ran: Ran | None) -> bool | Unknown:
-    """Whether the user may do things as root without a password."""
-    why = failed(ran, "`sudo`")
-    if ran is None or (why and why.hung):
-        return why or Unknown(why="`sudo` was not asked")
-    return ran.rc == 0
+def read_sudo(result: ProbeResult | None) -> bool | Unknown:
+    """Whether the user has `sudo` without a password."""
+    why = failure_of(result, "`sudo`")
+    if result is None or (why and why.hung):
+        return why or Unknown(why="no result of `sudo`")
+    return result.rc == 0
 
 
-def read_imex_unit(ran: Ran | None) -> bool | Unknown | None:
-    """Whether the service of IMEX is active; None where no such service is installed."""
-    found = _properties(ran, "`systemctl`")
+def read_imex_unit(result: ProbeResult | None) -> bool | Unknown | None:
+    """Whether the service `nvidia-imex` is active; None if it is not installed."""
+    found = _properties(result, "`systemctl`")
     if isinstance(found, Unknown):
         return None if found.missing else found
     if found.get("LoadState") == "not-found":
         return None
     state = found.get("ActiveState")
-    return state == "active" if state else Unknown(why="`systemctl` says nothing of `nvidia-imex`")
+    return state == "active" if state else Unknown(why="`systemctl` printed no state of `nvidia-imex`")
 
 
-def read_logout(ran: Ran | None) -> Logout | Unknown:
-    """Return what ends with the last session; a machine without logind ends nothing."""
-    found = _properties(ran, "`loginctl`")
+def read_logout(result: ProbeResult | None) -> Logout | Unknown:
+    """Return what logind does at logout; without logind, nothing."""
+    found = _properties(result, "`loginctl`")
     if isinstance(found, Unknown):
         return Logout(kill_processes=False, remove_ipc=False, linger=False) if found.missing else found
     if "KillUserProcesses" not in found:
-        return Unknown(why="`loginctl` does not say what ends with a session")
+        return Unknown(why="`loginctl` did not print `KillUserProcesses`")
     return Logout(
         kill_processes=found["KillUserProcesses"] == "yes",
         remove_ipc=found.get("RemoveIPC") == "yes",
@@ -153,12 +153,12 @@ def read_logout(ran: Ran | None) -> Logout | Unknown:
     )
 
 
-def _properties(ran: Ran | None, what: str) -> Mapping[str, str] | Unknown:
-    """The `Key=value` lines that the tools of systemd print."""
-    why = failed(ran, what)
-    if ran is not None and "not been booted with systemd" in ran.err:
-        return Unknown(why="systemd does not run here", missing=True)
-    if ran is None or why:
-        return why or Unknown(why=f"{what} was not asked")
-    lines = (line.partition("=") for line in ran.out.splitlines()[:MAX_ITEMS])
+def _properties(result: ProbeResult | None, what: str) -> Mapping[str, str] | Unknown:
+    """Return the `Key=value` lines that the tools of systemd print."""
+    why = failure_of(result, what)
+    if result is not None and "not been booted with systemd" in result.err:
+        return Unknown(why="systemd does not run on the node", missing=True)
+    if result is None or why:
+        return why or Unknown(why=f"no result of {what}")
+    lines = (line.partition("=") for line in result.out.splitlines()[:MAX_ITEMS])
     return {key: value for key, equals, value in lines if equals}

@@ -1,7 +1,8 @@
-"""Errors of GPUs in the kernel log: `NVRM: Xid (PCI:0018:01:00): 145, pid=1, name=x, RLW_RXPIPE Nonfatal ...`.
+"""GPU errors (Xids) in the kernel log.
 
-Times are seconds since boot: wall-clock stamps of the log drift over a suspend. A log that may not be read is unknown,
-never clean.
+A line is `NVRM: Xid (PCI:0018:01:00): 145, pid=1, name=x, RLW_RXPIPE Nonfatal ...`. Times are seconds since boot,
+because wall-clock times of the log drift after a suspend. A log that the user may not read is Unknown, not free of
+errors.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.probe import pci, xid_table
-from launcher.probe.answer import Ran, Unknown, failed
+from launcher.probe.results import ProbeResult, Unknown, failure_of
 from launcher.probe.xid_table import XidAction
 
 JOURNAL_COMMAND = ("journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager", "-q")
@@ -18,7 +19,7 @@ JOURNAL_COMMAND = ("journalctl", "-k", "-b", "-o", "short-monotonic", "--no-page
 DMESG_COMMAND = ("sh", "-c", "dmesg 2>/dev/null || exec sudo -n dmesg")
 
 KEEP = ("NVRM",)
-"""What a line of interest has in it; the rest is left on the node."""
+"""Text of the lines that the node sends; it drops all others."""
 
 LIMIT = 512 * 1024
 TIMEOUT = 15.0
@@ -30,7 +31,7 @@ _LINE = re.compile(
 )
 _STAMP = re.compile(r"\[\s*([0-9]{1,10}\.[0-9]{1,9})\]")
 _PID = re.compile(r"\bpid='?([0-9]{1,10})\b")
-# Greedy on the left: a program may call itself `x Fatal XC0`, but its name stands before the driver's own words.
+# Greedy on the left: a program may have the name `x Fatal XC0`, but it is printed before the text of the driver.
 _DETAIL = re.compile(r".*\b([A-Z][A-Z0-9_]{2,40})\s+(Fatal|Nonfatal)\s+XC[0-9]")
 _WORD = re.compile(r"\(0x([0-9a-fA-F]{1,8})\b")
 _RECOVERY = re.compile(r".*\bto 0x([0-9a-fA-F]{1,4}) \(")
@@ -40,7 +41,10 @@ _NAMED = re.compile(r"The NVIDIA GPU ([0-9a-fA-F:.]{7,16})\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xid:
-    """One error: seconds since boot (None: no stamp), its code, the GPU's bus as in `0018:01:00`, and what to do."""
+    """One error of a GPU, and what to do.
+
+    `at` is in seconds since boot (None without a time), `bus` as in `0018:01:00`.
+    """
 
     at: float | None
     code: int
@@ -50,18 +54,24 @@ class Xid:
     pid: int | None = None
 
 
-def read_xids(ran: Ran | None, what: str) -> tuple[Xid, ...] | Unknown:
-    """Return the errors in a kernel log, oldest first; `what` names the program that was asked for it."""
-    why = failed(ran, what)
-    if ran is None or why:
-        return why or Unknown(why=f"{what} was not asked")
-    if ran.lines == 0:
-        return Unknown(why=f"{what} shows no line of the kernel log: this user may not read it")
-    return parse_xids(ran.out)
+def read_xids(result: ProbeResult | None, what: str) -> tuple[Xid, ...] | Unknown:
+    """Return the errors in a kernel log, oldest first.
+
+    `what` names the program that printed it.
+    """
+    why = failure_of(result, what)
+    if result is None or why:
+        return why or Unknown(why=f"no result of {what}")
+    if result.lines == 0:
+        return Unknown(why=f"{what} printed no kernel log: this user has no permission to read it")
+    return parse_xids(result.out)
 
 
 def parse_xids(log: str) -> tuple[Xid, ...]:
-    """Return the errors in a text, the first and the last of them where there are very many."""
+    """Return the errors in a text.
+
+    Of more than MAX_XIDS, the first and the last half of that number.
+    """
     found = list(_each(log))
     half = MAX_XIDS // 2
     return tuple(found if len(found) <= MAX_XIDS else found[:half] + found[-half:])
@@ -76,7 +86,7 @@ def _each(log: str) -> Iterator[Xid]:
             stamp, address, code, text = match.groups()
             yield _xid(_seconds(stamp), int(code), pci.canonical(address), text.strip())
             continue
-        # A GPU that is gone may be told of without the word Xid, in one line or over three.
+        # A lost GPU may be logged without the word Xid, in one line or in three.
         if subject := _NAMED.search(line):
             named = pci.canonical(subject[1])
         elif "NVRM" in line and "fallen off the bus" in line:
@@ -109,9 +119,9 @@ def _action(code: int, text: str) -> XidAction:
 
 
 def standing(xids: Sequence[Xid]) -> tuple[Xid, ...]:
-    """Return the errors that still count against the node: what asks for a reset or a replacement, gravest first.
+    """Return the errors that still require an action, the most severe first.
 
-    A change of the recovery action counts as its last one on a GPU. An old NVLink (Xid 74) must have erred twice.
+    Of several changes of the recovery action of a GPU the last one counts. Xid 74 counts if it occurred twice on a GPU.
     """
     last = {xid.bus: xid for xid in xids if xid.code == xid_table.RECOVERY_CHANGED}
     flaky = [xid for xid in xids if xid.code == xid_table.NVLINK4]

@@ -1,6 +1,7 @@
-"""What each Xid calls for, after NVIDIA's catalogue of Xid errors (r580), folded into what a launcher can do.
+"""The action for each Xid, by NVIDIA's catalogue of Xid errors (r580).
 
-The driver's own recovery action, where it gives one, beats this table.
+Actions are reduced to what a launcher can do. If the driver reports a recovery action, that takes precedence over this
+table.
 """
 
 from enum import Enum, unique
@@ -8,7 +9,7 @@ from enum import Enum, unique
 
 @unique
 class XidAction(Enum):
-    """What a launcher does about an Xid, the gravest first."""
+    """What a launcher does about an Xid, the most severe first."""
 
     REPLACE = "replace"
     NEEDS_RESET = "needs reset"
@@ -20,24 +21,24 @@ class XidAction(Enum):
 _REPLACE = frozenset(
     {
         46, 48, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 158,
-        # The catalogue names no action for these yet: PCIe fatal timeout, memory lost, microcontroller halt (as 62),
-        # and uncorrectable DRAM or SRAM, which come with a 48.
+        # The catalogue has no action for these yet: PCIe fatal timeout, memory lost, microcontroller halt (like 62),
+        # and uncorrectable DRAM or SRAM errors, which occur together with 48.
         167, 168, 169, 171, 172,
     }
 )  # fmt: skip
-"""RESET_GPU, RESTART_BM and RESTART_VM: no user of ours can do these, so the node is given back to its operator."""
+"""RESET_GPU, RESTART_BM and RESTART_VM: only an operator can do these, so the node is replaced."""
 
 _RESTART_APP = frozenset(
     {8, 11, 13, 25, 31, 32, 39, 40, 41, 60, *range(68, 73), 75, 76, 77, 80, *range(82, 87), 88, 89, 94}
     | {*range(96, 106), *range(126, 136), 139}
 )
-"""RESTART_APP: the program's own fault, or contained to it."""
+"""RESTART_APP: a fault of the program, or contained in it."""
 
 _SYMPATHETIC = frozenset({45, 137, 159})
-"""Follows from an error elsewhere: look for the primary one."""
+"""The consequence of another error, which is the one to act on."""
 
 _NEEDS_RESET = frozenset({63})
-"""Memory rows were remapped: good until the next reset, which should come when the node is idle."""
+"""Memory rows were remapped: usable until the next reset, which should be done when the node is idle."""
 
 NVLINK5 = range(144, 151)
 RECOVERY_CHANGED = 154
@@ -45,12 +46,12 @@ NVLINK4 = 74
 LINK_DOWN = 149
 
 PEER_AT_FAULT = frozenset({21, *range(32, 38)})
-"""Subcodes (bits 20 to 25 of the first word) of a link that went down from its other end: INVESTIGATE_PEER_DEVICE."""
+"""Subcodes (bits 20 to 25 of the first word) of a link that its peer took down: INVESTIGATE_PEER_DEVICE."""
 
 HARMLESS = frozenset({38, 40})
 """Subcodes of a link that was taken down on purpose, by software or by the host: IGNORE."""
 
-_WORDS = {
+_TITLES = {
     13: "graphics engine exception",
     31: "GPU memory page fault",
     45: "preemptive cleanup",
@@ -85,13 +86,13 @@ _WORDS = {
 }
 
 
-def words(code: int) -> str:
-    """Return what an Xid is, in a few words."""
-    return f"Xid {code}, {_WORDS[code]}" if code in _WORDS else f"Xid {code}"
+def title(code: int) -> str:
+    """Return an Xid with its name: `Xid 79, GPU has fallen off the bus`."""
+    return f"Xid {code}, {_TITLES[code]}" if code in _TITLES else f"Xid {code}"
 
 
 def action(code: int) -> XidAction:
-    """Return what a code calls for by itself; those of NVLink 5 need the rest of the line, see `xid.py`."""
+    """Return the action for a code; for codes of NVLink 5 use `nvlink5`."""
     for codes, found in (
         (_REPLACE, XidAction.REPLACE),
         (_RESTART_APP, XidAction.RESTART_APP),
@@ -104,10 +105,11 @@ def action(code: int) -> XidAction:
 
 
 def nvlink5(code: int, *, fatal: bool | None, subcode: int | None) -> XidAction:
-    """Return what an error of NVLink 5 calls for: severity as printed, subcode from its first word.
+    """Return the action for an error of NVLink 5.
 
-    One link that dies makes the others of its domain print 145 by the dozen: what is not fatal fails nobody, nor
-    does what the hardware lays at the other end. Without a severity the driver's recovery action has to tell.
+    It depends on the printed severity and on the subcode of the first word. When one link fails, the other nodes of its
+    domain log many errors 145. So errors that are not fatal, or that the hardware attributes to the peer, are no reason
+    to replace a node. Without a severity only the driver's recovery action counts.
     """
     if fatal and code == LINK_DOWN and subcode in PEER_AT_FAULT:
         return XidAction.SYMPATHETIC

@@ -7,13 +7,13 @@ from launcher.core.model.inventory import Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import FaultKind, SimSettings
 from launcher.ports import Listener
-from launcher.probe.answer import Unknown
-from launcher.probe.collect import Facts
 from launcher.probe.fabric import Fabric, FabricState
-from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Link, Peer
+from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Peer, PeerLink
+from launcher.probe.node_facts import Facts
 from launcher.probe.nvidia_smi import Driver, Gpu, Recovery
-from launcher.probe.resources import OpenFiles, OwnName, Space
-from launcher.probe.system import Host, Interpreter, Logout
+from launcher.probe.resources import HostnameLookup, OpenFiles, Space
+from launcher.probe.results import Unknown
+from launcher.probe.system import HostInfo, Interpreter, Logout
 from launcher.sim.faults import silences
 
 _TIB = 1024**4
@@ -48,7 +48,7 @@ class SimProber:
 def _facts(node: Node) -> Facts:
     address = node.access.address
     return Facts(
-        host=Host(
+        host=HostInfo(
             hostname=node.name, machine="aarch64", kernel="6.8.0", boot_id=node.name, uptime=1e6, user="sim", uid=0
         ),
         clock=0.0,
@@ -56,7 +56,7 @@ def _facts(node: Node) -> Facts:
         spaces=tuple(_space(path) for path in ("/", "/tmp", "~")),  # noqa: S108 -- imaginary
         shared_memory=_space("/dev/shm"),  # noqa: S108 -- imaginary
         open_files=OpenFiles(soft=-1, hard=-1),
-        own_name=OwnName(name=node.name, seconds=0.0, addresses=(address,)),
+        hostname=HostnameLookup(name=node.name, seconds=0.0, addresses=(address,)),
         addresses=(address,),
         ports=frozenset(),
         processes=(),
@@ -68,7 +68,7 @@ def _facts(node: Node) -> Facts:
         imex_ready=True,
         imex_domain=ImexDomain(
             state=DomainState.UP,
-            peers=(Peer(index=0, names=(address,), ready=True, state="READY", links={0: Link.CONNECTED}),),
+            peers=(Peer(index=0, names=(address,), ready=True, state="READY", links={0: PeerLink.CONNECTED}),),
         ),
         imex_files=ImexFiles(nodes=None, nodes_hash=None, config_hash=None, channel=True, usable=True),
         xids=(),

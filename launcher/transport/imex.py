@@ -7,10 +7,10 @@ from launcher.core.model.inventory import GpuDriver, ImexMode, Node, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Member, Run
 from launcher.errors import RemoteError
-from launcher.probe import collect
-from launcher.probe.answer import Unknown
-from launcher.probe.collect import Facts
-from launcher.probe.imex import ImexFiles, Link
+from launcher.probe import node_facts
+from launcher.probe.imex import ImexFiles, PeerLink
+from launcher.probe.node_facts import Facts
+from launcher.probe.results import Unknown
 from launcher.setup.imex import READY_TRIES, START_S, Daemon, Decision, Kind, Place, decide, operator, script
 from launcher.transport.agent.client import Site
 
@@ -19,7 +19,7 @@ WAY_S = 8.0
 ACT_S = START_S + READY_TRIES + 15.0
 
 _ACTS = (Kind.START, Kind.RESTART, Kind.CHANNEL)
-_NEVER = {Link.VERSION: "IMEX or the driver is of another version", Link.MAP: "its node list is not the same"}
+_NEVER = {PeerLink.VERSION: "IMEX or the driver is of another version", PeerLink.MAP: "its node list is not the same"}
 
 # A daemon that was started takes a moment; `-q` may hang.
 _WAIT = (
@@ -74,14 +74,14 @@ def _own(node: Node, facts: Facts) -> frozenset[str]:
 
 def _ask(site: Site, node: Node, mode: ImexMode) -> Facts | Unknown:
     """Return what is known of IMEX there. Who uses the GPUs is asked where a daemon might be started again."""
-    names = {*collect.IMEX, "nvidia_smi"} if mode is ImexMode.MANAGE else collect.IMEX
+    names = {*node_facts.IMEX, "nvidia_smi"} if mode is ImexMode.MANAGE else node_facts.IMEX
     program = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
-    call = collect.call(program, node, only=names)
+    call = node_facts.call(program, node, only=names)
     try:
         ended = site.shell.run(site.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
     except RemoteError as error:
         return Unknown(why=error.message)
-    return collect.read(ended.stdout, node, now=0.0)
+    return node_facts.read_facts(ended.stdout, node, now=0.0)
 
 
 def seen(facts: Facts) -> Daemon:
@@ -116,7 +116,7 @@ def _cut(facts: Facts) -> dict[int, str]:
     if own is None:
         return {}
     others = {peer.index for peer in facts.imex_domain.peers if peer.version and own.version != peer.version}
-    links = {**own.links, **(dict.fromkeys(others, Link.VERSION) if own.version else {})}
+    links = {**own.links, **(dict.fromkeys(others, PeerLink.VERSION) if own.version else {})}
     return {at: _NEVER[link] for at, link in links.items() if link in _NEVER}
 
 

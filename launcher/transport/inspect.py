@@ -5,8 +5,8 @@ from importlib import resources
 from launcher.core.model.inventory import Node
 from launcher.core.model.observation import Health, Unseen
 from launcher.errors import RemoteError
-from launcher.probe import collect, health
-from launcher.probe.answer import Unknown
+from launcher.probe import health, node_facts
+from launcher.probe.results import Unknown
 from launcher.transport.agent.client import Site
 
 WAY_S = 4.0
@@ -26,7 +26,7 @@ def inspect(site: Site, node: Node) -> Health | Unseen:
         ended = site.shell.run(site.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
     except RemoteError as error:
         return Unseen(message=error.advice)
-    if ended.status == collect.NO_PYTHON:
-        return Unseen(message=collect.no_python(node).why)
+    if ended.status == node_facts.NO_PYTHON:
+        return Unseen(message=node_facts.no_python(node).why)
     found = health.read(ended.stdout, node)
     return Unseen(message=found.why) if isinstance(found, Unknown) else found

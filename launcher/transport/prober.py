@@ -12,9 +12,9 @@ from launcher.core.model.inventory import Node
 from launcher.core.model.nodeset import NodeName
 from launcher.errors import RemoteError
 from launcher.ports import Listener, Shell
-from launcher.probe import collect
-from launcher.probe.answer import MARK, Unknown
-from launcher.probe.collect import Facts
+from launcher.probe import node_facts
+from launcher.probe.node_facts import Facts
+from launcher.probe.results import MARK, Unknown
 
 FAN_OUT = 256
 """Machines asked at once. Each of them costs a sleeping thread; how many connections are made at once is up to the
@@ -83,13 +83,13 @@ class ShellProber:
             yield [node for node in nodes if node.access.python == python]
 
     def _ask(self, node: Node) -> Facts | Unknown:
-        call = collect.call(self._script, node, leases=self._leases)
+        call = node_facts.call(self._script, node, leases=self._leases)
         asked = time.time()
         try:
             ended = self._shell.run(node.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
         except RemoteError as error:
             return Unknown(why=error.advice, unreachable=True)
-        if ended.status == collect.NO_PYTHON and MARK not in ended.stdout:
-            return collect.no_python(node)
+        if ended.status == node_facts.NO_PYTHON and MARK not in ended.stdout:
+            return node_facts.no_python(node)
         said = ended.stdout if MARK in ended.stdout else ended.stdout + ended.stderr
-        return collect.read(said, node, now=time.time(), asked=asked)
+        return node_facts.read_facts(said, node, now=time.time(), asked=asked)

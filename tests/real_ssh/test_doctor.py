@@ -78,7 +78,7 @@ class Told:
         """Answer, whether it stops a start, and words, of a fact of a node."""
         (one,) = (one for one in self.json["nodes"] if one["node"] == node)
         (finding,) = (finding for finding in one["findings"] if finding["fact"] == fact)
-        return finding["answer"], finding["stops"], finding["message"]
+        return finding["result"], finding["stops"], finding["message"]
 
     def not_good(self) -> set[tuple[str, str]]:
         """Node and fact of all that is not good."""
@@ -86,7 +86,7 @@ class Told:
             (one["node"], finding["fact"])
             for one in self.json["nodes"]
             for finding in one["findings"]
-            if finding["answer"] in ("bad", "cannot_tell")
+            if finding["result"] in ("bad", "cannot_tell")
         }
 
 
@@ -150,7 +150,7 @@ def test_a_missing_gpu(launcher: Launcher, spoilt: Host) -> None:
     told = launcher.doctor("r01")
     answer, stops, words = told.said("gpus")
     assert (told.code, answer, stops) == (4, "bad", True)
-    assert words.startswith("3 of 4: ")
+    assert words.startswith("3 of 4 found: ")
     assert told.said("gpus", "r01-n01")[0] == "good"
 
 
@@ -176,24 +176,24 @@ def test_a_clock_that_is_an_hour_off(launcher: Launcher, spoilt: Host) -> None:
     told = launcher.doctor("r01")
     answer, stops, words = told.said("clock")
     assert (answer, stops) == ("bad", True)
-    assert words.endswith("s ahead of this machine: let chrony or ntpd set it")
+    assert words.endswith("s ahead of this machine; synchronise it with chrony or ntpd")
     (shared,) = (one for one in told.json["shared"] if one["fact"] == "clock")
-    assert (shared["of"], shared["nodes"], shared["answer"]) == ("r01", [SPOILT], "bad")
+    assert (shared["of"], shared["nodes"], shared["result"]) == ("r01", [SPOILT], "bad")
 
 
 def test_a_name_that_does_not_resolve_and_is_waited_for(launcher: Launcher, spoilt: Host) -> None:
     spoilt.lose_name()
     told = launcher.doctor(SPOILT)
-    answer, stops, words = told.said("own_name")
+    answer, stops, words = told.said("hostname")
     assert (told.code, answer, stops) == (4, "bad", False)
-    assert "which each start of Ray waits for: put it into /etc/hosts" in words
+    assert "which delays `ray start`; add it to /etc/hosts or DNS" in words
 
 
 def test_no_python_at_all(launcher: Launcher, spoilt: Host) -> None:
     spoilt.hide_python()
     answer, stops, words = launcher.doctor("r01").said("python")
     assert (answer, stops) == ("bad", True)
-    assert words.startswith("no Python 3.6 or later is found there (tried `python3`, `python`, ")
+    assert words.startswith("no Python 3.6 or later found on the node (tried `python3`, `python`, ")
 
 
 def test_the_given_python_is_missing_and_the_systems_own_tells(launcher: Launcher, rig: Rig) -> None:
@@ -201,7 +201,7 @@ def test_the_given_python_is_missing_and_the_systems_own_tells(launcher: Launche
     told = launcher.doctor("r01-n01")
     answer, stops, words = told.said("python", "r01-n01")
     assert (answer, stops) == ("bad", True)
-    assert words == "`/opt/nosuch/bin/python` is not there: `python:` of the inventory names it"
+    assert words == "`/opt/nosuch/bin/python` not found; correct `python:` in the inventory"
     assert told.said("host", "r01-n01")[0] == "good"
 
 
@@ -220,7 +220,7 @@ def test_a_port_that_is_taken_is_stepped_over_and_a_wall_of_them_is_not(launcher
         spoilt.take_port(start + PINNED - 1)
     answer, stops, words = launcher.doctor(SPOILT).said("ports")
     assert (answer, stops) == ("bad", True)
-    assert words.startswith(f"{FIRST} in use: ")
+    assert words.startswith(f"{FIRST} in use; ")
 
 
 def test_processes_that_a_run_left_behind(launcher: Launcher, spoilt: Host) -> None:
@@ -228,7 +228,7 @@ def test_processes_that_a_run_left_behind(launcher: Launcher, spoilt: Host) -> N
     spoilt.spawn(["setsid", "sh", "-c", "trap '' TERM; sleep 3600 & wait"], user="ubuntu", env=mark)
     answer, stops, words = launcher.doctor(SPOILT).said("leftovers")
     assert (answer, stops) == ("bad", True)
-    assert "of run `old-run` left behind: `kill -9 " in words
+    assert "of run `old-run`; stop with `kill -9 " in words
 
 
 def test_a_full_disk(launcher: Launcher, spoilt: Host) -> None:
@@ -266,7 +266,7 @@ def test_what_needs_a_right_that_we_lack_cannot_be_told(launcher: Launcher, spoi
     assert told.code == 0
     assert told.said("xids")[0] == "cannot_tell"
     assert "systemd-journal" in told.said("xids")[2]
-    assert told.said("sudo") == ("good", False, "not without a password: what needs root is printed")
+    assert told.said("sudo") == ("good", False, "needs a password: commands for root are printed")
     assert told.json["counts"] == {"good": 0, "bad": 0, "cannot_tell": 1}
 
 
@@ -276,7 +276,7 @@ def test_what_needs_a_right_that_we_lack_cannot_be_told(launcher: Launcher, spoi
 def test_up_passes_over_a_sick_node_for_another_of_its_rack(launcher: Launcher, spoilt: Host) -> None:
     spoilt.set_hardware(lambda tray: tray.with_gpu(0, lost=True))
     told = launcher.up(2)
-    assert "skipped r01-n02: gpus: 3 of 4" in told.err
+    assert "skipped r01-n02: gpus: 3 of 4 found" in told.err
     assert "main.s0  r01   r01-n[01,03]" in told.err
     assert told.code == 2  # no terminal to ask on
 
@@ -319,7 +319,7 @@ def test_domains_that_are_left_out_are_learnt_and_remembered(launcher: Launcher,
 def test_up_says_where_a_run_would_end_with_our_session(launcher: Launcher, spoilt: Host) -> None:
     spoilt.logind(kill_user_processes=True)
     told = launcher.up(3)
-    assert "warning: r01-n02: logout: a run dies with our last session" in told.err
+    assert "warning: r01-n02: logout: a run ends with the last login session" in told.err
     assert "`sudo loginctl enable-linger ubuntu`" in told.err
     spoilt.run(["loginctl", "enable-linger", "ubuntu"])
     assert "warning" not in launcher.up(3).err
@@ -330,6 +330,6 @@ def test_a_ray_that_is_none_of_ours_keeps_a_run_away_and_is_left_alone(launcher:
     spoilt.spawn(["/usr/local/bin/raylet", "3600"], user="other")
     answer, stops, words = launcher.doctor(SPOILT).said("other_ray")
     assert (answer, stops) == ("bad", True)
-    assert words.startswith("Ray of `other` runs here (pid ")
-    assert f"skipped {SPOILT}: other ray: Ray of `other` runs here" in launcher.up(2).err
+    assert words.startswith("Ray of `other` runs on the node (pid ")
+    assert f"skipped {SPOILT}: other ray: Ray of `other` runs on the node" in launcher.up(2).err
     assert [one for one in spoilt.processes(user="other") if one.argv[0].endswith("raylet")]

@@ -94,7 +94,7 @@ def test_a_host_shows_what_has_happened_since_the_run_is_there(rig: Rig, harness
     after = harness.nodes.inspect(run, node)
     assert isinstance(after, Health)
     assert after.worst is Symptom.FATAL_LINK
-    assert "the driver asks for `GPU Reset`" in after.signs[0].message
+    assert "the driver requests `GPU Reset`" in after.signs[0].message
     host.set_hardware(smi_hang=-1.0)
     hanging = harness.nodes.inspect(run, node)
     assert isinstance(hanging, Health)

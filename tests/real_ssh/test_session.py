@@ -18,7 +18,7 @@ topology: {{slices: 1, nodes_per_slice: 2}}
 stop_grace: 1
 run: until [ -e /tmp/gate ]; do sleep 0.1; done
 """
-WARNING = "logout: a run dies with our last session, where `KillUserProcesses` ends its processes"
+WARNING = "logout: a run ends with the last login session: `KillUserProcesses` kills its processes"
 
 
 @pytest.fixture

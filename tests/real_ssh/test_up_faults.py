@@ -122,14 +122,17 @@ def spoil(rig: Rig) -> dict[str, tuple[Callable[[Host], object], str]]:
         "r01-n04": (lambda host: host.fill_disk(home), "disk: `/` has 0.0 GiB free and is 100% full"),
         "r01-n05": (lambda host: host.read_only(home, True), "disk: `~` is read-only"),
         "r01-n06": (Host.rekey, "reachable: the host key has changed to"),
-        "r01-n07": (Host.hide_python, "python: no Python 3.6 or later is found there"),
-        "r01-n08": (lambda host: host.shift_clock(3600), "s ahead of this machine: let chrony or ntpd set it"),
+        "r01-n07": (Host.hide_python, "python: no Python 3.6 or later found on the node"),
+        "r01-n08": (lambda host: host.shift_clock(3600), "s ahead of this machine; synchronise it with chrony or ntpd"),
         "r01-n09": (
             lambda host: host.spawn(["sh", "-c", DEAF], user=rig.user, env=LEFT),
-            "of run `old-run` left behind: `kill -9 ",
+            "of run `old-run`; stop with `kill -9 ",
         ),
-        "r01-n10": (lambda host: host.spawn([RAYLET, "3600"], user="other"), "other ray: Ray of `other` runs here"),
-        "r01-n11": (lambda host: host.ray_version("2.61.3"), "ray: not one Ray: r01-n[12-13]: "),
+        "r01-n10": (
+            lambda host: host.spawn([RAYLET, "3600"], user="other"),
+            "other ray: Ray of `other` runs on the node",
+        ),
+        "r01-n11": (lambda host: host.ray_version("2.61.3"), "ray: Ray version differs: r01-n[12-13]: "),
     }
 
 
@@ -152,5 +155,7 @@ def test_hosts_that_cannot_serve_are_all_named_with_what_is_wrong_and_nothing_is
     assert json.loads(desk.run("status", "-o", "json").stdout) == before, "nothing was begun"
     code, said = up(desk, "torn", 2)
     assert code == 4, said
-    assert "ray: not one Ray: r01-n12: 2.60.0; r01-n11: 2.61.3" in said, "of two nobody can be called the odd one"
-    assert "hint: make them equal, or exclude one side with `exclude_nodes`" in said
+    assert "ray: Ray version differs: r01-n12: 2.60.0; r01-n11: 2.61.3" in said, (
+        "of two nobody can be called the odd one"
+    )
+    assert "hint: make them alike, or exclude one side with `exclude_nodes`" in said

@@ -33,7 +33,7 @@ from launcher.core.model.nodeset import NodeName, fold, fold_messages
 from launcher.core.model.placement import Slice
 from launcher.core.model.text import count
 from launcher.core.placement.resize import ResizePlan
-from launcher.probe.report import Answer
+from launcher.probe.findings import CheckResult
 from launcher.transport.upload.files import Weight
 
 MANY_FILES = 20_000
@@ -91,7 +91,7 @@ class AdmissionReport:
                     say(clean(f"skipped {names}: {why}"))
             case NodesChecked(examined=examined):
                 for row in rows(examined):
-                    if row.finding.answer is Answer.BAD:
+                    if row.finding.result is CheckResult.BAD:
                         warn(clean(f"{row.whose}: {row.facts}: {row.finding.message}"))
             case TaskPlaced(name=name, placement=placement, again=again):
                 if again:

@@ -1,6 +1,6 @@
-"""Health of nodes as text and JSON.
+"""Results of `nvlaunch doctor` as a table and as JSON.
 
-Good nodes in one line, findings with their evidence.
+The table shows only what is bad or unknown, with evidence.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,15 +12,16 @@ from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
 from launcher.core.model.nodeset import fold, without_own_name
 from launcher.core.model.text import count
-from launcher.probe.report import Answer, Finding
+from launcher.probe.findings import CheckResult, Finding
 
-_TOLD = (Answer.BAD, Answer.CANNOT_TELL)
+_SHOWN = (CheckResult.BAD, CheckResult.CANNOT_TELL)
 _EVIDENCE = 5
+"""The most lines of evidence for a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One finding: about which nodes or racks, and about which facts."""
+    """One finding, the nodes or the rack that it is about, and its facts."""
 
     whose: str
     facts: str
@@ -28,15 +29,15 @@ class Row:
 
 
 def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
-    """Return the findings that are not good, worst first.
+    """Return the findings that are bad or unknown, the worst first.
 
-    Equal ones about several facts or nodes are one row.
+    Equal ones of several nodes or facts are merged.
     """
-    same: dict[tuple[str, Answer, bool, str, tuple[str, ...]], tuple[list[str], Finding]] = {}
+    same: dict[tuple[str, CheckResult, bool, str, tuple[str, ...]], tuple[list[str], Finding]] = {}
     for one in found:
-        for facts, finding in _of_one(one):
-            words = without_own_name(one.node.name, finding.message)
-            key = (facts, finding.answer, finding.stops, words, finding.evidence)
+        for facts, finding in _of_node(one):
+            message = without_own_name(one.node.name, finding.message)
+            key = (facts, finding.result, finding.stops, message, finding.evidence)
             same.setdefault(key, ([], finding))[0].append(one.node.name)
     unsorted = [
         Row(whose=fold(names), facts=key[0], finding=replace(finding, message=key[3]) if len(names) > 1 else finding)
@@ -45,78 +46,81 @@ def rows(found: Iterable[Examined]) -> tuple[Row, ...]:
     return tuple(sorted(unsorted, key=_worst_first))
 
 
-def _of_one(one: Examined) -> Iterator[tuple[str, Finding]]:
-    """Return the findings about a node that are not good.
+def _of_node(one: Examined) -> Iterator[tuple[str, Finding]]:
+    """Yield the findings of a node.
 
-    Equal ones, as when a driver hangs, together.
+    One that explains several facts, such as a driver that hangs, is yielded once.
     """
-    same: dict[tuple[Answer, bool, str], list[Finding]] = {}
+    same: dict[tuple[CheckResult, bool, str], list[Finding]] = {}
     for finding in one.findings:
-        if finding.answer in _TOLD:
-            same.setdefault((finding.answer, finding.stops, finding.message), []).append(finding)
+        if finding.result in _SHOWN:
+            same.setdefault((finding.result, finding.stops, finding.message), []).append(finding)
     for alike in same.values():
         yield ", ".join(finding.fact.value for finding in alike), alike[0]
 
 
 def _worst_first(row: Row) -> tuple[int, bool]:
-    return _TOLD.index(row.finding.answer), not row.finding.stops
+    return _SHOWN.index(row.finding.result), not row.finding.stops
 
 
 def doctor_text(found: Checkup) -> str:
-    """Return the table of findings that are not good, and the summary."""
-    told = [*rows(found.examined), *_shared(found)]
-    told.sort(key=_worst_first)
-    lines = list(_table(told)) if told else []
-    return "\n".join((*lines, *(("",) if lines else ()), _sum(found)))
+    """Return the table of findings, and the totals."""
+    shown = [*rows(found.examined), *_shared(found)]
+    shown.sort(key=_worst_first)
+    lines = list(_table(shown)) if shown else []
+    return "\n".join((*lines, *(("",) if lines else ()), _totals(found)))
 
 
 def _shared(found: Checkup) -> Iterator[Row]:
-    """Return findings about several nodes that do not follow from single ones."""
-    unseen = {(one.node.name, own.fact) for one in found.examined for own in one.findings if own.answer in _TOLD}
+    """Yield findings about several nodes.
+
+    Unknown ones are omitted if the findings of the nodes explain them.
+    """
+    unseen = {(one.node.name, own.fact) for one in found.examined for own in one.findings if own.result in _SHOWN}
     for shared in found.shared:
         finding = shared.finding
-        new = finding.answer is Answer.BAD or not all((name, finding.fact) in unseen for name in finding.nodes)
-        if finding.answer in _TOLD and new:
+        new = finding.result is CheckResult.BAD or not all((name, finding.fact) in unseen for name in finding.nodes)
+        if finding.result in _SHOWN and new:
             whose = fold(finding.nodes) if finding.nodes else shared.whose
             yield Row(whose=whose, facts=finding.fact.value, finding=finding)
 
 
-def _table(told: Sequence[Row]) -> Iterator[str]:
+def _table(shown: Sequence[Row]) -> Iterator[str]:
     cells = [
-        (row.whose, row.facts, row.finding.answer.value, "no" if row.finding.stops else "yes", row.finding.message)
-        for row in told
+        (row.whose, row.facts, row.finding.result.value, "no" if row.finding.stops else "yes", row.finding.message)
+        for row in shown
     ]
-    header, *lines = table(("NODES", "FACT", "RESULT", "USABLE", "FINDING"), cells).split("\n")
+    header, *lines = table(("NODES", "FACT", "RESULT", "USABLE", "MESSAGE"), cells).split("\n")
     yield header
-    for line, row in zip(lines, told, strict=True):
+    for line, row in zip(lines, shown, strict=True):
         yield line
-        shown = [text for text in row.finding.evidence if text not in row.finding.message]
-        yield from (clean(f"    | {text}") for text in shown[:_EVIDENCE])
-        if len(shown) > _EVIDENCE:
-            yield f"    | and {len(shown) - _EVIDENCE} more"
+        evidence = [text for text in row.finding.evidence if text not in row.finding.message]
+        yield from (clean(f"    | {text}") for text in evidence[:_EVIDENCE])
+        if len(evidence) > _EVIDENCE:
+            yield f"    | and {len(evidence) - _EVIDENCE} more"
 
 
-def _sum(found: Checkup) -> str:
-    by_answer: dict[Answer, list[str]] = {}
+def _totals(found: Checkup) -> str:
+    by_result: dict[CheckResult, list[str]] = {}
     for one in found.examined:
-        by_answer.setdefault(found.answer(one), []).append(one.node.name)
+        by_result.setdefault(found.answer(one), []).append(one.node.name)
     parts = [
-        f"{len(names)} {answer.value} ({fold(names)})"
-        for answer in (Answer.GOOD, *_TOLD)
-        if (names := by_answer.get(answer))
+        f"{len(names)} {result.value} ({fold(names)})"
+        for result in (CheckResult.GOOD, *_SHOWN)
+        if (names := by_result.get(result))
     ]
     return f"{count(len(found.examined), 'node')}: {', '.join(parts)}"
 
 
 def doctor_json(fleet: str, found: Checkup) -> dict[str, object]:
-    """Return all findings, good ones included, for `doctor -o json`."""
+    """Return all findings, including good ones, for `doctor -o json`."""
     return {
         "inventory": fleet,
         "nodes": [
             {
                 "node": one.node.name,
                 "rack": one.node.rack,
-                "answer": found.answer(one).name.lower(),
+                "result": found.answer(one).name.lower(),
                 "findings": [_plain(finding) for finding in one.findings],
             }
             for one in found.examined
@@ -129,14 +133,14 @@ def doctor_json(fleet: str, found: Checkup) -> dict[str, object]:
 
 
 def _counts(found: Checkup) -> dict[str, int]:
-    answers = [found.answer(one) for one in found.examined]
-    return {answer.name.lower(): answers.count(answer) for answer in (Answer.GOOD, *_TOLD)}
+    results = [found.answer(one) for one in found.examined]
+    return {result.name.lower(): results.count(result) for result in (CheckResult.GOOD, *_SHOWN)}
 
 
 def _plain(finding: Finding) -> dict[str, object]:
     return {
         "fact": finding.fact.name.lower(),
-        "answer": finding.answer.name.lower(),
+        "result": finding.result.name.lower(),
         "stops": finding.stops,
         "message": finding.message,
         "evidence": finding.evidence,

@@ -3,19 +3,19 @@
 import re
 import shlex
 
-from launcher.config.importers.ansible import Ansible, Group, Var, readable
-from launcher.config.importers.jumps import MAX_LINE
-from launcher.config.importers.roster import Roster, short
-from launcher.config.importers.text import Line, lines
+from launcher.config.importers.ansible import AnsibleGroup, AnsibleInventory, Var, known_variables
+from launcher.config.importers.collector import HostCollector, short
+from launcher.config.importers.jump_hosts import MAX_LINE
+from launcher.config.importers.text_lines import Line, lines
 
 SECTION = re.compile(r"\[([^\]:]+)(?::(\w+))?\]")
 _PARTS = ("hosts", "children", "vars")
 
 
-def read(text: str, roster: Roster) -> None:
-    """Add the hosts to a roster."""
-    found = Ansible(roster)
-    group: Group | None = None
+def read(text: str, collector: HostCollector) -> None:
+    """Add the hosts to a collector."""
+    found = AnsibleInventory(collector)
+    group: AnsibleGroup | None = None
     part: str | None = "hosts"
     for line in lines(text, comments="#;"):
         if not line.text:
@@ -24,42 +24,45 @@ def read(text: str, roster: Roster) -> None:
             part = header[2] or "hosts"
             group = found.group(header[1].strip(), line.number)
             if part not in _PARTS:
-                roster.wrong(line.number, f"`{short(line.text)}` is no part of a group", "write `:vars` or `:children`")
+                what = f"unknown section `{short(line.text)}`"
+                collector.mistake(line.number, what, "write `[GROUP]`, `[GROUP:vars]` or `[GROUP:children]`")
                 part = None
         elif part == "hosts":
-            _host(line, group, found, roster)
+            _host(line, group, found, collector)
         elif part == "children" and group is not None:
             group.children.setdefault(line.text.split()[0], line.number)
         elif part == "vars" and group is not None:
-            _variable(line, group, roster)
+            _variable(line, group, collector)
     found.finish()
 
 
-def _host(line: Line, group: Group | None, found: Ansible, roster: Roster) -> None:
+def _host(line: Line, group: AnsibleGroup | None, found: AnsibleInventory, collector: HostCollector) -> None:
     if len(line.text) > MAX_LINE:
-        roster.wrong(line.number, f"the line of `{short(line.text)}` has more than {MAX_LINE} characters")
+        collector.mistake(line.number, f"line `{short(line.text)}` has more than {MAX_LINE} characters")
         return
     try:
         name, *words = shlex.split(line.text)
     except ValueError:
-        roster.wrong(line.number, f"`{short(line.text)}` has a quote without its partner")
+        collector.mistake(line.number, f"`{short(line.text)}` has an unclosed quote")
         return
-    told: dict[str, Var] = {}
+    variables: dict[str, Var] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
-            roster.wrong(line.number, f"`{short(word)}` after the host is not understood", "variables read `key=value`")
+            collector.mistake(
+                line.number, f"unexpected `{short(word)}` after the host", "write variables as `key=value`"
+            )
             return
-        told[key] = (value, line.number)
-    found.host(name, line.number, told, group)
+        variables[key] = (value, line.number)
+    found.host(name, line.number, variables, group)
 
 
-def _variable(line: Line, group: Group, roster: Roster) -> None:
+def _variable(line: Line, group: AnsibleGroup, collector: HostCollector) -> None:
     key, equals, value = line.text.partition("=")
     if not equals:
-        roster.wrong(line.number, f"`{short(line.text)}` is no variable", "variables read `key=value`")
+        collector.mistake(line.number, f"`{short(line.text)}` is not a variable", "write variables as `key=value`")
         return
     text = value.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1]
-    group.vars.update(readable({key.strip(): (text, line.number)}))
+    group.vars.update(known_variables({key.strip(): (text, line.number)}))

@@ -2,55 +2,55 @@
 
 from collections.abc import Mapping
 
-from launcher.config.importers.ansible import Ansible, Var, readable
-from launcher.config.importers.documents import Section, compose, section
-from launcher.config.importers.roster import Roster, short
-from launcher.config.yaml.nodes import Scalar
+from launcher.config.importers.ansible import AnsibleInventory, Var, known_variables
+from launcher.config.importers.collector import HostCollector, short
+from launcher.config.importers.foreign_yaml import TrackedMapping, as_mapping, compose_yaml
+from launcher.config.yaml.nodes import ScalarNode
 
 
-def read(text: str, roster: Roster) -> None:
-    """Add the hosts to a roster."""
-    found = Ansible(roster)
-    for root in compose(text, roster.out):
-        if groups := section(root, "the file", roster.out):
-            _groups(groups, found, roster)
+def read(text: str, collector: HostCollector) -> None:
+    """Add the hosts to a collector."""
+    found = AnsibleInventory(collector)
+    for root in compose_yaml(text, collector.out):
+        if groups := as_mapping(root, "the file", collector.out):
+            _groups(groups, found, collector)
     found.finish()
 
 
-def _groups(groups: Section, found: Ansible, roster: Roster) -> None:
-    """Take in groups and those below them, one after the other: the depth of a file is bounded, and so is this."""
+def _groups(groups: TrackedMapping, found: AnsibleInventory, collector: HostCollector) -> None:
+    """Add groups and their children; no recursion is needed."""
     waiting = [groups]
     while waiting:
         for key, value in waiting.pop().pairs():
             group = found.group(key.text, key.mark.line)
-            if isinstance(value, Scalar) and not value.text.strip("~"):
+            if isinstance(value, ScalarNode) and not value.text.strip("~"):
                 continue
-            one = section(value, key.text, roster.out)
+            one = as_mapping(value, key.text, collector.out)
             if one is None:
                 continue
-            group.vars.update(readable(_vars(one.section("vars"))))
-            _hosts(one, key.text, found, roster)
-            if children := one.section("children"):
+            group.vars.update(known_variables(_vars(one.mapping("vars"))))
+            _hosts(one, key.text, found, collector)
+            if children := one.mapping("children"):
                 waiting.append(children)
                 group.children.update({child.text: child.mark.line for child, _ in children.pairs()})
             for rest in one.rest():
-                what = f"`{short(rest.text)}` of group `{short(key.text)}` is not known here, and is left out"
-                roster.remark(rest.mark.line, what)
+                what = f"unknown key `{short(rest.text)}` of group `{short(key.text)}` ignored"
+                collector.warn(rest.mark.line, what)
 
 
-def _hosts(one: Section, name: str, found: Ansible, roster: Roster) -> None:
+def _hosts(one: TrackedMapping, name: str, found: AnsibleInventory, collector: HostCollector) -> None:
     hosts = one.node("hosts")
-    if isinstance(hosts, Scalar):  # Ansible takes one host as text
+    if isinstance(hosts, ScalarNode):  # Ansible accepts one host as text
         found.host(hosts.text, hosts.mark.line, {}, found.group(name, one.line))
         return
-    written = one.section("hosts")
+    written = one.mapping("hosts")
     for key, value in written.pairs() if written else ():
-        empty = isinstance(value, Scalar) and not value.text.strip("~")
-        own = None if empty else section(value, key.text, roster.out)
+        empty = isinstance(value, ScalarNode) and not value.text.strip("~")
+        own = None if empty else as_mapping(value, key.text, collector.out)
         found.host(key.text, key.mark.line, _vars(own), found.group(name, one.line))
 
 
-def _vars(section_: Section | None) -> Mapping[str, Var]:
+def _vars(section_: TrackedMapping | None) -> Mapping[str, Var]:
     if section_ is None:
         return {}
-    return {key.text: (value.text, key.mark.line) for key, value in section_.pairs() if isinstance(value, Scalar)}
+    return {key.text: (value.text, key.mark.line) for key, value in section_.pairs() if isinstance(value, ScalarNode)}

@@ -1,53 +1,51 @@
 """dstack's SSH fleets (dstack/_internal/core/models/fleets.py)."""
 
-from launcher.config.importers.documents import Section, compose, section
-from launcher.config.importers.found import Host
-from launcher.config.importers.roster import Roster, number, short
-from launcher.config.yaml.nodes import Node, Scalar
-from launcher.config.yaml.source import refuse
+from launcher.config.importers.collector import HostCollector, number, short
+from launcher.config.importers.foreign_yaml import TrackedMapping, as_mapping, compose_yaml
+from launcher.config.importers.imported import ImportedHost
+from launcher.config.yaml.nodes import ScalarNode, YamlNode
+from launcher.config.yaml.text_file import refuse
 
-# What says nothing of how machines are reached, and nothing of racks: `placement: cluster` only says "interconnected".
-_MUTE = ("name", "placement", "type")
+# Keys about neither logins nor racks: `placement: cluster` only means "interconnected".
+_UNUSED = ("name", "placement", "type")
 
 
-def read(text: str, roster: Roster) -> None:
-    """Add the hosts of SSH fleets to a roster."""
-    for root in compose(text, roster.out):
-        fleet = section(root, "the file", roster.out)
+def read(text: str, collector: HostCollector) -> None:
+    """Add the hosts of SSH fleets to a collector."""
+    for root in compose_yaml(text, collector.out):
+        fleet = as_mapping(root, "the file", collector.out)
         if fleet is None:
             continue
         kind = fleet.text("type")
         if kind != "fleet":
-            what = f"this is dstack's `type: {short(kind or '?')}`, which lists no machines"
-            raise refuse(roster.out.where, what, mark=fleet.mark, hint="import the file with `type: fleet`")
-        access = fleet.section("ssh_config")
+            what = f"a dstack file of `type: {short(kind or '?')}` lists no machines"
+            raise refuse(collector.out.where, what, mark=fleet.mark, hint="import the file with `type: fleet`")
+        access = fleet.mapping("ssh_config")
         if access is None:
-            what = "this fleet is made in a cloud: it lists no machines"
-            raise refuse(
-                roster.out.where, what, mark=fleet.mark, hint="only fleets with `ssh_config` have hosts of their own"
-            )
-        _fleet(access, roster)
-        for key in fleet.rest(*_MUTE):
-            roster.remark(key.mark.line, f"`{short(key.text)}` of the fleet is left out")
+            what = "a fleet without `ssh_config` is created in a cloud: it lists no machines"
+            raise refuse(collector.out.where, what, mark=fleet.mark, hint="import a fleet with `ssh_config`")
+        _fleet(access, collector)
+        for key in fleet.rest(*_UNUSED):
+            collector.warn(key.mark.line, f"`{short(key.text)}` of the fleet ignored")
 
 
-def _fleet(access: Section, roster: Roster) -> None:
-    shared = _login(access, None, roster)
+def _fleet(access: TrackedMapping, collector: HostCollector) -> None:
+    shared = _login(access, None, collector)
     access.text("network")
     for item in access.items("hosts"):
-        _host(item, shared, roster)
+        _host(item, shared, collector)
     for key in access.rest("network"):
-        roster.remark(key.mark.line, f"`{short(key.text)}` of `ssh_config` is not known here, and is left out")
+        collector.warn(key.mark.line, f"unknown key `{short(key.text)}` of `ssh_config` ignored")
 
 
-def _login(one: Section, below: Host | None, roster: Roster) -> Host:
-    """Return how to log in by a section, and by the one around it where it says nothing."""
+def _login(one: TrackedMapping, below: ImportedHost | None, collector: HostCollector) -> ImportedHost:
+    """Return the login settings of a section, completed by the outer section."""
     written = one.text("port")
     port = number(written, 1, 65535)
     if written is not None and port is None:
-        roster.wrong(one.line_of("port"), f"`{short(written)}` cannot be a port")
-    jump = _jump(one, roster)
-    return Host(
+        collector.mistake(one.line_of("port"), f"`{short(written)}` is not a valid port")
+    jump = _jump(one, collector)
+    return ImportedHost(
         name="",
         user=one.text("user") or (below.user if below else None),
         port=port or (below.port if below else None),
@@ -56,40 +54,40 @@ def _login(one: Section, below: Host | None, roster: Roster) -> Host:
     )
 
 
-def _jump(one: Section, roster: Roster) -> str | None:
-    jump = one.section("proxy_jump")
+def _jump(one: TrackedMapping, collector: HostCollector) -> str | None:
+    jump = one.mapping("proxy_jump")
     if jump is None:
         return None
     name, user, port = jump.text("hostname") or "", jump.text("user"), jump.text("port")
     if jump.text("identity_file") is not None:
-        hint = "name it for that host in `~/.ssh/config`, which is read as OpenSSH reads it"
-        roster.remark(jump.line_of("identity_file"), f"the key of jump host `{short(name)}` is left out", hint)
+        hint = "set `IdentityFile` for that host in `~/.ssh/config`"
+        collector.warn(jump.line_of("identity_file"), f"`identity_file` of jump host `{short(name)}` ignored", hint)
     return (f"{user}@" if user else "") + name + (f":{port}" if port else "")
 
 
-def _host(item: Node, shared: Host, roster: Roster) -> None:
+def _host(item: YamlNode, shared: ImportedHost, collector: HostCollector) -> None:
     line = item.mark.line
-    if isinstance(item, Scalar):
-        _add(item.text, line, shared, roster)
+    if isinstance(item, ScalarNode):
+        _add(item.text, line, shared, collector)
         return
-    one = section(item, "hosts", roster.out)
+    one = as_mapping(item, "hosts", collector.out)
     if one is None:
         return
     name = one.text("hostname")
     if name is None:
-        roster.wrong(line, "a host has no `hostname`")
+        collector.mistake(line, "`hostname` of a host is missing")
     else:
-        _add(name, line, _login(one, shared, roster), roster)
+        _add(name, line, _login(one, shared, collector), collector)
     if one.text("internal_ip"):
-        hint = "ranks meet at the address that SSH uses; name the internal one where both reach it"
-        roster.remark(one.line_of("internal_ip"), f"`internal_ip` of `{short(name or '?')}` is left out", hint)
+        hint = "ranks use the address of SSH; if this machine can reach the internal one too, set it as `address`"
+        collector.warn(one.line_of("internal_ip"), f"`internal_ip` of `{short(name or '?')}` ignored", hint)
     for key in one.rest("identity_file", "user", "port", "proxy_jump"):
-        roster.remark(key.mark.line, f"`{short(key.text)}` of `{short(name or '?')}` is left out")
+        collector.warn(key.mark.line, f"`{short(key.text)}` of `{short(name or '?')}` ignored")
 
 
-def _add(name: str, line: int, login: Host, roster: Roster) -> None:
-    roster.add(
-        Host(
+def _add(name: str, line: int, login: ImportedHost, collector: HostCollector) -> None:
+    collector.add(
+        ImportedHost(
             name=name,
             line=line,
             user=login.user,

@@ -1,102 +1,103 @@
-"""Slurm's topology.yaml (since 25.05): several topologies in one file, each of one plugin."""
+"""Slurm's topology.yaml (since 25.05), which may have several topologies."""
 
 from collections.abc import Sequence
 
-from launcher.config.importers.documents import Section, compose, section
-from launcher.config.importers.roster import Roster, number, short
-from launcher.config.importers.slurm import Block, Switch, block_sizes, nodes_of, take_in
-from launcher.config.yaml.nodes import Items, Pairs, Scalar, describe
-from launcher.config.yaml.source import refuse
+from launcher.config.importers.collector import HostCollector, number, short
+from launcher.config.importers.foreign_yaml import TrackedMapping, as_mapping, compose_yaml
+from launcher.config.importers.slurm_topology import Block, Switch, add_topology, block_sizes, nodes_of
+from launcher.config.yaml.nodes import MappingNode, ScalarNode, SequenceNode, describe
+from launcher.config.yaml.text_file import refuse
 
 _TRUE = ("true", "yes", "on")
 _NO_RACKS = ("flat", "ring", "torus3d")
 
 
-def read(text: str, roster: Roster) -> None:
-    """Add the nodes of a topology.yaml to a roster: its block topology gives the racks, its tree the levels."""
-    out = roster.out
-    blocks: list[Section] = []
-    trees: list[Section] = []
-    for root in compose(text, out):
-        if isinstance(root, Pairs) and any(key.text == "apiVersion" for key, _ in root.pairs):
-            hint = "`kubectl get nodes -o yaml` lists the nodes with their labels"
-            raise refuse(
-                out.where, "this is an object of Kubernetes, which names labels and no nodes", mark=root.mark, hint=hint
-            )
-        if not isinstance(root, Items):
-            what = f"a topology.yaml is a list of topologies, not {describe(root)}"
-            raise refuse(out.where, what, mark=root.mark, hint="each begins with `- topology: NAME`")
+def read(text: str, collector: HostCollector) -> None:
+    """Add the nodes of a topology.yaml: racks by its blocks, levels by its tree."""
+    out = collector.out
+    blocks: list[TrackedMapping] = []
+    trees: list[TrackedMapping] = []
+    for root in compose_yaml(text, out):
+        if isinstance(root, MappingNode) and any(key.text == "apiVersion" for key, _ in root.pairs):
+            what = "this is an object of Kubernetes, not a topology.yaml of Slurm"
+            hint = "to import Kubernetes nodes, use the output of `kubectl get nodes -o yaml`"
+            raise refuse(out.where, what, mark=root.mark, hint=hint)
+        if not isinstance(root, SequenceNode):
+            what = f"a topology.yaml must be a list of topologies, not {describe(root)}"
+            raise refuse(out.where, what, mark=root.mark, hint="begin each topology with `- topology: NAME`")
         for item in root.items:
-            if topology := section(item, "topology", out):
-                _sort(topology, blocks, trees, roster)
-    block, tree = _chosen(blocks, "block", roster), _chosen(trees, "tree", roster)
-    take_in(_blocks(block, roster) if block else (), _switches(tree, roster) if tree else (), roster)
+            if topology := as_mapping(item, "topology", out):
+                _sort(topology, blocks, trees, collector)
+    block, tree = _chosen(blocks, "block", collector), _chosen(trees, "tree", collector)
+    add_topology(_blocks(block, collector) if block else (), _switches(tree, collector) if tree else (), collector)
 
 
-def _name(topology: Section) -> str:
+def _name(topology: TrackedMapping) -> str:
     return short(topology.text("topology") or "?")
 
 
-def _sort(topology: Section, blocks: list[Section], trees: list[Section], roster: Roster) -> None:
+def _sort(
+    topology: TrackedMapping, blocks: list[TrackedMapping], trees: list[TrackedMapping], collector: HostCollector
+) -> None:
     name = _name(topology)
     topology.text("cluster_default")
     kinds = {"block": blocks, "tree": trees}
     for kind, into in kinds.items():
-        if topology.section(kind) is not None:
+        if topology.mapping(kind) is not None:
             into.append(topology)
     for kind in _NO_RACKS:
         if topology.node(kind) is not None:
-            roster.remark(topology.line_of(kind), f"topology `{name}` is `{kind}`: it says nothing of racks")
+            collector.warn(topology.line_of(kind), f"topology `{name}` skipped: `{kind}` does not define racks")
     for key in topology.rest():
-        roster.remark(key.mark.line, f"`{short(key.text)}` of topology `{name}` is not known here, and is left out")
+        collector.warn(key.mark.line, f"unknown key `{short(key.text)}` of topology `{name}` ignored")
 
 
-def _chosen(found: Sequence[Section], kind: str, roster: Roster) -> Section | None:
-    """Return the one of a kind: the cluster's default where it is among several, else the first."""
+def _chosen(found: Sequence[TrackedMapping], kind: str, collector: HostCollector) -> TrackedMapping | None:
+    """Return one topology of a kind, preferably the default of the cluster."""
     default = [one for one in found if (one.text("cluster_default") or "").lower() in _TRUE]
     chosen = next(iter((*default, *found)), None)
     for other in found:
         if chosen is not None and other is not chosen:
-            what = f"topology `{_name(other)}` is a second {kind} topology: `{_name(chosen)}` is taken"
-            roster.remark(other.line, what, "a node is in one rack, once")
-    return chosen.section(kind) if chosen else None
+            what = f"topology `{_name(other)}` skipped: `{_name(chosen)}` is a {kind} topology already"
+            collector.warn(other.line, what, f"only one {kind} topology is imported")
+    return chosen.mapping(kind) if chosen else None
 
 
-def _blocks(topology: Section, roster: Roster) -> list[Block]:
-    sizes = [number(item.text, 1, 10**6) for item in topology.items("block_sizes") if isinstance(item, Scalar)]
-    block_sizes([size for size in sizes if size is not None], topology.line_of("block_sizes"), roster)
+def _blocks(topology: TrackedMapping, collector: HostCollector) -> list[Block]:
+    sizes = [number(item.text, 1, 10**6) for item in topology.items("block_sizes") if isinstance(item, ScalarNode)]
+    block_sizes([size for size in sizes if size is not None], topology.line_of("block_sizes"), collector)
     found: list[Block] = []
     for item in topology.items("blocks"):
-        if (block := section(item, "blocks", roster.out)) and (name := _required(block, "block", roster)):
+        if (block := as_mapping(item, "blocks", collector.out)) and (name := _required(block, "block", collector)):
             line = block.line_of("nodes")
-            nodes = nodes_of(block.text("nodes") or "", line, roster)
+            nodes = nodes_of(block.text("nodes") or "", line, collector)
             found.append(Block(name=name, line=block.line, nodes=nodes))
-            _rest(block, roster)
-    _rest(topology, roster)
+            _rest(block, collector)
+    _rest(topology, collector)
     return found
 
 
-def _switches(topology: Section, roster: Roster) -> list[Switch]:
+def _switches(topology: TrackedMapping, collector: HostCollector) -> list[Switch]:
     found: list[Switch] = []
     for item in topology.items("switches"):
-        if (switch := section(item, "switches", roster.out)) and (name := _required(switch, "switch", roster)):
-            children = roster.expand(switch.text("children") or "", switch.line_of("children"))
-            nodes = nodes_of(switch.text("nodes") or "", switch.line_of("nodes"), roster)
+        if (switch := as_mapping(item, "switches", collector.out)) and (name := _required(switch, "switch", collector)):
+            children = collector.expand(switch.text("children") or "", switch.line_of("children"))
+            nodes = nodes_of(switch.text("nodes") or "", switch.line_of("nodes"), collector)
             if children and nodes:
-                roster.remark(switch.line, f"switch `{short(name)}` has switches: its own nodes are left out")
+                collector.warn(switch.line, f"`nodes` of switch `{short(name)}` ignored: it has `children` too")
             found.append(Switch(name=name, line=switch.line, nodes=() if children else nodes, children=children))
-            _rest(switch, roster)
-    _rest(topology, roster)
+            _rest(switch, collector)
+    _rest(topology, collector)
     return found
 
 
-def _required(one: Section, key: str, roster: Roster) -> str | None:
+def _required(one: TrackedMapping, key: str, collector: HostCollector) -> str | None:
     name = one.text(key)
     if name is None:
-        roster.wrong(one.line, f"this {key} has no name", f"write `{key}: NAME`")
+        collector.mistake(one.line, f"the name of a {key} is missing", f"write `{key}: NAME`")
     return name
 
 
-def _rest(one: Section, roster: Roster) -> None:
+def _rest(one: TrackedMapping, collector: HostCollector) -> None:
     for key in one.rest():
-        roster.remark(key.mark.line, f"`{short(key.text)}` is not known here, and is left out")
+        collector.warn(key.mark.line, f"unknown key `{short(key.text)}` ignored")

@@ -1,59 +1,62 @@
-"""Hosts of an SSH configuration (ssh_config(5)): the first value that is found for a keyword is the one that holds."""
+"""Hosts of an SSH configuration (ssh_config(5)).
+
+The first value of each keyword counts.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from launcher.config.importers.found import Host
-from launcher.config.importers.jumps import from_command, split
-from launcher.config.importers.roster import Roster, number, short
-from launcher.config.importers.text import Line, lines
+from launcher.config.importers.collector import HostCollector, number, short
+from launcher.config.importers.imported import ImportedHost
+from launcher.config.importers.jump_hosts import from_command, split
+from launcher.config.importers.text_lines import Line, lines
 
 MAX_WORK = 2_000_000
-"""Patterns that are compared with hosts; a file of 5 MB could ask for a thousand million."""
+"""The most comparisons of patterns with hosts; a file of 5 MB could need a thousand million."""
 
 _LOOPBACK = ("127.", "::1", "localhost")
 _WAYS = {"proxyjump", "proxycommand"}
-"""Whichever of these is found first is the only one that holds."""
+"""Only the first of these counts."""
 
 _TAKEN = ("hostname", "user", "port", "identityfile", "proxyjump", "proxycommand")
 
 
 @dataclass(slots=True)
 class _Block:
-    """A `Host` block with what it sets, each keyword's first value."""
+    """A `Host` block with the first value of each keyword."""
 
     line: int
     patterns: tuple[str, ...]
     settings: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def matches(self, alias: str) -> bool:
-        """Whether the block holds for a name: one pattern does, and none with `!` does."""
+        """Whether the block applies to a name: a pattern matches, and none with `!` does."""
         low = alias.lower()
         if any(fnmatchcase(low, pattern[1:]) for pattern in self.patterns if pattern.startswith("!")):
             return False
         return any(fnmatchcase(low, pattern) for pattern in self.patterns if not pattern.startswith("!"))
 
 
-def read(text: str, roster: Roster) -> None:
-    """Add the hosts that the file names without patterns to a roster; those that others go through are none."""
-    blocks = _blocks(text, roster)
-    named = list(_named(blocks, roster))
+def read(text: str, collector: HostCollector) -> None:
+    """Add the hosts that are not patterns or jump hosts to a collector."""
+    blocks = _blocks(text, collector)
+    named = list(_named(blocks, collector))
     if len(named) * sum(len(block.patterns) for block in blocks) > MAX_WORK:
-        roster.wrong(0, "the file names too many hosts and patterns", "keep only the hosts that are to be imported")
+        collector.mistake(0, "the file has too many hosts and patterns", "keep only the hosts to import")
         return
     found = [(alias, line, _settings(alias, blocks)) for alias, line in named]
     through = {hop.lower() for _, _, settings in found for hop in _hops(settings)}
     for alias, line, settings in found:
         if alias.lower() in through:
-            hint = "it is looked up in your own SSH configuration when they are reached"
-            roster.remark(line, f"`{short(alias)}` is what others are reached through: it is left out", hint)
+            hint = "its settings are read from `~/.ssh/config` when nvlaunch connects"
+            collector.warn(line, f"`{short(alias)}` skipped: it is a jump host", hint)
         else:
-            _add(alias, line, settings, roster)
+            _add(alias, line, settings, collector)
 
 
-def _blocks(text: str, roster: Roster) -> list[_Block]:
+def _blocks(text: str, collector: HostCollector) -> list[_Block]:
     blocks = [_Block(0, ("*",))]
     current: _Block | None = blocks[0]
     for line in lines(text):
@@ -71,17 +74,17 @@ def _blocks(text: str, roster: Roster) -> list[_Block]:
                 current = _Block(line.number, ("*",))
                 blocks.append(current)
             else:
-                what = f"`Match {short(value)}` is not evaluated: what it sets is left out"
-                roster.remark(line.number, what, "SSH itself still reads it from your own configuration")
+                hint = "its settings still apply when nvlaunch connects"
+                collector.warn(line.number, f"`Match {short(value)}` skipped: it is not evaluated", hint)
         elif key == "include":
-            roster.remark(line.number, f"`Include {short(value)}` is not followed", "import that file as well")
+            collector.warn(line.number, f"`Include {short(value)}` skipped", "import that file too")
         elif current is not None:
-            _keyword(key, value, line.number, current, roster)
+            _keyword(key, value, line.number, current, collector)
     return blocks
 
 
 def _words(line: Line) -> tuple[str, str]:
-    """Return the keyword and the rest, which an `=` or spaces separate."""
+    """Return the keyword and the rest, which are separated by `=` or spaces."""
     key, _, value = re.sub(r"^(\S+?)\s*(?:=|\s)\s*", r"\1\0", line.text, count=1).partition("\0")
     return key.lower(), value
 
@@ -90,24 +93,24 @@ def _unquoted(value: str) -> list[str]:
     return split(value) if '"' in value else value.split()
 
 
-def _keyword(key: str, value: str, line: int, block: _Block, roster: Roster) -> None:
+def _keyword(key: str, value: str, line: int, block: _Block, collector: HostCollector) -> None:
     plain = value.strip().strip('"')
     if key == "stricthostkeychecking" and plain.lower() in ("no", "off"):
-        roster.remark(line, "`StrictHostKeyChecking no` is not taken over: host keys are always checked")
+        collector.warn(line, "`StrictHostKeyChecking no` ignored: host keys are always checked")
     elif key == "identityfile" and key in block.settings:
-        roster.remark(line, "only the first `IdentityFile` of a host is taken")
+        collector.warn(line, "`IdentityFile` ignored: only the first one of a host is imported")
     elif key in _TAKEN and plain:
         block.settings.setdefault(key, (plain, line))
 
 
-def _named(blocks: Sequence[_Block], roster: Roster) -> Iterator[tuple[str, int]]:
-    """Return the names that stand without a pattern, in order."""
+def _named(blocks: Sequence[_Block], collector: HostCollector) -> Iterator[tuple[str, int]]:
+    """Yield the names without a pattern, in file order."""
     seen: set[str] = set()
     for block in blocks:
         written = _unquoted(block.settings.pop("@", ("", 0))[0])
         patterns = [one for one in written if re.search(r"[*?!]", one)]
         if patterns and len(patterns) == len(written) and written != ["*"]:
-            roster.remark(block.line, f"`Host {short(' '.join(written))}` is a pattern: it names no machine")
+            collector.warn(block.line, f"`Host {short(' '.join(written))}` skipped: it is a pattern, not a machine")
         for alias in written:
             if alias not in patterns and alias.lower() not in seen:
                 seen.add(alias.lower())
@@ -130,39 +133,39 @@ def _hops(settings: Mapping[str, tuple[str, int]]) -> Iterator[str]:
         yield re.sub(r":\d+$", "", hop.rpartition("@")[2])
 
 
-def _add(alias: str, line: int, settings: Mapping[str, tuple[str, int]], roster: Roster) -> None:
+def _add(alias: str, line: int, settings: Mapping[str, tuple[str, int]], collector: HostCollector) -> None:
     hostname, at = settings.get("hostname", (alias, line))
     address = hostname.replace("%%", "%").replace("%h", alias)
     if address.lower().startswith(_LOOPBACK):
-        roster.remark(at, f"the address of `{short(alias)}` is `{short(address)}`, which is this machine itself")
+        collector.warn(at, f"the address of `{short(alias)}`, `{short(address)}`, is this machine")
     written, port_at = settings.get("port", (None, line))
     port = number(written, 1, 65535)
     if written is not None and port is None:
-        roster.wrong(port_at, f"`{short(written)}` cannot be a port")
-    roster.add(
-        Host(
+        collector.mistake(port_at, f"`{short(written)}` is not a valid port")
+    collector.add(
+        ImportedHost(
             name=alias,
             line=line,
             address=address if address != alias else None,
             user=settings.get("user", (None, 0))[0],
             port=port if port != 22 else None,
-            identity_file=_key_file(alias, settings, roster),
-            proxy_jump=_jump(alias, settings, roster),
+            identity_file=_key_file(alias, settings, collector),
+            proxy_jump=_jump(alias, settings, collector),
         )
     )
 
 
-def _key_file(alias: str, settings: Mapping[str, tuple[str, int]], roster: Roster) -> str | None:
+def _key_file(alias: str, settings: Mapping[str, tuple[str, int]], collector: HostCollector) -> str | None:
     path, line = settings.get("identityfile", (None, 0))
     if path is None or path.lower() == "none":
         return None
     if re.search(r"%[^d%]", path):
-        roster.remark(line, f"`IdentityFile {short(path)}` of `{short(alias)}` differs by host, and is left out")
+        collector.warn(line, f"`IdentityFile {short(path)}` of `{short(alias)}` ignored: it depends on the host")
         return None
     return path.replace("%d", "~").replace("%%", "%")
 
 
-def _jump(alias: str, settings: Mapping[str, tuple[str, int]], roster: Roster) -> str | None:
+def _jump(alias: str, settings: Mapping[str, tuple[str, int]], collector: HostCollector) -> str | None:
     jump, _ = settings.get("proxyjump", (None, 0))
     if jump is not None:
         return None if jump.lower() == "none" else jump.replace(" ", "").removeprefix("ssh://")
@@ -171,6 +174,6 @@ def _jump(alias: str, settings: Mapping[str, tuple[str, int]], roster: Roster) -
         return None
     found = from_command(command)
     if found is None:
-        hint = "keep it in your own SSH configuration for that address, which is read as OpenSSH reads it"
-        roster.remark(line, f"`ProxyCommand` of `{short(alias)}` is not taken over", hint)
+        hint = "keep it in `~/.ssh/config` for the address of the node"
+        collector.warn(line, f"`ProxyCommand` of `{short(alias)}` ignored", hint)
     return found

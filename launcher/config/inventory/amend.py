@@ -1,7 +1,7 @@
-"""What nodes told, written into the file of an inventory: its comments stay, and every line that need not change.
+"""Amend the file of an inventory with facts from its nodes.
 
-ruamel.yaml keeps comments, but not spaces within lines: so the file is written twice, as it is and as it should be, and
-only what differs between the two is taken over into the text.
+Comments and other lines are not changed. ruamel.yaml keeps comments, but not spaces within lines. So it writes the file
+twice, unchanged and amended, and only the lines that differ between the two are copied into the text.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
 from launcher.config.importers.write import UNSORTED_COMMENT
-from launcher.config.inventory.rack_editor import Editor
+from launcher.config.inventory.rack_editor import RackEditor
 from launcher.config.inventory.read import parse_inventory
 from launcher.core.discovery.location import Amendment, is_unsorted
 from launcher.core.model.inventory import Inventory, Node
@@ -25,34 +25,35 @@ from launcher.errors import Mistake, SpecError
 _WIDE = 1_000_000
 
 MANY = 16_000_000
-"""Pairs of lines up to which two texts are compared line by line; beyond it, spaces within lines are not kept."""
+"""Pairs of lines up to which two texts are compared line by line; above it, spaces within lines are not kept."""
 
 
 def amended(text: str, path: Path, wanted: Amendment) -> str:
-    """Return the text of an inventory with an amendment; SpecError where it cannot be written without harm.
+    """Return the text of an inventory with an amendment.
 
-    The answer has been read again: it says of each node what was wanted, and of all else what it said before.
+    SpecError if it cannot be amended safely. The result has been read again: each node has the wanted values, and all
+    others are unchanged.
     """
     before = parse_inventory(text, path)
     writer = _yaml(text)
     try:
         as_is, document = _dump(writer, writer.load(text)), writer.load(text)
     except (YAMLError, ValueError) as error:
-        raise _refusal(path, "the file is YAML of a kind that cannot be amended") from error
+        raise _refusal(path, "the YAML of this file cannot be amended") from error
     _check_keys(document, path)
-    Editor(document, before, wanted).edit()
+    RackEditor(document, before, wanted).edit()
     should_be = _dump(writer, document)
-    odd: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
     for attempt in (_merged(text, as_is, should_be), should_be):
         candidate = _without_stale_comment(_with_lost_comments(text, attempt))
-        odd = _odd(candidate, path, before, wanted)
-        if not odd:
+        changed = _not_as_wanted(candidate, path, before, wanted)
+        if not changed:
             return candidate
-    raise _refusal(path, f"what {fold(odd)} told cannot be written without changing more of what the file says")
+    raise _refusal(path, f"the facts of {fold(changed)} cannot be written without changing other values of the file")
 
 
 def _refusal(path: Path, what: str) -> SpecError:
-    hint = "write it by hand: `nvlaunch inventory check` shows what they told"
+    hint = "edit the file by hand: `nvlaunch inventory check` shows the facts"
     return SpecError((Mistake(what=what, where=str(path), hint=hint),))
 
 
@@ -72,18 +73,21 @@ def _dump(writer: YAML, document: Any) -> str:
 
 
 def _check_keys(document: Any, path: Path) -> None:
-    """Refuse names that this library reads as numbers: `07` would come back as 7."""
+    """Refuse names that ruamel.yaml reads as numbers: `07` would be written as 7."""
     racks = document["racks"]
     nodes = [rack["nodes"] for rack in racks.values()]
     keys = [*racks, *(key for one in nodes if isinstance(one, CommentedMap | CommentedSeq) for key in one)]
     odd = [key for key in keys if not isinstance(key, str)]
     if odd:
-        what = f"the name `{odd[0]}` is a number to other programs"
+        what = f"the name `{odd[0]}` is read as a number by other programs"
         raise SpecError((Mistake(what=what, where=str(path), hint=f'quote it: "{odd[0]}"'),))
 
 
 def _merged(text: str, as_is: str, should_be: str) -> str:
-    """Return the text with the lines that differ between two others, of which the first says the same as it."""
+    """Return the text with the changes from `as_is` to `should_be`.
+
+    `as_is` has the same values as the text.
+    """
     own, before, after = (one.splitlines(keepends=True) for one in (text, as_is, should_be))
     if len(own) != len(before) or len(before) * len(after) > MANY:
         return should_be
@@ -94,9 +98,10 @@ def _merged(text: str, as_is: str, should_be: str) -> str:
 
 
 def _with_lost_comments(before: str, after: str) -> str:
-    """Return the text with the lines of comment that went with a rack: each before the next line that is still there.
+    """Return the text with comment lines that were lost with a rack.
 
-    A comment belongs to what stands before it, to this library, and to what follows, to whoever wrote it.
+    Each is inserted before the next line that still exists. ruamel.yaml attaches a comment to the line before it, but
+    its author means the line after it.
     """
     lines = after.splitlines(keepends=True)
     kept = Counter(line.strip() for line in lines)
@@ -121,8 +126,8 @@ def _without_stale_comment(text: str) -> str:
     return text if any(is_unsorted(name) for name in names) else text.replace(stale, "")
 
 
-def _odd(text: str, path: Path, before: Inventory, wanted: Amendment) -> tuple[str, ...]:
-    """Return the nodes of which a text says not what is wanted, or in all else not what was said before."""
+def _not_as_wanted(text: str, path: Path, before: Inventory, wanted: Amendment) -> tuple[str, ...]:
+    """Return the nodes whose values in a text are not the wanted ones."""
     try:
         after = {node.name: node for node in parse_inventory(text, path).nodes}
     except SpecError:

@@ -1,4 +1,4 @@
-"""The racks of an inventory's YAML edited in place: nodes moved, domains and trays written, comments carried along."""
+"""Edit the racks of an inventory's YAML in place, and keep its comments."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,8 +11,11 @@ from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName, expand, fold, natural
 
 
-class Editor:
-    """Edits a document in place. A rack's nodes become a mapping only where some of them need words of their own."""
+class RackEditor:
+    """Edits a document in place.
+
+    The nodes of a rack become a mapping only if some need settings of their own.
+    """
 
     def __init__(self, document: Any, fleet: Inventory, wanted: Amendment) -> None:
         self._document = document
@@ -23,11 +26,11 @@ class Editor:
         self._domain = {node.name: wanted.domains.get(node.name, node.domain) for node in fleet.nodes}
 
     def edit(self) -> None:
-        """Make the document say what is wanted."""
+        """Apply the amendment to the document."""
         for rack in list(self._racks):
             self._move_out(rack)
         for rack in self._racks:
-            self._tell(self._racks[rack])
+            self._write_facts(self._racks[rack])
         if self._wanted.accelerator:
             defaults = self._document.get("defaults")
             if defaults is None:
@@ -60,8 +63,8 @@ class Editor:
         if not nodes:
             del self._racks[rack]
 
-    def _tell(self, values: Any) -> None:
-        """Write domains and trays of the nodes of a rack, and fold its nodes again where they need no words."""
+    def _write_facts(self, values: Any) -> None:
+        """Write domains and trays of the nodes of a rack."""
         names = _names(values["nodes"])
         domains = {self._domain[NodeName(name)] for name in names}
         told = [name for name in names if name in self._wanted.domains]
@@ -84,7 +87,7 @@ class Editor:
 
 
 def _names(nodes: Any) -> list[str]:
-    """Return the names of a rack's nodes, whichever way they are written."""
+    """Return the names of a rack's nodes, in any of the three notations."""
     texts: Iterable[str] = [nodes] if isinstance(nodes, str) else nodes
     return [name for text in texts for name in expand(text)]
 
@@ -96,7 +99,10 @@ def _flow(values: dict[str, object]) -> CommentedMap:
 
 
 def _as_mapping(values: Any, single: Sequence[str]) -> Any:
-    """Return a rack's nodes as a mapping in which each of some names has an entry of its own."""
+    """Return the nodes of a rack as a mapping.
+
+    Each name of `single` has an entry of its own.
+    """
     nodes = values["nodes"]
     if not isinstance(nodes, CommentedMap):
         made = CommentedMap()
@@ -118,7 +124,7 @@ def _as_mapping(values: Any, single: Sequence[str]) -> Any:
 
 
 def _split(nodes: Any, text: str, names: Sequence[str], wanted: "set[str]") -> None:
-    """Put in place of a range its names that are wanted alone, and ranges for the runs between them."""
+    """Replace a range by entries for the wanted names and ranges for the rest."""
     at = list(nodes).index(text)
     comment, value = nodes.ca.items.pop(text, None), nodes.pop(text)
     parts: list[list[str]] = []
@@ -143,7 +149,7 @@ def _set(nodes: Any, name: str, key: str, value: object) -> None:
 
 
 def _strip(nodes: Any, key: str) -> None:
-    """Take a key away from the entries of nodes: the rack says it now."""
+    """Remove a key from the entries of nodes, since the rack has it now."""
     for text in nodes if isinstance(nodes, CommentedMap) else ():
         if nodes[text] is not None and key in nodes[text]:
             del nodes[text][key]
@@ -152,7 +158,7 @@ def _strip(nodes: Any, key: str) -> None:
 
 
 def _refold(values: Any) -> None:
-    """Write a rack's nodes as one range where none of them has settings or a comment."""
+    """Write the nodes of a rack as one range if none has settings or a comment."""
     nodes = values["nodes"]
     if isinstance(nodes, CommentedMap) and not nodes.ca.items:
         if all(value is None for value in nodes.values()):

@@ -1,4 +1,7 @@
-"""Racks of an inventory file to nodes: ranges spelled out, defaults overridden by rack and node, names unique."""
+"""Read the racks of an inventory file.
+
+Ranges are expanded, defaults of file and rack applied, and duplicates reported.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,23 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.config.inventory.fields import GPUS, RACK
-from launcher.config.schema.patterns import LABEL, label
-from launcher.config.schema.shapes import Text
+from launcher.config.schema.patterns import LABEL, node_name
+from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import Mark
-from launcher.config.yaml.reading import Reading, Values
+from launcher.config.yaml.values import Values
 from launcher.core.model.inventory import Access, GpuDriver, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName, expand
 
 _OF_ONE = ("address", "tray", "host_key")
-_NODE_NAME = Text(word="the name of a node", pattern=LABEL, hint=label.hint)
+"""Keys that two nodes cannot have in common."""
 
-# 127.0.0.x and 127.0.1.1 are taken on many machines (localhost, Debian's name of the host itself).
+
+# 127.0.0.x and 127.0.1.1 are in use on many machines (localhost, Debian's name of the host itself).
 _FIRST_LOCAL_RACK = 11
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
-    """One name of a rack's list: what is written for it alone, and all that holds for it."""
+class _RackNode:
+    """One node of a rack: its own settings, and all settings including defaults."""
 
     name: str
     mark: Mark
@@ -32,9 +36,9 @@ class _Slot:
 
 
 class RackReader:
-    """Reads one rack after another, and remembers every name and address for the next."""
+    """Reads the racks of a file; names and addresses must be unique in all."""
 
-    def __init__(self, defaults: Values, transport: Transport, levels: tuple[str, ...], out: Reading) -> None:
+    def __init__(self, defaults: Values, transport: Transport, levels: tuple[str, ...], out: Diagnostics) -> None:
         self._defaults = defaults
         self._transport = transport
         self._levels = levels
@@ -44,27 +48,27 @@ class RackReader:
         self._addresses: dict[tuple[object, ...], str] = {}
 
     def read(self, name: str, rack: Values) -> tuple[Node, ...]:
-        """Return the nodes of a rack in tray order; those that are wrong are noted and left out."""
+        """Return the nodes of a rack in tray order; wrong ones are reported and omitted."""
         self._racks += 1
         places = self._places(rack)
-        slots = list(self._slots(rack))
-        trays = _trays(slots, self._out)
+        listed = list(self._listed(rack))
+        trays = _trays(listed, self._out)
         return tuple(
-            self._node(name, slot, places, tray, number)
-            for number, (slot, tray) in enumerate(zip(slots, trays, strict=True), start=1)
+            self._node(name, node, places, tray, number)
+            for number, (node, tray) in enumerate(zip(listed, trays, strict=True), start=1)
         )
 
     def _places(self, rack: Values) -> dict[str, str]:
         places: dict[str, str] = {}
         for key, found in rack.rest.items():
             if key not in self._levels[:-1]:
-                otherwise = f"a level above the rack must be listed in `levels`: [{key}, rack]"
+                otherwise = f"if it is a level above the rack, list it: `levels: [{key}, rack]`"
                 RACK.unknown(key, found.key, self._out, more=self._levels[:-1], otherwise=otherwise)
             elif isinstance(found.value, str):
                 places[key] = found.value
         return {level: places[level] for level in self._levels if level in places}
 
-    def _slots(self, rack: Values) -> Iterator[_Slot]:
+    def _listed(self, rack: Values) -> Iterator[_RackNode]:
         shared = rack.over(self._defaults)
         for text, found in rack.entries("nodes").items():
             own = found.value if isinstance(found.value, Values) else Values(found.mark)
@@ -72,41 +76,42 @@ class RackReader:
             names = self._expanded(text, found.key)
             for key in _OF_ONE if len(names) > 1 else ():
                 if own.has(key):
-                    self._out.mistake(own.key_of(key), f"`{key}` of {len(names)} nodes at once", "name each node")
+                    what = f"`{key}` cannot be the same for {len(names)} nodes"
+                    self._out.mistake(own.key_of(key), what, "write an entry for each node")
             for name in names:
                 if self._is_new(name, found.key):
-                    yield _Slot(name, found.key, own, values, env)
+                    yield _RackNode(name, found.key, own, values, env)
 
     def _expanded(self, text: str, mark: Mark) -> tuple[str, ...]:
         try:
             names = expand(text)
         except ValueError as error:
-            self._out.mistake(mark, str(error), "a range is written `r07-n[01-18]`")
+            self._out.mistake(mark, str(error), "write a range as `r07-n[01-18]`")
             return ()
         for name in names:
             if not re.fullmatch(LABEL, name):
-                self._out.mistake(mark, f"`{name}` cannot be {_NODE_NAME.word}", _NODE_NAME.hint)
+                self._out.mistake(mark, f"`{name}` is not {node_name.expected}", node_name.hint)
                 return ()
         return names
 
     def _is_new(self, name: str, mark: Mark) -> bool:
         if name in self._names:
             line = self._names[name].line
-            self._out.mistake(mark, f"node `{name}` stands on line {line} as well", "a node is in one rack, once")
+            self._out.mistake(mark, f"node `{name}` is also on line {line}", "list each node once, in one rack")
             return False
         self._names[name] = mark
         return True
 
-    def _node(self, rack: str, slot: _Slot, places: Mapping[str, str], tray: int | None, number: int) -> Node:
-        values = slot.values
+    def _node(self, rack: str, node: _RackNode, places: Mapping[str, str], tray: int | None, number: int) -> Node:
+        values = node.values
         local = self._transport is Transport.LOCAL
         driver = GpuDriver(values.get("gpu_driver", str) or (GpuDriver.NONE if local else GpuDriver.NVIDIA))
         pretended = driver is GpuDriver.NONE or self._transport is not Transport.SSH
         gpus = values.get("gpus", int)
         return Node(
-            name=NodeName(slot.name),
+            name=NodeName(node.name),
             rack=RackName(rack),
-            access=self._access(slot, number),
+            access=self._access(node, number),
             domain=values.get("domain", str) or (rack if pretended else None),
             gpus=GPUS if gpus is None else gpus,
             accelerator=values.get("accelerator", str),
@@ -114,32 +119,35 @@ class RackReader:
             places=places,
             drained=values.get("drained", str),
             gpu_driver=driver,
-            env=slot.env,
+            env=node.env,
         )
 
-    def _access(self, slot: _Slot, number: int) -> Access:
-        address = slot.own.get("address", str)
+    def _access(self, node: _RackNode, number: int) -> Access:
+        address = node.own.get("address", str)
         if address is None:
-            address = self._local_address(slot, number) if self._transport is Transport.LOCAL else slot.name
-        access = read_access(address, slot.values, self._out)
+            address = self._local_address(node, number) if self._transport is Transport.LOCAL else node.name
+        access = read_access(address, node.values, self._out)
         key = (access.address, access.port, access.proxy_jump)
-        first = self._addresses.setdefault(key, slot.name)
-        if first != slot.name:
-            mark = slot.own.mark_of("address")
-            what = f"nodes `{first}` and `{slot.name}` have one address, `{access.address}`"
-            self._out.mistake(mark, what, "each node is a machine of its own")
+        first = self._addresses.setdefault(key, node.name)
+        if first != node.name:
+            mark = node.own.mark_of("address")
+            what = f"nodes `{first}` and `{node.name}` have the same address, `{access.address}`"
+            self._out.mistake(mark, what, "give each node its own address")
         return access
 
-    def _local_address(self, slot: _Slot, number: int) -> str:
+    def _local_address(self, node: _RackNode, number: int) -> str:
         if number > 254:
-            hint = "give `address:` for the others"
-            self._out.mistake(slot.mark, "a local rack has addresses for 254 nodes", hint)
+            hint = "set `address:` for the other nodes"
+            self._out.mistake(node.mark, "a local rack has addresses for only 254 nodes", hint)
         rack = self._racks + _FIRST_LOCAL_RACK - 1
         return f"127.{rack // 256 % 256}.{rack % 256}.{number}"
 
 
-def _wheels(values: Values, out: Reading) -> str | None:
-    """Return the folder as the nodes may have it too, a relative one as this machine has it."""
+def _wheels(values: Values, out: Diagnostics) -> str | None:
+    """Return the folder of wheels.
+
+    An absolute path may be on the nodes, a relative one must exist on this machine.
+    """
     written = values.get("wheels", str)
     if written is None:
         return None
@@ -147,13 +155,13 @@ def _wheels(values: Values, out: Reading) -> str | None:
         return written
     here = Path(written).absolute()
     if not here.is_dir():
-        hint = f"a relative one is on this machine, in the current folder, `{Path.cwd()}`"
+        hint = f"relative paths start in the current folder of this machine, `{Path.cwd()}`"
         out.mistake(values.mark_of("wheels"), f"`wheels: {written}` is not a folder", hint)
     return str(here)
 
 
-def read_access(address: str, values: Values, out: Reading) -> Access:
-    """Return how to log in to a machine."""
+def read_access(address: str, values: Values, out: Diagnostics) -> Access:
+    """Return the login settings of a machine."""
     return Access(
         address=address,
         user=values.get("user", str),
@@ -166,16 +174,16 @@ def read_access(address: str, values: Values, out: Reading) -> Access:
     )
 
 
-def _trays(slots: list[_Slot], out: Reading) -> list[int | None]:
-    """Return each node's tray: as written, or its place in the list where the rack writes none."""
-    written = [slot.own.get("tray", int) for slot in slots]
+def _trays(listed: list[_RackNode], out: Diagnostics) -> list[int | None]:
+    """Return the tray of each node; without any, its position in the list."""
+    written = [node.own.get("tray", int) for node in listed]
     if all(tray is None for tray in written):
-        return list(range(len(slots)))
+        return list(range(len(listed)))
     first: dict[int, str] = {}
-    for slot, tray in zip(slots, written, strict=True):
-        if tray is not None and first.setdefault(tray, slot.name) != slot.name:
-            what = f"nodes `{first[tray]}` and `{slot.name}` are both in tray {tray}"
-            out.mistake(slot.own.mark_of("tray"), what, "trays of a rack count from 0")
+    for node, tray in zip(listed, written, strict=True):
+        if tray is not None and first.setdefault(tray, node.name) != node.name:
+            what = f"nodes `{first[tray]}` and `{node.name}` are both in tray {tray}"
+            out.mistake(node.own.mark_of("tray"), what, "give each node its own tray; trays count from 0")
     return written
 
 

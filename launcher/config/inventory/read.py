@@ -1,4 +1,4 @@
-"""An inventory file to an Inventory, and which inventory holds when none is named."""
+"""Read an inventory file, and choose one if the command line names none."""
 
 import difflib
 import itertools
@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from launcher.config.inventory.built_in import built_in
 from launcher.config.inventory.fields import INVENTORY, LEASE_PATH, RACK
-from launcher.config.inventory.local import built_in
 from launcher.config.inventory.racks import RackReader, read_access
 from launcher.config.schema.patterns import LABEL
+from launcher.config.yaml.diagnostics import Diagnostics, KeyPath
 from launcher.config.yaml.document import only_document, parse_documents
-from launcher.config.yaml.reading import Reading, Spot, Values
-from launcher.config.yaml.source import read_text
+from launcher.config.yaml.text_file import read_text
+from launcher.config.yaml.values import Values
 from launcher.core.model.inventory import (
     ANY_LEVEL,
     NODE_LEVEL,
@@ -34,43 +35,50 @@ BUILT_IN = "built-in"
 
 
 def find_inventory(given: str | None, env: Mapping[str, str], home: Path) -> Inventory:
-    """Return the inventory to use: the one given, that of $NVLAUNCH_INVENTORY, `home`'s, or the built-in local racks.
+    """Return the inventory to use.
 
-    The word `built-in` names the last. `source` of the answer says which it is. SpecError when it cannot be read.
+    It is `given`, that of $NVLAUNCH_INVENTORY, that of `home`, or the built-in local racks. The name `built-in` selects
+    the last. `source` of the result is the chosen file. SpecError if it cannot be read.
     """
     if given == "":
         hint = f"name a file, or `{BUILT_IN}` for the built-in local racks"
         raise SpecError((Mistake(what="the name of the inventory is empty", where="-i", hint=hint),))
-    for chosen, said in ((given, "-i"), (env.get(VARIABLE), f"${VARIABLE}")):
+    for chosen, option in ((given, "-i"), (env.get(VARIABLE), f"${VARIABLE}")):
         if chosen == BUILT_IN:
             return built_in()
         if chosen:
-            return _read_named(Path(chosen), said)
+            return _read_named(Path(chosen), option)
     own = home / FILE_NAME
     return read_inventory(own) if own.exists() else built_in()
 
 
-def _read_named(path: Path, said: str) -> Inventory:
+def _read_named(path: Path, option: str) -> Inventory:
     try:
         return read_inventory(path)
     except SpecError as error:
         missing = not path.exists() and error.mistakes[0].hint is None
         if not missing:
             raise
-        hint = f"{said} names this file; `{BUILT_IN}` names the built-in local racks"
+        hint = f"{option} names this file; use `{BUILT_IN}` for the built-in local racks"
         raise SpecError((replace(error.mistakes[0], hint=hint),)) from error
 
 
 def read_inventory(path: Path) -> Inventory:
-    """Return the machines that a file lists, in file order; SpecError with every mistake in it."""
+    """Return the inventory of a file, with its nodes in file order.
+
+    SpecError with every mistake.
+    """
     return parse_inventory(read_text(path, what="inventory file"), path)
 
 
 def parse_inventory(text: str, path: Path) -> Inventory:
-    """Return the same of a text that is, or will be, in a file of that name."""
+    """Return the inventory of a text.
+
+    `path` is its file in messages, and gives the default name.
+    """
     document = only_document(parse_documents(text, str(path), what="inventory"))
-    out = Reading(document.where, document.mistakes)
-    values = INVENTORY.read(document.root, Spot("", out))
+    out = Diagnostics(document.where, document.mistakes)
+    values = INVENTORY.read(document.root, KeyPath("", out))
     transport = Transport(values.get("transport", str) or Transport.SSH.value)
     levels = _levels(values, out)
     defaults = values.section("defaults")
@@ -92,32 +100,35 @@ def parse_inventory(text: str, path: Path) -> Inventory:
     return inventory
 
 
-def _nodes(values: Values, reader: RackReader, out: Reading) -> tuple[Node, ...]:
+def _nodes(values: Values, reader: RackReader, out: Diagnostics) -> tuple[Node, ...]:
     nodes: list[Node] = []
     for name, found in values.entries("racks").items():
         if isinstance(found.value, Values):
             nodes += reader.read(name, found.value)
-    if not nodes and not out.wrong():
-        out.mistake(values.mark_of("racks"), "the inventory has no node", "list the nodes of each rack")
+    if not nodes and not out.has_mistakes():
+        out.mistake(values.mark_of("racks"), "the inventory has no nodes", "list the nodes of each rack")
     return tuple(nodes)
 
 
-def _levels(values: Values, out: Reading) -> tuple[str, ...]:
-    """Return the levels, coarse to fine; `rack` is the last, written or not."""
+def _levels(values: Values, out: Diagnostics) -> tuple[str, ...]:
+    """Return the levels from coarse to fine.
+
+    The last is `rack`, whether it is written or not.
+    """
     written = values.texts("levels")
     mark = values.mark_of("levels")
     for level in written:
         if level in (NODE_LEVEL, ANY_LEVEL) or level in RACK.fields:
-            out.mistake(mark, f"`{level}` cannot be a level: the word has a meaning of its own", "choose another name")
+            out.mistake(mark, f"`{level}` cannot be the name of a level: it is reserved", "use another name")
     for level in sorted({level for level in written if written.count(level) > 1}):
-        out.mistake(mark, f"level `{level}` is listed twice", "keep one of the two")
+        out.mistake(mark, f"level `{level}` is listed twice", "remove one of the two")
     if RACK_LEVEL in written[:-1]:
         out.mistake(mark, "`rack` must be the last of `levels`", "list them from coarse to fine")
     return (*(level for level in written if level != RACK_LEVEL), RACK_LEVEL)
 
 
-def _check_nesting(nodes: tuple[Node, ...], levels: tuple[str, ...], values: Values, out: Reading) -> None:
-    """Note a place that lies in two coarser places: such names would be one place to Ray and to us."""
+def _check_nesting(nodes: tuple[Node, ...], levels: tuple[str, ...], values: Values, out: Diagnostics) -> None:
+    """Report a domain that is in two coarser domains: names must be unique."""
     inside: dict[tuple[str, str, str], str] = {}
     for node in {node.rack: node for node in nodes}.values():
         for coarse, fine in itertools.pairwise(levels[:-1]):
@@ -126,37 +137,39 @@ def _check_nesting(nodes: tuple[Node, ...], levels: tuple[str, ...], values: Val
                 continue
             first = inside.setdefault((coarse, fine, inner), outer)
             if first != outer:
-                what = f"{fine} `{inner}` lies in {coarse} `{first}` and in {coarse} `{outer}`"
+                what = f"{fine} `{inner}` is in {coarse} `{first}` and in {coarse} `{outer}`"
                 mark = values.entries("racks")[node.rack].key
-                out.mistake(mark, what, f"give each {fine} a name of its own")
+                out.mistake(mark, what, f"give each {fine} a unique name")
 
 
-def _name(path: Path, values: Values, out: Reading) -> str:
+def _name(path: Path, values: Values, out: Diagnostics) -> str:
     written = values.get("name", str)
     if written is None and not values.has("name") and not re.fullmatch(LABEL, path.stem):
-        out.mistake(values.mark, "the inventory has no name", "add `name:`")
+        out.mistake(values.mark, "the inventory has no name, and the name of the file is not valid", "add `name:`")
     return written or path.stem
 
 
-def _head(values: Values, defaults: Values, out: Reading) -> Access | None:
+def _head(values: Values, defaults: Values, out: Diagnostics) -> Access | None:
     head = values.section("head")
     address = head.get("address", str)
     return read_access(address, head.over(defaults), out) if address else None
 
 
-def _fence_command(values: Values, out: Reading) -> str | None:
+def _fence_command(values: Values, out: Diagnostics) -> str | None:
     command = values.get("fence_command", str)
     if command is not None and "{node}" not in command and "{address}" not in command:
-        what = "`fence_command` names no node, so it would always switch off the same machine"
-        out.mistake(values.mark_of("fence_command"), what, "write `{node}` where the name of the node goes")
+        what = (
+            "`fence_command` contains neither `{node}` nor `{address}`, so it would always power off the same machine"
+        )
+        out.mistake(values.mark_of("fence_command"), what, "write `{node}` in place of the name of the node")
     return command
 
 
-def _sim(values: Values, transport: Transport, nodes: tuple[Node, ...], out: Reading) -> SimSettings | None:
+def _sim(values: Values, transport: Transport, nodes: tuple[Node, ...], out: Diagnostics) -> SimSettings | None:
     if transport is not Transport.SIM:
         if values.has("sim"):
-            hint = "write `transport: sim` for an imaginary fleet, or remove `sim`"
-            out.mistake(values.key_of("sim"), f"`sim` has no meaning with `transport: {transport.value}`", hint)
+            hint = "write `transport: sim` for simulated nodes, or remove `sim`"
+            out.mistake(values.key_of("sim"), f"`sim` has no effect with `transport: {transport.value}`", hint)
         return None
     sim = values.section("sim")
     default = SimSettings()
@@ -175,12 +188,12 @@ def _sim(values: Values, transport: Transport, nodes: tuple[Node, ...], out: Rea
     )
 
 
-def _faults(sim: Values, names: set[NodeName], out: Reading) -> tuple[Fault, ...]:
+def _faults(sim: Values, names: set[NodeName], out: Diagnostics) -> tuple[Fault, ...]:
     read = [fault for fault in sim.get("faults", tuple) or () if isinstance(fault, Values)]
     return tuple(fault for values in read if (fault := _fault(values, names, out)) is not None)
 
 
-def _fault(fault: Values, names: set[NodeName], out: Reading) -> Fault | None:
+def _fault(fault: Values, names: set[NodeName], out: Diagnostics) -> Fault | None:
     at, written, kind = fault.get("at", float), fault.get("node", str), fault.get("fault", str)
     if at is None or written is None or kind is None:
         return None
@@ -188,7 +201,7 @@ def _fault(fault: Values, names: set[NodeName], out: Reading) -> Fault | None:
     if node not in names:
         near = difflib.get_close_matches(node, sorted(names), n=1)
         hint = f"did you mean `{near[0]}`?" if near else "name a node of `racks`"
-        out.mistake(fault.mark_of("node"), f"there is no node `{node}`", hint)
+        out.mistake(fault.mark_of("node"), f"node `{node}` is not in the inventory", hint)
     code = fault.get("code", int)
     duration = fault.get("duration", float)
     return Fault(at=at, node=node, fault=FaultKind(kind), duration=duration, code=3 if code is None else code)

@@ -1,93 +1,102 @@
-"""Tables of fields: each row names a key once, for the parser, for the JSON Schema and for its documentation."""
+"""Tables of keys: a `Field` for each, used by parser, JSON Schema and docs."""
 
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from launcher.config.schema.shapes import Schema, Shape, attempt, wrong
-from launcher.config.yaml.nodes import Kind, Mark, Node, Pairs, Scalar
-from launcher.config.yaml.reading import Found, Reading, Spot, Values
+from launcher.config.schema.value_types import Schema, ValueType, invalid, read_or_report
+from launcher.config.yaml.diagnostics import Diagnostics, KeyPath
+from launcher.config.yaml.nodes import MappingNode, Mark, ScalarKind, ScalarNode, YamlNode
+from launcher.config.yaml.values import FieldValue, Values
 
 
 class Use(Enum):
-    """What becomes of a key that stands in a file."""
+    """How a key of a file is treated."""
 
     EXECUTED = "executed"
-    LATER = "checked in full, then refused by name unless it changes nothing: a later version executes it"
-    IGNORED = "accepted with a warning: SkyPilot's, and without meaning here"
-    REFUSED = "refused with the reason and what to use instead"
+    LATER = "checked, then refused unless it has its default value: a later version executes it"
+    IGNORED = "accepted with a warning: a key of SkyPilot's that has no effect"
+    REFUSED = "refused with the reason and with what to use instead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One key. `why` is the reason of IGNORED and REFUSED, `instead` the hint; a key with `value` may not be empty.
+    """One key of a file.
 
-    `default` is what stands when the key is left out, as a user would write it.
+    `doc` is its description in the JSON Schema, `default` the value if the key is missing, as written in a file. With
+    `filled` it must not be empty. `why` is the reason for IGNORED and REFUSED, `instead` the hint.
     """
 
     name: str
     doc: str
-    shape: Shape | None = None
+    type: ValueType | None = None
     default: object = None
     use: Use = Use.EXECUTED
     why: str = ""
     instead: str | None = None
     required: bool = False
-    value: bool = False
+    filled: bool = False
 
-    def read(self, key: Scalar, node: Node, at: Spot) -> Found | None:
-        """Return the value of this key; None when it counts as left out."""
+    def read(self, key: ScalarNode, node: YamlNode, at: KeyPath) -> FieldValue | None:
+        """Return the value of this key; None if the key counts as missing."""
         name, out = at.name, at.out
-        if self.use in (Use.REFUSED, Use.IGNORED) and isinstance(node, Scalar) and node.kind is Kind.NOTHING:
-            return None  # to SkyPilot a null is what is left out
+        if self.use in (Use.REFUSED, Use.IGNORED) and isinstance(node, ScalarNode) and node.kind is ScalarKind.NULL:
+            return None  # SkyPilot treats null as missing
         if self.use is Use.REFUSED:
             out.mistake(key.mark, f"`{name}` is not supported: {self.why}", self.instead)
             return None
-        if self.use is Use.IGNORED or self.shape is None:
+        if self.use is Use.IGNORED or self.type is None:
             out.warn(key.mark, f"`{name}` has no effect: {self.why}", self.instead)
             return None
-        if isinstance(node, Scalar) and node.kind is Kind.NOTHING:
+        if isinstance(node, ScalarNode) and node.kind is ScalarKind.NULL:
             return self._empty(key, node, at)
-        value = attempt(self.shape, node, at)
+        value = read_or_report(self.type, node, at)
         if self.use is Use.LATER and value is not None and value != self.default:
-            shown = f"{name}: {node.text}" if self.default is not None and isinstance(node, Scalar) else name
-            out.mistake(key.mark, f"`{shown}` is not supported by this version", self.instead or "remove it for now")
-        return Found(value, node.mark, key.mark)
+            shown = f"{name}: {node.text}" if self.default is not None and isinstance(node, ScalarNode) else name
+            out.mistake(key.mark, f"`{shown}` is not supported by this version", self.instead or "remove it")
+        return FieldValue(value, node.mark, key.mark)
 
-    def _empty(self, key: Scalar, node: Node, at: Spot) -> Found | None:
-        if not (self.required or self.value):
+    def _empty(self, key: ScalarNode, node: YamlNode, at: KeyPath) -> FieldValue | None:
+        if not (self.required or self.filled):
             return None
         at.out.mistake(key.mark, f"`{at.name}` is empty", "give it a value, or remove the line")
-        return Found(None, node.mark, key.mark)
+        return FieldValue(None, node.mark, key.mark)
 
     def schema(self) -> Schema:
-        """Return the JSON Schema of the value, with what there is to know of the key."""
-        shape = {} if self.shape is None else self.shape.schema()
-        if not (self.required or self.value):
-            shape = {"anyOf": [shape, {"type": "null"}]} if shape else {}
+        """Return the JSON Schema of the value, with the description of the key."""
+        value = {} if self.type is None else self.type.schema()
+        if not (self.required or self.filled):
+            value = {"anyOf": [value, {"type": "null"}]} if value else {}
         notes = {Use.LATER: "Not supported by this version.", Use.IGNORED: f"No effect: {self.why}."}
         doc = " ".join(part for part in (self.doc, notes.get(self.use, "")) if part)
         default = {} if self.default is None else {"default": self.default}
         ignored = {"deprecated": True} if self.use is Use.IGNORED else {}
-        return {"description": doc, **shape, **default, **ignored}
+        return {"description": doc, **value, **default, **ignored}
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A mapping whose keys are named by a table; `rest` reads keys that only the file itself can explain."""
+    """A mapping with the keys of a table.
+
+    `rest` is the type of other keys, which the file itself defines. `elsewhere` names the section in which a key
+    belongs that is written one level too high.
+    """
 
     fields: Mapping[str, Field]
-    rest: Shape | None = None
-    word: str = "a mapping"
+    rest: ValueType | None = None
+    expected: str = "a mapping"
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, node: Node, at: Spot) -> Values:
-        """Return the values of the section, noting unknown keys and required ones that are missing."""
-        if not isinstance(node, Pairs):
-            raise wrong(node, at, self.word)
-        found: dict[str, Found] = {}
-        rest: dict[str, Found] = {}
+    def read(self, node: YamlNode, at: KeyPath) -> Values:
+        """Return the values of the section.
+
+        Unknown keys and missing required ones are reported to `at`.
+        """
+        if not isinstance(node, MappingNode):
+            raise invalid(node, at, self.expected)
+        found: dict[str, FieldValue] = {}
+        rest: dict[str, FieldValue] = {}
         guessed: set[str] = set()
         for key, value in node.pairs:
             row = self.fields.get(key.text)
@@ -95,7 +104,7 @@ class Section:
                 one = row.read(key, value, at.inside(key.text))
                 found.update({} if one is None else {key.text: one})
             elif self.rest is not None:
-                rest[key.text] = Found(attempt(self.rest, value, at.inside(key.text)), value.mark, key.mark)
+                rest[key.text] = FieldValue(read_or_report(self.rest, value, at.inside(key.text)), value.mark, key.mark)
             else:
                 guessed.add(self.unknown(key.text, key.mark, at.out))
         values = Values(node.mark, found, rest, frozenset(guessed))
@@ -103,33 +112,33 @@ class Section:
         return values
 
     def unknown(
-        self, key: str, mark: Mark, out: Reading, *, more: tuple[str, ...] = (), otherwise: str | None = None
+        self, key: str, mark: Mark, out: Diagnostics, *, more: tuple[str, ...] = (), otherwise: str | None = None
     ) -> str:
-        """Note an unknown key, and answer the key that was most likely meant, or an empty text.
+        """Report an unknown key, and return the most similar key or an empty text.
 
-        `more` are keys that the file itself adds; `otherwise` is the hint when nothing is near.
+        `more` are keys that the file itself defines; `otherwise` is the hint if no key is similar.
         """
         names = [name for name, row in self.fields.items() if row.use is not Use.REFUSED] + list(more)
         near = difflib.get_close_matches(key, names, n=1)
         if key in self.elsewhere:
-            near, hint = [], f"it belongs under `{self.elsewhere[key]}`"
+            near, hint = [], f"move it into `{self.elsewhere[key]}`"
         elif near:
             hint = f"did you mean `{near[0]}`?"
         else:
             short = len(names) <= 12
-            listed = f"known are {', '.join(names)}" if short else "`nvlaunch schema task` lists the keys"
+            listed = f"the keys are {', '.join(names)}" if short else "`nvlaunch schema task` lists the keys"
             hint = otherwise or listed
         out.mistake(mark, f"unknown key `{key}`", hint)
         return near[0] if near else ""
 
-    def _require(self, values: Values, at: Spot) -> None:
+    def _require(self, values: Values, at: KeyPath) -> None:
         for row in self.fields.values():
             if row.required and not values.has(row.name):
-                owner = f"`{at.name}` needs `{row.name}`" if at.name else f"`{row.name}` is missing"
-                at.out.mistake(values.mark, owner, f"add `{row.name}`: {row.doc[:1].lower()}{row.doc[1:].rstrip('.')}")
+                what = f"`{row.name}` is missing" + (f" in `{at.name}`" if at.name else "")
+                at.out.mistake(values.mark, what, f"add `{row.name}`: {row.doc[:1].lower()}{row.doc[1:].rstrip('.')}")
 
     def schema(self) -> Schema:
-        """Return an object that has these keys and no others."""
+        """Return an object with these keys and no others."""
         shown = {name: row.schema() for name, row in self.fields.items() if row.use is not Use.REFUSED}
         required = [row.name for row in self.fields.values() if row.required]
         rest: object = False if self.rest is None else self.rest.schema()
@@ -137,13 +146,13 @@ class Section:
         return {**schema, "required": required} if required else schema
 
 
-def section(*fields: Field, rest: Shape | None = None, word: str = "a mapping") -> Section:
-    """Return the section of these fields; it knows where a key belongs that is written one level too high."""
+def section(*fields: Field, rest: ValueType | None = None, expected: str = "a mapping") -> Section:
+    """Return the section of these fields; keys one level too high are recognised."""
     elsewhere = {
         inner: row.name
         for row in fields
-        if isinstance(row.shape, Section)
-        for inner, deep in row.shape.fields.items()
+        if isinstance(row.type, Section)
+        for inner, deep in row.type.fields.items()
         if deep.use is not Use.REFUSED
     }
-    return Section({row.name: row for row in fields}, rest, word, elsewhere)
+    return Section({row.name: row for row in fields}, rest, expected, elsewhere)

@@ -1,6 +1,6 @@
-"""Keys of a task that are read and checked in full, and then refused by their name: no code runs them yet.
+"""Keys of a task that are checked and then refused: no code executes them yet.
 
-The one table of them. Whoever builds what a key asks for removes its line here, and nothing else has to change.
+To support a key, remove its line from this table.
 """
 
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from launcher.config.schema.fields import Field, Use
 
-# By the name of the key, wherever in the file it stands: what to do instead.
+# By the name of the key, at any depth of the file: the hint what to do instead.
 UNSUPPORTED: Mapping[str, str] = {}
 
 
 def as_built(row: Field) -> Field:
-    """Return the row of a key that would be executed, refused by name while the table has it."""
+    """Return the field of a key; one that refuses it while the table lists it."""
     if row.use is not Use.EXECUTED or row.name not in UNSUPPORTED:
         return row
     return replace(row, use=Use.LATER, instead=UNSUPPORTED[row.name])

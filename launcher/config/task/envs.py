@@ -1,95 +1,107 @@
-"""Variables and secrets of a task: the file's, those of its groups, and those given on the command line."""
+"""Variables and secrets of a task, from its file and the command line."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from launcher.config.schema.patterns import ENV_NAME, env_name
-from launcher.config.schema.values import Ask
+from launcher.config.schema.variables import Ask
+from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import NOWHERE, Mark
-from launcher.config.yaml.reading import Found, Reading, Values
+from launcher.config.yaml.values import FieldValue, Values
 
 _OURS = "NVLAUNCH_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What the command line adds to a task file: a name, variables (`--env`, `--env-file`), names of `--secret`."""
+class Overrides:
+    """Values of the command line that replace those of a task file.
+
+    A name, variables (`--env`, `--env-file`), and the names of secrets (`--secret`).
+    """
 
     name: str | None = None
     envs: Mapping[str, str] = field(default_factory=dict)
     secrets: frozenset[str] = frozenset()
 
 
-def check_given(given: Given, out: Reading) -> None:
-    """Note names on the command line that cannot be variables, and those that are variable and secret at once."""
-    for option, names in (("--env", given.envs), ("--secret", given.secrets)):
+def check_overrides(overrides: Overrides, out: Diagnostics) -> None:
+    """Report names on the command line that are invalid, or given twice.
+
+    A name must not be both a variable and a secret.
+    """
+    for option, names in (("--env", overrides.envs), ("--secret", overrides.secrets)):
         for name in sorted(names):
             if not re.fullmatch(ENV_NAME, name):
-                out.mistake(NOWHERE, f"`{name}` cannot be {env_name.word}", env_name.hint, where=option)
+                out.mistake(NOWHERE, f"`{name}` is not {env_name.expected}", env_name.hint, where=option)
             elif name.startswith(_OURS):
                 _reserved(name, NOWHERE, out, option)
-    for name in sorted(given.secrets & set(given.envs)):
-        out.mistake(NOWHERE, f"`{name}` is given as a variable as well", "keep `--secret` alone", where="--secret")
+    for name in sorted(overrides.secrets & set(overrides.envs)):
+        what = f"`{name}` is given as a variable and as a secret"
+        out.mistake(NOWHERE, what, "pass it with `--secret` only", where="--secret")
 
 
-def read_envs(sections: tuple[Values, ...], given: Given, out: Reading) -> dict[str, str]:
-    """Return the variables of a group: the later section wins, and the command line over all.
+def read_envs(sections: tuple[Values, ...], overrides: Overrides, out: Diagnostics) -> dict[str, str]:
+    """Return the variables of a group.
 
-    A null that nobody gives is a mistake that names it.
+    Later sections override earlier ones, and the command line overrides all. A variable without a value is a mistake.
     """
-    merged: dict[str, Found] = {}
+    merged: dict[str, FieldValue] = {}
     for values in sections:
         merged.update(values.entries("envs"))
     envs: dict[str, str] = {}
     for name, found in merged.items():
         if name.startswith(_OURS):
             _reserved(name, found.key, out, None)
-        elif name in given.secrets and found.value is not Ask.ASK:
-            what = f"`{name}` is given by `--secret`, and has a value here"
+        elif name in overrides.secrets and found.value is not Ask.ASK:
+            what = f"`{name}` is given with `--secret`, and has a value here"
             out.mistake(found.key, what, f"write `{name}: null`, or move it to `secrets`")
         elif isinstance(found.value, str):
             envs[name] = found.value
-        elif name in given.secrets:
+        elif name in overrides.secrets:
             continue
-        elif found.value is Ask.ASK and name not in given.envs:
-            hint = f"give it with `--env {name}` (from your environment) or `--env {name}=VALUE`, or write its value"
-            out.mistake(found.key, f"the variable `{name}` has no value", hint)
-    return {**envs, **given.envs}
+        elif found.value is Ask.ASK and name not in overrides.envs:
+            hint = f"set it with `--env {name}=VALUE`, pass yours with `--env {name}`, or write a value here"
+            out.mistake(found.key, f"variable `{name}` has no value", hint)
+    return {**envs, **overrides.envs}
 
 
-def read_secrets(owners: Sequence[Values], given: Given, out: Reading) -> dict[str, str | None]:
-    """Return each secret of the run; its value is None where `--secret` gives it, as it should."""
-    secrets: dict[str, str | None] = dict.fromkeys(sorted(given.secrets))
+def read_secrets(owners: Sequence[Values], overrides: Overrides, out: Diagnostics) -> dict[str, str | None]:
+    """Return the secrets of the run.
+
+    The value is None if `--secret` gives it, and else that of the file.
+    """
+    secrets: dict[str, str | None] = dict.fromkeys(sorted(overrides.secrets))
     for owner in owners:
-        for name, value in _secrets(owner, given, out).items():
+        for name, value in _secrets(owner, overrides, out).items():
             if secrets.setdefault(name, value) != value:
                 mark = owner.entries("secrets")[name].key
-                out.mistake(mark, f"another task of this run has another value of `{name}`", "a run has one: keep one")
+                what = f"secret `{name}` has another value in another task of this run"
+                out.mistake(mark, what, "use one value for the whole run")
     return secrets
 
 
-def _secrets(owner: Values, given: Given, out: Reading) -> dict[str, str]:
+def _secrets(owner: Values, overrides: Overrides, out: Diagnostics) -> dict[str, str]:
     secrets: dict[str, str] = {}
     for name, found in owner.entries("secrets").items():
         if name in owner.entries("envs"):
-            out.mistake(found.key, f"`{name}` is under `envs` as well", "keep it under `secrets` alone")
-        elif name in given.envs:
-            what = f"`{name}` is a secret, and `--env` would show its value"
-            out.mistake(found.key, what, f"give it with `--secret {name}`")
+            out.mistake(found.key, f"`{name}` is in `envs` too", "remove it from `envs`")
+        elif name in overrides.envs:
+            what = f"`{name}` is a secret, but `--env` would show its value"
+            out.mistake(found.key, what, f"pass it with `--secret {name}`")
         elif name.startswith(_OURS):
             _reserved(name, found.key, out, None)
-        elif name in given.secrets:
+        elif name in overrides.secrets:
             continue
         elif isinstance(found.value, str):
             secrets[name] = found.value
-            hint = f"write `{name}: null`, and give it with `--secret {name}`"
-            out.warn(found.key, f"the value of the secret `{name}` stands in the file, for all who can read it", hint)
+            hint = f"write `{name}: null`, and pass the value with `--secret {name}`"
+            out.warn(found.key, f"the value of secret `{name}` is readable in this file", hint)
         elif found.value is Ask.ASK:
-            hint = f"give it with `--secret {name}`, which takes it from the environment"
-            out.mistake(found.key, f"the secret `{name}` has no value", hint)
+            hint = f"set it in your environment, and pass it with `--secret {name}`"
+            out.mistake(found.key, f"secret `{name}` has no value", hint)
     return secrets
 
 
-def _reserved(name: str, mark: Mark, out: Reading, where: str | None) -> None:
-    out.mistake(mark, f"`{name}` is set by nvlaunch itself", f"choose a name without `{_OURS}`", where=where)
+def _reserved(name: str, mark: Mark, out: Diagnostics, where: str | None) -> None:
+    out.mistake(mark, f"`{name}` is reserved: nvlaunch sets it", f"use a name without `{_OURS}`", where=where)

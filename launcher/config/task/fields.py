@@ -1,16 +1,18 @@
-"""The table of a task's keys: SkyPilot's and ours. The parser, the JSON Schema and the starter file follow it.
+"""The table of a task's keys, ours and SkyPilot's.
 
-What no code runs yet is named in `unsupported`, which `_built` follows.
+The parser, the JSON Schema and the documentation use it. Keys that `unsupported` lists are refused; `_built` applies
+that list.
 """
 
 from dataclasses import replace
 
+from launcher.config.schema.containers import ListOf, MapOf
 from launcher.config.schema.fields import Field, Section, Use, section
 from launcher.config.schema.patterns import env_name, group_name, task_name
-from launcher.config.schema.shapes import Choice, Duration, ListOf, MapOf, Text, Truth, Whole
+from launcher.config.schema.scalars import Boolean, Choice, Duration, Integer, Text
 from launcher.config.schema.unsupported import as_built
-from launcher.config.schema.values import Accelerators, Script, Variable, Workdir, variables
-from launcher.config.task.skypilot import (
+from launcher.config.schema.variables import Variable, variables
+from launcher.config.task.skypilot_keys import (
     GROUPS_ELSEWHERE,
     JOB_GROUP_ELSEWHERE,
     JOB_RECOVERY,
@@ -20,183 +22,199 @@ from launcher.config.task.skypilot import (
     of_all_alternatives,
     of_the_run,
 )
-from launcher.config.task.storage import MountSource
+from launcher.config.task.skypilot_storage import MountSource
+from launcher.config.task.value_types import Accelerators, Script, Workdir
 
 LATER = Use.LATER
 
 
-def _built(*rows: Field, word: str = "a mapping") -> Section:
-    return section(*map(as_built, rows), word=word)
+def _built(*rows: Field, expected: str = "a mapping") -> Section:
+    return section(*map(as_built, rows), expected=expected)
 
 
 _LEVEL = Text(
-    word="a level: `node`, `rack`, `any`, or one of the inventory", pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,61}"
+    expected="a level: `node`, `rack`, `any`, or a level of the inventory", pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,61}"
 )
-_GLOBS = ListOf(item=Text(word="a name or a pattern such as `r1*`", pattern=r"[^\s]+", numbers=True), single=True)
+_GLOBS = ListOf(item=Text(expected="a name or a pattern such as `r1*`", pattern=r"[^\s]+", numbers=True), single=True)
 
-_KINDS = "`GB300:4`, `{GB300: 4}`, or `GB300` for one; of a list, the first that fits"
+_KINDS = "`GB300:4`, `{GB300: 4}`, or `GB300` for one; from a list, the first that fits"
 _ACCELERATORS = (
-    Field(name="accelerators", doc=f"GPUs of each node: {_KINDS}.", shape=Accelerators(), value=True),
-    Field(name="gpus", doc="Another name of `accelerators`.", shape=Accelerators(), value=True),
+    Field(name="accelerators", doc=f"GPUs of each node: {_KINDS}.", type=Accelerators(), filled=True),
+    Field(name="gpus", doc="Another name for `accelerators`.", type=Accelerators(), filled=True),
 )
 _OF_ALL = (
-    Field(name="priority", doc="As `priority` of the task.", shape=Whole(low=-1000, high=1000), default=0),
+    Field(name="priority", doc="The same as `priority` of the task.", type=Integer(low=-1000, high=1000), default=0),
     JOB_RECOVERY,
 )
 _ALTERNATIVES = ListOf(
     item=_built(*_ACCELERATORS, *map(of_all_alternatives, _OF_ALL), *RESOURCES_ELSEWHERE),
-    word="a list of resources",
+    expected="a list of resources",
     filled=True,
 )
 
 RESOURCES = _built(
     *_ACCELERATORS,
     *_OF_ALL,
-    Field(name="any_of", doc="Resources to choose from: the first that fits is taken.", shape=_ALTERNATIVES),
-    Field(name="ordered", doc="Another name of `any_of`.", shape=_ALTERNATIVES),
+    Field(name="any_of", doc="Alternative resources; the first that fits is used.", type=_ALTERNATIVES),
+    Field(name="ordered", doc="Another name for `any_of`.", type=_ALTERNATIVES),
     *RESOURCES_ELSEWHERE,
-    word="a mapping such as `{accelerators: GB300:4}`",
+    expected="a mapping such as `{accelerators: GB300:4}`",
 )
 
 TOPOLOGY = section(
-    Field(name="slices", doc="How many slices the nodes come in.", shape=Whole(low=1)),
-    Field(name="nodes_per_slice", doc="Nodes of each slice.", shape=Whole(low=1)),
-    Field(name="gpus_per_slice", doc="GPUs of each slice, instead of `nodes_per_slice`.", shape=Whole(low=1)),
+    Field(name="slices", doc="Number of slices.", type=Integer(low=1)),
+    Field(name="nodes_per_slice", doc="Nodes of each slice.", type=Integer(low=1)),
+    Field(name="gpus_per_slice", doc="GPUs of each slice, instead of `nodes_per_slice`.", type=Integer(low=1)),
     Field(
         name="within",
-        doc="The level that no slice may cross: `node`, `rack`, `any`, or a level of the inventory. Two levels, as in "
-        "`[block, rack]`: the first is for all slices together.",
-        shape=ListOf(item=_LEVEL, word="a level, or a list of two", single=True, filled=True),
+        doc="The level that each slice must fit into: `node`, `rack`, `any`, or a level of the inventory. Of two "
+        "levels, such as `[block, rack]`, all slices together must fit into the first.",
+        type=ListOf(item=_LEVEL, expected="a level, or a list of two", single=True, filled=True),
         default="rack",
     ),
-    Field(name="prefer", doc="The level at which slices should be near each other, if possible.", shape=_LEVEL),
+    Field(name="prefer", doc="The level at which slices should share a domain, if possible.", type=_LEVEL),
     Field(
         name="balance",
-        doc="The level whose places should have equally many nodes of the group, if possible, in as few as hold them.",
-        shape=_LEVEL,
+        doc="The level at which domains should get equal numbers of nodes, if possible, in as few domains as possible.",
+        type=_LEVEL,
     ),
-    Field(name="spread", doc="The level at which no two slices may share a place.", shape=_LEVEL),
-    Field(name="spread_members", doc="The level at which no two nodes of a slice may share a place.", shape=_LEVEL),
-    Field(name="exclusive", doc="The level at which no other run may share a place.", shape=_LEVEL),
+    Field(name="spread", doc="The level at which no two slices may share a domain.", type=_LEVEL),
+    Field(name="spread_members", doc="The level at which no two nodes of a slice may share a domain.", type=_LEVEL),
+    Field(name="exclusive", doc="The level at which no other run may share a domain.", type=_LEVEL),
     Field(
-        name="near", doc="The group of which a slice must be in the same rack, or place at `within`.", shape=group_name
+        name="near",
+        doc="The group that must have a slice in the same rack, or in the same domain at `within`.",
+        type=group_name,
     ),
     Field(
         name="apart_from",
-        doc="The group of which no slice may be in the same rack, or place at `spread`.",
-        shape=group_name,
+        doc="The group that must have no slice in the same rack, or in the same domain at `spread`.",
+        type=group_name,
     ),
     Field(
         name="nodes_of",
-        doc="The group on whose nodes this one sits, member by member, with what GPUs that one leaves free; all other "
-        "words about places are then for that group.",
-        shape=group_name,
+        doc="The group whose nodes this group shares, member by member, using the GPUs that it leaves free; only that "
+        "group may have other placement keys.",
+        type=group_name,
     ),
-    Field(name="spares", doc="Nodes kept free for each slice in its own domain.", shape=Whole(low=0), default=0),
+    Field(name="spares", doc="Nodes kept free for each slice, in its own domain.", type=Integer(low=0), default=0),
     Field(
         name="spares_per_rack",
-        doc="Nodes kept free once for all slices of a rack.",
-        shape=Whole(low=0),
+        doc="Nodes kept free in each rack, shared by its slices.",
+        type=Integer(low=0),
         default=0,
     ),
-    Field(name="racks", doc="The only racks to use; patterns such as `r1*` are allowed.", shape=_GLOBS),
-    Field(name="exclude_racks", doc="Racks not to use.", shape=_GLOBS),
-    Field(name="nodes", doc="The only nodes to use; patterns and ranges such as `r07-n[01-16]` too.", shape=_GLOBS),
-    Field(name="exclude_nodes", doc="Nodes not to use.", shape=_GLOBS),
+    Field(name="racks", doc="The only racks to use, as names or patterns such as `r1*`.", type=_GLOBS),
+    Field(name="exclude_racks", doc="Racks not to use.", type=_GLOBS),
+    Field(name="nodes", doc="The only nodes to use, as names, patterns or ranges such as `r07-n[01-16]`.", type=_GLOBS),
+    Field(name="exclude_nodes", doc="Nodes not to use.", type=_GLOBS),
 )
 
 RECOVERY = _built(
     Field(
         name="max_restarts",
-        doc="Restarts of the gang for the program's own failures; node faults do not count.",
-        shape=Whole(low=0),
+        doc="Restarts after failures of the program; node faults do not count.",
+        type=Integer(low=0),
         default=3,
     ),
     Field(
         name="node_attempts",
-        doc="Starts again on the same node before it is failed.",
-        shape=Whole(low=0),
+        doc="Restarts on the same node before it is marked as failed.",
+        type=Integer(low=0),
         default=2,
     ),
     Field(
         name="restart_with",
-        doc="Who starts again when a rank of the group fails.",
-        shape=Choice(message=("run", "group", "member")),
+        doc="What restarts when a rank fails: the whole run, its group, or only this member.",
+        type=Choice(choices=("run", "group", "member")),
         default="run",
     ),
     Field(
         name="on_no_spare",
-        doc="What happens when a node must be replaced and its domain has none to spare.",
-        shape=Choice(message=("wait", "relocate", "fail")),
+        doc="What to do if a node must be replaced and no spare node is available.",
+        type=Choice(choices=("wait", "relocate", "fail")),
         default="wait",
     ),
     Field(
         name="hang_after",
-        doc="Seconds without a sign of life from a rank after which it hangs.",
-        shape=Duration(above=True),
+        doc="Seconds after which a rank counts as hung if it writes neither its log nor its heartbeat file.",
+        type=Duration(above=True),
     ),
 )
 
 _ROLE = (
-    Field(name="num_nodes", doc="Nodes in all.", shape=Whole(low=1, high=100_000), default=1, value=True),
-    Field(name="resources", doc="What each node must have.", shape=RESOURCES),
-    Field(name="topology", doc="How many slices of how many nodes, and where they may be.", shape=TOPOLOGY),
-    Field(name="envs", doc="Variables of the commands; null for one that `--env` must give.", shape=variables),
-    Field(name="setup", doc="Runs once on each node before `run`.", shape=Script()),
-    Field(name="run", doc="The command that every rank runs.", shape=Script(), value=True),
-    Field(name="recovery", doc="What is tried before a run is given up.", shape=RECOVERY),
-    Field(name="driver", doc="A command that runs once, on the head, instead of `run`.", shape=Script()),
+    Field(name="num_nodes", doc="Total number of nodes.", type=Integer(low=1, high=100_000), default=1, filled=True),
+    Field(name="resources", doc="What each node must have.", type=RESOURCES),
+    Field(name="topology", doc="Number and size of slices, and where they may be placed.", type=TOPOLOGY),
+    Field(name="envs", doc="Variables of the commands; null if `--env` must give the value.", type=variables),
+    Field(name="setup", doc="The command that runs once on each node before `run`.", type=Script()),
+    Field(name="run", doc="The command that every rank runs.", type=Script(), filled=True),
+    Field(name="recovery", doc="Restarts and replacements after failures.", type=RECOVERY),
+    Field(name="driver", doc="A command that runs once, on the node of rank 0, instead of `run`.", type=Script()),
     Field(
         name="reserve",
-        doc="Whether nodes are reserved for a `driver`.",
-        shape=Truth(),
+        doc="Whether to reserve the nodes in Ray for a `driver`.",
+        type=Boolean(),
         default=False,
     ),
 )
 
-GROUP = _built(*_ROLE, word="a mapping with `run` and `topology`")
+GROUP = _built(*_ROLE, expected="a mapping with `run` and `topology`")
 
-_MOUNTS = MapOf(item=MountSource(), keys=Text(word="a path on the nodes", pattern=r"[^\s].*"))
+_MOUNTS = MapOf(item=MountSource(), keys=Text(expected="a path on the nodes", pattern=r"[^\s].*"))
 _SECRETS = MapOf(
     item=Variable(secret=True),
     keys=env_name,
-    word="a mapping of names to null",
-    hint="write `secrets: {NAME: null}`, and give it with `--secret NAME`",
+    expected="a mapping of names to null",
+    hint="write `secrets: {NAME: null}`, and pass the value with `--secret NAME`",
 )
 
-_NAME = Field(name="name", doc="The name of the task and, without `--name`, of its run.", shape=task_name)
+_NAME = Field(name="name", doc="The name of the task, and of its run unless `--name` is given.", type=task_name)
 _OWN = (
-    Field(name="workdir", doc="A local folder, copied to each node; `setup` and `run` start in it.", shape=Workdir()),
-    Field(name="secrets", doc="Variables kept out of every log; null for one that `--secret` gives.", shape=_SECRETS),
+    Field(name="workdir", doc="A local folder, copied to each node; `setup` and `run` start in it.", type=Workdir()),
+    Field(
+        name="secrets",
+        doc="Variables that are not shown in logs; null if `--secret` gives the value.",
+        type=_SECRETS,
+    ),
     Field(
         name="file_mounts",
-        doc="Local files and folders to copy, by where they go on the nodes; a relative path is in the workdir.",
-        shape=_MOUNTS,
+        doc="Local files and folders to copy, by their path on the nodes; a relative path is in the workdir.",
+        type=_MOUNTS,
         default={},
     ),
 )
 _GROUPS = Field(
     name="groups",
-    doc="Named roles, instead of one `run`; each takes what it does not say from the task.",
-    shape=MapOf(item=GROUP, keys=group_name, word="a mapping of names to groups", filled=True),
+    doc="Named groups of nodes with a `run` each; keys that a group leaves out are those of the task.",
+    type=MapOf(item=GROUP, keys=group_name, expected="a mapping of names to groups", filled=True),
 )
 _RUN = (
     Field(
         name="stop_signal",
-        doc="The signal that ranks get before they are stopped.",
-        shape=Choice(message=("TERM", "INT", "HUP", "QUIT", "USR1", "USR2"), prefix="SIG"),
+        doc="The signal that ranks get before they are killed.",
+        type=Choice(choices=("TERM", "INT", "HUP", "QUIT", "USR1", "USR2"), prefix="SIG"),
         default="TERM",
     ),
-    Field(name="stop_grace", doc="Seconds from that signal to the kill.", shape=Duration(), default=60),
-    Field(name="time_limit", doc="How long the run may take.", shape=Duration(above=True)),
+    Field(name="stop_grace", doc="Seconds from `stop_signal` to the kill.", type=Duration(), default=60),
+    Field(name="time_limit", doc="The longest time that the run may take.", type=Duration(above=True)),
     Field(
         name="priority",
-        doc="Which run goes first where not all fit.",
-        shape=Whole(low=-1000, high=1000),
+        doc="Runs of higher priority start first.",
+        type=Integer(low=-1000, high=1000),
         default=0,
     ),
-    Field(name="preemptible", doc="Whether others may take its nodes.", shape=Truth(), default=False),
-    Field(name="on_event", doc="A command that gets each event as JSON.", shape=Script()),
+    Field(
+        name="preemptible",
+        doc="Whether runs of higher priority may stop this one to use its nodes.",
+        type=Boolean(),
+        default=False,
+    ),
+    Field(
+        name="on_event",
+        doc="A command that the launching machine runs for each event, with the event as JSON on stdin.",
+        type=Script(),
+    ),
 )
 
 TASK = _built(_NAME, *_ROLE, _GROUPS, *_OWN, *_RUN, *TASK_ELSEWHERE)
@@ -204,9 +222,13 @@ TASK = _built(_NAME, *_ROLE, _GROUPS, *_OWN, *_RUN, *TASK_ELSEWHERE)
 # SkyPilot's job groups: the first document, and each task after it (sky/utils/dag_utils.py, _load_job_group).
 HEADER = _built(
     replace(_NAME, required=True),
-    Field(name="execution", doc="How the tasks run.", shape=Choice(message=("serial", "parallel"))),
-    Field(name="primary_tasks", doc="Tasks that the others end with.", shape=ListOf(item=task_name)),
-    Field(name="termination_delay", doc="When the others end.", shape=Unread()),
+    Field(
+        name="execution",
+        doc="Whether the tasks run one after another or together.",
+        type=Choice(choices=("serial", "parallel")),
+    ),
+    Field(name="primary_tasks", doc="Tasks whose end stops the others.", type=ListOf(item=task_name)),
+    Field(name="termination_delay", doc="The delay before the others are stopped.", type=Unread()),
     *_RUN,
     *JOB_GROUP_ELSEWHERE,
 )

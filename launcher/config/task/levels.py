@@ -1,4 +1,4 @@
-"""Whether an inventory has the levels that a task names, in the order that it needs."""
+"""Check that an inventory has the levels that a task names, in a possible order."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,35 +9,35 @@ from launcher.core.model.task import Task, TopologyRule
 from launcher.errors import Mistake, SpecError
 
 LEVEL_KEYS = ("within", "prefer", "balance", "spread", "spread_members", "exclusive")
-"""The keys of a topology that name a level."""
+"""The keys of `topology` that name a level."""
 
 
 def check_levels(
-    task: Task, inventory: Inventory, *, where: str = "", places: Mapping[tuple[str, str], Mark] | None = None
+    task: Task, inventory: Inventory, *, where: str = "", marks: Mapping[tuple[str, str], Mark] | None = None
 ) -> None:
-    """Raise SpecError when a group names a level that the inventory does not have, or levels that exclude each other.
+    """Raise SpecError for levels that are unknown or contradict each other.
 
-    `where` and `places` are those of the ParsedTask, for messages that point into its file.
+    `where` and `marks` are those of the ParsedTask, for positions in its file.
     """
     known = [*inventory.levels, NODE_LEVEL, ANY_LEVEL]
     mistakes: list[Mistake] = []
     for group in task.groups:
         own = where or f"group `{group.name}`"
-        marks = {key: (places or {}).get((group.name, key), NOWHERE) for key in LEVEL_KEYS}
+        at = {key: (marks or {}).get((group.name, key), NOWHERE) for key in LEVEL_KEYS}
         unknown = [(key, level) for key, level in _named(group.topology) if level not in known]
-        mistakes += (_unknown(key, level, marks[key], own, inventory, known) for key, level in unknown)
+        mistakes += (_unknown(key, level, at[key], own, inventory, known) for key, level in unknown)
         if not unknown:
             order = [ANY_LEVEL, *inventory.levels, NODE_LEVEL]
             mistakes += (
-                Mistake(what=what, where=own, line=marks[key].line, column=marks[key].column, hint=hint)
-                for key, what, hint in _crossed(group.topology, order)
+                Mistake(what=what, where=own, line=at[key].line, column=at[key].column, hint=hint)
+                for key, what, hint in _contradictions(group.topology, order)
             )
     if mistakes:
         raise SpecError(tuple(mistakes))
 
 
 def _named(rule: TopologyRule) -> Iterator[tuple[str, str]]:
-    """Return every level that a rule names, with its key."""
+    """Yield every level that a rule names, with its key."""
     named = {
         "within": (rule.within, rule.all_within),
         "prefer": (rule.prefer,),
@@ -49,31 +49,34 @@ def _named(rule: TopologyRule) -> Iterator[tuple[str, str]]:
     yield from ((key, level) for key, levels in named.items() for level in levels if level is not None)
 
 
-def _crossed(rule: TopologyRule, order: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Return what no placement can hold, whatever is free; `order` has the levels from coarse to fine."""
+def _contradictions(rule: TopologyRule, order: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield key, message and hint of impossible rules.
+
+    `order` has the levels from coarse to fine.
+    """
     if rule.all_within is not None and order.index(rule.all_within) >= order.index(rule.within):
         what = f"`within: [{rule.all_within}, {rule.within}]`: `{rule.all_within}` is not above `{rule.within}`"
-        yield "within", what, "name the level of all slices together first, and that of each slice last"
+        yield "within", what, "write the level of all slices first, then the level of each slice"
     if rule.spread == ANY_LEVEL and rule.slices > 1:
-        yield "spread", f"`spread: any` keeps {rule.slices} slices out of one place, and everything is one", _FINER
+        yield "spread", f"`spread: any` cannot separate {rule.slices} slices: all nodes are in one domain", _FINER
     apart = rule.spread_members
     if apart is None or rule.nodes_per_slice + rule.spares == 1:
         return
     if order.index(apart) <= order.index(rule.within):
-        what = f"`spread_members: {apart}` is not below `within: {rule.within}`: a slice would have one node"
+        what = f"`spread_members: {apart}` is not below `within: {rule.within}`: a slice could have only one node"
         yield "spread_members", what, _FINER
 
 
-_FINER = "name a finer level"
+_FINER = "use a finer level"
 
 
 def _unknown(key: str, level: str, mark: Mark, where: str, inventory: Inventory, known: list[str]) -> Mistake:
     near = difflib.get_close_matches(level, known, n=1)
     has = ", ".join(f"`{name}`" for name in known)
     return Mistake(
-        what=f"`{key}: {level}` is no level of inventory `{inventory.name}`",
+        what=f"`{key}: {level}` is not a level of inventory `{inventory.name}`",
         where=where,
         line=mark.line,
         column=mark.column,
-        hint=f"did you mean `{near[0]}`?" if near else f"its levels are {has}; `-i` chooses another inventory",
+        hint=f"did you mean `{near[0]}`?" if near else f"its levels are {has}; choose another inventory with `-i`",
     )

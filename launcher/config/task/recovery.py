@@ -1,17 +1,18 @@
-"""What is tried before a run is given up, by our keys and by SkyPilot's `job_recovery`."""
+"""The recovery policy of a group, by our keys or SkyPilot's `job_recovery`."""
 
-from launcher.config.task.skypilot import RESTARTS
-from launcher.config.yaml.reading import Reading, Values
+from launcher.config.task.skypilot_keys import RESTARTS
+from launcher.config.yaml.diagnostics import Diagnostics
+from launcher.config.yaml.values import Values
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy, RestartWith
 
 
-def read_recovery(own: Values, task: Values, out: Reading) -> RecoveryPolicy:
-    """Return the policy of a group: what it says itself, then what the task says, then the defaults of the core."""
+def read_recovery(own: Values, task: Values, out: Diagnostics) -> RecoveryPolicy:
+    """Return the policy of a group, completed by the task and the defaults."""
     default = RecoveryPolicy()
     asked = own.section("recovery").over(task.section("recovery"))
     if own.has("driver") and asked.get("restart_with", str) == RestartWith.MEMBER.value:
-        what = "`restart_with: member` beside `driver`: its nodes start and end with it"
-        out.mistake(asked.mark_of("restart_with"), what, "choose `run` or `group`")
+        what = "`restart_with: member` cannot be combined with `driver`, whose nodes restart together"
+        out.mistake(asked.mark_of("restart_with"), what, "use `run` or `group`")
     restarts = (_restarts(own, out), _restarts(task, out), default.max_restarts)
     attempts = asked.get("node_attempts", int)
     return RecoveryPolicy(
@@ -23,11 +24,11 @@ def read_recovery(own: Values, task: Values, out: Reading) -> RecoveryPolicy:
     )
 
 
-def _restarts(owner: Values, out: Reading) -> int | None:
-    """Return how often a failed program starts again, by our name of it or by SkyPilot's."""
+def _restarts(owner: Values, out: Diagnostics) -> int | None:
+    """Return the number of restarts, by our key or SkyPilot's; None without."""
     ours, theirs = owner.section("recovery"), owner.section("resources").section("job_recovery")
     mine, other = ours.get("max_restarts", int), theirs.get(RESTARTS, int)
     if mine is not None and other is not None and mine != other:
-        what = f"`{RESTARTS}: {other}` beside `max_restarts: {mine}`: they are two names of one number"
-        out.mistake(theirs.mark_of(RESTARTS), what, "keep one of them")
+        what = f"`{RESTARTS}: {other}` contradicts `max_restarts: {mine}`"
+        out.mistake(theirs.mark_of(RESTARTS), what, "remove one of the two")
     return other if mine is None else mine

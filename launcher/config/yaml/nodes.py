@@ -1,22 +1,25 @@
-"""What a YAML file consists of, once composed: scalars, lists and mappings that know where they stand."""
+"""The nodes of a YAML file: scalars, sequences, mappings, with positions."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
-    """What YAML 1.1 takes a scalar for; `12:30:00` and dates are text here, as everybody who writes them expects."""
+class ScalarKind(Enum):
+    """The type of a plain scalar in YAML 1.1.
+
+    Unlike in YAML, `12:30:00` and dates are text, as users expect.
+    """
 
     TEXT = "text"
-    WHOLE = "a whole number"
-    DECIMAL = "a number"
-    TRUTH = "true or false"
-    NOTHING = "empty"
+    INTEGER = "a whole number"
+    FLOAT = "a number"
+    BOOLEAN = "true or false"
+    NULL = "empty"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in a file; line and column count from 1, 0 where there is none."""
+    """A position in a file; line and column count from 1, and are 0 if there is none."""
 
     line: int = 0
     column: int = 0
@@ -26,41 +29,41 @@ NOWHERE = Mark()
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
-    """One value as it was written, and what YAML takes it for."""
+class ScalarNode:
+    """One value as written, and its type in YAML."""
 
     mark: Mark
     text: str
-    kind: Kind
+    kind: ScalarKind
     quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class SequenceNode:
     """A list."""
 
     mark: Mark
-    items: "tuple[Node, ...]"
+    items: "tuple[YamlNode, ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
-    """A mapping: no key stands in it twice, and merge keys are resolved."""
+class MappingNode:
+    """A mapping with unique keys; merge keys (`<<`) are resolved."""
 
     mark: Mark
-    pairs: "tuple[tuple[Scalar, Node], ...]"
+    pairs: "tuple[tuple[ScalarNode, YamlNode], ...]"
 
 
-Node = Scalar | Items | Pairs
+YamlNode = ScalarNode | SequenceNode | MappingNode
 
 
-def describe(node: Node) -> str:
-    """Return the words that name a value in a message, never longer than a few words."""
-    if isinstance(node, Items):
+def describe(node: YamlNode) -> str:
+    """Return a short description of a value for messages."""
+    if isinstance(node, SequenceNode):
         return "a list" if node.items else "an empty list"
-    if isinstance(node, Pairs):
+    if isinstance(node, MappingNode):
         return "a mapping"
-    if node.kind is Kind.NOTHING:
+    if node.kind is ScalarKind.NULL:
         return "empty"
     shown = node.text if len(node.text) <= 40 else node.text[:37] + "..."
     shown = shown.replace("\n", " ")

@@ -13,17 +13,17 @@ from launcher.core.model.placement import Exclusion, Placement, Shortfall, Unava
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import ProvisionError, SpecError
 from launcher.ports import Listener
-from launcher.probe.answer import Unknown
-from launcher.probe.collect import Facts
+from launcher.probe.node_facts import Facts
+from launcher.probe.results import Unknown
 from launcher.setup.lease import read_holder
 from launcher.setup.ports import FIRST
 from tests.facts import DRIVER, FACTS, HEALTHY
 
 SILENT = Unknown(why="no answer in 10 s", unreachable=True)
-HUNG = replace(FACTS, driver=Unknown(why="`nvidia-smi` gave no answer in 20 s", hung=True))
+HUNG = replace(FACTS, driver=Unknown(why="`nvidia-smi` did not answer within 20 s", hung=True))
 SHORT = replace(FACTS, driver=replace(DRIVER, gpus=DRIVER.gpus[:3]))
 OLD_RAY = replace(FACTS, python=replace(FACTS.python, ray="2.61.0"))
-NO_SUDO = replace(FACTS, sudo=Unknown(why="`sudo` gave no answer in 5 s", hung=True))
+NO_SUDO = replace(FACTS, sudo=Unknown(why="`sudo` did not answer within 5 s", hung=True))
 LOGOUT = replace(FACTS, logout=replace(FACTS.logout, remove_ipc=True))
 
 
@@ -141,7 +141,7 @@ def test_a_sick_node_without_another_is_named_in_the_refusal() -> None:
     answer = preflight(task(), fleet(2), World(every("r1-n2", SHORT))).place({})
     assert isinstance(answer, Shortfall)
     assert answer.racks[0].excluded == {Exclusion.UNHEALTHY: 1}
-    assert answer.unhealthy == {"r1-n2": "gpus: 3 of 4"}
+    assert answer.unhealthy == {"r1-n2": "gpus: 3 of 4 found"}
 
 
 def test_what_other_runs_have_is_neither_asked_nor_taken() -> None:
@@ -209,14 +209,14 @@ def test_drivers_that_contradict_the_inventory_are_refused_with_both_shown() -> 
 def test_two_halves_that_differ_are_both_named() -> None:
     other = replace(FACTS, driver=replace(DRIVER, version="570.1"))
     flight = preflight(task(), fleet(4), World(every("r1-n2", other)))
-    with pytest.raises(ProvisionError, match=r"slice `main.s0` cannot start: driver: not one driver") as caught:
+    with pytest.raises(ProvisionError, match=r"slice `main.s0` cannot start: driver: driver version differs") as caught:
         flight.place({})
     assert "r1-n1: 580.173.02" in caught.value.message
     assert "r1-n2: 570.1" in caught.value.message
 
 
 def test_slices_that_differ_as_halves_are_both_named() -> None:
-    with pytest.raises(ProvisionError, match=r"the run cannot start: ray: not one Ray: .*2\.60\.0.*2\.61\.0"):
+    with pytest.raises(ProvisionError, match=r"the run cannot start: ray: Ray version differs: .*2\.60\.0.*2\.61\.0"):
         preflight(task(slices=2), fleet(2, 2), World(every("r2-n[1-2]", OLD_RAY))).place({})
 
 
@@ -238,7 +238,7 @@ def test_a_sick_head_has_no_other(facts: Facts | Unknown) -> None:
 
 def test_a_head_of_another_ray_than_all_nodes_has_no_other() -> None:
     machines = fleet(3, head=Access(address="10.9.9.9", python="/opt/ray/bin/python"))
-    with pytest.raises(ProvisionError, match=r"the machine for Ray heads, .* not one Ray"):
+    with pytest.raises(ProvisionError, match=r"the machine for Ray heads, .* Ray version differs"):
         preflight(task(), machines, World({HEAD: OLD_RAY})).place({})
 
 
@@ -249,7 +249,7 @@ def test_what_warns_of_the_runs_life_is_a_finding_and_no_sickness() -> None:
     flight = preflight(task(), fleet(2), World(every("r1-n[1-2]", LOGOUT)))
     answer = flight.place({})
     assert isinstance(answer, Placement)
-    told = {finding.message for one in flight.of(answer) for finding in one.findings if finding.answer.value == "bad"}
+    told = {finding.message for one in flight.of(answer) for finding in one.findings if finding.result.value == "bad"}
     assert len(told) == 1
     assert "`RemoveIPC` removes its shared memory" in told.pop()
 

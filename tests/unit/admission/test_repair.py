@@ -11,9 +11,9 @@ from launcher.core.model.inventory import Access, Inventory, Node, RackName, Tra
 from launcher.core.model.nodeset import NodeName
 from launcher.errors import LeaseHeldError, RemoteError
 from launcher.ports import Completed, Listener
-from launcher.probe.answer import Unknown
-from launcher.probe.collect import Facts
+from launcher.probe.node_facts import Facts
 from launcher.probe.nvidia_smi import Driver, Gpu, GpuProcess, Recovery
+from launcher.probe.results import Unknown
 from tests.facts import FACTS
 
 NODE = Node(name=NodeName("n1"), rack=RackName("r1"), access=Access(address="10.0.0.1"))

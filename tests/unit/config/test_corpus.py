@@ -1,4 +1,4 @@
-"""Files of `tests/corpus/config`: each bad one has its exact error text beside it, each good one what was read."""
+"""Files of `tests/corpus/config`: bad ones with their exact error text, good ones with what was read."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -66,7 +66,7 @@ def of_inventory(inventory: Inventory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", files("bad"), ids=lambda path: path.stem)
-def test_bad_file_is_refused_with_exactly_this_text(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_file_is_refused_with_this_text(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     with pytest.raises(SpecError) as refusal:
         read(Path(path.name))
@@ -75,6 +75,6 @@ def test_bad_file_is_refused_with_exactly_this_text(path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("path", files("good"), ids=lambda path: path.stem)
-def test_good_file_is_read_as_this(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_good_file_is_read_as_expected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     assert read(Path(path.name)) == path.with_suffix(".txt").read_text().rstrip("\n")

@@ -1,4 +1,4 @@
-"""Whatever a file holds, it is read or refused with a SpecError that points into it."""
+"""Any file is read, or refused with a SpecError whose positions are in the file."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from launcher.config.inventory.fields import INVENTORY
 from launcher.config.inventory.read import read_inventory
 from launcher.config.schema.fields import Section
-from launcher.config.task.envfile import read_env_file
+from launcher.config.task.env_file import read_env_file
 from launcher.config.task.fields import TASK
 from launcher.config.task.read import read_task
 from launcher.config.yaml import document
@@ -21,7 +21,7 @@ from tests.effort import drawn
 
 
 def keys_of(section: Section) -> set[str]:
-    inner = [keys_of(row.shape) for row in section.fields.values() if isinstance(row.shape, Section)]
+    inner = [keys_of(row.type) for row in section.fields.values() if isinstance(row.type, Section)]
     return set(section.fields).union(*inner)
 
 

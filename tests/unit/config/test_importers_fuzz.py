@@ -1,4 +1,4 @@
-"""Whatever a foreign inventory holds, it is read or refused with a SpecError; and what is read, we take."""
+"""Any inventory of another program is imported or refused with a SpecError; our reader accepts what is imported."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.config.importers.found import Foreign
-from launcher.config.importers.read import read_foreign
+from launcher.config.importers.formats import InventoryFormat
+from launcher.config.importers.read import import_file
 from launcher.config.importers.write import inventory_text
 from launcher.config.inventory.read import parse_inventory
 from launcher.errors import SpecError
@@ -162,20 +162,20 @@ ANSIBLE_INI = [
     ";",
 ]
 WORDS = {
-    Foreign.SLURM_CONF: SLURM,
-    Foreign.SLURM_SHOW: SLURM,
-    Foreign.SLURM_YAML: SLURM_YAML.splitlines(keepends=True),
-    Foreign.DOMAIN_MAP: [": ", ",", " 32766", ".1", *UUIDS],
-    Foreign.SKYPILOT: SKYPILOT.splitlines(keepends=True),
-    Foreign.DSTACK: DSTACK.splitlines(keepends=True),
-    Foreign.ANSIBLE_INI: ANSIBLE_INI,
-    Foreign.ANSIBLE_YAML: ANSIBLE_YAML.splitlines(keepends=True),
-    Foreign.HOSTFILE: [
+    InventoryFormat.SLURM_CONF: SLURM,
+    InventoryFormat.SLURM_SHOW: SLURM,
+    InventoryFormat.SLURM_YAML: SLURM_YAML.splitlines(keepends=True),
+    InventoryFormat.DOMAIN_MAP: [": ", ",", " 32766", ".1", *UUIDS],
+    InventoryFormat.SKYPILOT: SKYPILOT.splitlines(keepends=True),
+    InventoryFormat.DSTACK: DSTACK.splitlines(keepends=True),
+    InventoryFormat.ANSIBLE_INI: ANSIBLE_INI,
+    InventoryFormat.ANSIBLE_YAML: ANSIBLE_YAML.splitlines(keepends=True),
+    InventoryFormat.HOSTFILE: [
         *["slots=4", "slots=0", "slots=x", "max_slots=3", "slots=128", ":", "#", "4", "user@", "name"],
         "slots = 4",
     ],
-    Foreign.SSH_CONFIG: SSH_CONFIG.splitlines(keepends=True),
-    Foreign.KUBERNETES: KUBERNETES.splitlines(keepends=True),
+    InventoryFormat.SSH_CONFIG: SSH_CONFIG.splitlines(keepends=True),
+    InventoryFormat.KUBERNETES: KUBERNETES.splitlines(keepends=True),
 }
 
 
@@ -184,10 +184,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("foreign") / "given"
 
 
-def check(path: Path, text: str | bytes, kind: Foreign | None) -> None:
+def check(path: Path, text: str | bytes, kind: InventoryFormat | None) -> None:
     path.write_bytes(text if isinstance(text, bytes) else text.encode(errors="surrogatepass"))
     try:
-        found = read_foreign(path, kind)
+        found = import_file(path, kind)
     except SpecError:
         return
     written, _ = inventory_text(found)
@@ -197,13 +197,13 @@ def check(path: Path, text: str | bytes, kind: Foreign | None) -> None:
     assert all(node.domain == told[node.name] for node in read.nodes)
 
 
-def texts(kind: Foreign) -> st.SearchStrategy[str]:
+def texts(kind: InventoryFormat) -> st.SearchStrategy[str]:
     parts = st.sampled_from([*WORDS[kind], *HOSTS, " ", " ", "\n", "\n", "\r\n", "\t", "#", "="])
     return st.lists(parts, max_size=25).map("".join)
 
 
-@pytest.mark.parametrize("kind", Foreign, ids=lambda kind: kind.value)
-def test_any_text_of_a_kinds_own_words(path: Path, kind: Foreign) -> None:
+@pytest.mark.parametrize("kind", InventoryFormat, ids=lambda kind: kind.value)
+def test_any_text_with_words_of_the_format(path: Path, kind: InventoryFormat) -> None:
     @FUZZ
     @given(texts(kind))
     def fuzz(text: str) -> None:
@@ -212,19 +212,19 @@ def test_any_text_of_a_kinds_own_words(path: Path, kind: Foreign) -> None:
     fuzz()
 
 
-def test_names_that_no_key_of_yaml_could_hold_stand_in_several(path: Path) -> None:
-    check(path, "[g:x][g:x][g:x]\nfd00::1", Foreign.ANSIBLE_INI)
+def test_names_too_long_for_one_key_are_split(path: Path) -> None:
+    check(path, "[g:x][g:x][g:x]\nfd00::1", InventoryFormat.ANSIBLE_INI)
 
 
 @FUZZ
-@given(st.sampled_from(Foreign).flatmap(texts))
-def test_any_text_whose_kind_is_found_out(path: Path, text: str) -> None:
+@given(st.sampled_from(InventoryFormat).flatmap(texts))
+def test_any_text_with_a_detected_format(path: Path, text: str) -> None:
     check(path, text, None)
 
 
 @FUZZ
-@given(st.text(max_size=60) | st.binary(max_size=60), st.sampled_from([None, *Foreign]))
-def test_any_text_at_all(path: Path, text: str | bytes, kind: Foreign | None) -> None:
+@given(st.text(max_size=60) | st.binary(max_size=60), st.sampled_from([None, *InventoryFormat]))
+def test_any_text(path: Path, text: str | bytes, kind: InventoryFormat | None) -> None:
     check(path, text, kind)
 
 
@@ -238,5 +238,5 @@ values = st.recursive(
 
 @FUZZ
 @given(values)
-def test_any_json_given_as_kubernetes_nodes(path: Path, value: object) -> None:
-    check(path, json.dumps({"kind": "List", "items": [value]}), Foreign.KUBERNETES)
+def test_any_json_as_kubernetes_nodes(path: Path, value: object) -> None:
+    check(path, json.dumps({"kind": "List", "items": [value]}), InventoryFormat.KUBERNETES)

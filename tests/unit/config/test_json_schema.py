@@ -1,4 +1,4 @@
-"""The JSON Schema for editors: valid itself, and of one mind with the parser."""
+"""The JSON Schema is valid, and agrees with the parser."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from launcher.config.inventory.read import read_inventory
-from launcher.config.schema.json_schema import SpecKind, json_schema, schema_file
+from launcher.config.json_schema import SpecKind, json_schema, schema_file
 from launcher.config.task.read import read_task
 from launcher.config.templates import read_template
 from launcher.errors import SpecError
@@ -15,11 +15,11 @@ from launcher.errors import SpecError
 ROOT = Path(__file__).parents[3]
 GOOD = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "templates").glob("*.yaml")])
 CORPUS = ROOT / "tests" / "corpus" / "config" / "good"
-# To YAML 1.1 a key that is `yes` is true, which JSON has not, and `1e3` is text; and an editor may well show a key that
-# is refused with a value.
+# YAML 1.1 reads a key `yes` as true, which JSON does not have, and `1e3` as text. The schema may refuse a null that the
+# parser ignores.
 APART = {"envs-as-skypilot", "inventory-sim", "nulls-are-left-out"}
 READ = [path for path in sorted(CORPUS.glob("*.yaml")) if path.stem not in APART]
-SHAPES = (
+WRONG_TYPES = (
     "wrong-types",
     "unknown-keys-at-three-depths",
     "one-level-too-high",
@@ -38,7 +38,7 @@ def validator(kind: SpecKind) -> jsonschema.Draft202012Validator:
 
 
 @pytest.mark.parametrize("kind", SpecKind)
-def test_schema_is_a_schema(kind: SpecKind) -> None:
+def test_schema_is_valid(kind: SpecKind) -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema(kind))
 
 
@@ -50,22 +50,22 @@ def test_examples_and_templates_satisfy_schema_and_parser(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
-def test_what_the_parser_reads_the_schema_takes(path: Path) -> None:
+def test_schema_accepts_files_that_the_parser_accepts(path: Path) -> None:
     documents = [one for one in yaml.safe_load_all(path.read_text()) if one is not None]
     kind = SpecKind.INVENTORY if path.stem.startswith("inventory") else SpecKind.TASK
-    if len(documents) == 1:  # the header of a job group is no task
+    if len(documents) == 1:  # the header of a job group is not a task
         assert [error.message for error in validator(kind).iter_errors(documents[0])] == []
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_what_the_parser_refuses_for_its_shape_the_schema_refuses_too(name: str) -> None:
+@pytest.mark.parametrize("name", WRONG_TYPES)
+def test_schema_refuses_files_with_wrong_types(name: str) -> None:
     path = ROOT / "tests" / "corpus" / "config" / "bad" / f"{name}.yaml"
     with pytest.raises(SpecError):
         read_task(path)
     assert not validator(SpecKind.TASK).is_valid(yaml.safe_load(path.read_text()))
 
 
-def test_every_key_is_described() -> None:
+def test_every_key_has_a_description() -> None:
     def undescribed(schema: object, where: str) -> list[str]:
         if not isinstance(schema, dict):
             return []

@@ -1,5 +1,4 @@
-"""Files that people write, broken in the ways in which people break them: never anything but a SpecError that points
-into the file, and what is read can be kept and read back."""
+"""Mutated task files are refused with positions in the file, or read to a task that can be stored and loaded."""
 
 import re
 from pathlib import Path
@@ -29,7 +28,7 @@ TEXTS = [text for file in FILES if len(text := file.read_text(errors="replace"))
 
 
 def keys_of(section: Section) -> set[str]:
-    inner = [keys_of(row.shape) for row in section.fields.values() if isinstance(row.shape, Section)]
+    inner = [keys_of(row.type) for row in section.fields.values() if isinstance(row.type, Section)]
     return set(section.fields).union(*inner)
 
 
@@ -66,7 +65,7 @@ VALUES = [
 
 @st.composite
 def broken(draw: st.DrawFn) -> str:
-    """A file with up to six changes, each to a line, or to where it stands."""
+    """A file with up to six changed lines."""
     lines = draw(st.sampled_from(TEXTS)).splitlines()
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, max(0, len(lines) - 1)))
@@ -104,7 +103,7 @@ def read(path: Path) -> ParsedTask | tuple[Mistake, ...]:
 
 @drawn(150)
 @given(broken())
-def test_a_broken_file_is_refused_with_its_place_or_read_whole(path: Path, text: str) -> None:
+def test_mutated_file_is_refused_with_positions_or_read(path: Path, text: str) -> None:
     path.write_text(text)
     lines = len(re.findall("[\r\n\x85\u2028\u2029]", text)) + 2
     parsed = read(path)

@@ -1,4 +1,4 @@
-"""What tools print, and the facts that are read from it: a new oddity of a vendor is two new files.
+"""Output of real tools, and the facts in it; another output is two new files.
 
 `NAME.out` is what a tool printed; `NAME.json` says how it ended and the facts. Fields at their default are left out.
 `NVLAUNCH_REWRITE_CORPUS=1` writes the facts anew, to be read before they are committed.
@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from launcher.probe import imex, nvidia_smi, system, xid
-from launcher.probe.answer import Ran
+from launcher.probe.results import ProbeResult
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "probe"
 CASES = sorted(CORPUS.glob("*/*.out"))
 NOW = 1_790_000_000.0
-PARSERS: Mapping[str, Callable[[Ran], object]] = {
+PARSERS: Mapping[str, Callable[[ProbeResult], object]] = {
     "nvidia_smi": nvidia_smi.read_driver,
     "imex_domain": imex.read_domain,
     "imex_state": imex.read_ready,
@@ -52,10 +52,10 @@ def _default(field: "dataclasses.Field[object]") -> object:
 
 
 @pytest.mark.parametrize("path", CASES, ids=[f"{path.parent.name}/{path.stem}" for path in CASES])
-def test_what_a_tool_prints_is_read_as_these_facts(path: Path) -> None:
+def test_output_has_these_facts(path: Path) -> None:
     expected_at = path.with_suffix(".json")
     case = json.loads(expected_at.read_text())
-    found = shown(PARSERS[path.parent.name](Ran(out=path.read_text(), **case["ran"])))
+    found = shown(PARSERS[path.parent.name](ProbeResult(out=path.read_text(), **case["ran"])))
     if os.environ.get("NVLAUNCH_REWRITE_CORPUS"):
         expected_at.write_text(json.dumps({**case, "facts": found}, indent=1) + "\n")
         return

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.probe.answer import Unknown
-from launcher.probe.collect import Facts
 from launcher.probe.imex import ImexDomain, Peer
+from launcher.probe.node_facts import Facts
 from launcher.probe.nvidia_smi import GpuProcess
+from launcher.probe.results import Unknown
 from launcher.setup.imex import Daemon
 from launcher.transport.imex import seen
 from tests.facts import DRIVER, FACTS, MISSING, peers
 
 NO_UNIT = Unknown(why="`systemctl` says nothing")
-HUNG = Unknown(why="`nvidia-imex-ctl -N` gave no answer in 10 s", hung=True)
+HUNG = Unknown(why="`nvidia-imex-ctl -N` did not answer within 10 s", hung=True)
 BUSY = replace(DRIVER, gpus=tuple(replace(gpu, processes=(GpuProcess(pid=7, name="python"),)) for gpu in DRIVER.gpus))
 THREE = (("10.0.7.1",), ("10.0.7.2",), ("10.0.7.3",))
 

@@ -40,7 +40,7 @@ def init(
       nvlaunch init my-job
       nvlaunch init my-job --like torchrun
     """
-    from launcher.config.schema.json_schema import SpecKind, json_schema, schema_file
+    from launcher.config.json_schema import SpecKind, json_schema, schema_file
     from launcher.config.templates import read_template
 
     files = {f"{kind.value}.yaml": read_template(f"{kind.value}.yaml") for kind in SpecKind}
@@ -59,7 +59,7 @@ def init(
 
 def _like(name: str) -> str:
     """Return the task of an example, with the line by which editors find its schema."""
-    from launcher.config.schema.json_schema import SpecKind, schema_file
+    from launcher.config.json_schema import SpecKind, schema_file
     from launcher.config.templates import EXAMPLES, read_example
 
     if name not in EXAMPLES:

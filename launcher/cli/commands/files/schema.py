@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 def _kinds(incomplete: str) -> list[str]:
     """Return the kinds of file that begin with a text, for shell completion."""
-    from launcher.config.schema.json_schema import SpecKind
+    from launcher.config.json_schema import SpecKind
 
     return [kind.value for kind in SpecKind if kind.value.startswith(incomplete)]
 
@@ -31,7 +31,7 @@ def schema(
     Example:
       nvlaunch schema task > nvlaunch-task.schema.json
     """
-    from launcher.config.schema.json_schema import SpecKind, json_schema
+    from launcher.config.json_schema import SpecKind, json_schema
 
     if kind not in [known.value for known in SpecKind]:
         refuse(f"no schema is named `{kind}`", hint="write `nvlaunch schema task` or `nvlaunch schema inventory`")

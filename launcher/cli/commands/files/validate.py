@@ -15,7 +15,7 @@ from launcher.cli.plain import PlainCommand
 from launcher.errors import Mistake, SpecError
 
 if TYPE_CHECKING:
-    from launcher.config.task.envs import Given
+    from launcher.config.task.envs import Overrides
 
 # Keys that only an inventory has, at the left edge: the text inside a task's scripts is always indented.
 _INVENTORY = re.compile(r"^[\"']?(?:racks|levels|transport|defaults)[\"']?[ \t]*:", re.MULTILINE)
@@ -43,11 +43,11 @@ def validate(
       nvlaunch validate task.yaml --env STEPS=10 --secret HF_TOKEN -o json
     """
     from launcher.cli.given import read_given
-    from launcher.config.task.envs import Given
+    from launcher.config.task.envs import Overrides
     from launcher.store.plain import plain
 
     values = read_given(env, env_file, secret)
-    given = Given(envs=values.envs, secrets=frozenset(values.secrets))
+    given = Overrides(envs=values.envs, secrets=frozenset(values.secrets))
     answers = [_check(file, given) for file in files]
     if output is Output.JSON:
         show(json.dumps(plain(answers), indent=2))
@@ -67,10 +67,10 @@ class _Answer:
     warnings: tuple[Mistake, ...] = ()
 
 
-def _check(file: Path, given: "Given") -> _Answer:
+def _check(file: Path, given: "Overrides") -> _Answer:
     from launcher.config.inventory.read import parse_inventory
     from launcher.config.task.read import parse_task
-    from launcher.config.yaml.source import read_text
+    from launcher.config.yaml.text_file import read_text
 
     kind = "task"
     try:
@@ -79,7 +79,7 @@ def _check(file: Path, given: "Given") -> _Answer:
             kind = "inventory"
             parse_inventory(text, file)
             return _Answer(file=str(file), kind=kind)
-        return _Answer(file=str(file), kind=kind, warnings=parse_task(text, file, given=given).warnings)
+        return _Answer(file=str(file), kind=kind, warnings=parse_task(text, file, overrides=given).warnings)
     except SpecError as error:
         return _Answer(file=str(file), kind=kind, valid=False, mistakes=error.mistakes)
 

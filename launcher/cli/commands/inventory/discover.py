@@ -43,7 +43,7 @@ def discover(
     """
     from launcher.config.inventory.amend import amended
     from launcher.config.inventory.read import parse_inventory
-    from launcher.config.yaml.source import read_text
+    from launcher.config.yaml.text_file import read_text
     from launcher.core.discovery.location import amend
     from launcher.core.model.text import count
 
@@ -75,12 +75,12 @@ def discover(
 
 def _new_text(words: list[str], out: Path | None) -> str:
     """Return the text of an inventory of these hosts, without racks."""
-    from launcher.config.importers.found import Foreign
-    from launcher.config.importers.read import parse_foreign
+    from launcher.config.importers.formats import InventoryFormat
+    from launcher.config.importers.read import import_text
     from launcher.config.importers.write import inventory_text
 
     if out is not None and out.exists():
         refuse(f"`{out}` already exists", hint=f"update it with `discover -i {out}`, or choose another file with `-o`")
-    found = parse_foreign("\n".join(words), "NODES", Foreign.HOSTFILE)
+    found = import_text("\n".join(words), "NODES", InventoryFormat.HOSTFILE)
     lines = inventory_text(found, out.stem if out else "inventory")[0].splitlines(keepends=True)
     return "".join(("# Made by `nvlaunch inventory discover`.\n", *lines[2:]))

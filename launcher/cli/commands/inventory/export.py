@@ -40,15 +40,15 @@ def export(
     Example:
       nvlaunch inventory export --as slurm-yaml -i inventory.yaml
     """
-    from launcher.config.importers.to_slurm import topology_conf, topology_yaml
     from launcher.config.inventory.read import find_inventory
+    from launcher.config.inventory.slurm_export import topology_conf, topology_yaml
 
     fleet = _with_reported_domains(find_inventory(inventory, os.environ, home()))
     if target is ExportFormat.RAY_LABELS:
         write_output("".join(map(_labels_line(fleet.levels), fleet.nodes)), out, yes=yes)
         return
     made = topology_conf(fleet) if target is ExportFormat.SLURM_CONF else topology_yaml(fleet)
-    for remark in made.remarks:
+    for remark in made.warnings:
         warn(clean(remark))
     write_output(made.text, out, yes=yes)
 

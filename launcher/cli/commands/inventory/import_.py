@@ -13,9 +13,9 @@ from launcher.errors import refuse
 
 def _kinds(incomplete: str) -> list[str]:
     """Return the kinds of inventory that begin with a text, for shell completion."""
-    from launcher.config.importers.found import Foreign
+    from launcher.config.importers.formats import InventoryFormat
 
-    return [kind.value for kind in Foreign if kind.value.startswith(incomplete)]
+    return [kind.value for kind in InventoryFormat if kind.value.startswith(incomplete)]
 
 
 def import_(
@@ -41,24 +41,24 @@ def import_(
       nvlaunch inventory import hosts --as hostfile
     """
     from launcher.cli.output.errors import mistake_text
-    from launcher.config.importers.found import Foreign
-    from launcher.config.importers.read import read_foreign
-    from launcher.config.importers.write import inventory_text, rackless_words
+    from launcher.config.importers.formats import InventoryFormat
+    from launcher.config.importers.read import import_file
+    from launcher.config.importers.write import inventory_text, rackless_message
     from launcher.config.inventory.read import parse_inventory
     from launcher.core.model.text import count
 
-    known = [one.value for one in Foreign]
+    known = [one.value for one in InventoryFormat]
     if kind is not None and kind not in known:
         refuse(f"no kind of inventory is named `{kind}`", hint=f"write one of {', '.join(f'`{one}`' for one in known)}")
-    found = read_foreign(file, Foreign(kind) if kind else None)
+    found = import_file(file, InventoryFormat(kind) if kind else None)
     text, more = inventory_text(found, out.stem if out else None)
-    for remark in (*found.remarks, *more):
+    for remark in (*found.warnings, *more):
         warn(mistake_text(remark))
         if remark.hint:
             say(clean(f"hint: {remark.hint}"))
     fleet = parse_inventory(text, out or Path("inventory.yaml"))
     racks = {host.rack for host in found.hosts if host.rack is not None}
-    say(clean(f"{found.kind.words}: {count(len(fleet.nodes), 'node')}, {count(len(racks), 'rack')}"))
+    say(clean(f"{found.title}: {count(len(fleet.nodes), 'node')}, {count(len(racks), 'rack')}"))
     if found.rackless:
-        warn(clean(rackless_words(found)))
+        warn(clean(rackless_message(found)))
     write_output(text, out, yes=yes)

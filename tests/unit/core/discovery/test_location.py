@@ -85,7 +85,7 @@ UNSORTED = """\
 name: hall
 defaults: {user: ubuntu}
 racks:
-  # No rack is known of the nodes below: these are places to sort them from.
+  # The racks of the nodes below are unknown: move them to their racks.
   unsorted:
     identity_file: ~/.ssh/hall
     nodes:
@@ -127,7 +127,7 @@ def test_nodes_without_a_reported_rack_stay_unsorted() -> None:
     fleet = parse_inventory(after, PATH)
     racks = {node.name: node.rack for node in fleet.nodes}
     assert racks == {"n1": "unsorted", "n2": A.partition(".")[0], "n3": "unsorted", "n4": "unsorted", "n9": "unsorted"}
-    assert "# No rack is known" in after
+    assert "# The racks of the nodes below are unknown" in after
 
 
 def test_an_unsorted_node_joins_the_rack_that_reports_the_same_chassis() -> None:

@@ -1,0 +1,202 @@
+"""Types of single values: text, numbers, booleans, durations, choices."""
+
+import difflib
+import math
+import re
+from dataclasses import dataclass
+
+from launcher.config.schema.value_types import Schema, invalid
+from launcher.config.yaml.diagnostics import KeyPath
+from launcher.config.yaml.nodes import ScalarKind, ScalarNode, YamlNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Text, of a pattern if one is given.
+
+    With `numbers` an unquoted number is accepted as it is written.
+    """
+
+    expected: str = "text"
+    pattern: str | None = None
+    numbers: bool = False
+    hint: str | None = None
+
+    def read(self, node: YamlNode, at: KeyPath) -> str:
+        """Return the text."""
+        if not isinstance(node, ScalarNode) or node.kind is ScalarKind.NULL:
+            raise invalid(node, at, self.expected)
+        if (
+            node.kind is not ScalarKind.TEXT
+            and not node.quoted
+            and not (self.numbers and node.kind is not ScalarKind.BOOLEAN)
+        ):
+            raise invalid(node, at, self.expected, f'quote it if it is text: "{node.text}"')
+        if self.pattern is not None and not re.fullmatch(self.pattern, node.text):
+            raise invalid(node, at, self.expected, self.hint)
+        return node.text
+
+    def schema(self) -> Schema:
+        """Return a string, or a number if those are accepted."""
+        kind: object = ["string", "number"] if self.numbers else "string"
+        return {"type": kind, "pattern": f"^({self.pattern})$"} if self.pattern else {"type": kind}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integer:
+    """A whole number within bounds, in decimal and without quotes.
+
+    Octal, hexadecimal and base 60 are refused.
+    """
+
+    low: int = 0
+    high: int | None = None
+
+    @property
+    def expected(self) -> str:
+        """Return the range in words."""
+        if self.high is not None:
+            return f"a whole number from {self.low} to {self.high}"
+        return f"a whole number of at least {self.low}"
+
+    def read(self, node: YamlNode, at: KeyPath) -> int:
+        """Return the number."""
+        if not isinstance(node, ScalarNode) or not re.fullmatch(r"[-+]?(0|[1-9][0-9_]{0,17})", node.text):
+            raise invalid(node, at, self.expected)
+        if node.quoted:
+            raise invalid(node, at, self.expected, "remove the quotes")
+        number = int(node.text.replace("_", ""))
+        if number < self.low or (self.high is not None and number > self.high):
+            raise invalid(node, at, self.expected)
+        return number
+
+    def schema(self) -> Schema:
+        """Return an integer with its bounds."""
+        top = {} if self.high is None else {"maximum": self.high}
+        return {"type": "integer", "minimum": self.low, **top}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number of at least 0; with `endless` also `inf`, with `above` not 0 itself."""
+
+    endless: bool = False
+    above: bool = False
+
+    @property
+    def expected(self) -> str:
+        """Return the range in words."""
+        return ("a number above 0" if self.above else "a number of at least 0") + (" or `inf`" if self.endless else "")
+
+    def read(self, node: YamlNode, at: KeyPath) -> float:
+        """Return the number; `1e3` is accepted, though it is text in YAML 1.1."""
+        number = _decimal(node)
+        if number is None or number < 0 or (self.above and number == 0) or (math.isinf(number) and not self.endless):
+            raise invalid(node, at, self.expected)
+        return number
+
+    def schema(self) -> Schema:
+        """Return a number with its lower bound."""
+        number: Schema = {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): 0}
+        return {"anyOf": [number, {"enum": ["inf"]}]} if self.endless else number
+
+
+def _decimal(node: YamlNode) -> float | None:
+    if (
+        not isinstance(node, ScalarNode)
+        or node.quoted
+        or not re.fullmatch(r"[-+]?(\.?inf|[0-9.]+(e[-+]?\d+)?)", node.text)
+    ):
+        return None
+    try:
+        return float(node.text.replace(".inf", "inf"))
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """True or false, in any spelling of YAML 1.1."""
+
+    expected: str = "true or false"
+
+    def read(self, node: YamlNode, at: KeyPath) -> bool:
+        """Return the boolean."""
+        if isinstance(node, ScalarNode) and node.kind is ScalarKind.BOOLEAN and not node.quoted:
+            return node.text.lower() in {"true", "yes", "on"}
+        raise invalid(node, at, self.expected)
+
+    def schema(self) -> Schema:
+        """Return a boolean."""
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration:
+    """A duration in seconds: `90`, `90s`, `30m`, `72h`, `2d` or `H:MM:SS`.
+
+    With `above` not 0.
+    """
+
+    above: bool = False
+
+    @property
+    def expected(self) -> str:
+        """Return examples."""
+        return f"a duration{' above 0' if self.above else ''} such as `90`, `30m`, `72h` or `12:30:00`"
+
+    def read(self, node: YamlNode, at: KeyPath) -> float:
+        """Return the seconds."""
+        seconds = self._seconds(node.text.strip()) if isinstance(node, ScalarNode) else None
+        if seconds is None or (self.above and seconds == 0):
+            raise invalid(node, at, self.expected)
+        return seconds
+
+    @staticmethod
+    def _seconds(text: str) -> float | None:
+        if match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd]?)", text):
+            return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+        if match := re.fullmatch(r"(\d{1,5}):([0-5]\d):([0-5]\d)", text):
+            return float(int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3]))
+        return None
+
+    def schema(self) -> Schema:
+        """Return a number of seconds, or text with a unit."""
+        pattern = r"^(\d+(\.\d+)?\s*[smhd]?|\d+:[0-5]\d:[0-5]\d)$"
+        return {
+            "anyOf": [
+                {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): 0},
+                {"type": "string", "pattern": pattern},
+            ]
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One of a few words.
+
+    `prefix` is optional in the file and is removed: `SIGTERM` is `TERM`.
+    """
+
+    choices: tuple[str, ...]
+    prefix: str = ""
+
+    @property
+    def expected(self) -> str:
+        """Return the choices."""
+        return " or ".join([", ".join(f"`{one}`" for one in self.choices[:-1]), f"`{self.choices[-1]}`"])
+
+    def read(self, node: YamlNode, at: KeyPath) -> str:
+        """Return the chosen word."""
+        if isinstance(node, ScalarNode):
+            word = node.text.removeprefix(self.prefix)
+            if word in self.choices:
+                return word
+            near = difflib.get_close_matches(word, self.choices, n=1)
+            raise invalid(node, at, self.expected, f"did you mean `{near[0]}`?" if near else None)
+        raise invalid(node, at, self.expected)
+
+    def schema(self) -> Schema:
+        """Return an enumeration."""
+        longer = [self.prefix + word for word in self.choices] if self.prefix else []
+        return {"enum": [*self.choices, *longer]}

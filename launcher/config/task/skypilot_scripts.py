@@ -1,0 +1,35 @@
+"""Warnings about SkyPilot's variables and folders that do not exist here."""
+
+import re
+from collections.abc import Mapping
+
+from launcher.config.yaml.diagnostics import Diagnostics
+from launcher.config.yaml.values import Values
+
+# docs/source/running-jobs/environment-variables.rst of SkyPilot, without those that are set for ranks or setup here.
+_UNSET: Mapping[str, str] = {
+    "SKYPILOT_TASK_IDS": "use `SKYPILOT_TASK_ID`, the id of this run",
+    "SKYPILOT_CLUSTER_INFO": "use `NVLAUNCH_RUN`, `NVLAUNCH_RACK` and `NVLAUNCH_DOMAIN`",
+    "SKYPILOT_INTERNAL_JOB_ID": "use `NVLAUNCH_TASK_ID`, the id of the run",
+    "SKYPILOT_MANAGED_JOB_ID": "use `NVLAUNCH_TASK_ID`, the id of the run",
+    "SKYPILOT_ROOT_JOB_ID": "use `NVLAUNCH_TASK_ID`, the id of the run",
+    "SKYPILOT_USER": "add it to `envs`",
+    "SKYPILOT_USER_ID": "add it to `envs`",
+    "SKYPILOT_JOB_RANK": "set it for each run with `--env SKYPILOT_JOB_RANK=N`",
+    "SKYPILOT_NUM_JOBS": "set it for each run with `--env SKYPILOT_NUM_JOBS=N`",
+    "SKYPILOT_JOBGROUP_NAME": "use `NVLAUNCH_GROUP_<NAME>_IPS`, the addresses of a group",
+    "SKYPILOT_SERVE_REPLICA_ID": "use `NVLAUNCH_NODE_RANK`, the number of the rank",
+}
+_HOME = re.compile(r"(~|\$\{?HOME\}?)/sky_workdir\b")
+_HOME_HINT = "use relative paths: scripts start in the workdir"
+
+
+def check_scripts(own: Values, envs: Mapping[str, str], out: Diagnostics) -> None:
+    """Warn of SkyPilot's variables and folders in the scripts of a group."""
+    for name in ("setup", "run", "driver"):
+        script, mark = own.get(name, str) or "", own.mark_of(name)
+        for variable in sorted(set(re.findall(r"\bSKYPILOT_[A-Z_]+\b", script))):
+            if variable in _UNSET and variable not in envs:
+                out.warn(mark, f"`{name}` uses `{variable}`, which is not set", _UNSET[variable])
+        if _HOME.search(script):
+            out.warn(mark, f"`{name}` uses `~/sky_workdir`, which does not exist", _HOME_HINT)

@@ -1,0 +1,122 @@
+"""Types of values that only tasks have: accelerators, scripts, the workdir."""
+
+import re
+from dataclasses import dataclass
+
+from launcher.config.schema.value_types import InvalidValueError, Schema, invalid
+from launcher.config.yaml.diagnostics import KeyPath
+from launcher.config.yaml.nodes import MappingNode, Mark, ScalarKind, ScalarNode, SequenceNode, YamlNode, describe
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """A kind of accelerator, and how many of it each node must have."""
+
+    kind: str
+    count: int
+
+
+NO_GPUS = Accelerator("", 0)
+
+_KIND = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerators:
+    """`GB300:4`, `GB300` (one of it), or `{GB300: 4}`.
+
+    A list or a mapping of several means any of them, in order.
+    """
+
+    expected: str = "an accelerator and its count such as `GB300:4`"
+
+    def read(self, node: YamlNode, at: KeyPath) -> tuple[Accelerator, ...]:
+        """Return each kind that is named, in the order of the file."""
+        return tuple(dict.fromkeys(self._one(*spelled, at) for spelled in self._spelled(node, at)))
+
+    def _one(self, kind: str, count: str, mark: Mark, at: KeyPath) -> Accelerator:
+        if not re.fullmatch(_KIND, kind):
+            raise InvalidValueError(mark, f"`{at.name}` must be {self.expected}, not `{kind}`")
+        return self._counted(kind, count, at.name, mark)
+
+    def _spelled(self, node: YamlNode, at: KeyPath) -> list[tuple[str, str, Mark]]:
+        if isinstance(node, SequenceNode) and node.items:
+            return [one for item in node.items for one in self._spelled(item, at)]
+        if isinstance(node, MappingNode) and node.pairs:
+            return [self._pair(key, value) for key, value in node.pairs]
+        if not isinstance(node, ScalarNode) or node.kind is ScalarKind.NULL:
+            raise invalid(node, at, self.expected)
+        kind, colon, count = node.text.partition(":")
+        return [(kind.strip(), count.strip() if colon else "1", node.mark)]
+
+    @staticmethod
+    def _pair(key: ScalarNode, value: YamlNode) -> tuple[str, str, Mark]:
+        # `{A100:1, V100:1}` is a set in YAML: the count is part of the key, and the value is null.
+        if isinstance(value, ScalarNode) and value.kind is ScalarKind.NULL and ":" in key.text:
+            kind, _, count = key.text.partition(":")
+            return kind, count, key.mark
+        return key.text, value.text if isinstance(value, ScalarNode) else describe(value), value.mark
+
+    @staticmethod
+    def _counted(kind: str, count: str, name: str, mark: Mark) -> Accelerator:
+        if re.fullmatch(r"[1-9]\d{0,3}(\.0+)?", count):
+            return Accelerator(kind, int(float(count)))
+        if re.fullmatch(r"\d+\.\d+", count) and float(count) > 0:
+            hint = f"use `{kind}:1`; to share a node, use `groups:` with whole GPUs each"
+            raise InvalidValueError(mark, f"`{name}`: a fraction of a GPU, `{count}`, is not supported", hint)
+        shown = f"not `{count}`" if count else "but is missing"
+        raise InvalidValueError(
+            mark,
+            f"the count of `{name}` must be a whole number of at least 1, {shown}",
+            f"write, for example, `{kind}:4`",
+        )
+
+    def schema(self) -> Schema:
+        """Return the spellings."""
+        text = {"type": "string", "pattern": rf"^{_KIND}(:\s*[1-9]\d*)?$"}
+        count = {"type": ["integer", "null"], "minimum": 1}
+        counted = {"type": "object", "minProperties": 1, "additionalProperties": count}
+        return {"anyOf": [text, counted, {"type": "array", "items": {"anyOf": [text, counted]}, "minItems": 1}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Workdir:
+    """The path of a local folder; SkyPilot's form for a git repository is refused."""
+
+    expected: str = "the path of a folder"
+
+    def read(self, node: YamlNode, at: KeyPath) -> str:
+        """Return the path."""
+        url = isinstance(node, ScalarNode) and re.match(r"([a-z+]+://|git@)", node.text)
+        if isinstance(node, MappingNode) or url:
+            hint = "clone it and name the folder, or clone it in `setup:`"
+            raise InvalidValueError(node.mark, f"`{at.name}` from a git repository is not supported", hint)
+        if not isinstance(node, ScalarNode) or node.kind is ScalarKind.NULL or not node.text:
+            raise invalid(node, at, self.expected)
+        return node.text
+
+    def schema(self) -> Schema:
+        """Return a string."""
+        return {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A shell script. It is not changed: `${VAR}` is expanded by the shell."""
+
+    expected: str = "a shell script"
+
+    def read(self, node: YamlNode, at: KeyPath) -> str:
+        """Return the script."""
+        if isinstance(node, SequenceNode):
+            raise invalid(node, at, self.expected, f"write the commands as one text below `{at.name}: |`")
+        if not isinstance(node, ScalarNode) or (node.kind is not ScalarKind.TEXT and not node.quoted):
+            quoted = f'quote it if it is a command: "{node.text}"' if isinstance(node, ScalarNode) else None
+            raise invalid(node, at, self.expected, quoted)
+        if not node.text.strip():
+            raise InvalidValueError(node.mark, f"`{at.name}` is empty", "write the commands to run")
+        return node.text
+
+    def schema(self) -> Schema:
+        """Return a string that is not empty."""
+        return {"type": "string", "minLength": 1}

@@ -1,0 +1,69 @@
+"""Check all facts of one node: one finding for each, always in the same order."""
+
+from launcher.core.model.inventory import GpuDriver, Node
+from launcher.probe import check_gpu, check_imex, check_in_use, check_system
+from launcher.probe.findings import Fact, Finding, bad, cannot_tell, not_applicable
+from launcher.probe.node_facts import Facts
+from launcher.probe.results import Unknown
+
+_SYSTEM = (
+    check_system.host,
+    check_system.clock,
+    check_system.python,
+    check_system.ray,
+    check_system.disk,
+    check_system.shared_memory,
+    check_system.open_files,
+    check_system.hostname,
+    check_in_use.other_ray,
+    check_in_use.leftovers,
+    check_in_use.lease,
+    check_system.logout,
+    check_system.sudo,
+    check_system.infiniband,
+)
+_GPU = (
+    check_gpu.driver,
+    check_gpu.gpus,
+    check_gpu.gpu_memory,
+    check_gpu.recovery,
+    check_gpu.fabric,
+    check_gpu.domain,
+    check_imex.imex,
+    check_gpu.xids,
+)
+GPU_FACTS = (
+    Fact.DRIVER,
+    Fact.GPUS,
+    Fact.GPU_MEMORY,
+    Fact.RECOVERY,
+    Fact.FABRIC,
+    Fact.DOMAIN,
+    Fact.IMEX,
+    Fact.XIDS,
+)
+
+
+def check_node(facts: Facts | Unknown, node: Node, *, ports: frozenset[int] = frozenset()) -> tuple[Finding, ...]:
+    """Return a finding for each fact of a node, in the order of `Fact`.
+
+    `ports` are those that a run would use.
+    """
+    if isinstance(facts, Unknown):
+        return (_without_facts(facts),)
+    found = [ask(facts, node) for ask in _SYSTEM] + [check_in_use.ports(facts, ports)]
+    if node.gpu_driver is GpuDriver.NONE:
+        found += [not_applicable(fact, "the node has no GPU driver (`gpu_driver: none`)") for fact in GPU_FACTS]
+    else:
+        found += [ask(facts, node) for ask in _GPU]
+    order = list(Fact)
+    return tuple(sorted(found, key=lambda finding: order.index(finding.fact)))
+
+
+def _without_facts(unknown: Unknown) -> Finding:
+    """Return the finding about a node that gave no facts."""
+    if unknown.unreachable:
+        return bad(Fact.REACHABLE, unknown.why)
+    if unknown.missing:
+        return bad(Fact.PYTHON, unknown.why)
+    return cannot_tell(Fact.HOST, unknown.why, stops=True)

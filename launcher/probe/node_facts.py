@@ -1,0 +1,230 @@
+"""The probes to run on a node, their command, and the facts in its output.
+
+`launcher/runtime/facts.py` runs the probes on the node. `call` sends it with the request, so that nothing needs to be
+installed on the node, and nothing is left there.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from launcher.core.model.inventory import GpuDriver, Node
+from launcher.probe import imex, nvidia_smi, resources, system, xid
+from launcher.probe.imex import ImexDomain, ImexFiles
+from launcher.probe.nvidia_smi import Driver
+from launcher.probe.resources import HostnameLookup, IbPort, NodeProcess, OpenFiles, Space
+from launcher.probe.results import ProbeResults, Unknown, read_results
+from launcher.probe.system import HostInfo, Interpreter, Logout
+from launcher.probe.xid import Xid
+
+PATHS = ("/", "/tmp", "~")  # noqa: S108 -- looked at, not written to
+"""Paths whose free space is checked on every node; a run adds its own folders."""
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 -- looked at, not written to
+SYSTEM_PYTHON = "python3"
+QUICK = 5.0
+"""Timeout in seconds for commands that take a hundredth of a second on a healthy node."""
+
+SLOWEST = nvidia_smi.TIMEOUT + 2.0
+"""Seconds until a node has answered, including commands that hang; a caller adds the time to connect."""
+
+IMEX = ("host", "addresses", "sudo", "imex_unit", "imex_state", "imex_domain", "imex_files")
+"""The probes that IMEX needs."""
+
+NO_PYTHON = 97
+"""The exit status of a call if the node has no Python that can run it."""
+
+# The login shell may be of any kind: one line, without characters that csh expands.
+_FIND = (
+    'code=$1; shift; for p in "$@"; do case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
+    '"$p" -ISc "import sys; sys.exit(sys.version_info < (3, 6))" </dev/null 2>/dev/null && exec "$p" -ISc "$code"; '
+    f"done; exit {NO_PYTHON}"
+)
+
+_LOADER = (
+    "import sys; size = int(sys.stdin.buffer.readline()); "
+    "exec(compile(sys.stdin.buffer.read(size), 'facts.py', 'exec'), {'__name__': '__main__'})"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The facts about one node; each is Unknown if it could not be read.
+
+    `clock` is how far the clock of the node is ahead of ours (s). `imex_active` None: the service is not installed.
+    """
+
+    host: HostInfo | Unknown
+    clock: float | Unknown
+    python: Interpreter | Unknown
+    spaces: tuple[Space | Unknown, ...]
+    shared_memory: Space | Unknown
+    open_files: OpenFiles | Unknown
+    hostname: HostnameLookup | Unknown
+    addresses: tuple[str, ...] | Unknown
+    ports: frozenset[int] | Unknown
+    processes: tuple[NodeProcess, ...] | Unknown
+    lease: str | Unknown | None
+    logout: Logout | Unknown
+    sudo: bool | Unknown
+    driver: Driver | Unknown
+    imex_active: bool | Unknown | None
+    imex_ready: bool | Unknown
+    imex_domain: ImexDomain | Unknown
+    imex_files: ImexFiles | Unknown
+    xids: tuple[Xid, ...] | Unknown
+    infiniband: tuple[IbPort, ...] | Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A command for the shell of a node, its stdin, and its timeout in seconds."""
+
+    argv: tuple[str, ...]
+    stdin: bytes
+    timeout: float
+
+
+def call(
+    script: bytes,
+    node: Node,
+    *,
+    paths: Sequence[str] = (),
+    leases: Sequence[str] = (),
+    only: Collection[str] | None = None,
+) -> Call:
+    """Return the call that runs all probes of a node in one round trip.
+
+    `script` is the content of `runtime/facts.py`. `paths` are additional folders to check, `leases` the possible lease
+    files; `only` selects probes by name. The script runs on any Python of the node; the exit status is NO_PYTHON if
+    there is none.
+    """
+    asked = probes(node, paths=paths, leases=leases)
+    wanted = {name: probe for name, probe in asked.items() if only is None or name in only}
+    return ask(script, node, wanted)
+
+
+def ask(script: bytes, node: Node, wanted: Mapping[str, Mapping[str, object]]) -> Call:
+    """Return the call that runs the given probes."""
+    request = json.dumps({"probes": wanted}).encode()
+    stdin = str(len(script)).encode() + b"\n" + script + request
+    return Call(argv=("sh", "-c", _FIND, "sh", _LOADER, *_pythons(node)), stdin=stdin, timeout=SLOWEST)
+
+
+def _pythons(node: Node) -> tuple[str, ...]:
+    """Return the interpreters to try.
+
+    That of the system is first: the configured one may be on a disk that hangs.
+    """
+    given = node.access.python
+    return (SYSTEM_PYTHON, "python", *((given,) if given not in (None, SYSTEM_PYTHON, "python") else ()))
+
+
+def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ()) -> Mapping[str, Mapping[str, object]]:
+    """Return the probes of a node by name, in the format of `runtime/facts.py`."""
+    found: dict[str, Mapping[str, object]] = {
+        "host": builtin("host"),
+        "date": _command(system.DATE_COMMAND, QUICK),
+        "python": _command((node.access.python or SYSTEM_PYTHON, "-c", system.PYTHON_CODE), 10.0),
+        "open_files": builtin("limits"),
+        "hostname": builtin("own_name", timeout=10.0),
+        "addresses": _command(system.ADDRESSES_COMMAND, QUICK),
+        "ports": builtin("ports"),
+        "processes": builtin("processes", timeout=10.0),
+        "lease": builtin("lease", *leases),
+        "logind": _command(system.LOGIND_COMMAND, QUICK),
+        "sudo": _command(system.SUDO_COMMAND, QUICK),
+        "infiniband": builtin("infiniband"),
+        **{space_probe(path): builtin("space", path) for path in (*PATHS, *paths, SHARED_MEMORY)},
+    }
+    return found if node.gpu_driver is GpuDriver.NONE else {**found, **_gpu_probes()}
+
+
+def space_probe(path: str) -> str:
+    """Return the name of the probe for the free space at a path."""
+    return f"space {path}"
+
+
+def _gpu_probes() -> Mapping[str, Mapping[str, object]]:
+    log = {"timeout": xid.TIMEOUT, "limit": xid.LIMIT, "keep": list(xid.KEEP)}
+    return {
+        "nvidia_smi": {**_command(nvidia_smi.COMMAND, nvidia_smi.TIMEOUT), "limit": nvidia_smi.LIMIT},
+        "imex_unit": _command(system.UNITS_COMMAND, QUICK),
+        "imex_state": _command(imex.STATE_COMMAND, imex.TIMEOUT),
+        "imex_domain": _command(imex.DOMAIN_COMMAND, imex.TIMEOUT),
+        "imex_files": builtin("imex_files", imex.FOLDER, imex.CHANNEL),
+        "journal": {"argv": list(xid.JOURNAL_COMMAND), **log},
+        "dmesg": {"argv": list(xid.DMESG_COMMAND), **log},
+    }
+
+
+def _command(argv: Sequence[str], timeout: float) -> Mapping[str, object]:
+    return {"argv": list(argv), "timeout": timeout}
+
+
+def builtin(name: str, *args: str, timeout: float = QUICK) -> Mapping[str, object]:
+    """Return a probe that is a function of the script."""
+    return {"builtin": name, "args": list(args), "timeout": timeout}
+
+
+def no_python(node: Node) -> Unknown:
+    """Return the Unknown of a node without a Python that can run the call."""
+    tried = ", ".join(f"`{python}`" for python in _pythons(node))
+    return Unknown(why=f"no Python 3.6 or later found on the node (tried {tried})", missing=True)
+
+
+def read_facts(
+    output: bytes, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()
+) -> Facts | Unknown:
+    """Return the facts in the output of a node.
+
+    `asked` and `now` are our wall-clock times (s) when the call was sent and when its output arrived.
+    """
+    results = read_results(output)
+    return results if isinstance(results, Unknown) else parse_facts(results, node, now=now, asked=asked, paths=paths)
+
+
+def parse_facts(
+    results: ProbeResults, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()
+) -> Facts:
+    """Return the facts in the results of the probes of a node.
+
+    Times as in `read_facts`.
+    """
+    ask = results.get
+    busy = max((result.elapsed + result.age for result in results.values()), default=0.0)
+    slack = 0.0 if asked is None else max(0.0, now - asked - busy)
+    return Facts(
+        host=system.read_host(ask("host")),
+        clock=system.read_clock(ask("date"), now, slack),
+        python=system.read_python(ask("python"), node.access.python or SYSTEM_PYTHON),
+        spaces=tuple(resources.read_space(ask(space_probe(path)), path) for path in (*PATHS, *paths)),
+        shared_memory=resources.read_space(ask(space_probe(SHARED_MEMORY)), SHARED_MEMORY),
+        open_files=resources.read_open_files(ask("open_files")),
+        hostname=resources.read_hostname(ask("hostname")),
+        addresses=system.read_addresses(ask("addresses")),
+        ports=resources.read_ports(ask("ports")),
+        processes=resources.read_processes(ask("processes")),
+        lease=resources.read_lease(ask("lease")),
+        logout=system.read_logout(ask("logind")),
+        sudo=system.read_sudo(ask("sudo")),
+        driver=nvidia_smi.read_driver(ask("nvidia_smi")),
+        imex_active=system.read_imex_unit(ask("imex_unit")),
+        imex_ready=imex.read_ready(ask("imex_state")),
+        imex_domain=imex.read_domain(ask("imex_domain")),
+        imex_files=imex.read_files(ask("imex_files")),
+        xids=_xids(results),
+        infiniband=resources.read_infiniband(ask("infiniband")),
+    )
+
+
+def _xids(results: ProbeResults) -> tuple[Xid, ...] | Unknown:
+    """Return the errors of the journal.
+
+    Else those of the kernel's buffer, which may have lost its oldest lines.
+    """
+    journal = xid.read_xids(results.get("journal"), "`journalctl`")
+    if not isinstance(journal, Unknown):
+        return journal
+    found = xid.read_xids(results.get("dmesg"), "`dmesg`")
+    return Unknown(why=f"{journal.why}; {found.why}") if isinstance(found, Unknown) else found

@@ -1,0 +1,343 @@
+"""Checks of the facts of one node."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from launcher.core.model.inventory import Access, GpuDriver, Node
+from launcher.probe.check_node import GPU_FACTS, check_node
+from launcher.probe.fabric import Fabric, FabricState
+from launcher.probe.findings import CheckResult, Fact, Finding
+from launcher.probe.imex import DomainState, ImexDomain
+from launcher.probe.node_facts import Facts
+from launcher.probe.nvidia_smi import Driver, GpuProcess, Recovery
+from launcher.probe.resources import HostnameLookup, IbPort, NodeProcess, OpenFiles
+from launcher.probe.results import Unknown
+from launcher.probe.system import Logout
+from launcher.probe.xid import parse_xids
+from tests.facts import DOMAIN, DRIVER, FACTS, GIB, HEALTHY, HIDDEN, HUNG, MISSING, NODE, peers, space
+
+
+def found(fact: Fact, facts: Facts, node: Node = NODE) -> Finding:
+    return next(finding for finding in check_node(facts, node, ports=frozenset({6400, 6401})) if finding.fact is fact)
+
+
+def test_healthy_node_has_a_good_finding_for_each_fact_in_order() -> None:
+    findings = check_node(FACTS, NODE)
+    assert [(finding.fact, finding.message) for finding in findings if finding.result is not CheckResult.GOOD] == []
+    assert [finding.fact for finding in findings] == [fact for fact in Fact if fact is not Fact.REACHABLE]
+
+
+def test_unknown_facts_are_neither_good_nor_bad() -> None:
+    blind = replace(FACTS, **{**dict.fromkeys(FACTS.__slots__, HIDDEN), "spaces": (HIDDEN,)})
+    assert {finding.result for finding in check_node(blind, NODE)} == {CheckResult.CANNOT_TELL}
+
+
+def test_gpu_facts_do_not_apply_without_a_gpu_driver() -> None:
+    blind = replace(FACTS, driver=MISSING, imex_active=None, imex_ready=MISSING, xids=HIDDEN)
+    findings = check_node(blind, replace(NODE, gpu_driver=GpuDriver.NONE, domain="r07"))
+    assert {f.fact for f in findings if f.result is CheckResult.NOT_APPLICABLE} == set(GPU_FACTS)
+
+
+def test_node_with_an_unexpected_answer_is_not_usable() -> None:
+    (only,) = check_node(Unknown(why="the node sent an unexpected answer: bash: python3: not found"), NODE)
+    assert (only.result, only.stops) == (CheckResult.CANNOT_TELL, True)
+    assert "python3: not found" in only.message
+
+
+def with_gpu(**changed: object) -> Callable[[Facts], Facts]:
+    """The first GPU of the node changed."""
+
+    def change(facts: Facts) -> Facts:
+        first = replace(DRIVER.gpus[0], **changed)
+        return replace(facts, driver=replace(DRIVER, gpus=(first, *DRIVER.gpus[1:])))
+
+    return change
+
+
+def with_all(**changed: object) -> Callable[[Facts], Facts]:
+    """All GPUs of the node changed."""
+    gpus = tuple(replace(one, **changed) for one in DRIVER.gpus)
+    return lambda facts: replace(facts, driver=replace(DRIVER, gpus=gpus))
+
+
+def process(pid: int = 7, **changed: object) -> NodeProcess:
+    base = NodeProcess(pid=pid, user="bob", name="ray::IDLE", ray=True, mark=None, agent=None)
+    return replace(base, **changed)
+
+
+def log(*lines: str) -> Callable[[Facts], Facts]:
+    return lambda facts: replace(facts, xids=parse_xids("".join(f"[  100.0] NVRM: {line}\n" for line in lines)))
+
+
+def same(**changed: object) -> Callable[[Facts], Facts]:
+    return lambda facts: replace(facts, **changed)
+
+
+ZEROES = replace(HEALTHY, cluster_uuid="00000000-0000-0000-0000-000000000000", clique_id=0)
+JOINING = Fabric(state=FabricState.IN_PROGRESS, said="In Progress")
+SICK = replace(HEALTHY, summary="Unhealthy", troubles=("summary: Unhealthy",))
+FATAL = "Xid (PCI:0008:01:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000)"
+
+BAD, GOOD, BLIND, NONE = CheckResult.BAD, CheckResult.GOOD, CheckResult.CANNOT_TELL, CheckResult.NOT_APPLICABLE
+CASES = {
+    "python-of-another-architecture": (
+        Fact.HOST,
+        same(python=replace(FACTS.python, machine="x86_64")),
+        (BAD, True, "built for x86_64, but the machine is aarch64"),
+    ),
+    "clock-a-little-off": (Fact.CLOCK, same(clock=-5.0), (BAD, False, "5.0 s behind")),
+    "clock-an-hour-ahead": (Fact.CLOCK, same(clock=3600.0), (BAD, True, "3600.0 s ahead")),
+    "python-too-old": (
+        Fact.PYTHON,
+        same(python=replace(FACTS.python, version=(3, 9, 18))),
+        (BAD, True, "is 3.9.18"),
+    ),
+    "python-missing": (Fact.PYTHON, same(python=MISSING), (BAD, True, "correct `python:` in the inventory")),
+    "python-broken": (
+        Fact.PYTHON,
+        same(python=Unknown(why="`/opt/ray/bin/python` failed with 126: Exec format error", failed=True)),
+        (BAD, True, "Exec format error"),
+    ),
+    "python-hangs": (Fact.PYTHON, same(python=HUNG), (BLIND, True, "did not answer")),
+    "ray-missing": (Fact.RAY, same(python=replace(FACTS.python, ray=None)), (BAD, True, "has no Ray")),
+    "ray-too-old": (
+        Fact.RAY,
+        same(python=replace(FACTS.python, ray="2.9.3")),
+        (BAD, True, "2.60 or later"),
+    ),
+    "ray-newer": (Fact.RAY, same(python=replace(FACTS.python, ray="3.0.0")), (GOOD, False, "3.0.0")),
+    "disk-nearly-full": (
+        Fact.DISK,
+        same(spaces=(space("/tmp", free=30 * GIB),)),
+        (BAD, True, "`/tmp` has 30 GiB free and is 97% full"),
+    ),
+    "disk-tiny": (Fact.DISK, same(spaces=(space("~", bytes=2 * GIB, free=GIB // 2),)), (BAD, True, "0.5 GiB free")),
+    "no-inodes": (Fact.DISK, same(spaces=(space("~", free_inodes=3),)), (BAD, True, "3 free inodes")),
+    "no-limit-of-inodes": (Fact.DISK, same(spaces=(space("~", inodes=0, free_inodes=0),)), (GOOD, False, "")),
+    "home-read-only": (Fact.DISK, same(spaces=(space("~", read_only=True),)), (BAD, True, "`~` is read-only")),
+    "root-not-writable": (Fact.DISK, same(spaces=(space("/", writable=False),)), (GOOD, False, "")),
+    "disk-hangs": (Fact.DISK, same(spaces=(space(), HUNG)), (BLIND, True, "not answer within 20 s")),
+    "little-shared-memory": (Fact.SHARED_MEMORY, same(shared_memory=space(free=GIB)), (BAD, False, "on disk")),
+    "few-open-files": (Fact.OPEN_FILES, same(open_files=OpenFiles(soft=1024, hard=4096)), (BAD, False, "limits.conf")),
+    "files-without-limit": (Fact.OPEN_FILES, same(open_files=OpenFiles(soft=-1, hard=-1)), (GOOD, False, "no limit")),
+    "own-name-unknown": (
+        Fact.HOSTNAME,
+        same(hostname=HostnameLookup(name="", seconds=10.0, addresses=())),
+        (BAD, False, "`r07-n01` does not resolve (10 s)"),
+    ),
+    "own-name-slow": (
+        Fact.HOSTNAME,
+        same(hostname=HostnameLookup(name="r07-n01", seconds=5.0, addresses=("10.0.7.1",))),
+        (BAD, False, "resolves in 5 s"),
+    ),
+    "port-taken": (Fact.PORTS, same(ports=frozenset({22, 6401})), (BAD, True, "6401 in use")),
+    "foreign-ray": (Fact.OTHER_RAY, same(processes=(process(),)), (BAD, True, "Ray of `bob` runs on the node (pid 7)")),
+    "own-ray-is-not-foreign": (Fact.OTHER_RAY, same(processes=(process(mark="x1:r07-n01:0"),)), (GOOD, False, "")),
+    "leftovers": (
+        Fact.LEFTOVERS,
+        same(processes=(process(mark="x1:r07-n01:0"), process(9, agent="x2:r07-n01"))),
+        (BAD, True, "1 leftover process of run `x1`; stop with `kill -9 7`"),
+    ),
+    "a-live-run-is-no-leftover": (
+        Fact.LEFTOVERS,
+        same(processes=(process(mark="x1:r07-n01:0:main/3:1"), process(9, ray=False, agent="x1:r07-n01"))),
+        (GOOD, False, "x1:r07-n01"),
+    ),
+    "logout-kills": (
+        Fact.LOGOUT,
+        same(logout=Logout(kill_processes=True, remove_ipc=False, linger=False)),
+        (BAD, False, "enable-linger"),
+    ),
+    "logout-lingers": (
+        Fact.LOGOUT,
+        same(logout=Logout(kill_processes=True, remove_ipc=True, linger=True)),
+        (GOOD, False, ""),
+    ),
+    "logout-of-root": (
+        Fact.LOGOUT,
+        same(
+            host=replace(FACTS.host, uid=0),
+            logout=Logout(kill_processes=False, remove_ipc=True, linger=False),
+        ),
+        (GOOD, False, ""),
+    ),
+    "sudo-asks": (Fact.SUDO, same(sudo=False), (GOOD, False, "printed")),
+    "port-of-infiniband-down": (
+        Fact.INFINIBAND,
+        same(infiniband=(IbPort(device="mlx5_1", port="1", state="1: DOWN", rate="10 Gb/sec"),)),
+        (BAD, False, "mlx5_1"),
+    ),
+    "no-infiniband": (Fact.INFINIBAND, same(infiniband=()), (NONE, False, "")),
+    "driver-hangs": (Fact.DRIVER, same(driver=HUNG), (BLIND, True, "20 s")),
+    "driver-broken": (Fact.DRIVER, same(driver=Driver(fault="No devices were found")), (BAD, True, "No devices")),
+    "driver-missing": (Fact.DRIVER, same(driver=MISSING), (BLIND, True, "`gpu_driver: none`")),
+    "three-gpus": (Fact.GPUS, same(driver=replace(DRIVER, gpus=DRIVER.gpus[:3])), (BAD, True, "3 of 4")),
+    "gpu-lost": (Fact.GPUS, with_gpu(lost="GPU is lost"), (BAD, True, "3 of 4 found: GPU 0008:01:00: GPU is lost")),
+    "gpus-behind-a-fault": (
+        Fact.GPUS,
+        same(driver=Driver(fault="Unable to determine the device handle for GPU0000:17:00.0: Unknown Error")),
+        (BAD, True, "0 of 4 found: Unable to determine"),
+    ),
+    "another-accelerator": (
+        Fact.GPUS,
+        with_all(name="NVIDIA GB200"),
+        (BAD, False, "the driver reports `NVIDIA GB200`"),
+    ),
+    "orphan-holds-memory": (
+        Fact.GPU_MEMORY,
+        with_gpu(used=117760, processes=(GpuProcess(pid=42, name="engine", used=117700),)),
+        (BAD, True, "115.0 GiB (pid 42 engine)"),
+    ),
+    "memory-of-the-driver-itself": (Fact.GPU_MEMORY, with_gpu(used=700), (GOOD, False, "free")),
+    "memory-of-a-live-run": (
+        Fact.GPU_MEMORY,
+        lambda facts: with_gpu(used=99999)(replace(facts, processes=(process(agent="x1:r07-n01"),))),
+        (GOOD, False, "in use by x1:r07-n01"),
+    ),
+    "recovery-due": (
+        Fact.RECOVERY,
+        with_gpu(recovery=Recovery.DUE, action="Drain and Reset"),
+        (BAD, True, "GPU 0008:01:00: Drain and Reset"),
+    ),
+    "recovery-of-an-old-driver": (Fact.RECOVERY, with_all(recovery=Recovery.UNKNOWN), (BLIND, False, "")),
+    "fabric-completed-but-unhealthy": (Fact.FABRIC, with_gpu(fabric=SICK), (BAD, True, "summary: Unhealthy")),
+    "fabric-joining-long-after-boot": (Fact.FABRIC, with_gpu(fabric=JOINING), (BAD, True, "In Progress on 1 of 4")),
+    "fabric-joining-after-boot": (
+        Fact.FABRIC,
+        lambda facts: with_gpu(fabric=JOINING)(replace(facts, host=replace(FACTS.host, uptime=40.0))),
+        (BLIND, True, "40 s after boot"),
+    ),
+    "fabric-in-an-unknown-state": (
+        Fact.FABRIC,
+        with_gpu(fabric=Fabric(state=FabricState.OTHER, said="Dreaming")),
+        (BLIND, True, "`Dreaming`"),
+    ),
+    "fabric-on-some-gpus-only": (
+        Fact.FABRIC,
+        with_gpu(fabric=Fabric()),
+        (BAD, True, "only some GPUs of the tray are in a fabric"),
+    ),
+    "no-fabric": (Fact.FABRIC, with_all(fabric=Fabric()), (NONE, False, "")),
+    "domains-of-a-tray-differ": (
+        Fact.DOMAIN,
+        with_gpu(fabric=replace(HEALTHY, clique_id=32767)),
+        (BAD, True, "report different domains"),
+    ),
+    "domain-of-zeroes": (Fact.DOMAIN, with_all(fabric=ZEROES), (BAD, True, "no domain beyond the tray")),
+    "domain-unproven-by-an-old-driver": (
+        Fact.DOMAIN,
+        with_all(fabric=replace(HEALTHY, cluster_uuid=None, clique_id=None)),
+        (BLIND, False, "is not verified"),
+    ),
+    "imex-not-installed": (Fact.IMEX, same(imex_active=None, imex_ready=MISSING), (BAD, False, "not installed")),
+    "imex-stopped": (Fact.IMEX, same(imex_active=False), (BAD, False, "systemctl start nvidia-imex")),
+    "imex-without-channel": (
+        Fact.IMEX,
+        same(imex_files=replace(FACTS.imex_files, channel=False, usable=False)),
+        (BAD, False, "channel0 is missing"),
+    ),
+    "imex-channel-forbidden": (
+        Fact.IMEX,
+        same(imex_files=replace(FACTS.imex_files, usable=False)),
+        (BAD, False, "cannot be opened by `ubuntu`"),
+    ),
+    "imex-waiting": (Fact.IMEX, same(imex_ready=False), (BAD, False, "not READY")),
+    "imex-domain-hangs": (
+        Fact.IMEX,
+        same(imex_domain=Unknown(why="`nvidia-imex-ctl -N` did not answer within 10 s", hung=True)),
+        (BLIND, False, "is READY, but"),
+    ),
+    "imex-status-port-closed": (Fact.IMEX, same(imex_domain=peers("C C C", "I I I", "I I I")), (GOOD, False, "all 3")),
+    "imex-trouble-of-others": (Fact.IMEX, same(imex_domain=peers("C C C", "C C D", "C D C")), (GOOD, False, "all 3")),
+    "imex-peer-gone": (Fact.IMEX, same(imex_domain=peers("C C D", "C C D", "I I I")), (BAD, False, "10.0.7.3")),
+    "imex-own-list-differs": (
+        Fact.IMEX,
+        same(imex_domain=peers("C !M! !M!", "!M! C C", "!M! C C")),
+        (BAD, True, "nodes_config.cfg"),
+    ),
+    "imex-list-of-another-differs": (
+        Fact.IMEX,
+        same(imex_domain=peers("C C !M!", "C C !M!", "!M! !M! C")),
+        (BAD, False, "10.0.7.3"),
+    ),
+    "imex-not-in-the-list": (
+        Fact.IMEX,
+        same(imex_domain=ImexDomain(state=DomainState.UP, peers=())),
+        (BAD, False, "not in the node list"),
+    ),
+    "xids-hidden": (Fact.XIDS, same(xids=HIDDEN), (BLIND, False, "`systemd-journal`")),
+    "xids-of-programs": (
+        Fact.XIDS,
+        log("Xid (PCI:0008:01:00): 31, pid=4, name=train, MMU Fault", "Xid (PCI:0008:01:00): 45, pid=4, name=train"),
+        (GOOD, False, "GPU memory page fault"),
+    ),
+    "xid-of-the-node": (
+        Fact.XIDS,
+        lambda facts: with_gpu(recovery=Recovery.UNKNOWN)(log(FATAL)(facts)),
+        (BAD, True, "GPU 0008:01:00: Xid 149, NVLink NETIR error, 148 min ago: replace"),
+    ),
+    "xid-that-the-driver-has-done-with": (Fact.XIDS, log(FATAL), (BAD, False, "requests no recovery now")),
+    "xid-on-a-gpu-that-is-gone": (
+        Fact.XIDS,
+        log("GPU 0007:01:00.0: GPU has fallen off the bus."),
+        (BAD, True, "GPU 0007:01:00: Xid 79"),
+    ),
+    "rows-remapped": (
+        Fact.XIDS,
+        log("Xid (PCI:0008:01:00): 63, Row remapping pending"),
+        (BAD, False, "needs reset"),
+    ),
+    "recovery-that-was-asked-for-and-done": (
+        Fact.XIDS,
+        lambda facts: with_all(recovery=Recovery.UNKNOWN)(
+            log(
+                "Xid (PCI:0008:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+                "Xid (PCI:0008:01:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+            )(facts)
+        ),
+        (GOOD, False, "GPU recovery action changed"),
+    ),
+    "old-nvlink-twice": (
+        Fact.XIDS,
+        lambda facts: with_gpu(recovery=Recovery.UNKNOWN)(
+            log(*["Xid (PCI:0008:01:00): 74, NVLink: fatal error"] * 2)(facts)
+        ),
+        (BAD, True, "GPU 0008:01:00: Xid 74, NVLink error, 148 min ago: replace"),
+    ),
+    "old-nvlink-once": (Fact.XIDS, log("Xid (PCI:0008:01:00): 74, NVLink: fatal error"), (GOOD, False, "")),
+}
+
+
+@pytest.mark.parametrize(("fact", "change", "expected"), CASES.values(), ids=CASES)
+def test_changed_fact_has_this_finding(
+    fact: Fact, change: Callable[[Facts], Facts], expected: tuple[CheckResult, bool, str]
+) -> None:
+    finding = found(fact, change(FACTS))
+    answer, stops, words = expected
+    assert (finding.result, finding.stops) == (answer, stops), finding
+    assert words in finding.message
+
+
+def test_domain_that_differs_from_the_inventory_is_shown_with_both_values() -> None:
+    finding = found(Fact.DOMAIN, FACTS, replace(NODE, domain="9a20aaaa-0000-4000-8000-000000000000.32766"))
+    assert (finding.result, finding.stops) == (CheckResult.BAD, True)
+    assert finding.evidence == ("inventory: 9a20aaaa-0000-4000-8000-000000000000.32766", f"drivers: {DOMAIN}")
+
+
+@pytest.mark.parametrize("domain", [None, DOMAIN.upper()], ids=["unknown-so-far", "in-capitals"])
+def test_domain_that_agrees_with_the_inventory_is_good(domain: str | None) -> None:
+    finding = found(Fact.DOMAIN, FACTS, replace(NODE, domain=domain))
+    assert (finding.result, finding.message) == (CheckResult.GOOD, DOMAIN)
+
+
+def test_ray_of_the_system_does_not_matter_without_a_configured_python() -> None:
+    node = replace(NODE, access=Access(address="10.0.7.1"))
+    facts = replace(FACTS, python=replace(FACTS.python, version=(3, 10, 2), ray=None))
+    assert found(Fact.RAY, facts, node).result is CheckResult.NOT_APPLICABLE
+    assert found(Fact.PYTHON, facts, node).result is CheckResult.GOOD
+    old = replace(facts, python=replace(FACTS.python, version=(3, 9, 2), ray=None))
+    told = found(Fact.PYTHON, old, node)
+    assert (told.result, told.stops) == (CheckResult.BAD, True)
+    assert "set `python:` in the inventory" in told.message

@@ -1,0 +1,282 @@
+"""The script that runs on nodes, run on this machine."""
+
+import ast
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import launcher
+from launcher.core.model.inventory import Access, GpuDriver, Node, RackName
+from launcher.core.model.nodeset import NodeName
+from launcher.probe import imex, system, xid
+from launcher.probe.check_node import GPU_FACTS, check_node
+from launcher.probe.findings import CheckResult, Fact
+from launcher.probe.node_facts import NO_PYTHON, Facts, call, parse_facts, read_facts
+from launcher.probe.nvidia_smi import Driver
+from launcher.probe.results import MARK, ProbeResult, Unknown, read_results
+
+SCRIPT = Path(launcher.__file__).parent / "runtime" / "facts.py"
+CORPUS = Path(__file__).parents[2] / "corpus" / "probe"
+SHORT = 0.5
+
+
+def node(driver: GpuDriver = GpuDriver.NVIDIA) -> Node:
+    access = Access(address="127.0.0.1", python=sys.executable)
+    return Node(name=NodeName("here"), rack=RackName("r1"), access=access, gpus=1, gpu_driver=driver)
+
+
+def ask(probes: Mapping[str, object], path: Path | None = None) -> Mapping[str, ProbeResult]:
+    """Run the script as a node would."""
+    env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"} if path else None
+    asked = json.dumps({"probes": probes}).encode()
+    done = subprocess.run([sys.executable, SCRIPT], input=asked, capture_output=True, timeout=60, env=env)
+    answers = read_results(done.stdout)
+    assert not isinstance(answers, Unknown), done.stderr
+    return answers
+
+
+def shell(script: str, **limits: object) -> Mapping[str, object]:
+    return {"argv": ["sh", "-c", script], **limits}
+
+
+def alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A folder that comes first on the PATH."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    return folder
+
+
+def tool(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_script_is_valid_for_python_3_6() -> None:
+    ast.parse(SCRIPT.read_text(), feature_version=(3, 6))
+
+
+def test_all_facts_of_this_machine_in_one_call() -> None:
+    cpu = node(GpuDriver.NONE)
+    asked = call(SCRIPT.read_bytes(), cpu)
+    done = subprocess.run(asked.argv, input=asked.stdin, capture_output=True, timeout=asked.timeout)
+    parse_facts = read_facts(done.stdout, cpu, now=time.time())
+    assert isinstance(parse_facts, Facts), done.stderr
+    findings = {finding.fact: finding for finding in check_node(parse_facts, cpu)}
+    assert {findings[fact].result for fact in GPU_FACTS} == {CheckResult.NOT_APPLICABLE}
+    for fact in (Fact.HOST, Fact.CLOCK, Fact.PYTHON, Fact.RAY):
+        assert findings[fact].result is CheckResult.GOOD, findings[fact]
+    assert os.uname().nodename in findings[Fact.HOST].message
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has the tool")
+def test_gpu_facts_are_unknown_without_nvidia_smi() -> None:
+    gpu = node()
+    asked = call(SCRIPT.read_bytes(), gpu)
+    done = subprocess.run(asked.argv, input=asked.stdin, capture_output=True, timeout=asked.timeout)
+    parse_facts = read_facts(done.stdout, gpu, now=time.time())
+    answers = {finding.fact: finding.result for finding in check_node(parse_facts, gpu)}
+    assert {answers[fact] for fact in (Fact.DRIVER, Fact.GPUS, Fact.FABRIC, Fact.DOMAIN)} == {CheckResult.CANNOT_TELL}
+
+
+def test_tools_on_the_path_are_run(tools: Path) -> None:
+    for name, kind, case in (
+        ("nvidia-smi", "nvidia_smi", "580-recovery-due"),
+        ("nvidia-imex-ctl", "imex_domain", "up"),
+        ("journalctl", "xids", "each-class"),
+    ):
+        tool(tools, name, f"cat {CORPUS / kind / case}.out")
+    tool(tools, "date", "echo 1790000000.5")
+    gpu = node()
+    asked = call(SCRIPT.read_bytes(), gpu)
+    env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = subprocess.run(asked.argv, input=asked.stdin, capture_output=True, timeout=asked.timeout, env=env)
+    parse_facts = read_facts(done.stdout, gpu, now=1_790_003_600.0)
+    assert isinstance(parse_facts, Facts)
+    assert isinstance(parse_facts.driver, Driver)
+    assert [one.action for one in parse_facts.driver.gpus] == [None, "Drain and Reset"]
+    assert isinstance(parse_facts.imex_domain, imex.ImexDomain)
+    assert not isinstance(parse_facts.xids, Unknown)
+    assert [one.code for one in parse_facts.xids][:3] == [13, 31, 45]
+    clock = next(finding for finding in check_node(parse_facts, gpu) if finding.fact is Fact.CLOCK)
+    assert (clock.result, clock.stops) == (CheckResult.BAD, True)
+
+
+def test_tool_that_hangs_is_killed_with_its_children_and_delays_no_other(tools: Path, tmp_path: Path) -> None:
+    tool(
+        tools, "nvidia-smi", f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/self; sleep 60"
+    )
+    began = time.monotonic()
+    answers = ask({"slow": {"argv": ["nvidia-smi", "-q"], "timeout": SHORT}, "quick": shell("echo hello")}, tools)
+    assert time.monotonic() - began < 20
+    assert answers["slow"].timed_out
+    assert answers["slow"].rc == -signal.SIGKILL
+    assert answers["quick"].out == "hello\n"
+    assert gone(int((tmp_path / "child").read_text()))
+    assert gone(int((tmp_path / "self").read_text()))
+
+
+def test_long_output_is_read_and_cut(tools: Path) -> None:
+    tool(tools, "nvidia-smi", "echo first; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo last")
+    ran = ask({"flood": {"argv": ["nvidia-smi"], "timeout": 50.0, "limit": 2000}}, tools)["flood"]
+    assert ran.rc == 0
+    assert len(ran.out) == 2000
+    assert ran.dropped > 99_000_000
+    assert ran.out.startswith("first\nx")
+    assert ran.out.endswith("x\nlast\n")
+
+
+def test_daemon_that_keeps_the_pipe_open_is_not_waited_for(tmp_path: Path) -> None:
+    escape = (
+        f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' & until [ -s {tmp_path}/pid ]; do :; done; echo done"
+    )
+    began = time.monotonic()
+    ran = ask({"daemon": shell(escape, timeout=30.0)})["daemon"]
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert time.monotonic() - began < 25
+    assert (ran.rc, ran.out, ran.timed_out) == (0, "done\n", False)
+
+
+def test_only_matching_lines_of_a_log_are_sent() -> None:
+    script = "echo '-- Journal begins --'; seq 1 100000; echo 'NVRM: Xid'; printf 'NVRM: last'"
+    ran = ask({"log": shell(script, keep=list(xid.KEEP))})["log"]
+    assert ran.out == "NVRM: Xid\nNVRM: last\n"
+    assert ran.lines == 100_002
+
+
+def test_failing_function_is_reported_and_the_others_answer() -> None:
+    answers = ask(
+        {"wrong": {"builtin": "space", "args": []}, "none": {"argv": ["/no/such/tool"]}, "right": shell("true")}
+    )
+    assert answers["wrong"].rc == 70
+    assert "space() missing" in answers["wrong"].err
+    assert answers["none"].rc == 127
+    assert answers["right"].rc == 0
+
+
+def test_program_that_cannot_be_executed_is_not_missing(tools: Path) -> None:
+    (tools / "python").write_bytes(b"\x7fELF of another machine")
+    (tools / "python").chmod(0o755)
+    found = system.read_python(ask({"python": {"argv": [str(tools / "python")]}})["python"], "python")
+    assert isinstance(found, Unknown)
+    assert (found.missing, found.failed) == (False, True)
+    assert "Exec format error" in found.why
+
+
+def test_space_of_a_missing_path_is_that_of_its_parent(tmp_path: Path) -> None:
+    ran = ask({"room": {"builtin": "space", "args": [f"{tmp_path}/not/yet"]}})["room"]
+    found = json.loads(ran.out)
+    assert found["at"] == str(tmp_path)
+    assert found["bytes"] == shutil.disk_usage(tmp_path).total
+    assert found["writable"] is True
+
+
+def test_port_with_a_listener_is_in_use() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        assert listener.getsockname()[1] in json.loads(ask({"ports": {"builtin": "ports"}})["ports"].out)
+
+
+@pytest.fixture
+def marked() -> Iterator[tuple[int, int]]:
+    """A process with a mark, and its child that has cleared its environment."""
+    env = {**os.environ, "NVLAUNCH_MARK": "x-probe:here:0"}
+    script = "env -i sleep 60 & echo $!; wait"
+    with subprocess.Popen(["sh", "-c", script], env=env, stdout=subprocess.PIPE, start_new_session=True) as parent:
+        assert parent.stdout is not None
+        yield parent.pid, int(parent.stdout.readline())
+        os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_leftover_process_is_found_by_its_mark_or_its_parent(marked: tuple[int, int]) -> None:
+    listed = json.loads(ask({"who": {"builtin": "processes"}})["who"].out)
+    found = {one["pid"]: one["mark"] for one in listed}
+    assert {pid: found.get(pid) for pid in marked} == dict.fromkeys(marked, "x-probe:here:0")
+
+
+def test_script_does_not_report_itself() -> None:
+    env = {**os.environ, "NVLAUNCH_MARK": "x-asks:here:0"}
+    asked = json.dumps({"probes": {"who": {"builtin": "processes"}, "other": shell("sleep 1; true")}}).encode()
+    done = subprocess.run([sys.executable, SCRIPT], input=asked, capture_output=True, timeout=60, env=env)
+    answers = read_results(done.stdout)
+    assert not isinstance(answers, Unknown)
+    assert "x-asks" not in answers["who"].out
+
+
+def test_infiniband_ports_are_read_from_sysfs(tmp_path: Path) -> None:
+    port = tmp_path / "mlx5_0" / "ports" / "1"
+    port.mkdir(parents=True)
+    for name, value in (("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("rate", "400 Gb/sec (4X NDR)")):
+        (port / name).write_text(value + "\n")
+    ran = ask({"ib": {"builtin": "infiniband", "args": [str(tmp_path)]}})["ib"]
+    assert json.loads(ran.out) == [
+        {
+            "device": "mlx5_0",
+            "port": "1",
+            "state": "4: ACTIVE",
+            "phys_state": "5: LinkUp",
+            "rate": "400 Gb/sec (4X NDR)",
+        }
+    ]
+
+
+def test_imex_node_list_and_its_hash(tmp_path: Path) -> None:
+    (tmp_path / "nodes_config.cfg").write_text("10.0.7.1\n10.0.7.2\n")
+    args = [str(tmp_path), str(tmp_path / "channel0")]
+    found = imex.read_files(ask({"files": {"builtin": "imex_files", "args": args}})["files"])
+    assert isinstance(found, imex.ImexFiles)
+    assert found.nodes == ("10.0.7.1", "10.0.7.2")
+    assert found.nodes_hash is not None
+    assert (found.config_hash, found.channel) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "status"), [(sys.executable, 0), ("/nosuch/python", NO_PYTHON)], ids=["given", "none"]
+)
+def test_configured_python_is_used_if_the_system_has_none(given: str, status: int, tmp_path: Path) -> None:
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    asked = call(SCRIPT.read_bytes(), replace(node(GpuDriver.NONE), access=Access(address="here", python=given)))
+    path = {"PATH": str(tmp_path)}
+    done = subprocess.run(asked.argv, input=asked.stdin, capture_output=True, timeout=asked.timeout, env=path)
+    assert done.returncode == status, done.stderr
+    assert (MARK in done.stdout) is (status == 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "expected"),
+    [
+        ("1001.0", 1000.0, 0.0),  # it may all have been on the way
+        ("998.0", 1000.0, -2.5),  # that long before we asked
+        ("1007.0", 1000.0, 3.0),  # that long after we had the answer
+        ("1002.0", None, -2.0),
+    ],
+)
+def test_time_on_the_way_is_not_counted_as_clock_skew(said: str, asked: float | None, expected: float) -> None:
+    ran = ProbeResult(rc=0, out=said, elapsed=0.5, age=0.5)
+    found = parse_facts({"date": ran}, node(), now=1004.5, asked=asked)
+    assert found.clock == pytest.approx(expected)
