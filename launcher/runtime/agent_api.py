@@ -14,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import environment, files, interpreter, logs, procs, rank_actor, ranks, rpc
+from . import environment, files, interpreter, logs, procs, rank_actor, ranks, rpc, setups
 from .children import Children
 from .connectivity import Reach
 from .fences import Fences
 from .heartbeat import Beat, Deadline
 from .heartbeat_server import Listener
+from .protocol import Setup
 from .redact import Blank
 from .steps import Step
 
@@ -108,12 +109,14 @@ class Service:
         with self._doing:
             if self._setup.running or self._setup.ended:
                 return {"ok": True}
-            argv = self._setup_argv(question["setup"])
+            argv = self._setup_argv(question["setups"])
             if not argv:
                 self._setup.skip()
                 return {"ok": True}
             mark = f"{self._spec['run']}:{self._spec['place']}:setup"
-            env = {**self._base, **question["env"], **question["secrets"], procs.MARK: mark}
+            variables = question["variables"]
+            own = environment.whole(self._folder, variables) if variables else {}
+            env = {**self._base, **own, **question["secrets"], procs.MARK: mark}
             message = "" if self._interpreter is None or self._interpreter.made else interpreter.WORDS
             self._setup.start(argv, env, folder=self._folder / "workdir", message=message)
         return {"ok": True}
@@ -122,9 +125,12 @@ class Service:
         self._setup.tell(COPYING)
         return {"ok": True, "need": name}
 
-    def _setup_argv(self, script: str | None) -> list[str]:
+    def _setup_argv(self, scripts: list[Setup]) -> list[str]:
         """Return the user's setup, with the making of an environment before it where one is wanted and not there."""
-        argv = ["bash", str(self._folder / script)] if script else []
+        argv = ["bash", str(self._folder / scripts[0]["script"])] if scripts else []
+        if len(scripts) > 1:
+            files.write(self._folder / setups.SETUPS, {"setups": scripts})
+            argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)]
         if self._interpreter is None or self._interpreter.made:
             return argv
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
@@ -198,22 +204,20 @@ class Service:
         return {"ok": not left, "left": left}
 
     def signal(self, question: Json) -> Json:
-        """Send a signal to every process of every rank here, or of those of some members; returns to how many."""
+        """Send a signal to every process of every rank here, or of those of one gang; returns to how many."""
         ours = {state["pid"] for state in ranks.living(self._folder)}
         number = signal.Signals[f"SIG{question['signal'].removeprefix('SIG')}"]
-        only = question.get("members")
-        found = [p for p in self._ranks_processes(only) if p.pid not in ours]
-        ranks.tell_to_stop(self._folder, only)
+        gang = question.get("gang")
+        found = [p for p in self._ranks_processes(gang) if p.pid not in ours]
+        ranks.tell_to_stop(self._folder, gang)
         procs.send(found, number)
         return {"ok": True, "count": len(found)}
 
-    def _ranks_processes(self, only: list[str] | None) -> list[procs.Process]:
-        living = {(state["member"], state["attempt"]) for state in ranks.living(self._folder)}
+    def _ranks_processes(self, gang: str | None) -> list[procs.Process]:
+        living = [state for state in ranks.living(self._folder) if gang is None or state["gang"] == gang]
         found: dict[int, procs.Process] = {}
-        for member, attempt in living:
-            if only is not None and member not in only:
-                continue
-            until = math.inf if only is None else ranks.others_began(self._folder, member, attempt)
+        for member, attempt in {(state["member"], state["attempt"]) for state in living}:
+            until = math.inf if gang is None else ranks.others_began(self._folder, member, attempt)
             scope = replace(procs.of_spec(self._spec), level="rank", member=member, attempt=attempt, until=until)
             found.update({p.pid: p for p in procs.scan(scope, os.getpid(), self._children.pids)})
         return list(found.values())

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import files, logs, procs, rpc
+from . import environment, files, logs, procs, rpc
 from .children import SPAWN
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -60,7 +60,7 @@ def variables(folder: Path, label: str, given: dict[str, str], base: dict[str, s
     """Return what a rank sees, as of its newest attempt; where it never began, what is given."""
     own = folder / "ranks" / label
     spec = files.read(own / str(logs.newest(own)) / "spec.json") if label else None
-    return {**base, **(spec["env"] | spec["rank_env"] if spec else given)}
+    return {**base, **(environment.whole(folder, spec["variables"]) if spec else given)}
 
 
 def place(folder: Path) -> Path:

@@ -5,7 +5,9 @@ import pwd
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from . import protocol, shared
+from .protocol import RankSpec, Variables
 
 # What is kept of the shell that launches on a node of its own machine: anything else would differ from run to run.
 USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
@@ -44,11 +46,28 @@ def _without_ray(path: str) -> str:
     return ":".join(kept) or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def driver(spec: Mapping[str, Any], base: Mapping[str, str], folder: Path, python: str) -> dict[str, Any]:
-    """Return the orders of a rank that speaks to Ray: `python` and `ray` are those of the run's cluster."""
-    own = {name: value.replace(FOLDER, str(folder)) for name, value in spec["rank_env"].items()}
-    path = spec["env"].get("PATH", base["PATH"])
-    return {**spec, "rank_env": {**own, "PATH": f"{os.path.dirname(python)}:{path}"}}
+def given(folder: Path, variables: Variables) -> dict[str, str]:
+    """Return what inventory and task give a program."""
+    return protocol.given(shared.read(folder, variables["shared"]), variables)
+
+
+def own(folder: Path, variables: Variables) -> dict[str, str]:
+    """Return a program's own variables."""
+    return protocol.own(shared.read(folder, variables["shared"]), variables)
+
+
+def whole(folder: Path, variables: Variables) -> dict[str, str]:
+    """Return all variables of a program: its own go before what it is given."""
+    return {**given(folder, variables), **own(folder, variables)}
+
+
+def driver(spec: RankSpec, base: Mapping[str, str], folder: Path, python: str) -> RankSpec:
+    """Return the spec of a rank that speaks to Ray, with the Python of the run's cluster first in its PATH."""
+    variables = spec["variables"]
+    mine = {name: value.replace(FOLDER, str(folder)) for name, value in variables["own"].items()}
+    path = given(folder, variables).get("PATH", base["PATH"])
+    mine["PATH"] = f"{os.path.dirname(python)}:{path}"
+    return {**spec, "variables": {**variables, "own": mine}}
 
 
 def ray(asked: Mapping[str, str], folder: str, scratch: str, python: str) -> dict[str, str]:

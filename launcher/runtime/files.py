@@ -4,11 +4,12 @@ import contextlib
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 
-def write(path: Path, content: dict[str, Any]) -> None:
+def write(path: Path, content: Mapping[str, object]) -> None:
     """Write a JSON file (0600) so that it survives a power cut whole: file, rename and folder are synced in order."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -24,7 +25,7 @@ def write(path: Path, content: dict[str, Any]) -> None:
         os.close(folder)
 
 
-def create(path: Path, content: dict[str, Any]) -> bool:
+def create(path: Path, content: Mapping[str, object]) -> bool:
     """Write a JSON file (0600) unless it is there already; returns whether this call made it. Atomic."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import files, heartbeat, procs, ranks, rpc
+from . import environment, files, heartbeat, procs, ranks, rpc
 
 BEGUN_TWICE = 3
 REFUSED = 4
@@ -42,8 +42,8 @@ def main(argv: list[str]) -> int:
         print(given["message"], file=sys.stderr)
         return REFUSED
     me = procs.find(os.getpid())
-    state = {"pid": os.getpid(), "start": me.start if me else 0, "member": spec["member"], "attempt": spec["attempt"]}
-    if not files.create(own / "state.json", state):
+    whose = {name: spec[name] for name in ("member", "gang", "attempt")}
+    if not files.create(own / "state.json", {"pid": os.getpid(), "start": me.start if me else 0, **whose}):
         return BEGUN_TWICE
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # A handler, not SIG_IGN: the script would inherit that. Our end is the script's end.
@@ -61,7 +61,9 @@ def main(argv: list[str]) -> int:
 def _start(folder: Path, own: Path, spec: dict[str, Any], given: dict[str, Any]) -> int:
     secrets = files.read(Path(given["secrets"])) or {}
     own_env = {procs.MARK: os.environ[procs.MARK], "NVLAUNCH_HEARTBEAT": str(own / ranks.HEARTBEAT)}
-    env = {**given["base"], **spec["env"], **secrets, **spec["rank_env"], **own_env}
+    variables = spec["variables"]
+    asked, mine = environment.given(folder, variables), environment.own(folder, variables)
+    env = {**given["base"], **asked, **secrets, **mine, **own_env}
     os.chdir(folder / "workdir")
     return os.posix_spawnp(
         "bash",

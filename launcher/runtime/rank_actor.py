@@ -8,21 +8,27 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from . import files
+from . import files, shared
+from .protocol import RankSpec
 
 BEGUN_S = 10.0
+FETCH_S = 20.0
 
 
 class Holder:
     """One for each slot and generation. It has no state of its own: what began and ended is in the rank's folder."""
 
-    def start(self, label: str, spec: dict[str, Any], mark: str) -> str:
-        """Begin the rank of a slot for an attempt, once; returns an empty string, or why it did not begin."""
+    def start(self, label: str, spec: RankSpec, mark: str, document: list[Any]) -> str:
+        """Begin the rank of a slot for an attempt, once; returns an empty string, or why it did not begin.
+
+        `document` refers to what its variables share with those of others, where the node does not have that yet.
+        """
         folder = Path(os.environ["NVLAUNCH_FOLDER"])
         own = folder / "ranks" / label / str(spec["attempt"])
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (own / "state.json").exists():
             return ""
+        shared.keep(folder, spec["variables"]["shared"], lambda: _fetch(document))
         files.write(own / "spec.json", spec)
         package = str(Path(__file__).resolve().parent)
         with (own / "parent.log").open("ab") as log:
@@ -36,6 +42,14 @@ class Holder:
             )
         threading.Thread(target=parent.wait, daemon=True).start()  # or it would stay a zombie of this actor
         return "" if begun(parent.pid, own) else f"rank `{label}` did not begin: see `{own}/parent.log`"
+
+
+def _fetch(document: list[Any]) -> bytes:
+    import ray
+
+    (reference,) = document
+    content: bytes = ray.get(reference, timeout=FETCH_S)
+    return content
 
 
 def begun(parent: int, own: Path) -> bool:

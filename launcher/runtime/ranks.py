@@ -3,7 +3,7 @@
 import contextlib
 import math
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,10 @@ def alive(state: dict[str, Any]) -> bool:
     return process is not None and process.start == state["start"]
 
 
-def tell_to_stop(folder: Path, only: Collection[str] | None) -> None:
-    """Write down that the ranks here, or those of some members, are sent their stop signal."""
+def tell_to_stop(folder: Path, gang: str | None) -> None:
+    """Write down that the ranks here, or those of one gang, are sent their stop signal."""
     for own, state in _living(folder):
-        if only is None or state["member"] in only:
+        if gang is None or state["gang"] == gang:
             with contextlib.suppress(OSError):  # a full disk: then a rank ends with its script
                 (own / STOPPING).touch()
 

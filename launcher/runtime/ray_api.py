@@ -21,6 +21,8 @@ SLOT = "nvlaunch.io/slot"
 GENERATION = "nvlaunch.io/generation"
 
 Json = dict[str, Any]
+Document = list[Any]
+"""A reference to content in Ray's object store; in a list, so that who is given it need not fetch it."""
 
 
 def connect(address: str, node_ip: str) -> None:
@@ -99,11 +101,17 @@ def _find(key: str) -> PlacementGroup | None:
         return None
 
 
-def start(ranks: list[Json], timeout: float) -> list[str]:
+def share(content: bytes) -> Document:
+    """Return content in Ray's object store."""
+    return [ray.put(content)]
+
+
+def start(ranks: list[Json], document: Document, timeout: float) -> list[str]:
     """Begin ranks, each in the actor of its slot and generation; returns what went wrong, nothing if nothing did."""
     _end_older({rank["slot"]: rank["actor"] for rank in ranks})
-    actors = [_actor(rank) for rank in ranks]
-    asked = [a.start.remote(r["label"], r["spec"], r["mark"]) for a, r in zip(actors, ranks, strict=True)]
+    groups = {key: get_placement_group(key) for key in {rank["slice"] for rank in ranks}}
+    actors = [_actor(rank, groups[rank["slice"]]) for rank in ranks]
+    asked = [a.start.remote(r["label"], r["spec"], r["mark"], document) for a, r in zip(actors, ranks, strict=True)]
     ray.wait(asked, num_returns=len(asked), timeout=timeout)
     return [message for rank, answer in zip(ranks, asked, strict=True) if (message := _words(rank, answer))]
 
@@ -125,8 +133,7 @@ def _end_older(wanted: dict[str, str]) -> None:
             ray.kill(ray.get_actor(name), no_restart=True)
 
 
-def _actor(rank: Json) -> Any:
-    group = get_placement_group(rank["slice"])
+def _actor(rank: Json, group: PlacementGroup) -> Any:
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank["index"])
     options = {
         "name": rank["actor"],

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import heartbeat, ray_api, rpc
+from . import heartbeat, ray_api, rpc, shared
 
 Json = dict[str, Any]
 PERIOD_S = 0.5
@@ -61,9 +61,11 @@ class Tables:
 class Supervisor:
     """The answers of the supervisor."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, folder: Path) -> None:
         self._tables = tables
+        self._folder = folder
         self._starting = threading.Lock()
+        self._documents: dict[str, ray_api.Document] = {}
 
     def reply(self, question: Json) -> Json:
         """Return one question: status, verify, reserve, unreserve or start.
@@ -83,10 +85,17 @@ class Supervisor:
                 return self._tables.fresh(FRESH_S)
             case "start":
                 with self._starting:
-                    wrong = ray_api.start(question["ranks"], question["timeout"])
+                    document = self._document(question["shared"])
+                    wrong = ray_api.start(question["ranks"], document, question["timeout"])
                 return {"ok": not wrong, "message": "; ".join(wrong)}
             case other:
                 return {"ok": False, "message": f"unknown question `{other}`"}
+
+    def _document(self, name: str) -> ray_api.Document:
+        """Return a document that ranks share, in Ray's object store once: so nodes have it of each other."""
+        if name not in self._documents:
+            self._documents[name] = ray_api.share(shared.packed(self._folder, name))
+        return self._documents[name]
 
 
 def main(argv: list[str]) -> int:
@@ -101,7 +110,7 @@ def main(argv: list[str]) -> int:
     threading.Thread(target=tables.keep, name="tables", daemon=True).start()
     if not tables.fresh(timeout=30).get("ready"):
         return 1
-    rpc.serve(scratch / "supervisor.sock", Supervisor(tables).reply)
+    rpc.serve(scratch / "supervisor.sock", Supervisor(tables, Path(os.environ["NVLAUNCH_FOLDER"])).reply)
     logging.info("connected to %s", address)
     threading.Event().wait()
     return 0

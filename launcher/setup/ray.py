@@ -96,10 +96,9 @@ def _node_argv(at: At) -> tuple[str, ...]:
     )
 
 
-def labels(run: Run, slot: Slot, member: Member) -> dict[str, str]:
-    """Return the labels of a slot's raylet: its levels, its domain, its slot and its generation."""
-    placed = place_labels(run.node(slot.node), run.fleet.levels)
-    return {**placed, SLOT: member.slot, GENERATION: str(slot.generation)}
+def labels(levels: Sequence[str], node: Node, slot: Slot, member: Member) -> dict[str, str]:
+    """Return the labels of a slot's raylet on a node: its place at each level, its domain, slot and generation."""
+    return {**place_labels(node, levels), SLOT: member.slot, GENERATION: str(slot.generation)}
 
 
 def place_labels(node: Node, levels: Sequence[str]) -> dict[str, str]:

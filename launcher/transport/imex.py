@@ -6,6 +6,7 @@ from importlib import resources
 from launcher.core.model.inventory import GpuDriver, ImexMode, Node, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Member, Run
+from launcher.core.model.run_index import RunIndex
 from launcher.errors import RemoteError
 from launcher.probe import node_facts
 from launcher.probe.imex import ImexFiles, PeerLink
@@ -36,7 +37,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
-def see_to(site: Site, run: Run, node: Node, member: Member) -> Outcome:
+def see_to(site: Site, run: Run, index: RunIndex, node: Node, member: Member) -> Outcome:
     """See to IMEX on a node whose lease the run has; nothing at all where there is no NVIDIA driver.
 
     RemoteError where the node is not reached.
@@ -45,9 +46,9 @@ def see_to(site: Site, run: Run, node: Node, member: Member) -> Outcome:
         return Outcome()
     if "block" not in site.ask({"op": "hello"}, timeout=ASK_S):
         return Outcome()  # without an agent there is no lease, and what comes next says so
-    part = run.slice_of(member)
+    part = index.slices[member.slice_key]
     mode = run.fleet.imex if len(part.nodes) > 1 else ImexMode.OFF
-    bare = Place(own=_names(node), slice=_all(run, part.nodes), spares=_all(run, part.spares))
+    bare = Place(own=_names(node), slice=_all(index, part.nodes), spares=_all(index, part.spares))
     if mode is ImexMode.OFF:
         return _told(decide(run.fleet.imex, bare, Daemon()))
     facts = _ask(site, node, mode)
@@ -58,8 +59,8 @@ def see_to(site: Site, run: Run, node: Node, member: Member) -> Outcome:
     return _act(site, decision) if decision.kind in _ACTS else _told(decision)
 
 
-def _all(run: Run, names: tuple[NodeName, ...]) -> tuple[frozenset[str], ...]:
-    return tuple(_names(run.node(name)) for name in names)
+def _all(index: RunIndex, names: tuple[NodeName, ...]) -> tuple[frozenset[str], ...]:
+    return tuple(_names(index.nodes[name]) for name in names)
 
 
 def _names(node: Node) -> frozenset[str]:

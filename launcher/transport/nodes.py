@@ -31,7 +31,7 @@ from launcher.core.model.observation import Health, Sighting, Unseen
 from launcher.core.model.run import MemberName, Run
 from launcher.errors import LaunchError, RemoteError, StoreError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
-from launcher.setup import joint
+from launcher.setup import gpus
 from launcher.transport import fence, inspect
 from launcher.transport.agent import commands, provision, ranks
 from launcher.transport.agent.addresses import Sites
@@ -115,7 +115,7 @@ class ShellNodes:
         site = self._sites.slot(run, action.node)
         question: Json = {"op": "signal", "signal": action.signal}
         if action.gang is not None:
-            question["members"] = [member.name for member in run.members() if run.gang(member) == action.gang]
+            question["gang"] = action.gang
         return self._act("signal", lambda: done(site.ask(question, timeout=ASK_S)), site)
 
     def _kill(self, run: Run, action: Kill) -> Answer:
@@ -141,8 +141,9 @@ class ShellNodes:
 
         Programs of an older launcher do not know the question.
         """
-        node = run.node(NodeName(site.name))
-        some = joint.gpus(run, node, action.member) if action.level is Level.RANK else range(node.gpus)
+        index = self._sites.environment(run).index
+        node = index.nodes[action.node]
+        some = gpus.of_member(run, index, node, action.member) if action.level is Level.RANK else range(node.gpus)
         try:
             return free(site, node, some)
         except RemoteError:
@@ -189,7 +190,7 @@ class ShellNodes:
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
         """Return what a node shows of its own health."""
-        return inspect.inspect(self._sites.slot(run, node), run.node(node))
+        return inspect.inspect(self._sites.slot(run, node), self._sites.environment(run).index.nodes[node])
 
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
         """Return what stands in a log from a byte offset on; RemoteError where the node cannot be asked."""
@@ -197,7 +198,8 @@ class ShellNodes:
 
     def exec_command(self, run: Run, node: NodeName, command: Command, hear: Hear) -> int:
         """Run a command beside a rank until it ends; return its exit status."""
-        return commands.execute(self._sites.slot(run, node), run, run.node(node), command, hear)
+        environment = self._sites.environment(run)
+        return commands.execute(self._sites.slot(run, node), environment, environment.index.nodes[node], command, hear)
 
     def stop_command(self, run: Run, node: NodeName, command: Command) -> None:
         """End a command and all that it started."""

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 
 from launcher.core.model.inventory import Node
-from launcher.core.model.run import MemberName, Run
+from launcher.core.model.run import MemberName
 from launcher.errors import RemoteError
 from launcher.ports import Command, Hear, Stream, Take
-from launcher.setup import environ
+from launcher.setup.environ import RunEnvironment
 from launcher.transport.agent.answers import killed
 from launcher.transport.agent.client import Site
 
@@ -28,14 +28,15 @@ def label(member: MemberName | None) -> str:
     return member.replace("/", "-") if member else "-"
 
 
-def execute(site: Site, run: Run, node: Node, command: Command, hear: Hear) -> int:
+def execute(site: Site, environment: RunEnvironment, node: Node, command: Command, hear: Hear) -> int:
     """Run a command to its end; return its exit status. RemoteError says why it has none."""
-    member = next((one for one in run.members() if one.name == command.member), None)
+    member = environment.index.by_name.get(command.member) if command.member else None
+    given = environment.at_first.whole(environment.setup(node, member)) if member else dict(node.env)
     question = {
         "token": command.token,
         "argv": list(command.argv),
         "label": label(command.member).strip("-"),
-        "env": environ.setup(run, node, member) if member else dict(node.env),
+        "env": given,
         "timeout": command.timeout,
     }
     frames = Frames(hear)

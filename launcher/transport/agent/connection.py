@@ -5,12 +5,13 @@ connection's own; a connection that is mute for too long is given up, and a new 
 a question of another kind for an agent sends it over the same connection, and waits by itself.
 """
 
+import contextlib
 import itertools
 import json
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from importlib import resources
@@ -69,10 +70,33 @@ class Spot:
         self.since = self.since or time.time()
 
 
+class Changes(threading.Condition):
+    """Guards what is known of units. Who follows is told of each unit that has changed, and woken where it matters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._followers: list[Callable[[Key], bool]] = []
+
+    @contextlib.contextmanager
+    def followed_by(self, take: Callable[[Key], bool]) -> Iterator[None]:
+        """Tell `take` of each change in this block; it returns whether its waiter has to wake. Called while held."""
+        self._followers.append(take)
+        try:
+            yield
+        finally:
+            self._followers.remove(take)
+
+    def tell(self, keys: Iterable[Key]) -> None:
+        """Take note that these units have changed. Called while held."""
+        woken = [take(key) for key in keys for take in self._followers]
+        if any(woken):
+            self.notify_all()
+
+
 class Eye:
     """A machine and the units of runs there. `changed` is notified of each answer, and guards what is kept."""
 
-    def __init__(self, shell: Shell, access: Access, python: str, changed: threading.Condition, pool: Executor) -> None:
+    def __init__(self, shell: Shell, access: Access, python: str, changed: Changes, pool: Executor) -> None:
         self._shell = shell
         self._access = access
         self._argv = (python, "-EsS", "-c", resources.files("launcher.runtime").joinpath("relay.py").read_text())
@@ -136,8 +160,10 @@ class Eye:
             raise
         with self._changed:
             self._talk, self._dialling, self._spoke, self._patience = talk, False, time.monotonic(), BEGIN_S
-            for spot in self.spots.values():
-                spot.asked = self._spoke if spot.asked is not None else None  # not before now
+            pending = self._pending()
+            for key in pending:
+                self.spots[key].asked = self._spoke  # not before now
+            self._changed.tell(pending)
         if self._closed:
             talk.close()
         threading.Thread(target=self._hear, args=(talk,), name="hear", daemon=True).start()
@@ -154,39 +180,42 @@ class Eye:
             *lines, pending = (pending + part).split(b"\n")
             with self._changed:
                 self._spoke, self._patience = time.monotonic(), MUTE_S
-                for said in lines:
-                    self._take(said)
-                self._changed.notify_all()
+                self._changed.tell([key for said in lines if (key := self._take(said)) is not None])
         self._lost(talk.last_words())
         talk.close()
 
-    def _take(self, said: bytes) -> None:
+    def _take(self, said: bytes) -> Key | None:
+        """Take in a line; returns of which unit more is known now."""
         try:
             told = json.loads(said)
             run, place = told["key"]
             asked = None if run else self._waiting.pop(place)
             spot = self.spots[run, place] if run else None
         except (ValueError, KeyError, TypeError):
-            return  # a login script's own words; who waits for an answer hears of its absence
+            return None  # a login script's own words; who waits for an answer hears of its absence
         if asked is not None:
             asked.set_result(told)
-        elif spot is None:
-            return
-        elif "answer" in told:
+        if spot is None:
+            return None
+        if "answer" in told:
             spot.heard(told["answer"])
         else:
             spot.failed(told.get("message", "it says nothing"))
+        return (run, place)
 
     def _lost(self, message: str) -> None:
         with self._changed:
             self._talk, self._dialling = None, False
-            for spot in self.spots.values():
-                if spot.asked is not None:
-                    spot.failed(message)
+            pending = self._pending()
+            for key in pending:
+                self.spots[key].failed(message)
+            self._changed.tell(pending)
             waiting, self._waiting = self._waiting, {}
-            self._changed.notify_all()
         for asked in waiting.values():
             asked.set_exception(ConnectionError(message))
+
+    def _pending(self) -> list[Key]:
+        return [key for key, spot in self.spots.items() if spot.asked is not None]
 
     def close(self) -> None:
         """Let go of the connection."""

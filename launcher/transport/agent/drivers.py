@@ -42,8 +42,12 @@ def add_groups(run: Run, told: Json) -> None:
     for node in told.get("nodes", ()):
         if node["alive"] and node["generation"] >= alive.get(node["slot"], node)["generation"]:
             alive[node["slot"]] = node
-    for key in open_slices(run):
-        slots = sorted((m for m in run.members() if m.slice_key == key), key=lambda m: m.slice_rank)
+    parts = open_slices(run)
+    members: dict[str, list[Member]] = {}
+    for member in run.members() if parts else ():
+        members.setdefault(member.slice_key, []).append(member)
+    for key in parts:
+        slots = members[key]
         if all(member.label in alive for member in slots):
             nodes = [alive[member.label] for member in slots]
             rows = [{name: node[name] for name in ("slot", "domain", "generation")} for node in nodes]

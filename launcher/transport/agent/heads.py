@@ -51,10 +51,9 @@ class Heads:
     def join(self, run: Run, slot: Slot) -> Answer:
         """Start the raylet of a slot under its node's agent."""
         site, head = self._sites.slot(run, slot.node), self._sites.head(run)
-        member = next(one for one in run.members() if one.name == slot.member)
-        ports = self.ports(head)
+        index, ports = self._sites.environment(run).index, self.ports(head)
+        member, node = index.by_name[slot.member], index.nodes[slot.node]
         address = f"{head.access.address}:{ports.gcs}"
-        labels = ray.labels(run, slot, member)
         question = {
             "op": "ray",
             "generation": slot.generation,
@@ -62,8 +61,8 @@ class Heads:
             "argv": ray.slot_argv(
                 self._at(site),
                 address,
-                run.node(slot.node),
-                labels,
+                node,
+                ray.labels(run.fleet.levels, node, slot, member),
                 driven=run.group(member.group).driver is not None,
                 groups=1 + len(run.task.colocated_groups(member.group)),
             ),
@@ -79,8 +78,8 @@ class Heads:
         """Ask for the placement group of a slice: one bundle a slot, pinned to it. A driver makes its own."""
         if key in drivers.open_slices(run):
             return Answer(result=Result.DONE)
-        part = next(part for part in run.placement.slices if part.key == key)
-        members = sorted((m for m in run.members() if m.slice_key == key), key=lambda m: m.slice_rank)
+        index = self._sites.environment(run).index
+        part, members = index.slices[key], index.by_slice[key]
         bundle = ray.bundle(run.group(part.group))
         question = {
             "op": "reserve",

@@ -1,7 +1,9 @@
 """A look at a run: what each of its agents says, and what they say of machines that we cannot see."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
+from launcher.core.model.inventory import Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import NodeView, Reached, Seen, Sighting, Unseen
 from launcher.core.model.run import Run, RunId
@@ -51,20 +53,22 @@ class Sights:
             base["head"] = list(self._listens[run.id])
         asked = {node.name: dict(base) for node in run.fleet.nodes}
         views = self._views.get(run.id, {})
-        for name, view in views.items():
-            if isinstance(view, Unseen) and name in asked:
-                access = run.node(name).access
-                target = [access.address, [access.port or SSH_PORT, FIRST]]
-                for asker in askers(run, views, name):
-                    asked[asker].setdefault("reach", {})[name] = target
+        able = [node for node in run.fleet.nodes if _has_agent(views.get(node.name))]
+        unseen = [node for node in run.fleet.nodes if isinstance(views.get(node.name), Unseen)]
+        by_rack = {rack: askers(able, rack) for rack in {node.rack for node in unseen}}
+        for node in unseen:
+            target = [node.access.address, [node.access.port or SSH_PORT, FIRST]]
+            for asker in by_rack[node.rack]:
+                asked[asker].setdefault("reach", {})[node.name] = target
         return asked
 
 
-def askers(run: Run, views: Mapping[NodeName, NodeView], name: NodeName) -> Sequence[NodeName]:
-    """Return whose agents try to reach a node: those of other racks first, for they go another way."""
-    rack = run.node(name).rack
-    able = [node for node in run.fleet.nodes if _has_agent(views.get(node.name))]
-    return [node.name for node in sorted(able, key=lambda node: node.rack == rack)][:ASKERS]
+def askers(able: Sequence[Node], rack: RackName) -> Sequence[NodeName]:
+    """Return which of the nodes with an agent try to reach one in a rack: those of other racks first, for they go
+    another way."""
+    others = islice((node for node in able if node.rack != rack), ASKERS)
+    own = islice((node for node in able if node.rack == rack), ASKERS)
+    return [node.name for node in (*others, *own)][:ASKERS]
 
 
 def _has_agent(view: NodeView | None) -> bool:

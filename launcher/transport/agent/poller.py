@@ -3,7 +3,6 @@
 Its connections are there for single questions too: they spare a machine an interpreter each.
 """
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -12,7 +11,7 @@ from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
 from launcher.ports import Shell
 from launcher.transport.agent.client import Json, Site
-from launcher.transport.agent.connection import KEPT_S, Eye, Key, Spot
+from launcher.transport.agent.connection import KEPT_S, Changes, Eye, Key, Spot
 
 PATIENCE_S = 1.0
 """Seconds for which a look waits for those that have not answered yet."""
@@ -32,7 +31,7 @@ class Looks:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._changed = threading.Condition()
+        self._changed = Changes()
         self._pool = ThreadPoolExecutor(max_workers=FAN_OUT, thread_name_prefix="look")
         self._eyes: dict[Access | None, Eye] = {}
         self._known: set[str] = set()
@@ -41,25 +40,22 @@ class Looks:
     def look(self, sites: Sequence[Site], questions: Sequence[Json]) -> list[Json]:
         """Return the newest that each unit says, or that nobody does (`ok` false), within a second or so."""
         begun = time.monotonic()
+        asked = {_key(site): (site, question) for site, question in zip(sites, questions, strict=True)}
         wanted: dict[Access | None, dict[Key, tuple[Site, Json]]] = {}
-        for site, question in zip(sites, questions, strict=True):
-            wanted.setdefault(site.machine, {})[_key(site)] = (site, question)
+        for key, (site, question) in asked.items():
+            wanted.setdefault(site.machine, {})[key] = (site, question)
         runs = {site.layout.run for site in sites}
         patience = PATIENCE_S if runs <= self._known else FIRST_S
         self._known |= runs
         with self._changed:
             spots = {key: spot for machine, part in wanted.items() for key, spot in self._ask(machine, part).items()}
-            deadline = begun + patience
-            # A question of before this look may say nothing of the actions that have ended since: it is asked again.
-            again = {key for key, spot in spots.items() if spot.asked is not None and spot.asked < begun}
-            while (left := deadline - time.monotonic()) > 0:
-                for machine, part in wanted.items():
-                    answered = {key for key in again & part.keys() if spots[key].asked is None}
-                    again -= answered
-                    self._ask(machine, {key: part[key] for key in answered})
-                if not any(_is_late(spot, begun) for spot in spots.values()):
-                    break
-                self._changed.wait(left)
+            awaited = _Awaited(spots, begun)
+            with self._changed.followed_by(awaited.take):
+                while not awaited.over and (left := begun + patience - time.monotonic()) > 0:
+                    self._changed.wait(left)
+                    for key in awaited.again():
+                        self._ask(asked[key][0].machine, {key: asked[key]})
+                        awaited.take(key)
             now = time.monotonic()
             return [_answer(spots[_key(site)], now) for site in sites]
 
@@ -98,6 +94,45 @@ class Looks:
             eye.close()
 
 
+class _Awaited:
+    """The units that a look waits for: each that was asked in it and may still answer.
+
+    No look waits for one that let an earlier look wait, or that has not answered for some time. A question of before
+    this look may say nothing of the actions that have ended since: where it is answered, it is asked again.
+    """
+
+    def __init__(self, spots: Mapping[Key, Spot], begun: float) -> None:
+        self._spots = spots
+        self._begun = begun
+        self._late = {key for key, spot in spots.items() if self._is_late(spot)}
+        self._before = {key for key, spot in spots.items() if spot.asked is not None and spot.asked < begun}
+        self._due: list[Key] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nobody to wait for, and nobody to ask again."""
+        return not self._late and not self._due
+
+    def take(self, key: Key) -> bool:
+        """Take in that what is known of a unit has changed; returns whether the look has something to do."""
+        spot = self._spots.get(key)
+        if spot is None:
+            return False
+        if key in self._before and spot.asked is None:
+            self._before.discard(key)
+            self._due.append(key)
+        (self._late.add if self._is_late(spot) else self._late.discard)(key)
+        return bool(self._due) or not self._late
+
+    def again(self) -> Sequence[Key]:
+        """Return those to ask again, once each."""
+        due, self._due = self._due, []
+        return due
+
+    def _is_late(self, spot: Spot) -> bool:
+        return spot.asked is not None and spot.asked >= self._begun and spot.since is None
+
+
 def _told(asked: "Future[Json]", site: Site, question: Json, timeout: float) -> Json | None:
     message = f"nothing was heard of the agent within {timeout:.0f} s"
     if wait((asked,), timeout + GRACE_S).done:
@@ -112,12 +147,6 @@ def _told(asked: "Future[Json]", site: Site, question: Json, timeout: float) -> 
 
 def _key(site: Site) -> Key:
     return (site.layout.run, site.layout.place)
-
-
-def _is_late(spot: Spot, begun: float) -> bool:
-    """Whether a unit was asked in this look and may still answer. For one that has let an earlier look wait, and
-    for one that has not answered for some time, no other look waits."""
-    return spot.asked is not None and spot.asked >= begun and spot.since is None
 
 
 def _answer(spot: Spot, now: float) -> Json:

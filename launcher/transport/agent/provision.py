@@ -1,15 +1,13 @@
 """Making a node ready for a run: its agent, its files, its setup."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from threading import Lock
 
 from launcher.core.control.timing import POPULATION_S, SELF_STOP_S
 from launcher.core.model.actions import Answer, Prepare, Result, Unit
-from launcher.core.model.run import Member, Run, RunId
+from launcher.core.model.run import Run, RunId
 from launcher.core.model.task import Group
-from launcher.setup import environ, joint
 from launcher.setup.layout import Layout
 from launcher.setup.lease import holder_words
 from launcher.setup.ports import HEARTBEAT, PINNED
@@ -24,8 +22,6 @@ from launcher.transport.upload.snapshot import Snapshot
 PORT_LOCKS = ("/run/lock/nvlaunch-ports", "/tmp/.nvlaunch-ports")  # noqa: S108
 BEGIN_S = 35.0
 UNPACK_S = 600.0
-JOINT = "@node"
-"""Whose setup it is where several groups have a member on a node: no group can be called so."""
 SLOWEST = 500_000
 """Bytes a second to a node, below which its files do not arrive in time: 64 nodes at once behind one slow link."""
 
@@ -38,7 +34,6 @@ class Provision:
         self._owner = owner
         self._kept: dict[tuple[RunId, str], Snapshot] = {}
         self._keeping = Lock()
-        self._scripts: dict[tuple[str, str], bundle.Files] = {}
 
     def keep(self, run: Run, site: Site) -> Answer:
         """Start the agent of a unit unless it lives; HELD says who has the lease."""
@@ -57,10 +52,13 @@ class Provision:
     def put(self, run: Run, site: Site) -> None:
         """Put programs, orders, scripts and token of a run on a machine, all at once."""
         token = {"token": (bundle.token(self._sites.home, run.id), 0o600)}
-        groups = run.task.groups if site.unit is Unit.SLOT else ()
-        scripts = {name: file for group in groups for name, file in _scripts(group).items()}
-        site.put({**bundle.programs(), **bundle.orders(self._orders(run, site)), **scripts, **token})
-        self._scripts[site.access.address, site.layout.root] = scripts
+        own = self._of_task(run) if site.unit is Unit.SLOT else {}
+        self._sites.put(site, {**bundle.programs(), **bundle.orders(self._orders(run, site)), **token}, own)
+
+    def _of_task(self, run: Run) -> bundle.Files:
+        """Return what every node of a run is given: its scripts, and the variables that its ranks share."""
+        scripts = {name: file for group in run.task.groups for name, file in _scripts(group).items()}
+        return {**scripts, **bundle.shared(self._sites.environment(run).at_first)}
 
     def _orders(self, run: Run, site: Site) -> Json:
         holder = holder_words(run.name, run.id, self._owner)
@@ -89,30 +87,31 @@ class Provision:
 
     def _env(self, run: Run, site: Site) -> dict[str, str]:
         """Return the variables of a site's machine; one outside of the racks has none."""
-        return next((dict(node.env) for node in run.fleet.nodes if node.access == site.access), {})
+        return self._sites.environment(run).of_machine.get(site.access, {})
 
     def prepare(self, run: Run, action: Prepare) -> Answer:
         """Put scripts, secrets and workdir on a claimed node and start its setup, once each."""
-        site, node = self._sites.slot(run, action.node), run.node(action.node)
-        member = next(one for one in run.members() if one.name == action.member)
-        crew = joint.crew(run, member)
-        envs = {one.group: environ.setup(run, node, one) for one in crew}
-        scripts = _of_crew(run, crew, envs)
-        if not scripts.items() <= self._scripts.get((site.access.address, site.layout.root), {}).items():
-            site.put(scripts)  # its agent was begun by another controller, or for another task
+        environment = self._sites.environment(run)
+        site, node = self._sites.slot(run, action.node), environment.index.nodes[action.node]
+        member = environment.index.by_name[action.member]
+        self._sites.ensure(site, self._of_task(run))
         question = {
             "op": "prepare",
-            "setup": _setup(run, crew),
-            "env": envs[member.group],
+            "variables": environment.setup(node, member),
+            "setups": [
+                {"script": Layout.setup_script(one.group), "variables": environment.setup(node, one)}
+                for one in environment.index.colocated(member)
+                if run.group(one.group).setup
+            ],
             "secrets": bundle.user_secrets(self._sites.home, run.id),
             "workdir": run.task.workdir is not None or bool(run.task.file_mounts),
         }
-        memory = imex.see_to(site, run, node, member)
+        memory = imex.see_to(site, run, environment.index, node, member)
         return replace(self._ask(run, site, question), notes=memory.notes, warnings=memory.warnings)
 
     def prepare_head(self, run: Run) -> Answer:
         """Give the agent of the head what its Ray needs: an environment, where the machine has no Python with Ray."""
-        question: Json = {"op": "prepare", "setup": None, "env": {}, "secrets": {}, "workdir": False}
+        question: Json = {"op": "prepare", "variables": None, "setups": [], "secrets": {}, "workdir": False}
         return self._ask(run, self._sites.head(run), question)
 
     def _ask(self, run: Run, site: Site, question: Json) -> Answer:
@@ -160,20 +159,3 @@ def _scripts(group: Group) -> bundle.Files:
     if group.setup:
         files[Layout.setup_script(group.name)] = (group.setup.encode(), 0o600)
     return files
-
-
-def _of_crew(run: Run, crew: Sequence[Member], envs: Mapping[str, Mapping[str, str]]) -> bundle.Files:
-    """Return the scripts of all that sit on a node, with one that runs their setups where there are several."""
-    files = {name: file for member in crew for name, file in _scripts(run.group(member.group)).items()}
-    if len(crew) > 1:
-        wanting = [member for member in crew if run.group(member.group).setup]
-        files[Layout.setup_script(JOINT)] = (joint.script(wanting, envs).encode(), 0o600)
-    return files
-
-
-def _setup(run: Run, crew: Sequence[Member]) -> str | None:
-    """Return the script that makes a node ready for its members: the one setup there is, or that of all of them."""
-    wanting = [member for member in crew if run.group(member.group).setup]
-    if not wanting:
-        return None
-    return Layout.setup_script(wanting[0].group if len(crew) == 1 else JOINT)

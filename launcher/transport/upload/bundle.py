@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.core.model.run import RunId
+from launcher.runtime.protocol import SHARED
+from launcher.setup.environ import SharedVariables
 from launcher.setup.layout import PACKAGE
 
 Files = dict[str, tuple[bytes, int]]
@@ -24,6 +26,11 @@ def programs() -> Files:
 def orders(content: Mapping[str, Any]) -> Files:
     """Return the agent's orders as a file."""
     return {"agent.json": (json.dumps(content).encode(), 0o600)}
+
+
+def shared(variables: SharedVariables) -> Files:
+    """Return the document of what ranks share as a file."""
+    return {f"{SHARED}/{variables.name}": (variables.content, 0o600)}
 
 
 def token(home: Path, run: RunId) -> bytes:
