@@ -7,13 +7,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from launcher.core.model.actions import Acquire, Prepare, Reason, Start, StartHead, Why
+from launcher.core.model.actions import Acquire, Prepare, Reason, Release, Start, StartHead, Why
 from launcher.core.model.inventory import Access, ImexMode, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice
 from launcher.core.model.run import GangName, Run, RunId, RunName, Slot
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.ports import Completed
+from launcher.runtime.protocol import PROTOCOL
 from launcher.transport.agent import relay
 
 TRAYS = 16
@@ -74,6 +75,11 @@ def prepare(slot: Slot) -> Prepare:
     return Prepare(reason=REASON, node=slot.node, member=slot.member)
 
 
+def release(slot: Slot) -> Release:
+    """Return the action that releases the node of a slot."""
+    return Release(reason=REASON, node=slot.node)
+
+
 def start(run: Run, gang: str = "run", attempt: int = 1) -> Start:
     """Return the action that starts a gang."""
     return Start(reason=REASON, gang=GangName(gang), attempt=attempt, restarts=0, slots=slots(run))
@@ -87,16 +93,16 @@ def start_head() -> StartHead:
 class Agents:
     """A shell to a machine for each address, on each of which an agent can be started; `sent` counts bytes."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, protocol: int = PROTOCOL) -> None:
         self.sent = 0
-        self.questions: list[tuple[str, dict[str, Any]]] = []
-        self.keep_questions = False
+        self._protocol = protocol
         self._lock = threading.Lock()
         self._begun: set[str] = set()
-        self._head = json.dumps(_head_status(run)).encode()
+        self._head = json.dumps({**_head_status(run), "protocol": protocol}).encode()
         members = {slot.node: slot.member for slot in slots(run)}
         self._nodes = {
-            node.access.address: json.dumps(_node_status(members.get(node.name))).encode() for node in run.fleet.nodes
+            node.access.address: json.dumps({**_node_status(members.get(node.name)), "protocol": protocol}).encode()
+            for node in run.fleet.nodes
         }
 
     def count(self, size: int) -> None:
@@ -110,7 +116,7 @@ class Agents:
         self.count(len(stdin) + sum(map(len, argv)))
         if "agent_start" in argv:
             self._begun.add(at.address)
-            return _said(b'{"ok": true, "protocol": 1, "block": 6400}')
+            return _said(b'{"ok": true, "block": 6400}')
         return _said(self.reply(at, json.loads(bytes(stdin))) if relay.ONE in argv else b'{"ok": true}')
 
     def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
@@ -129,15 +135,15 @@ class Agents:
 
     def reply(self, at: Access, question: dict[str, Any]) -> bytes:
         """Return what the agent of a machine says."""
-        if self.keep_questions:
-            self.questions.append((at.address, question))
         match question["op"]:
             case "status":
                 return self._nodes.get(at.address, self._head)
             case "hello" if at.address not in self._begun:
                 return b'{"ok": true, "absent": true}'
             case "hello":
-                return b'{"ok": true, "protocol": 1, "block": 6400}'
+                return b'{"ok": true, "block": 6400}'
+            case _ if self._protocol != PROTOCOL:
+                return b'{"ok": false, "protocol": %d, "message": "request refused"}' % self._protocol
             case _:
                 return b'{"ok": true}'
 
@@ -190,15 +196,14 @@ def _node_status(member: str | None) -> dict[str, Any]:
     step = {"generation": 0, "message": ""}
     return {
         "ok": True,
-        "protocol": 1,
         "agent": 4711,
         "block": 6400,
         "member": member,
         "ray": {"phase": "running", **step},
         "setup": {"phase": "done", "exit_code": 0, "tail": [], **step},
         "ranks": [rank] if member else [],
-        "head_silent": 0.2,
-        "reached": {},
+        "head_silence": 0.2,
+        "reachable": {},
     }
 
 
@@ -210,7 +215,7 @@ def _head_status(run: Run) -> dict[str, Any]:
     rows = []
     for slot in slots(run):
         member, domain = members[slot.member], domains[slot.node]
-        rows.append({"slot": member.slot, "generation": 0, "domain": domain, "alive": True, "address": "10.0.0.9"})
+        rows.append({"slot": member.slot, "generation": 0, "domain": domain, "alive": True})
         group = groups.setdefault(
             member.slice_key, {"slice": member.slice_key, "state": "CREATED", "hint": "", "bundles": []}
         )
@@ -218,12 +223,11 @@ def _head_status(run: Run) -> dict[str, Any]:
         group["bundles"].append(bundle)
     return {
         "ok": True,
-        "protocol": 1,
         "agent": 4711,
         "block": 7700,
         "member": None,
         "ray": {"phase": "running", "generation": 0, "message": ""},
-        "heard": {node.name: 0.3 for node in run.fleet.nodes},
+        "heartbeat_ages": {node.name: 0.3 for node in run.fleet.nodes},
         "listening": 600.0,
         "supervisor": {"ok": True, "ready": True, "nodes": rows, "groups": list(groups.values())},
     }

@@ -1,4 +1,4 @@
-"""What runs on the nodes, with the node's own Python: the standard library and Ray only.
+"""The programs that run on nodes, on the node's own Python: standard library and Ray only.
 
-Shipped as files, imported by nobody.
+Shipped as files. The launcher imports `protocol` and `protocol_files` alone.
 """

@@ -1,4 +1,4 @@
-"""The two environments of a node: the user's, for setup and ranks, and Ray's own, which they never meet."""
+"""The environments of a node: the user's for setup and ranks, and Ray's own, which are never mixed."""
 
 import os
 import pwd
@@ -6,24 +6,24 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import protocol, shared
-from .protocol import RankSpec, Variables
+from . import protocol_files, shared
+from .protocol_files import RankSpec, Variables
 
 # What is kept of the shell that launches on a node of its own machine: anything else would differ from run to run.
 USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 FOLDER = "@folder@"
 AGENT_MARK = "NVLAUNCH_AGENT"
-"""The variable of an agent that says whose it is."""
+"""The variable that marks an agent with its run and place."""
 # What a login on a machine of its own has of that one session, and what would be taken for Ray's or for ours.
 SESSION = ("PWD", "OLDPWD", "SHLVL", "_", "TERM", "MAIL", "MOTD_SHOWN")
 SESSIONS = ("SSH_", "XDG_", "DBUS_", "RAY_", "NVLAUNCH_", "SKYPILOT_")
 
 
 def user(environ: Mapping[str, str], whole: bool = False) -> dict[str, str]:
-    """Return the user's own variables out of an environment, or all of it where it is a login's (`whole`).
+    """Return the user's own variables out of an environment; nearly all of them where it is a login's (`whole`).
 
-    The folder of Ray's Python is taken out of PATH.
+    The folder of Ray's Python is removed from PATH.
     """
     kept = {name: value for name, value in environ.items() if (_of_login(name) if whole else _of_user(name))}
     entry = pwd.getpwuid(os.getuid())
@@ -40,29 +40,29 @@ def _of_login(name: str) -> bool:
 
 
 def _without_ray(path: str) -> str:
-    """Return PATH without a virtual environment that is Ray's: a `pip install` must not change Ray under a raylet."""
+    """Return PATH without Ray's virtual environment: a `pip install` must not change Ray under a raylet."""
     own = os.path.realpath(os.path.dirname(sys.executable)) if sys.prefix != sys.base_prefix else None
     kept = [part for part in path.split(":") if part and os.path.realpath(part) != own]
     return ":".join(kept) or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def given(folder: Path, variables: Variables) -> dict[str, str]:
-    """Return what inventory and task give a program."""
-    return protocol.given(shared.read(folder, variables["shared"]), variables)
+    """Return the variables that inventory and task give a program."""
+    return protocol_files.given(shared.read(folder, variables["shared"]), variables)
 
 
 def own(folder: Path, variables: Variables) -> dict[str, str]:
-    """Return a program's own variables."""
-    return protocol.own(shared.read(folder, variables["shared"]), variables)
+    """Return the variables that nvlaunch gives a program."""
+    return protocol_files.own(shared.read(folder, variables["shared"]), variables)
 
 
 def whole(folder: Path, variables: Variables) -> dict[str, str]:
-    """Return all variables of a program: its own go before what it is given."""
+    """Return both: those of nvlaunch replace what is given."""
     return {**given(folder, variables), **own(folder, variables)}
 
 
 def driver(spec: RankSpec, base: Mapping[str, str], folder: Path, python: str) -> RankSpec:
-    """Return the spec of a rank that speaks to Ray, with the Python of the run's cluster first in its PATH."""
+    """Return the spec of a rank that uses Ray itself: the Python of the run's cluster comes first in its PATH."""
     variables = spec["variables"]
     mine = {name: value.replace(FOLDER, str(folder)) for name, value in variables["own"].items()}
     path = given(folder, variables).get("PATH", base["PATH"])
@@ -71,7 +71,7 @@ def driver(spec: RankSpec, base: Mapping[str, str], folder: Path, python: str) -
 
 
 def ray(asked: Mapping[str, str], folder: str, scratch: str, python: str) -> dict[str, str]:
-    """Return the environment of a Ray process: what was asked for and the least that programs need, nothing else."""
+    """Return the environment of a Ray process: what was asked for, and the least that programs need."""
     base = {
         "PATH": f"{os.path.dirname(python)}:/usr/local/bin:/usr/bin:/bin",
         "HOME": scratch,  # a `~/.ray/auth_token` of the user's would change the mode of authentication

@@ -1,4 +1,4 @@
-"""The detached actor that holds a bundle of a slice and begins the ranks of its slot."""
+"""The detached actor that holds the bundle of a slot and starts the slot's ranks."""
 
 import os
 import select
@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from . import files, shared
-from .protocol import RankSpec
+from .protocol_files import RankSpec
 
 BEGUN_S = 10.0
 FETCH_S = 20.0
 
 
-class Holder:
-    """One for each slot and generation. It has no state of its own: what began and ended is in the rank's folder."""
+class RankActor:
+    """One for each slot and generation. It keeps no state: what began and ended is in the rank's folder."""
 
     def start(self, label: str, spec: RankSpec, mark: str, document: list[Any]) -> str:
-        """Begin the rank of a slot for an attempt, once; returns an empty string, or why it did not begin.
+        """Start the rank of a slot for an attempt, once; return an empty string, or why it did not start.
 
-        `document` refers to what its variables share with those of others, where the node does not have that yet.
+        `document` refers to the shared variables in Ray's object store, for a node that does not have them.
         """
         folder = Path(os.environ["NVLAUNCH_FOLDER"])
         own = folder / "ranks" / label / str(spec["attempt"])
@@ -41,7 +41,7 @@ class Holder:
                 start_new_session=True,  # Ray kills the group of a worker that ends: the exit file would be lost
             )
         threading.Thread(target=parent.wait, daemon=True).start()  # or it would stay a zombie of this actor
-        return "" if begun(parent.pid, own) else f"rank `{label}` did not begin: see `{own}/parent.log`"
+        return "" if begun(parent.pid, own) else f"rank `{label}` did not start: see `{own}/parent.log`"
 
 
 def _fetch(document: list[Any]) -> bytes:
@@ -53,7 +53,7 @@ def _fetch(document: list[Any]) -> bytes:
 
 
 def begun(parent: int, own: Path) -> bool:
-    """Whether the parent wrote its state: looked at ten times a second, until it ends or ten seconds pass."""
+    """Whether the parent of a rank wrote its state: polled until it does, it ends, or ten seconds pass."""
     poll = select.poll()
     try:
         poll.register(os.pidfd_open(parent), select.POLLIN)

@@ -1,4 +1,4 @@
-"""The setups of several groups on one node: one after the other, each with the variables of its own group."""
+"""Runs the setups of several groups on one node, one after the other, each with its own group's variables."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ SETUPS = "setups.json"
 
 
 def main(argv: list[str]) -> int:
-    """Run the setups of a folder, `setups FOLDER`; the first that fails ends it with its own exit status."""
+    """Run the setups of a folder: `setups FOLDER`; the first that fails ends it with its own exit status."""
     folder = Path(argv[0])
     for setup in (files.read(folder / SETUPS) or {"setups": []})["setups"]:
         env = {**os.environ, **environment.whole(folder, setup["variables"])}

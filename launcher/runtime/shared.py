@@ -1,4 +1,4 @@
-"""Documents of variables that the ranks of a run share: each a file in the run's folder, by the hash of its content."""
+"""Documents of shared variables in a run's folder: each a file named by the hash of its content."""
 
 import json
 import os
@@ -7,11 +7,11 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from .protocol import SHARED, SharedDocument
+from .protocol_files import SHARED, SharedDocument
 
 
 def keep(folder: Path, name: str, content: Callable[[], bytes]) -> None:
-    """Write a document as it was sent, unless it is there."""
+    """Write a document as it was sent, unless it exists."""
     path = folder / SHARED / name
     if path.exists():
         return

@@ -14,7 +14,7 @@ from launcher.core.model.run import Member, MemberName, Run, Slot
 from launcher.core.model.run_index import index_of
 from launcher.core.model.task import Group
 from launcher.core.placement import colocation
-from launcher.runtime.protocol import SharedDocument, Variables, given, own
+from launcher.runtime.protocol_files import SharedDocument, Variables, given, own
 from launcher.setup import ray
 
 

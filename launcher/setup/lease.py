@@ -20,7 +20,7 @@ class Holder:
         return f"{self.who}{_SINCE}{self.since}" if self.since else self.who
 
 
-def holder_words(name: str, run: str, owner: str) -> str:
+def describe_holder(name: str, run: str, owner: str) -> str:
     """Return who holds a lease; the agent adds since when."""
     return f"run `{name}` ({run}) of {owner}"
 

@@ -13,7 +13,7 @@ from launcher.probe.imex import ImexFiles, PeerLink
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
 from launcher.setup.imex import READY_TRIES, START_S, Daemon, Decision, Kind, Place, decide, operator, script
-from launcher.transport.agent.client import Site
+from launcher.transport.agent.client import AgentClient
 
 ASK_S = 10.0
 WAY_S = 8.0
@@ -37,26 +37,26 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
-def see_to(site: Site, run: Run, index: RunIndex, node: Node, member: Member) -> Outcome:
+def set_up(client: AgentClient, run: Run, index: RunIndex, node: Node, member: Member) -> Outcome:
     """See to IMEX on a node whose lease the run has; nothing at all where there is no NVIDIA driver.
 
     RemoteError where the node is not reached.
     """
     if run.fleet.transport is not Transport.SSH or node.gpu_driver is GpuDriver.NONE:
         return Outcome()
-    if "block" not in site.ask({"op": "hello"}, timeout=ASK_S):
+    if "block" not in client.ask({"op": "hello"}, timeout=ASK_S):
         return Outcome()  # without an agent there is no lease, and what comes next says so
     part = index.slices[member.slice_key]
     mode = run.fleet.imex if len(part.nodes) > 1 else ImexMode.OFF
     bare = Place(own=_names(node), slice=_all(index, part.nodes), spares=_all(index, part.spares))
     if mode is ImexMode.OFF:
         return _told(decide(run.fleet.imex, bare, Daemon()))
-    facts = _ask(site, node, mode)
+    facts = _ask(client, node, mode)
     if isinstance(facts, Unknown):
         return _told(decide(mode, bare, Daemon(why=facts.why)))
     place = replace(bare, own=_own(node, facts), domain=run.fleet.domains.get(node.domain or "", ()))
     decision = decide(mode, place, seen(facts))
-    return _act(site, decision) if decision.kind in _ACTS else _told(decision)
+    return _act(client, decision) if decision.kind in _ACTS else _told(decision)
 
 
 def _all(index: RunIndex, names: tuple[NodeName, ...]) -> tuple[frozenset[str], ...]:
@@ -73,13 +73,13 @@ def _own(node: Node, facts: Facts) -> frozenset[str]:
     return _names(node) | {*addresses, *hostname}
 
 
-def _ask(site: Site, node: Node, mode: ImexMode) -> Facts | Unknown:
+def _ask(client: AgentClient, node: Node, mode: ImexMode) -> Facts | Unknown:
     """Return what is known of IMEX there. Who uses the GPUs is asked where a daemon might be started again."""
     names = {*node_facts.IMEX, "nvidia_smi"} if mode is ImexMode.MANAGE else node_facts.IMEX
     program = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
     call = node_facts.call(program, node, only=names)
     try:
-        ended = site.shell.run(site.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
+        ended = client.shell.run(client.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
     except RemoteError as error:
         return Unknown(why=error.message)
     return node_facts.read_facts(ended.stdout, node, now=0.0)
@@ -128,11 +128,11 @@ def _users(facts: Facts) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(f"`{user.name}` ({user.pid})" for user in users))
 
 
-def _act(site: Site, decision: Decision) -> Outcome:
+def _act(client: AgentClient, decision: Decision) -> Outcome:
     """Do what was decided, and wait until the daemon says that it is READY; what fails is for a person to do."""
     argv = ("sudo", "-n", "/bin/sh", "-s")
     try:
-        ended = site.shell.run(site.access, argv, stdin=script(decision.steps).encode(), timeout=ACT_S)
+        ended = client.shell.run(client.access, argv, stdin=script(decision.steps).encode(), timeout=ACT_S)
     except RemoteError as error:
         message = f"what IMEX needs could not be done: {error.message}"
         return _warned(message, f"{message}; run there:\n  {operator(decision.steps)}")
@@ -140,7 +140,7 @@ def _act(site: Site, decision: Decision) -> Outcome:
     if ended.status != 0:
         message = f"what IMEX needs could not be done: {tail[-1] if tail else f'it ended with {ended.status}'}"
         return _warned(message, f"{message}; run there:\n  {operator(decision.steps)}")
-    waited = site.shell.run(site.access, ("sh", "-c", _WAIT), timeout=ACT_S)
+    waited = client.shell.run(client.access, ("sh", "-c", _WAIT), timeout=ACT_S)
     if waited.status != 0:
         message = f"IMEX was started, but is not READY after {READY_TRIES / 2:.0f} s"
         return _warned(message, f"{message}: `nvidia-imex-ctl -q` says what it waits for")

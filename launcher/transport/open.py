@@ -6,7 +6,7 @@ from pathlib import Path
 
 from launcher.core.model.inventory import Inventory, Transport
 from launcher.ports import Nodes, Prober, Shell
-from launcher.transport.agent.addresses import Sites, leases
+from launcher.transport.agent.addresses import Addresses, leases
 from launcher.transport.local import LocalShell
 from launcher.transport.nodes import ShellNodes
 from launcher.transport.prober import ShellProber
@@ -17,7 +17,7 @@ def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
     """Return the way to the machines of an inventory; `owner` is who people see as the holder of a lease."""
     shell = open_shell(home, fleet)
     return ShellNodes(
-        Sites(home.absolute(), fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}"
+        Addresses(home.absolute(), fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}"
     )
 
 

@@ -21,7 +21,7 @@ from launcher.core.model.actions import Action, Result
 from launcher.core.model.run import Run, Slot
 from launcher.drive.execute import FAN_OUT
 from launcher.setup.environ import RunEnvironment
-from launcher.transport.agent.addresses import Sites
+from launcher.transport.agent.addresses import Addresses
 from launcher.transport.nodes import ShellNodes
 from tests import agents
 from tests.agents import Agents
@@ -42,7 +42,7 @@ def measure(size: int, home: Path) -> Figures:
     """Return what a run of `size` nodes costs."""
     run = agents.make_run(size)
     shell = Agents(run)
-    nodes = ShellNodes(Sites(home, run.fleet, shell), shell, "bench@here")
+    nodes = ShellNodes(Addresses(home, run.fleet, shell), shell, "bench@here")
     slots, found = agents.slots(run), Figures()
 
     def note(name: str, acts: Sequence[tuple[Callable[[], object], int]]) -> None:

@@ -1,4 +1,4 @@
-"""Starting the ranks of a gang, and reading what they wrote."""
+"""Starts the ranks of a gang, and reads their logs."""
 
 import json
 
@@ -7,13 +7,15 @@ from launcher.core.model.run import Member, MemberName, Run
 from launcher.core.placement import colocation
 from launcher.errors import RemoteError
 from launcher.ports import LogName, LogPart
+from launcher.runtime.protocol import DriveRequest, RankStart, StartRequest
+from launcher.runtime.protocol_files import LogHeader
 from launcher.setup import ray
 from launcher.setup.layout import Layout
 from launcher.transport.agent import drivers
-from launcher.transport.agent.addresses import Sites
+from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
-from launcher.transport.agent.client import Json, Site
-from launcher.transport.agent.heads import Heads
+from launcher.transport.agent.client import AgentClient
+from launcher.transport.agent.heads import RayHeads
 from launcher.transport.upload import bundle
 
 BEGIN_S = 30.0
@@ -21,9 +23,9 @@ BEGIN_EACH_S = 1.0
 DRIVE_S = 20.0
 
 
-def start(sites: Sites, heads: Heads, run: Run, action: Start) -> Answer:
-    """Begin every rank of a gang in the actor of its slot, and its drivers; FAILED names those that did not begin."""
-    gang = _Gang(sites, heads, run, action)
+def start(addresses: Addresses, heads: RayHeads, run: Run, action: Start) -> Answer:
+    """Start every rank of a gang in the actor of its slot, and its drivers; FAILED names those that did not start."""
+    gang = _GangStart(addresses, heads, run, action)
     for member in gang.members:
         if drivers.leads(run, member):
             begun = gang.drive(member)
@@ -32,21 +34,21 @@ def start(sites: Sites, heads: Heads, run: Run, action: Start) -> Answer:
     ranks = [gang.rank(member) for member in gang.members if run.group(member.group).driver is None]
     if not ranks:
         return Answer(result=Result.DONE)
-    sites.ensure(sites.head(run), bundle.shared(gang.shared))
+    addresses.ensure(addresses.head(run), bundle.shared(gang.shared))
     limit = BEGIN_S + BEGIN_EACH_S * len(ranks)
-    question = {"op": "start", "shared": gang.shared.name, "ranks": ranks, "timeout": limit}
+    question: StartRequest = {"op": "start", "shared": gang.shared.name, "ranks": ranks, "timeout": limit}
     return done(heads.ask(run, question, timeout=limit + 5))
 
 
-class _Gang:
-    """A gang that is started: who holds each slot, and what its ranks are told."""
+class _GangStart:
+    """One start of a gang: the holders of all slots, and what its ranks are told."""
 
-    def __init__(self, sites: Sites, heads: Heads, run: Run, action: Start) -> None:
-        self._sites = sites
+    def __init__(self, addresses: Addresses, heads: RayHeads, run: Run, action: Start) -> None:
+        self._addresses = addresses
         self._heads = heads
         self._run = run
         self._action = action
-        self._environment = sites.environment(run)
+        self._environment = addresses.environment(run)
         self._slots = {slot.member: slot for slot in action.slots}
         self.members = self._environment.index.by_gang[action.gang]
         self.shared = self._environment.shared(action.slots)
@@ -55,18 +57,17 @@ class _Gang:
     def _master_port(self, group: str) -> int:
         first = self._slots[MemberName(f"{group}/0")]
         lane, lanes = colocation.position_on_node(self._run.task, self._run.group(group))
-        ports = self._heads.ports(self._sites.slot(self._run, first.node))
+        ports = self._heads.ports(self._addresses.slot(self._run, first.node))
         return ports.master_port(self._action.attempt, lane, lanes)
 
-    def rank(self, member: Member) -> Json:
-        """Return what the actor of a slot is told of its rank."""
-        slot = self._slots[member.name]
-        node = self._environment.index.nodes[slot.node]
+    def rank(self, member: Member) -> RankStart:
+        """Return what the actor of a slot needs to start its rank."""
+        slot, attempt = self._slots[member.name], self._action.attempt
         variables = self._environment.rank(
             self.shared,
-            node,
+            self._environment.index.nodes[slot.node],
             member,
-            attempt=self._action.attempt,
+            attempt=attempt,
             restarts=self._action.restarts,
             master_port=self._masters[member.group],
         )
@@ -77,19 +78,19 @@ class _Gang:
             "slice": member.slice_key,
             "index": member.slice_rank,
             "bundle": ray.bundle(self._run.group(member.group)),
-            "mark": self._sites.slot(self._run, slot.node).layout.mark(slot.generation, member, self._action.attempt),
+            "mark": self._addresses.slot(self._run, slot.node).layout.mark(slot.generation, member, attempt),
             "spec": {
                 "member": member.name,
                 "gang": self._action.gang,
-                "attempt": self._action.attempt,
+                "attempt": attempt,
                 "script": Layout.run_script(member.group),
                 "variables": variables,
             },
         }
 
     def drive(self, member: Member) -> Answer:
-        """Begin a driver under the agent of its slot, with what its rank would be given and what it needs for Ray."""
-        rank, head = self.rank(member), self._sites.head(self._run)
+        """Start a driver under the agent of its slot, with the variables of a rank and those that it needs for Ray."""
+        rank, head = self.rank(member), self._addresses.head(self._run)
         variables = rank["spec"]["variables"]
         own = {
             **variables["own"],
@@ -97,24 +98,24 @@ class _Gang:
             "RAY_ADDRESS": f"{head.access.address}:{self._heads.ports(head).gcs}",
             "NVLAUNCH_SLICES": self._environment.slices(self._action.slots),
         }
-        site = self._sites.slot(self._run, self._slots[member.name].node)
-        self._sites.ensure(site, bundle.shared(self.shared))
-        question = {
+        client = self._addresses.slot(self._run, self._slots[member.name].node)
+        self._addresses.ensure(client, bundle.shared(self.shared))
+        request: DriveRequest = {
             "op": "drive",
             "label": member.label,
             "spec": {**rank["spec"], "variables": {**variables, "own": own}},
             "mark": rank["mark"],
         }
-        return done(site.ask(question, timeout=DRIVE_S))
+        return done(client.ask(request, timeout=DRIVE_S))
 
 
-def read_log(site: Site, log: LogName, offset: int) -> LogPart:
-    """Return a piece of a log of a rank, or of the provisioning; RemoteError where the node cannot be asked."""
+def read_log(client: AgentClient, log: LogName, offset: int) -> LogPart:
+    """Return a piece of the log of a rank, or of the provisioning; RemoteError where the node cannot be asked."""
     member = log.member.replace("/", "-") if log.member else "-"
-    ended = site.program("logs", site.layout.root, member, str(log.attempt), str(offset), timeout=20)
-    header, _, data = ended.stdout.partition(b"\n")
+    ended = client.program("logs", client.layout.root, member, str(log.attempt), str(offset), timeout=20)
+    line, _, data = ended.stdout.partition(b"\n")
     if ended.status != 0:
         tail = tuple(ended.stderr.decode(errors="replace").splitlines()[-5:])
-        raise RemoteError("the log cannot be read", node=site.name, stage="logs", tail=tail)
-    told = json.loads(header)
-    return LogPart(data=data, next_offset=told["next"], attempt=told["attempt"])
+        raise RemoteError("cannot read the log", node=client.name, stage="logs", tail=tail)
+    header: LogHeader = json.loads(line)
+    return LogPart(data=data, next_offset=header["next"], attempt=header["attempt"])

@@ -1,15 +1,13 @@
-"""What is put on a node before anything runs there: our programs, the agent's orders, and the run's Ray token."""
+"""The files that a node needs before anything runs there: programs, agent spec, shared variables, Ray token."""
 
 import json
 import secrets
-from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from launcher.core.model.run import RunId
-from launcher.runtime.protocol import SHARED
+from launcher.runtime.protocol_files import SHARED, AgentSpec
 from launcher.setup.environ import SharedVariables
 from launcher.setup.layout import PACKAGE
 
@@ -23,9 +21,9 @@ def programs() -> Files:
     return {f"{PACKAGE}/{entry.name}": (entry.read_bytes(), 0o600) for entry in found}
 
 
-def orders(content: Mapping[str, Any]) -> Files:
-    """Return the agent's orders as a file."""
-    return {"agent.json": (json.dumps(content).encode(), 0o600)}
+def agent_spec(spec: AgentSpec) -> Files:
+    """Return what an agent is started with as a file."""
+    return {"agent.json": (json.dumps(spec).encode(), 0o600)}
 
 
 def shared(variables: SharedVariables) -> Files:

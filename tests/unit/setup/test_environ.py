@@ -8,7 +8,7 @@ from launcher.core.model.placement import Placement, Slice
 from launcher.core.model.run import Member, MemberName, Run, RunId, RunName, Slot
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
-from launcher.runtime import protocol
+from launcher.runtime import protocol_files
 from launcher.setup.environ import RunEnvironment
 
 NODES = tuple(
@@ -89,7 +89,7 @@ def test_the_task_goes_before_the_inventory() -> None:
     run = make_run()
     environment = RunEnvironment(run)
     setup = environment.setup(NODES[0], next(run.members()))
-    assert protocol.given(environment.at_first.document, setup) == {"NCCL_IB_HCA": "mlx5", "STEPS": "7"}
+    assert protocol_files.given(environment.at_first.document, setup) == {"NCCL_IB_HCA": "mlx5", "STEPS": "7"}
 
 
 GUEST = TopologyRule(nodes_per_slice=2, nodes_of="prefill")

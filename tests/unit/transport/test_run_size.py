@@ -12,7 +12,7 @@ import pytest
 from launcher.core.model.actions import Join, Result, Signal
 from launcher.core.model.run import GangName, Run
 from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, TopologyRule
-from launcher.transport.agent.addresses import Sites
+from launcher.transport.agent.addresses import Addresses
 from launcher.transport.nodes import ShellNodes
 from tests import agents
 from tests.agents import REASON, Agents
@@ -30,7 +30,7 @@ class Bench:
         self.run: Run = agents.make_run(size, *groups)
         self.size = size
         self.shell = Agents(self.run)
-        self.nodes = ShellNodes(Sites(home, self.run.fleet, self.shell), self.shell, "me@here")
+        self.nodes = ShellNodes(Addresses(home, self.run.fleet, self.shell), self.shell, "me@here")
         self.slots = agents.slots(self.run)
         self.act(agents.start_head())
         for slot in self.slots:
