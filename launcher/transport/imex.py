@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from importlib import resources
 
-from launcher.core.model.inventory import GpuDriver, ImexMode, Node, Transport
+from launcher.core.model.inventory import GpuDriver, ImexMode, Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Member, Run
 from launcher.core.model.run_index import RunIndex
@@ -42,7 +42,7 @@ def set_up(client: AgentClient, run: Run, index: RunIndex, node: Node, member: M
 
     RemoteError where the node is not reached.
     """
-    if run.fleet.transport is not Transport.SSH or node.gpu_driver is GpuDriver.NONE:
+    if not run.fleet.capabilities.own_machines or node.gpu_driver is GpuDriver.NONE:
         return Outcome()
     if "block" not in client.ask({"op": "hello"}, timeout=ASK_S):
         return Outcome()  # without an agent there is no lease, and what comes next says so

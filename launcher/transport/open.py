@@ -4,7 +4,7 @@ import getpass
 import socket
 from pathlib import Path
 
-from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.inventory import Inventory
 from launcher.ports import Nodes, Prober, Shell
 from launcher.transport.agent.addresses import Addresses, leases
 from launcher.transport.local import LocalShell
@@ -23,10 +23,10 @@ def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
 
 def open_prober(home: Path, fleet: Inventory) -> Prober:
     """Return the way to the facts of the machines of an inventory."""
-    local = fleet.transport is Transport.LOCAL
+    local = fleet.capabilities.this_machine
     return ShellProber(open_shell(home, fleet), () if local else leases(fleet), shared=local)
 
 
 def open_shell(home: Path, fleet: Inventory) -> Shell:
     """Return the way to run commands on the machines of an inventory."""
-    return LocalShell() if fleet.transport is Transport.LOCAL else SshShell(home.absolute())
+    return LocalShell() if fleet.capabilities.this_machine else SshShell(home.absolute())

@@ -227,7 +227,7 @@ def test_a_folder_comes_back_also_after_the_end(stand: Stand, tmp_path: Path) ->
     assert names["out put/same.sh"].isreg()
     assert names["out put/latest"].linkname == "deep"
     assert names["out put/run.sh"].mode == 0o755
-    assert left_out == (f"{out / 'pipe'}: it is no file",)
+    assert left_out == (f"{out / 'pipe'}: not a file",)
     assert "short/run.sh" in fetched(stand, "short")[0]
     with pytest.raises(RemoteError, match="No such file or directory"):
         fetched(stand, "nothing")

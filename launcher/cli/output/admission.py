@@ -28,7 +28,6 @@ from launcher.cli.output.errors import mistake_text
 from launcher.cli.output.plan import fleet_text, plan_text
 from launcher.cli.output.progress import ProbeProgress
 from launcher.cli.output.table import table
-from launcher.core.model.inventory import Transport
 from launcher.core.model.nodeset import NodeName, fold, fold_messages
 from launcher.core.model.placement import Slice
 from launcher.core.model.text import count
@@ -74,7 +73,7 @@ class AdmissionReport:
         """Write a notice."""
         match notice:
             case InventoryRead(fleet=fleet):
-                self._probe.quiet = fleet.transport is not Transport.SSH
+                self._probe.quiet = not fleet.capabilities.own_machines
                 say(fleet_text(fleet))
             case FileWarning(mistake=mistake):
                 warn(mistake_text(mistake))

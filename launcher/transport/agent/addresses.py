@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from launcher.core.model.actions import Unit
-from launcher.core.model.inventory import Access, Inventory, Transport
+from launcher.core.model.inventory import Access, Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Run, RunId
 from launcher.ports import Shell
@@ -33,7 +33,7 @@ class Addresses:
     def __init__(self, home: Path, fleet: Inventory, shell: Shell) -> None:
         self.home = home
         self.poller = Poller(shell)
-        self._local = fleet.transport is Transport.LOCAL
+        self._local = fleet.capabilities.this_machine
         self._shell = shell
         self._blocks: dict[tuple[str, str], int] = {}
         self._environments: dict[RunId, tuple[Run, RunEnvironment]] = {}

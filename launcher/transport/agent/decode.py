@@ -31,6 +31,8 @@ from launcher.runtime.protocol import (
     TablesReply,
 )
 
+_NO_TABLES: TablesReply = {"ok": False}
+
 
 def node_view(reply: StatusReply) -> NodeView:
     """Return the view of a node."""
@@ -61,7 +63,7 @@ def head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName]) -> HeadView:
         return Unseen(message=reply.get("message", ""))
     if not reply.get("agent"):
         return HeadSeen(leftovers=reply.get("leftovers", 0))
-    tables: TablesReply = reply["supervisor"] if "supervisor" in reply else {"ok": False}
+    tables = reply.get("supervisor", _NO_TABLES)
     known: Mapping[str, float] = reply.get("heartbeat_ages", {})
     heard = {name: known.get(name, reply["listening"]) for name in nodes_of_run} if "listening" in reply else {}
     if not tables["ok"]:
