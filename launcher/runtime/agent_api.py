@@ -35,7 +35,7 @@ from .protocol import (
     TablesReply,
     mismatch,
 )
-from .protocol_files import AgentSpec, Setup
+from .protocol_files import AgentSpec, SetupStep
 from .redact import SecretFilter
 from .supervision import Supervision
 from .watched import WatchedProgram
@@ -153,7 +153,7 @@ class AgentApi:
         self._setup.set_stage(COPYING)
         return {"ok": True, "need": name}
 
-    def _setup_argv(self, scripts: list[Setup]) -> list[str]:
+    def _setup_argv(self, scripts: list[SetupStep]) -> list[str]:
         """Return the command that runs setup; it makes a Python environment first where one is wanted and missing."""
         argv = ["bash", str(self._folder / scripts[0]["script"])] if scripts else []
         if len(scripts) > 1:

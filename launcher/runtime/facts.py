@@ -327,7 +327,7 @@ def lease(*paths: str) -> "dict[str, str]":
     return {}
 
 
-class Process:
+class RunningProcess:
     """A process as /proc shows it. Setting a title, as Ray does, overwrites the environment: marks are inherited."""
 
     def __init__(self, pid: int) -> None:
@@ -349,12 +349,12 @@ class Process:
 
 def processes() -> "list[dict[str, object]]":
     """Return the processes of Ray, and those with a mark of ours where we may see it; not what asks this."""
-    table: dict[int, Process] = {}
+    table: dict[int, RunningProcess] = {}
     for folder in Path("/proc").iterdir():
         # One that ended while we looked has no files any more.
         with contextlib.suppress(OSError, ValueError, IndexError):
             if folder.name.isdecimal():
-                table[int(folder.name)] = Process(int(folder.name))
+                table[int(folder.name)] = RunningProcess(int(folder.name))
     found = []
     for pid in sorted(table):
         line = _line(pid, table)
@@ -366,9 +366,9 @@ def processes() -> "list[dict[str, object]]":
     return found[:MOST_PROCESSES]
 
 
-def _line(pid: int, table: "dict[int, Process]") -> "list[Process]":
+def _line(pid: int, table: "dict[int, RunningProcess]") -> "list[RunningProcess]":
     """Return a process and its ancestors, nearest first."""
-    found: list[Process] = []
+    found: list[RunningProcess] = []
     while pid in table and table[pid] not in found:
         found.append(table[pid])
         pid = table[pid].parent

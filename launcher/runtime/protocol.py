@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
-    from .protocol_files import RankSpec, Setup, Variables
+    from .protocol_files import RankSpec, SetupStep, Variables
 
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
@@ -49,7 +49,7 @@ class PrepareRequest(TypedDict):
 
     op: Literal["prepare"]
     variables: Variables | None
-    setups: list[Setup]
+    setups: list[SetupStep]
     secrets: dict[str, str]
     workdir: bool
 
@@ -210,7 +210,7 @@ class ProgramStatus(TypedDict):
     tail: NotRequired[list[str]]
 
 
-class RankStatus(TypedDict):
+class RankStatusRow(TypedDict):
     """How a rank of an attempt stands; ended without an exit code where its parent was killed."""
 
     member: str
@@ -265,7 +265,7 @@ class StatusReply(Reply):
     member: NotRequired[str | None]
     ray: NotRequired[ProgramStatus]
     setup: NotRequired[ProgramStatus]
-    ranks: NotRequired[list[RankStatus]]
+    ranks: NotRequired[list[RankStatusRow]]
     head_silence: NotRequired[float | None]
     reachable: NotRequired[dict[str, bool]]
     heartbeat_ages: NotRequired[dict[str, float]]

@@ -94,7 +94,7 @@ class RankSpec(TypedDict):
     variables: Variables
 
 
-class RankState(TypedDict):
+class RankStateFile(TypedDict):
     """`state.json`: the parent process of a rank that began; number and start (clock ticks) name it."""
 
     pid: int
@@ -104,14 +104,14 @@ class RankState(TypedDict):
     attempt: int
 
 
-class RankExit(TypedDict):
+class RankExitFile(TypedDict):
     """`exit.json`: how a rank ended, as a shell says it, and when (s, wall clock)."""
 
     code: int
     at: float
 
 
-class Setup(TypedDict):
+class SetupStep(TypedDict):
     """A setup script, relative to the run's folder, and its variables."""
 
     script: str

@@ -19,7 +19,7 @@ from typing import cast
 
 from . import environment, files, heartbeat, procs, ranks, rpc
 from .protocol import PROTOCOL, EnvironmentReply, EnvironmentRequest
-from .protocol_files import RankExit, RankSpec, RankState
+from .protocol_files import RankExitFile, RankSpec, RankStateFile
 
 BEGUN_TWICE = 3
 REFUSED = 4
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
         print(given.get("message"), file=sys.stderr)
         return REFUSED
     me = procs.find(os.getpid())
-    state: RankState = {
+    state: RankStateFile = {
         "pid": os.getpid(),
         "start": me.start if me else 0,
         "member": spec["member"],
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
         scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
         procs.kill(scope, grace=0)
         return 1
-    end: RankExit = {"code": code, "at": time.time()}
+    end: RankExitFile = {"code": code, "at": time.time()}
     files.write(own / "exit.json", end)
     return 0
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from . import files, logs, procs
 from .heartbeat import now
-from .protocol import RankStatus
-from .protocol_files import RankExit, RankState
+from .protocol import RankStatusRow
+from .protocol_files import RankExitFile, RankStateFile
 
 HEARTBEAT = "heartbeat"
 """The file that a rank may touch as a sign of life; `NVLAUNCH_HEARTBEAT` names it."""
@@ -44,7 +44,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return (found.st_mtime_ns, found.st_size)
 
 
-def statuses(folder: Path, quiet: QuietTimes) -> list[RankStatus]:
+def statuses(folder: Path, quiet: QuietTimes) -> list[RankStatusRow]:
     """Return of each member the newest attempt that began here, and every older one that still lives."""
     try:
         members = sorted((folder / "ranks").iterdir())
@@ -53,9 +53,9 @@ def statuses(folder: Path, quiet: QuietTimes) -> list[RankStatus]:
     return [status for member in members for status in _of_member(member, quiet)]
 
 
-def _of_member(folder: Path, quiet: QuietTimes) -> list[RankStatus]:
+def _of_member(folder: Path, quiet: QuietTimes) -> list[RankStatusRow]:
     attempts = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
-    found: list[RankStatus] = []
+    found: list[RankStatusRow] = []
     for attempt in attempts:
         # An attempt whose parent has not begun, or never did, has no status, and must not hide the one before it.
         status = _status(folder / str(attempt), quiet)
@@ -64,7 +64,7 @@ def _of_member(folder: Path, quiet: QuietTimes) -> list[RankStatus]:
     return found[::-1]
 
 
-def _status(folder: Path, quiet: QuietTimes) -> RankStatus | None:
+def _status(folder: Path, quiet: QuietTimes) -> RankStatusRow | None:
     state = _state(folder)
     if state is None:
         return None
@@ -87,17 +87,17 @@ def _status(folder: Path, quiet: QuietTimes) -> RankStatus | None:
     }
 
 
-def _state(folder: Path) -> RankState | None:
+def _state(folder: Path) -> RankStateFile | None:
     found: Any = files.read(folder / "state.json")
-    return cast("RankState | None", found)
+    return cast("RankStateFile | None", found)
 
 
-def _exit(folder: Path) -> RankExit | None:
+def _exit(folder: Path) -> RankExitFile | None:
     found: Any = files.read(folder / "exit.json")
-    return cast("RankExit | None", found)
+    return cast("RankExitFile | None", found)
 
 
-def alive(state: RankState) -> bool:
+def alive(state: RankStateFile) -> bool:
     """Whether the parent of a rank's script lives, by number and start."""
     process = procs.find(state["pid"])
     return process is not None and process.start == state["start"]
@@ -111,12 +111,12 @@ def tell_to_stop(folder: Path, gang: str | None) -> None:
                 (own / STOPPING).touch()
 
 
-def living(folder: Path) -> list[RankState]:
+def living(folder: Path) -> list[RankStateFile]:
     """Return the states of the ranks whose parent lives, of any attempt."""
     return [state for _, state in _living(folder)]
 
 
-def _living(folder: Path) -> Iterator[tuple[Path, RankState]]:
+def _living(folder: Path) -> Iterator[tuple[Path, RankStateFile]]:
     for path in (folder / "ranks").glob("*/*/state.json"):
         state = _state(path.parent)
         if state and alive(state):

@@ -38,7 +38,7 @@ READY_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Daemon:
+class ImexDaemon:
     """IMEX on a node as it was seen. None, everywhere, is what could not be seen; `why` says why.
 
     `peers` are the lines of the map that the daemon was started with, each with all names it has there, in order; `cut`
@@ -62,7 +62,7 @@ class Daemon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ImexPeers:
     """A node and those that it must share memory with, each by all the names it may have in a list.
 
     `own` is the node itself; `slice` the nodes of its slice and `spares` those kept for it; `domain` the addresses of
@@ -76,7 +76,7 @@ class Place:
 
 
 @unique
-class Kind(Enum):
+class ImexAction(Enum):
     """What is done. LEFT: nothing, and it is told why nothing can be."""
 
     OFF = "off"
@@ -88,33 +88,35 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class ImexDecision:
     """What is done about IMEX on a node and why. `steps` are shell commands for root, done in order.
 
     `warning` says what a person should see to; the launch goes on.
     """
 
-    kind: Kind
+    kind: ImexAction
     reason: str
     steps: tuple[str, ...] = ()
     warning: str = ""
 
 
-def decide(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
+def decide(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision:
     """Return what is done about IMEX on a node."""
     if mode is ImexMode.OFF:
-        return Decision(kind=Kind.OFF, reason="the inventory says `imex: off`")
+        return ImexDecision(kind=ImexAction.OFF, reason="the inventory says `imex: off`")
     if len(place.slice) < 2:
-        return Decision(kind=Kind.OFF, reason="a slice of one node needs none")
+        return ImexDecision(kind=ImexAction.OFF, reason="a slice of one node needs none")
     if not seen.installed:
         message = "IMEX is not installed: GPU memory cannot be shared beyond the tray"
-        return Decision(kind=Kind.LEFT, reason=message, warning=f"{message}; install the package `nvidia-imex`")
+        return ImexDecision(
+            kind=ImexAction.LEFT, reason=message, warning=f"{message}; install the package `nvidia-imex`"
+        )
     if seen.active is None:
         return _left(f"whether IMEX runs cannot be told: {seen.why}")
     return _running(mode, place, seen) if seen.active else _stopped(mode, place, seen)
 
 
-def _running(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
+def _running(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision:
     lines = seen.peers if seen.peers is not None else _single(seen.listed)
     if lines is None:
         return _left(f"IMEX runs, but its node list cannot be seen: {seen.why}")
@@ -133,15 +135,15 @@ def _running(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
         warning = f"`{CHANNEL}` may not be used by this user: memory of other trays cannot be borrowed"
     elif _missing((*place.slice, *place.spares), lines):
         warning = "spares of the slice are not in the node list of IMEX: a swap to one of them will need it changed"
-    return Decision(kind=Kind.ADOPTED, reason=reason, warning=warning)
+    return ImexDecision(kind=ImexAction.ADOPTED, reason=reason, warning=warning)
 
 
-def _without_channel(mode: ImexMode, seen: Daemon, reason: str) -> Decision:
+def _without_channel(mode: ImexMode, seen: ImexDaemon, reason: str) -> ImexDecision:
     """Return for a daemon that runs after a boot that made no channel, as drivers do where nobody asked for one."""
     if mode is ImexMode.MANAGE and seen.sudo:
-        return Decision(kind=Kind.CHANNEL, reason=f"{reason}, but there was no channel", steps=_channel(seen))
+        return ImexDecision(kind=ImexAction.CHANNEL, reason=f"{reason}, but there was no channel", steps=_channel(seen))
     warning = f"there is no `{CHANNEL}`; run there:\n  {operator(_channel(seen))}"
-    return Decision(kind=Kind.ADOPTED, reason=reason, steps=_channel(seen), warning=warning)
+    return ImexDecision(kind=ImexAction.ADOPTED, reason=reason, steps=_channel(seen), warning=warning)
 
 
 _NOT_READY = (
@@ -150,7 +152,7 @@ _NOT_READY = (
 )
 
 
-def _with_another_list(mode: ImexMode, place: Place, seen: Daemon, missing: Sequence[str]) -> Decision:
+def _with_another_list(mode: ImexMode, place: ImexPeers, seen: ImexDaemon, missing: Sequence[str]) -> ImexDecision:
     message = f"the running IMEX domain does not have {', '.join(missing[:4])}{' ...' if len(missing) > 4 else ''}"
     if obstacle := _obstacle(place):
         return _left(f"{message}, and {obstacle}")
@@ -164,10 +166,10 @@ def _with_another_list(mode: ImexMode, place: Place, seen: Daemon, missing: Sequ
         return _left(f"{message}; it is not started again under {users}, which would lose what it borrowed", steps)
     if not seen.sudo:
         return _left(f"{message}, and `sudo -n` is refused", steps)
-    return Decision(kind=Kind.RESTART, reason=f"{message}, and nobody uses the GPUs of the node", steps=steps)
+    return ImexDecision(kind=ImexAction.RESTART, reason=f"{message}, and nobody uses the GPUs of the node", steps=steps)
 
 
-def _stopped(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
+def _stopped(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision:
     if obstacle := _obstacle(place):
         return _left(f"IMEX does not run, and {obstacle}")
     steps = (*_files(place, seen), *_start("start"), *_channel(seen))
@@ -175,10 +177,10 @@ def _stopped(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
         return _left("IMEX does not run, and the inventory does not say `imex: manage`", steps)
     if not seen.sudo:
         return _left("IMEX does not run, and `sudo -n` is refused", steps)
-    return Decision(kind=Kind.START, reason="it did not run", steps=steps)
+    return ImexDecision(kind=ImexAction.START, reason="it did not run", steps=steps)
 
 
-def _obstacle(place: Place) -> str | None:
+def _obstacle(place: ImexPeers) -> str | None:
     """Return why the node list of the domain cannot be written."""
     if len(place.domain) < 2:
         return "no list of the nodes of its NVLink domain is known"
@@ -187,7 +189,7 @@ def _obstacle(place: Place) -> str | None:
     return None
 
 
-def _files(place: Place, seen: Daemon) -> tuple[str, ...]:
+def _files(place: ImexPeers, seen: ImexDaemon) -> tuple[str, ...]:
     """Return how the files become as they should be. A site's own list stays where it has the whole slice."""
     listed = _single(seen.listed)
     keeps = listed is not None and len(listed) > 1 and not _missing((place.own, *place.slice, *place.spares), listed)
@@ -224,7 +226,7 @@ _CHANNEL_STEP = (
 )
 
 
-def _channel(seen: Daemon) -> tuple[str, ...]:
+def _channel(seen: ImexDaemon) -> tuple[str, ...]:
     return (_CHANNEL_STEP,) if seen.no_channel else ()
 
 
@@ -238,10 +240,10 @@ def operator(steps: Sequence[str]) -> str:
     return f"sudo sh -c {shlex.quote(' && '.join(steps))}"
 
 
-def _left(why: str, steps: Sequence[str] = ()) -> Decision:
+def _left(why: str, steps: Sequence[str] = ()) -> ImexDecision:
     """Return that nothing is done; the warning has what an operator would type on each node of the slice."""
     todo = f"; run on every node of the slice:\n  {operator(steps)}" if steps else ""
-    return Decision(kind=Kind.LEFT, reason=why, steps=tuple(steps), warning=f"{why}{todo}")
+    return ImexDecision(kind=ImexAction.LEFT, reason=why, steps=tuple(steps), warning=f"{why}{todo}")
 
 
 def _single(lines: Sequence[str] | None) -> tuple[tuple[str, ...], ...] | None:
@@ -263,7 +265,7 @@ def _missing(wanted: Sequence[frozenset[str]], lines: Sequence[Sequence[str]]) -
     return [] if len(absent) <= len(strangers) else [min(names) for names in absent]
 
 
-def _concerns(place: Place, lines: Sequence[Sequence[str]], at: int) -> bool:
+def _concerns(place: ImexPeers, lines: Sequence[Sequence[str]], at: int) -> bool:
     names = set(lines[at]) if at < len(lines) else set()
     return any(names & node for node in place.slice)
 

@@ -11,7 +11,7 @@ from launcher.sim.lives import Circumstances, Life
 from launcher.sim.ray import HeadLife, Tables, head_after, head_life, head_view
 from launcher.sim.reach import Reach, merged, reach, within
 from launcher.sim.sight import node_view
-from launcher.sim.world import NEVER, Host, Ray, Rows, Watch, World, dump, load_host, load_world
+from launcher.sim.world import NEVER, Ray, Rows, SimHost, SimWorld, Watch, dump, load_host, load_world
 
 HEAD = NodeName("head")
 """What the machine that the inventory names for Ray heads is called here; no fault befalls it but `head_killed`."""
@@ -32,8 +32,8 @@ class Fleet:
         self._nodes_until = -NEVER
         self._head: HeadView | None = None
         self._head_until = -NEVER
-        self._world = World()
-        self._hosts: dict[NodeName, Host] = {}
+        self._world = SimWorld()
+        self._hosts: dict[NodeName, SimHost] = {}
         self._reach: Reach | None = None
         self._read_world()
         for node in run.fleet.nodes:
@@ -71,7 +71,7 @@ class Fleet:
     def begin(self, now: float) -> None:
         """Count the faults of the run from now on, if they are not counted yet."""
         if self.world().began_at is None:
-            self.save_world(World(began_at=now))
+            self.save_world(SimWorld(began_at=now))
             self._forget()
 
     def watched(self, now: float, node: str | None) -> tuple[Watch, ...]:
@@ -87,21 +87,21 @@ class Fleet:
             self._keep(node, load_host(text))
         return self._lives[node]
 
-    def save(self, node: NodeName, host: Host) -> None:
+    def save(self, node: NodeName, host: SimHost) -> None:
         """Keep a node's row."""
         text = dump(host)
         self._rows.save_world(self._node_key(node), text)
         self._texts[node] = text
         self._keep(node, host)
 
-    def world(self) -> World:
+    def world(self) -> SimWorld:
         """Return the run's row as it is stored now."""
         if self._rows.world(self._run_key) != self._texts.get(self._run_key):
             self._read_world()
             self._forget()
         return self._world
 
-    def save_world(self, world: World) -> None:
+    def save_world(self, world: SimWorld) -> None:
         """Keep the run's row."""
         text = dump(world)
         self._rows.save_world(self._run_key, text)
@@ -197,8 +197,8 @@ class Fleet:
             off_at=self._hosts[node].off_at if node in self._hosts else None,
         )
 
-    def _keep(self, node: NodeName, host: Host) -> None:
-        before = self._hosts.get(node, Host())
+    def _keep(self, node: NodeName, host: SimHost) -> None:
+        before = self._hosts.get(node, SimHost())
         self._hosts[node] = host
         listens = (before.run, before.agent_at, before.off_at) != (host.run, host.agent_at, host.off_at)
         troubled = self._reach is not None and any(self._reach.cut.values())
@@ -207,7 +207,7 @@ class Fleet:
         else:
             self._live(node, host)
 
-    def _live(self, node: NodeName, host: Host) -> None:
+    def _live(self, node: NodeName, host: SimHost) -> None:
         self._lives[node] = lives.life(host, self.circumstances(node))
         self._nodes.pop(node, None)
         self._head = None

@@ -13,7 +13,7 @@ from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.sim import faults as fault_table
 from launcher.sim.faults import SLOWNESS, strike
 from launcher.sim.reach import Stretch, within
-from launcher.sim.world import NEVER, Host, Rank, Raylet
+from launcher.sim.world import NEVER, Rank, Raylet, SimHost
 
 JITTER = 0.2
 SETUP_SHARE = 0.3
@@ -115,7 +115,7 @@ class RankLife:
 class Life:
     """The lives of all that was begun on a node."""
 
-    host: Host
+    host: SimHost
     around: Circumstances
     agent_dies: float
     setup: SetupLife | None
@@ -163,7 +163,7 @@ class Life:
         return min((at for at in moments if at > now), default=NEVER)
 
 
-def life(host: Host, around: Circumstances) -> Life:
+def life(host: SimHost, around: Circumstances) -> Life:
     """Return the lives of all that a node's row says was begun there."""
     raylets = tuple(_raylet(raylet, around) for raylet in host.raylets)
     dies = {one.raylet.generation: one.dies for one in raylets}
@@ -178,7 +178,7 @@ def life(host: Host, around: Circumstances) -> Life:
     )
 
 
-def _setup(host: Host, around: Circumstances) -> SetupLife | None:
+def _setup(host: SimHost, around: Circumstances) -> SetupLife | None:
     if host.setup is None:
         return None
     begun = host.setup.begun_at

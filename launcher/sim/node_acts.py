@@ -11,7 +11,7 @@ from launcher.core.model.simulation import FaultKind
 from launcher.sim.faults import during
 from launcher.sim.fleet import Fleet
 from launcher.sim.lives import Life
-from launcher.sim.world import Host, Raylet, Setup
+from launcher.sim.world import Raylet, Setup, SimHost
 
 STRANGER = "somebody@elsewhere"
 STRANGE = "not free: `python` (pid 4711, of somebody) computes on GPU 0"
@@ -111,7 +111,7 @@ def release(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
     if not life.reachable(now):
         return replace(silent(action.node, action.kind), result=Result.CANNOT_TELL)
     if life.host.run == run.id:
-        fleet.save(action.node, Host())
+        fleet.save(action.node, SimHost())
     return KILLED
 
 
@@ -140,7 +140,7 @@ def member(run: Run, name: MemberName) -> Member:
     return next(slot for slot in run.members() if slot.name == name)
 
 
-def _killed(life: Life, action: Kill, now: float) -> Host:
+def _killed(life: Life, action: Kill, now: float) -> SimHost:
     raylets = [one.raylet for one in life.raylets if one.alive(now)]
     ranks = [one.rank for one in life.ranks if one.alive(now)]
     match action.level:

@@ -7,7 +7,7 @@ from launcher.core.control.timing import POPULATION_S, SELF_STOP_S
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import Fault, FaultKind
 from launcher.sim import faults
-from launcher.sim.world import NEVER, Host, Watch
+from launcher.sim.world import NEVER, SimHost, Watch
 
 Stretch = tuple[float, float]
 
@@ -45,7 +45,7 @@ class Reach:
     lost: tuple[float, ...] = ()
 
 
-def reach(happen: Iterable[Fault], hosts: Mapping[NodeName, Host], watches: tuple[Watch, ...], run: str) -> Reach:
+def reach(happen: Iterable[Fault], hosts: Mapping[NodeName, SimHost], watches: tuple[Watch, ...], run: str) -> Reach:
     """Return who reaches whom, by the faults on the clock, what stands in the rows, and where the head was when."""
     own: dict[NodeName, list[Fault]] = {}
     for fault in happen:
@@ -63,7 +63,7 @@ def reach(happen: Iterable[Fault], hosts: Mapping[NodeName, Host], watches: tupl
     return Reach(cut=cut, severed=severed, stops=stops, lost=lost)
 
 
-def _off(host: Host) -> tuple[Stretch, ...]:
+def _off(host: SimHost) -> tuple[Stretch, ...]:
     return () if host.off_at is None else ((host.off_at, host.off_at + POWERED_OFF_S),)
 
 
@@ -80,7 +80,7 @@ def _from_head(
 
 
 def _lost(
-    hosts: Mapping[NodeName, Host],
+    hosts: Mapping[NodeName, SimHost],
     severed: Mapping[NodeName, tuple[Stretch, ...]],
     watches: tuple[Watch, ...],
     run: str,

@@ -56,7 +56,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class SimHost:
     """A node: which run has its lease, since when its agent lives, and all that was begun on it for that run.
 
     `off_at` is when it was last powered off by order.
@@ -69,7 +69,7 @@ class Host:
     raylets: tuple[Raylet, ...] = ()
     ranks: tuple[Rank, ...] = ()
 
-    def killed(self, now: float, raylets: Iterable[Raylet], ranks: Iterable[Rank]) -> "Host":
+    def killed(self, now: float, raylets: Iterable[Raylet], ranks: Iterable[Rank]) -> "SimHost":
         """Return the node after these of its raylets and ranks were killed at `now`."""
         gone, ended = set(raylets), set(ranks)
         return replace(
@@ -101,7 +101,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class SimWorld:
     """What a run did to the fleet besides its nodes; its faults are counted from `began_at`. `watches` has every place
     where its head was, in order."""
 
@@ -110,29 +110,29 @@ class World:
     watches: tuple[Watch, ...] = ()
 
 
-def dump(row: Host | World) -> str:
+def dump(row: SimHost | SimWorld) -> str:
     """Return the text of a row."""
     return json.dumps(row, default=_plain, separators=(",", ":"))
 
 
-def load_host(text: str | None) -> Host:
+def load_host(text: str | None) -> SimHost:
     """Return the node that a text describes; a free one where there is none."""
     if text is None:
-        return Host()
+        return SimHost()
     row: dict[str, Any] = json.loads(text)
     setup = row.pop("setup")
     raylets = tuple(Raylet(**raylet) for raylet in row.pop("raylets"))
     ranks = tuple(Rank(**rank) for rank in row.pop("ranks"))
-    return Host(setup=Setup(**setup) if setup else None, raylets=raylets, ranks=ranks, **row)
+    return SimHost(setup=Setup(**setup) if setup else None, raylets=raylets, ranks=ranks, **row)
 
 
-def load_world(text: str | None) -> World:
+def load_world(text: str | None) -> SimWorld:
     """Return the run's part that a text describes; one that has not begun where there is none."""
     if text is None:
-        return World()
+        return SimWorld()
     row: dict[str, Any] = json.loads(text)
     watches = tuple(Watch(**watch) for watch in row["watches"])
-    return World(began_at=row["began_at"], ray=Ray(**row["ray"]) if row["ray"] else None, watches=watches)
+    return SimWorld(began_at=row["began_at"], ray=Ray(**row["ray"]) if row["ray"] else None, watches=watches)
 
 
 def _plain(value: object) -> dict[str, object]:

@@ -6,7 +6,7 @@ import shlex
 from launcher.core.model.actions import Answer, Result
 from launcher.core.model.inventory import Access, Node
 from launcher.transport.local import LocalShell
-from launcher.transport.ssh.errand import tail
+from launcher.transport.ssh.operation import tail
 
 FENCE_S = 60.0
 """Seconds in which a power switch has answered; a BMC takes ten and more where it is busy."""

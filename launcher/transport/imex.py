@@ -12,14 +12,24 @@ from launcher.probe import node_facts
 from launcher.probe.imex import ImexFiles, PeerLink
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
-from launcher.setup.imex import READY_TRIES, START_S, Daemon, Decision, Kind, Place, decide, operator, script
+from launcher.setup.imex import (
+    READY_TRIES,
+    START_S,
+    ImexAction,
+    ImexDaemon,
+    ImexDecision,
+    ImexPeers,
+    decide,
+    operator,
+    script,
+)
 from launcher.transport.agent.client import AgentClient
 
 ASK_S = 10.0
 WAY_S = 8.0
 ACT_S = START_S + READY_TRIES + 15.0
 
-_ACTS = (Kind.START, Kind.RESTART, Kind.CHANNEL)
+_ACTS = (ImexAction.START, ImexAction.RESTART, ImexAction.CHANNEL)
 _NEVER = {PeerLink.VERSION: "IMEX or the driver is of another version", PeerLink.MAP: "its node list is not the same"}
 
 # A daemon that was started takes a moment; `-q` may hang.
@@ -30,30 +40,30 @@ _WAIT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ImexNotes:
     """What came of it, for the answer: what was decided, and what a person should see to."""
 
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def set_up(client: AgentClient, run: Run, index: RunIndex, node: Node, member: Member) -> Outcome:
+def set_up(client: AgentClient, run: Run, index: RunIndex, node: Node, member: Member) -> ImexNotes:
     """See to IMEX on a node whose lease the run has; nothing at all where there is no NVIDIA driver.
 
     RemoteError where the node is not reached.
     """
     if not run.fleet.capabilities.own_machines or node.gpu_driver is GpuDriver.NONE:
-        return Outcome()
+        return ImexNotes()
     if "block" not in client.ask({"op": "hello"}, timeout=ASK_S):
-        return Outcome()  # without an agent there is no lease, and what comes next says so
+        return ImexNotes()  # without an agent there is no lease, and what comes next says so
     part = index.slices[member.slice_key]
     mode = run.fleet.imex if len(part.nodes) > 1 else ImexMode.OFF
-    bare = Place(own=_names(node), slice=_all(index, part.nodes), spares=_all(index, part.spares))
+    bare = ImexPeers(own=_names(node), slice=_all(index, part.nodes), spares=_all(index, part.spares))
     if mode is ImexMode.OFF:
-        return _told(decide(run.fleet.imex, bare, Daemon()))
+        return _told(decide(run.fleet.imex, bare, ImexDaemon()))
     facts = _ask(client, node, mode)
     if isinstance(facts, Unknown):
-        return _told(decide(mode, bare, Daemon(why=facts.why)))
+        return _told(decide(mode, bare, ImexDaemon(why=facts.why)))
     place = replace(bare, own=_own(node, facts), domain=run.fleet.domains.get(node.domain or "", ()))
     decision = decide(mode, place, seen(facts))
     return _act(client, decision) if decision.kind in _ACTS else _told(decision)
@@ -85,7 +95,7 @@ def _ask(client: AgentClient, node: Node, mode: ImexMode) -> Facts | Unknown:
     return node_facts.read_facts(ended.stdout, node, now=0.0)
 
 
-def seen(facts: Facts) -> Daemon:
+def seen(facts: Facts) -> ImexDaemon:
     """Return IMEX as the facts of a node show it."""
     unit, ready, files, domain = facts.imex_active, facts.imex_ready, facts.imex_files, facts.imex_domain
     if isinstance(ready, bool):
@@ -93,7 +103,7 @@ def seen(facts: Facts) -> Daemon:
     else:
         active = False if unit is None else None if isinstance(unit, Unknown) else unit
     read = files if isinstance(files, ImexFiles) else None
-    return Daemon(
+    return ImexDaemon(
         installed=not (isinstance(ready, Unknown) and ready.missing and unit is not True),
         active=active,
         ready=ready if isinstance(ready, bool) else None,
@@ -128,7 +138,7 @@ def _users(facts: Facts) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(f"`{user.name}` ({user.pid})" for user in users))
 
 
-def _act(client: AgentClient, decision: Decision) -> Outcome:
+def _act(client: AgentClient, decision: ImexDecision) -> ImexNotes:
     """Do what was decided, and wait until the daemon says that it is READY; what fails is for a person to do."""
     argv = ("sudo", "-n", "/bin/sh", "-s")
     try:
@@ -147,10 +157,10 @@ def _act(client: AgentClient, decision: Decision) -> Outcome:
     return _told(decision)
 
 
-def _told(decision: Decision) -> Outcome:
+def _told(decision: ImexDecision) -> ImexNotes:
     warnings = (decision.warning,) if decision.warning else ()
-    return Outcome(notes=(f"IMEX {decision.kind.value}: {decision.reason}",), warnings=warnings)
+    return ImexNotes(notes=(f"IMEX {decision.kind.value}: {decision.reason}",), warnings=warnings)
 
 
-def _warned(message: str, warning: str) -> Outcome:
-    return Outcome(notes=(message,), warnings=(warning,))
+def _warned(message: str, warning: str) -> ImexNotes:
+    return ImexNotes(notes=(message,), warnings=(warning,))

@@ -28,7 +28,7 @@ from launcher.ports import Completed
 from launcher.setup.ray import environment
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.nodes import ShellNodes
-from launcher.transport.ssh.errand import Errand
+from launcher.transport.ssh.operation import Operation
 from launcher.transport.ssh.shell import SshShell
 from tests.real import local
 from tests.rig import Rig
@@ -73,9 +73,7 @@ class PlainSsh(SshShell):
 
     config = ""
 
-    def _run(
-        self, at: Access, argv: Sequence[str], parts: Sequence[Any], errand: Errand, take: Any = None
-    ) -> Completed:
+    def _run(self, at: Access, argv: Sequence[str], parts: Sequence[Any], op: Operation, take: Any = None) -> Completed:
         command = ["ssh", "-F", self.config, at.address, "--", shlex.join(argv)]
         ended = subprocess.run(command, input=b"".join(map(bytes, parts)), capture_output=True)
         return Completed(status=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)

@@ -13,7 +13,7 @@ import pytest
 
 from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
-from launcher.transport.ssh.errand import HostKeyError
+from launcher.transport.ssh.operation import HostKeyError
 from launcher.transport.ssh.shell import SshShell
 from tests.real_ssh.conftest import AMPLE_S, access, nvlaunch
 from tests.rig import Host, Rig

@@ -322,7 +322,7 @@ def test_openssh_is_asked_once_a_host_and_fast(
     user: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from launcher.transport.ssh.config import Resolver
-    from launcher.transport.ssh.errand import Errand
+    from launcher.transport.ssh.operation import Operation
 
     (tmp_path / "bin").mkdir()
     counted = tmp_path / "bin" / "ssh"
@@ -333,7 +333,7 @@ def test_openssh_is_asked_once_a_host_and_fast(
     places = [Access(address=f"r{rack:02}-n{tray:02}", proxy_jump="front") for rack in range(8) for tray in range(16)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with ThreadPoolExecutor(64) as pool:
-        list(pool.map(lambda at: resolver.resolve(at, Errand("x", 60)), places * 2))
+        list(pool.map(lambda at: resolver.resolve(at, Operation("x", 60)), places * 2))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     hosts = re.findall(r"-- (\S+)$", (tmp_path / "calls").read_text(), re.MULTILINE)
     assert len(set(hosts)) == 129

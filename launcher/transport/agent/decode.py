@@ -25,7 +25,7 @@ from launcher.runtime.protocol import (
     BundleStatus,
     GroupStatus,
     ProgramStatus,
-    RankStatus,
+    RankStatusRow,
     RayNodeStatus,
     StatusReply,
     TablesReply,
@@ -85,7 +85,7 @@ def step(row: ProgramStatus) -> Step:
     )
 
 
-def _rank(row: RankStatus) -> RankReport:
+def _rank(row: RankStatusRow) -> RankReport:
     return RankReport(
         member=MemberName(row["member"]),
         attempt=row["attempt"],

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from launcher.core.model.placement import Slice
 from launcher.core.model.run import Member, Run
-from launcher.runtime.protocol import BundleStatus, RankStatus, RayNodeStatus, StatusReply, TablesReply
+from launcher.runtime.protocol import BundleStatus, RankStatusRow, RayNodeStatus, StatusReply, TablesReply
 
 
 def leads(run: Run, member: Member) -> bool:
@@ -27,7 +27,7 @@ def follow(run: Run, told: Sequence[StatusReply]) -> None:
         for reply in told:
             member = reply.get("member") or ""
             if member.rpartition("/")[0] == group.name and member != leader:
-                forged: RankStatus = {**newest, "member": member, "tail": []}
+                forged: RankStatusRow = {**newest, "member": member, "tail": []}
                 reply["ranks"] = [*reply["ranks"], forged]
 
 

@@ -10,7 +10,7 @@ import paramiko
 from paramiko.agent import AgentSSH
 
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.errand import Errand
+from launcher.transport.ssh.operation import Operation
 
 _AGENT_S = 10.0
 
@@ -34,7 +34,7 @@ class _Agent(AgentSSH):
         self._link.close()
 
 
-class Keys:
+class PrivateKeys:
     """Private keys by their file, each read once."""
 
     def __init__(self) -> None:
@@ -53,39 +53,39 @@ class Keys:
             return self._loaded[name]
 
 
-def log_in(transport: paramiko.Transport, settings: Settings, keys: Keys, errand: Errand) -> None:
+def log_in(transport: paramiko.Transport, settings: Settings, keys: PrivateKeys, op: Operation) -> None:
     """Log in on a connection whose host key is good; RemoteError says what was tried."""
     told: list[str] = []
     agent = _agent(settings, told)
     try:
         for name, key in _offers(settings, keys, agent, told):
             told.append(name)
-            transport.auth_timeout = max(0.001, errand.left)
+            transport.auth_timeout = max(0.001, op.left)
             try:
                 more = transport.auth_publickey(settings.user, key)
             except paramiko.BadAuthenticationType as error:
-                errand.fail(
+                op.fail(
                     "auth",
                     f"`{settings.user}` may not log in with a key: it takes {' or '.join(error.allowed_types)}",
                     "let sshd accept `publickey`: nobody is there to type a password",
                 )
             except paramiko.AuthenticationException:
-                if errand.left == 0:
-                    message = f"the login of `{settings.user}` was not answered within {errand.timeout:.0f} s"
-                    errand.fail("auth", message, "what does sshd wait for: a home on a dead file server, a directory?")
+                if op.left == 0:
+                    message = f"the login of `{settings.user}` was not answered within {op.timeout:.0f} s"
+                    op.fail("auth", message, "what does sshd wait for: a home on a dead file server, a directory?")
                 if transport.is_active():
                     continue
-                _refused(settings, [*told, "then it hung up"], errand)
+                _refused(settings, [*told, "then it hung up"], op)
             if more:
-                errand.fail("auth", f"it wants {' and '.join(more)} besides a key", "nobody is there to answer that")
+                op.fail("auth", f"it wants {' and '.join(more)} besides a key", "nobody is there to answer that")
             return
     finally:
         if agent is not None:
             agent.close()
-    _refused(settings, told, errand)
+    _refused(settings, told, op)
 
 
-def _refused(settings: Settings, told: list[str], errand: Errand) -> NoReturn:
+def _refused(settings: Settings, told: list[str], op: Operation) -> NoReturn:
     message = (
         f"permission denied for `{settings.user}`; tried {', '.join(told) if told else 'nothing: there is no key'}"
     )
@@ -95,7 +95,7 @@ def _refused(settings: Settings, told: list[str], errand: Errand) -> NoReturn:
     if not any(one.startswith(("key", "agent key", "certificate")) for one in told):
         hints.append("name an `identity_file` in the inventory, or start an agent that has the key")
     hints.append(f"is the key in `authorized_keys` of `{settings.user}`, and is that the right user?")
-    errand.fail("auth", message, *hints)
+    op.fail("auth", message, *hints)
 
 
 def _agent(settings: Settings, told: list[str]) -> _Agent | None:
@@ -109,7 +109,7 @@ def _agent(settings: Settings, told: list[str]) -> _Agent | None:
 
 
 def _offers(
-    settings: Settings, keys: Keys, agent: _Agent | None, told: list[str]
+    settings: Settings, keys: PrivateKeys, agent: _Agent | None, told: list[str]
 ) -> Iterator[tuple[str, paramiko.PKey]]:
     """Return what to try: the named keys, from the agent where it has them, then what else the agent has.
 
@@ -127,7 +127,9 @@ def _offers(
             yield f"agent key {key.get_name()}", key
 
 
-def _from_file(path: str, settings: Settings, keys: Keys, told: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
+def _from_file(
+    path: str, settings: Settings, keys: PrivateKeys, told: list[str]
+) -> Iterator[tuple[str, paramiko.PKey]]:
     try:
         key = keys.load(path)
         bare = keys.load(path, bare=True)

@@ -16,7 +16,7 @@ from typing import Any
 import paramiko
 
 from launcher.core.model.inventory import Access
-from launcher.transport.ssh.errand import Errand
+from launcher.transport.ssh.operation import Operation
 
 CONNECT_S = 10.0
 """Seconds for each step of connecting; `ConnectTimeout` in the user's configuration is another."""
@@ -76,18 +76,18 @@ class Resolver:
         self._told: dict[tuple[str, str | None, int | None], _Told] = {}
         self._guard = threading.Lock()
 
-    def resolve(self, at: Access, errand: Errand) -> Settings:
+    def resolve(self, at: Access, op: Operation) -> Settings:
         """Return how a machine is reached; RemoteError where its name cannot be used or OpenSSH refuses."""
         known = self._known.get(at)
         if known is None:
-            known = self._known[at] = self._resolve(at, errand, 0)
+            known = self._known[at] = self._resolve(at, op, 0)
         return known
 
-    def _resolve(self, at: Access, errand: Errand, depth: int) -> Settings:
+    def _resolve(self, at: Access, op: Operation, depth: int) -> Settings:
         if depth > _HOPS:
-            errand.fail("resolve", f"the jump hosts of `{at.address}` go round in circles", "look at `ProxyJump`")
-        refuse(at, errand)
-        told = self._tell(at, errand)
+            op.fail("resolve", f"the jump hosts of `{at.address}` go round in circles", "look at `ProxyJump`")
+        refuse(at, op)
+        told = self._tell(at, op)
         settings = self._settings(at, told)
         jump = at.proxy_jump or _one(told, "proxyjump")
         if jump is None or jump == "none":
@@ -97,14 +97,14 @@ class Resolver:
             return replace(settings, proxy_command=expand(command or "", self._tokens(at, settings)))
         # Who goes through hosts that the inventory names is let in there by the key that it names.
         identity = at.identity_file if at.proxy_jump else None
-        return replace(settings, via=self._chain(jump, identity, errand, depth))
+        return replace(settings, via=self._chain(jump, identity, op, depth))
 
-    def _chain(self, jump: str, identity: str | None, errand: Errand, depth: int) -> Settings | None:
+    def _chain(self, jump: str, identity: str | None, op: Operation, depth: int) -> Settings | None:
         """Return the last of several hosts that are gone through; only the first has a way of its own."""
         last: Settings | None = None
         for word in jump.split(","):
-            hop = _hop(word.strip(), identity, errand)
-            settings = self._resolve(hop, errand, depth + 1)
+            hop = _hop(word.strip(), identity, op)
+            settings = self._resolve(hop, op, depth + 1)
             last = settings if last is None else replace(settings, via=last, proxy_command=None)
         return last
 
@@ -161,39 +161,39 @@ class Resolver:
             return os.environ.get("SSH_AUTH_SOCK")
         return None if named == "none" else self._path(named, {})
 
-    def _tell(self, at: Access, errand: Errand) -> dict[str, list[str]]:
+    def _tell(self, at: Access, op: Operation) -> dict[str, list[str]]:
         """Return what is configured for a host, asked once: many that wait for a jump host's get the same answer."""
         with self._guard:
             told = self._told.setdefault((at.address, at.user, at.port), _Told())
         with told.lock:
             if told.lines is None:
-                told.lines = self._ask(at, errand)
+                told.lines = self._ask(at, op)
             return told.lines
 
-    def _ask(self, at: Access, errand: Errand) -> dict[str, list[str]]:
+    def _ask(self, at: Access, op: Operation) -> dict[str, list[str]]:
         """Return what OpenSSH says of a host, or what paramiko reads from the user's file where there is no ssh."""
         options = [("-l", at.user), ("-p", at.port)]
         given = [word for key, value in options if value is not None for word in (key, str(value))]
-        argv = ["ssh", "-G", "-F", self._wrapped(errand), *given, "--", at.address]
+        argv = ["ssh", "-G", "-F", self._wrapped(op), *given, "--", at.address]
         try:
             with self._asking:
                 done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S)
         except FileNotFoundError:
-            return self._parse(at, errand)
+            return self._parse(at, op)
         except subprocess.TimeoutExpired:
             hint = "a `Match exec` in the SSH configuration may hang"
-            errand.fail("resolve", f"`ssh -G` did not end within {_ASK_S:.0f} s", hint)
+            op.fail("resolve", f"`ssh -G` did not end within {_ASK_S:.0f} s", hint)
         if done.returncode != 0:
             said = tuple(done.stderr.decode(errors="replace").strip().splitlines()[-5:])
             message = f"OpenSSH refuses its configuration: {said[-1] if said else f'status {done.returncode}'}"
-            errand.fail("resolve", message, "`ssh -G HOST` says the same", tail=said)
+            op.fail("resolve", message, "`ssh -G HOST` says the same", tail=said)
         told: dict[str, list[str]] = {}
         for line in done.stdout.decode(errors="replace").splitlines():
             key, _, value = line.partition(" ")
             told.setdefault(key, []).append(value)
         return told
 
-    def _wrapped(self, errand: Errand) -> str:
+    def _wrapped(self, op: Operation) -> str:
         """Return a configuration that reads the user's and the machine's, as ssh does, and then sets our defaults.
 
         `ssh -G` alone says `ask` where nobody said anything, and also where the user said so.
@@ -210,10 +210,10 @@ class Resolver:
                     fresh.write_text(text)
                     fresh.replace(path)
                 except OSError as error:
-                    errand.fail("resolve", f"cannot write to `{self._home}`: {error.strerror}", "mend `$NVLAUNCH_HOME`")
+                    op.fail("resolve", f"cannot write to `{self._home}`: {error.strerror}", "mend `$NVLAUNCH_HOME`")
         return str(path)
 
-    def _parse(self, at: Access, errand: Errand) -> dict[str, list[str]]:
+    def _parse(self, at: Access, op: Operation) -> dict[str, list[str]]:
         config = paramiko.SSHConfig()
         try:
             with (self._user / ".ssh" / "config").open() as file:
@@ -222,7 +222,7 @@ class Resolver:
         except FileNotFoundError:
             found = {}
         except (OSError, ValueError, paramiko.SSHException) as error:
-            errand.fail("resolve", f"`{self._user}/.ssh/config` cannot be read: {error}", "install OpenSSH's `ssh`")
+            op.fail("resolve", f"`{self._user}/.ssh/config` cannot be read: {error}", "install OpenSSH's `ssh`")
         told = {key: value if isinstance(value, list) else [value] for key, value in found.items()}
         told.setdefault("identityfile", [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")])
         told.setdefault("userknownhostsfile", ["~/.ssh/known_hosts ~/.ssh/known_hosts2"])
@@ -230,13 +230,13 @@ class Resolver:
         return told
 
 
-def refuse(at: Access, errand: Errand) -> None:
+def refuse(at: Access, op: Operation) -> None:
     """Raise RemoteError for a host or user that could be taken for something else by a program that gets it."""
     for what, word, allowed in (("address", at.address, _HOST), ("user", at.user, _USER)):
         if word is not None and not allowed.fullmatch(word):
-            errand.fail("resolve", f"{what} `{word!r}` is not one", f"mend the {what} in the inventory")
+            op.fail("resolve", f"{what} `{word!r}` is not one", f"mend the {what} in the inventory")
     if at.port is not None and not 0 < at.port < 65536:
-        errand.fail("resolve", f"port `{at.port}` is not one", "mend the port in the inventory")
+        op.fail("resolve", f"port `{at.port}` is not one", "mend the port in the inventory")
 
 
 def expand(text: str, tokens: Mapping[str, str]) -> str:
@@ -244,10 +244,10 @@ def expand(text: str, tokens: Mapping[str, str]) -> str:
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
 
 
-def _hop(word: str, identity: str | None, errand: Errand) -> Access:
+def _hop(word: str, identity: str | None, op: Operation) -> Access:
     found = _HOP.fullmatch(word)
     if found is None:
-        errand.fail("resolve", f"jump host `{word!r}` is not one", "it reads [user@]host[:port]")
+        op.fail("resolve", f"jump host `{word!r}` is not one", "it reads [user@]host[:port]")
     port = int(found["port"]) if found["port"] else None
     return Access(address=found["six"] or found["host"], user=found["user"], port=port, identity_file=identity)
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import paramiko
 
 from launcher.errors import RemoteError
-from launcher.transport.ssh.auth import Keys, log_in
+from launcher.transport.ssh.auth import PrivateKeys, log_in
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.errand import Errand, HostKeyError, SilentError
-from launcher.transport.ssh.host_keys import HostKeys, Key
-from launcher.transport.ssh.links import Link, Turns, patiently
-from launcher.transport.ssh.way import Way, Ways, direct, dropped, proxied, through
+from launcher.transport.ssh.connections import Connection, HandshakeSlots, patiently
+from launcher.transport.ssh.host_keys import HostKey, HostKeys
+from launcher.transport.ssh.operation import HostKeyError, Operation, SilentError
+from launcher.transport.ssh.route import Route, Routes, direct, dropped, proxied, through
 
 # paramiko writes what goes wrong to a log, and Python's last resort for a log that nobody reads is the terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -36,34 +36,38 @@ class Dialler:
 
     def __init__(self, hosts: HostKeys) -> None:
         self._hosts = hosts
-        self._keys = Keys()
-        self._turns = Turns()
-        self._ways = Ways()
+        self._keys = PrivateKeys()
+        self._turns = HandshakeSlots()
+        self._ways = Routes()
 
     def close(self) -> None:
         """Give up what is being connected to."""
         self._ways.close()
 
-    def dial(self, settings: Settings, link_to: Callable[[Settings, Errand], Link], errand: Errand) -> Link:
+    def dial(
+        self, settings: Settings, link_to: Callable[[Settings, Operation], Connection], op: Operation
+    ) -> Connection:
         """Return a connection that has been let in; RemoteError says which step failed."""
-        transport, way = self._greet(settings, link_to, errand, self._hosts.judge)
+        transport, way = self._greet(settings, link_to, op, self._hosts.judge)
         try:
-            with self._turns.turn(settings.via, errand):
-                log_in(transport, settings, self._keys, errand)
+            with self._turns.turn(settings.via, op):
+                log_in(transport, settings, self._keys, op)
             # Behind a jump host the kernel's own keepalives end at that host.
             transport.set_keepalive(_KEEPALIVE_S if settings.via else 0)
-            return Link(transport, way)
+            return Connection(transport, way)
         except BaseException as error:
             way.close()
             transport.close()
             if isinstance(error, (paramiko.SSHException, EOFError, OSError)):
                 message = f"the connection was lost while logging in: {str(error) or type(error).__name__}"
-                raise errand.error("auth", message, "its sshd log has the reason") from error
+                raise op.error("auth", message, "its sshd log has the reason") from error
             raise
 
-    def host_key(self, settings: Settings, link_to: Callable[[Settings, Errand], Link], errand: Errand) -> Key:
+    def host_key(
+        self, settings: Settings, link_to: Callable[[Settings, Operation], Connection], op: Operation
+    ) -> HostKey:
         """Return the key that a machine shows now, whatever is known of it; nothing is learnt and nobody logs in."""
-        transport, way = self._greet(settings, link_to, errand, lambda *_: None)
+        transport, way = self._greet(settings, link_to, op, lambda *_: None)
         try:
             return _shown(transport)
         finally:
@@ -73,10 +77,10 @@ class Dialler:
     def _greet(
         self,
         settings: Settings,
-        link_to: Callable[[Settings, Errand], Link],
-        errand: Errand,
-        judge: Callable[[Settings, Key, Errand], None],
-    ) -> tuple[paramiko.Transport, Way]:
+        link_to: Callable[[Settings, Operation], Connection],
+        op: Operation,
+        judge: Callable[[Settings, HostKey, Operation], None],
+    ) -> tuple[paramiko.Transport, Route]:
         """Return a connection after the key exchange, its host key judged.
 
         A pin does not say of which type the key is: where the first does not match, the machine's others are looked at.
@@ -85,12 +89,12 @@ class Dialler:
         without: tuple[str, ...] = ()
         while True:
             try:
-                transport, way = patiently(errand, self._ways.left)(self._handshake, settings, link_to, without, errand)
+                transport, way = patiently(op, self._ways.left)(self._handshake, settings, link_to, without, op)
             except RemoteError as error:
                 raise refused or error from None
             key = _shown(transport)
             try:
-                judge(settings, key, errand)
+                judge(settings, key, op)
                 return transport, way
             except BaseException as error:
                 way.close()
@@ -101,40 +105,44 @@ class Dialler:
                 without = (*without, *key.algorithms)
 
     def _handshake(
-        self, settings: Settings, link_to: Callable[[Settings, Errand], Link], without: tuple[str, ...], errand: Errand
-    ) -> tuple[paramiko.Transport, Way]:
-        way = self._way(settings, link_to, errand)
+        self,
+        settings: Settings,
+        link_to: Callable[[Settings, Operation], Connection],
+        without: tuple[str, ...],
+        op: Operation,
+    ) -> tuple[paramiko.Transport, Route]:
+        way = self._way(settings, link_to, op)
         try:
-            way.await_word(errand, min(settings.connect_s, errand.left))
-            with self._turns.turn(settings.via, errand):
-                return self._exchange_keys(settings, way, without, errand), way
+            way.await_word(op, min(settings.connect_s, op.left))
+            with self._turns.turn(settings.via, op):
+                return self._exchange_keys(settings, way, without, op), way
         except BaseException:
             way.close()
             raise
 
-    def _way(self, settings: Settings, link_to: Callable[[Settings, Errand], Link], errand: Errand) -> Way:
+    def _way(self, settings: Settings, link_to: Callable[[Settings, Operation], Connection], op: Operation) -> Route:
         if settings.via is not None:
             try:
-                link = link_to(settings.via, errand)
+                link = link_to(settings.via, op)
             except RemoteError as error:
                 message = f"jump host `{settings.via.address}`: {error.message}"
-                raise errand.error(error.stage, message, *error.hints, tail=error.tail) from error
+                raise op.error(error.stage, message, *error.hints, tail=error.tail) from error
             try:
-                return self._ways.add(through(link.transport, settings, errand))
+                return self._ways.add(through(link.transport, settings, op))
             except SilentError as error:
                 if link.answers():
                     raise
                 link.cut()
-                raise dropped(errand, f"jump host `{settings.via.address}` has fallen silent", _SILENT) from error
+                raise dropped(op, f"jump host `{settings.via.address}` has fallen silent", _SILENT) from error
         if settings.proxy_command is not None:
-            return self._ways.add(proxied(settings, errand))
-        return direct(settings, self._ways, errand)
+            return self._ways.add(proxied(settings, op))
+        return direct(settings, self._ways, op)
 
     def _exchange_keys(
-        self, settings: Settings, way: Way, without: tuple[str, ...], errand: Errand
+        self, settings: Settings, way: Route, without: tuple[str, ...], op: Operation
     ) -> paramiko.Transport:
         transport = _Transport(way.pipe)
-        patience = max(0.001, min(settings.connect_s, errand.left))
+        patience = max(0.001, min(settings.connect_s, op.left))
         transport.banner_timeout = transport.handshake_timeout = patience
         options = transport.get_security_options()
         options.ciphers = [name for name in _FAST if name in options.ciphers]
@@ -149,13 +157,13 @@ class Dialler:
             transport.close()
             if hung:
                 hint = "is the machine overloaded?"
-                errand.fail("connect", f"the key exchange did not end within {patience:.0f} s", hint)
+                op.fail("connect", f"the key exchange did not end within {patience:.0f} s", hint)
             if isinstance(error, paramiko.SSHException) and "banner" not in str(error):
-                errand.fail("connect", f"no common way to speak: {str(error).lower()}", "is its sshd very old?")
-            raise dropped(errand, str(error).lower() or "it hung up", said=way.last_words()) from error
+                op.fail("connect", f"no common way to speak: {str(error).lower()}", "is its sshd very old?")
+            raise dropped(op, str(error).lower() or "it hung up", said=way.last_words()) from error
         return transport
 
 
-def _shown(transport: paramiko.Transport) -> Key:
+def _shown(transport: paramiko.Transport) -> HostKey:
     key = transport.get_remote_server_key()
-    return Key(key.get_name(), key.asbytes())
+    return HostKey(key.get_name(), key.asbytes())

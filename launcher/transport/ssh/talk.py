@@ -9,8 +9,8 @@ import paramiko
 
 from launcher.errors import LaunchError
 from launcher.transport.ssh import command
-from launcher.transport.ssh.errand import Errand
-from launcher.transport.ssh.links import Link
+from launcher.transport.ssh.connections import Connection
+from launcher.transport.ssh.operation import Operation
 
 _PART = 1 << 20
 _BEFORE = 1 << 20
@@ -20,17 +20,17 @@ _BEFORE = 1 << 20
 class KeptTalk:
     """A session of its own, as long as both sides want."""
 
-    def __init__(self, link: Link, errand: Errand, argv: Sequence[str]) -> None:
+    def __init__(self, link: Connection, op: Operation, argv: Sequence[str]) -> None:
         self._link = link
-        self._channel = link.keep(errand)
+        self._channel = link.keep(op)
         self._before: bytes | None = b""
         self._mute = False
         try:
-            self._channel.settimeout(errand.left)
+            self._channel.settimeout(op.left)
             self._channel.exec_command(command.kept(argv))
         except (paramiko.SSHException, EOFError, OSError) as error:
             self.give_up()
-            raise errand.error("command", f"the connection was lost: {str(error) or type(error).__name__}") from error
+            raise op.error("command", f"the connection was lost: {str(error) or type(error).__name__}") from error
 
     def send(self, data: bytes) -> None:
         """Write to its stdin."""

@@ -11,11 +11,11 @@ from launcher.core.model.run import Run, RunId
 from launcher.core.model.task import Task
 from launcher.errors import LaunchError
 from launcher.transport.upload import ignore, snapshot
-from launcher.transport.upload.snapshot import Snapshot, Tree
+from launcher.transport.upload.snapshot import FileTree, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weight:
+class UploadSize:
     """How much goes to each node: files, bytes, what git ignores, and what cannot be copied at all."""
 
     files: int = 0
@@ -24,7 +24,7 @@ class Weight:
     special: tuple[str, ...] = ()
 
 
-def weigh(task: Task) -> Weight:
+def weigh(task: Task) -> UploadSize:
     """Return how much a task sends to each node; LaunchError where something of it cannot be read."""
     files = size = ignored = 0
     special: list[str] = []
@@ -39,7 +39,7 @@ def weigh(task: Task) -> Weight:
         if tree.listing is not None:
             ignored += tree.listing.ignored
             special += [str(tree.source / os.fsdecode(name)) for name in tree.listing.special]
-    return Weight(files=files, size=size, ignored=ignored, special=tuple(special))
+    return UploadSize(files=files, size=size, ignored=ignored, special=tuple(special))
 
 
 def keep(home: Path, run: Run) -> Snapshot:
@@ -51,31 +51,31 @@ def keep_wheels(home: Path, run: RunId, folder: str) -> Snapshot:
     """Return a folder of wheels as it was when this was asked first in the life of the run."""
     source = Path(folder).expanduser()
     name = f"wheels-{sha256(str(source).encode()).hexdigest()[:8]}"
-    return _kept(home, run, name, lambda: iter((Tree(source=source, to="", listing=ignore.everything(source)),)))
+    return _kept(home, run, name, lambda: iter((FileTree(source=source, to="", listing=ignore.everything(source)),)))
 
 
-def _kept(home: Path, run: RunId, name: str, trees: Callable[[], Iterator[Tree]]) -> Snapshot:
+def _kept(home: Path, run: RunId, name: str, trees: Callable[[], Iterator[FileTree]]) -> Snapshot:
     folder = home / "runs" / run / name
     return Snapshot(folder) if folder.is_dir() else snapshot.take(trees(), folder)
 
 
-def _paths(tree: Tree) -> Iterator[Path]:
+def _paths(tree: FileTree) -> Iterator[Path]:
     if tree.listing is None:
         yield tree.source.resolve()
     else:
         yield from (tree.source / os.fsdecode(name) for name in tree.listing.files)
 
 
-def _trees(task: Task) -> Iterator[Tree]:
+def _trees(task: Task) -> Iterator[FileTree]:
     """Return the workdir, then the file mounts; these are named one by one, so that no rule of git's leaves any out."""
     if task.workdir is not None:
         folder = Path(task.workdir)
-        yield Tree(source=folder, to="", listing=ignore.listing(folder))
+        yield FileTree(source=folder, to="", listing=ignore.listing(folder))
     for to, source in task.file_mounts.items():
         path = Path(source)
         if path.is_dir():
-            yield Tree(source=path, to=to, listing=ignore.everything(path))
+            yield FileTree(source=path, to=to, listing=ignore.everything(path))
         elif path.exists():
-            yield Tree(source=path, to=f"{to}{path.name}" if to.endswith("/") else to, listing=None)
+            yield FileTree(source=path, to=f"{to}{path.name}" if to.endswith("/") else to, listing=None)
         else:
             raise LaunchError(f"`{path}`, which goes to `{to}`, is gone")

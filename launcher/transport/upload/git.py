@@ -17,7 +17,7 @@ _IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--
 _HANDED_DOWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 
 
-class Rules:
+class IgnoreRules:
     """The rules of one folder: which names in it are taken, and which folders are not looked into."""
 
     def __init__(self, folder: Path, options: Sequence[str], excludes: Sequence[str] = ()) -> None:
@@ -51,7 +51,7 @@ class Rules:
         return (name for name in ended.stdout.split(b"\0") if name)
 
 
-def rules(folder: Path) -> Rules | None:
+def rules(folder: Path) -> IgnoreRules | None:
     """Return git's rules for a folder; None where it is no part of a git tree, or one that the tree ignores as a whole.
 
     LaunchError where there are rules that cannot be read.
@@ -71,10 +71,10 @@ def rules(folder: Path) -> Rules | None:
         return None
     if prefix.strip(b"\n") and _git(folder, "check-ignore", "-q", ".").returncode == 0:
         return None
-    return Rules(folder, ())
+    return IgnoreRules(folder, ())
 
 
-class OwnRules:
+class SkyIgnoreRules:
     """The rules of `.skyignore` files; `empty` is an empty repository that lends git's matching.
 
     Patterns are rsync's: one without a slash at its beginning matches at any depth.
@@ -86,14 +86,16 @@ class OwnRules:
         lines = (folder / OWN_IGNORE).read_bytes().splitlines()
         self._excludes.write_bytes(b"".join(_deep(line) + b"\n" for line in lines))
 
-    def of(self, folder: Path) -> Rules:
+    def of(self, folder: Path) -> IgnoreRules:
         """Return the rules for the folder, or for a repository inside it."""
         options = (f"--git-dir={self._empty}", f"--work-tree={folder}")
-        return Rules(folder, options, (f"--exclude-from={self._excludes}", f"--exclude-per-directory={OWN_IGNORE}"))
+        return IgnoreRules(
+            folder, options, (f"--exclude-from={self._excludes}", f"--exclude-per-directory={OWN_IGNORE}")
+        )
 
 
 def empty_repository(folder: Path) -> tempfile.TemporaryDirectory[str]:
-    """Return a repository without anything, for `OwnRules`; LaunchError without git."""
+    """Return a repository without anything, for `SkyIgnoreRules`; LaunchError without git."""
     made = tempfile.TemporaryDirectory(prefix="nvlaunch-")
     try:
         _git(folder, "init", "--quiet", "--bare", "--template=", made.name)

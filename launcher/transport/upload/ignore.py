@@ -11,7 +11,7 @@ from launcher.transport.upload import git
 
 GIT = b".git"
 
-RulesOf = Callable[[bytes], git.Rules | None]
+RulesOf = Callable[[bytes], git.IgnoreRules | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ def listing(folder: Path) -> Listing:
     found = _Found()
     if (folder / git.OWN_IGNORE).is_file():
         with git.empty_repository(folder) as empty:
-            own = git.OwnRules(folder, Path(empty))
+            own = git.SkyIgnoreRules(folder, Path(empty))
             _gather(folder, b"", lambda name: own.of(_at(folder, name)), found)
     else:
         _gather(folder, b"", lambda name: git.rules(_at(folder, name)), found)
@@ -89,7 +89,7 @@ def _gather(root: Path, prefix: bytes, rules_of: RulesOf, found: _Found) -> None
         _gather(root, path, (lambda _: None) if whole else rules_of, found)
 
 
-def _take(root: Path, prefix: bytes, rules: git.Rules, found: _Found) -> set[bytes]:
+def _take(root: Path, prefix: bytes, rules: git.IgnoreRules, found: _Found) -> set[bytes]:
     """Add the files that one repository's rules take; return the repositories inside it."""
     nested: set[bytes] = set()
     real: dict[bytes, bool] = {b"": True}

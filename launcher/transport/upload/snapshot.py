@@ -31,7 +31,7 @@ WORTH = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class FileTree:
     """A file or folder of the user's, and where it goes: `to` is relative to the workdir, absolute, or in `~/`."""
 
     source: Path
@@ -77,7 +77,7 @@ def _view(path: Path) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def take(trees: Iterable[Tree], folder: Path) -> Snapshot:
+def take(trees: Iterable[FileTree], folder: Path) -> Snapshot:
     """Return a snapshot of these trees, kept in a folder that is made whole or not at all.
 
     LaunchError names the file that cannot be read, or says that there is no room for the copy.
@@ -104,7 +104,7 @@ class _Making:
         self._sizes: list[int] = []
         self._spans: list[tuple[int, int]] = []
 
-    def write(self, trees: Iterable[Tree]) -> None:
+    def write(self, trees: Iterable[FileTree]) -> None:
         """Write the three files."""
         self.folder.mkdir(mode=0o700)
         with (self.folder / "data").open("wb") as data:
@@ -115,7 +115,7 @@ class _Making:
         (self.folder / "spans.json").write_text(json.dumps(self._spans))
         (self.folder / "manifest").write_bytes(zlib.compress(json.dumps(manifest).encode(), 1))
 
-    def _entries(self, tree: Tree, data: BinaryIO) -> Iterator[list[Any]]:
+    def _entries(self, tree: FileTree, data: BinaryIO) -> Iterator[list[Any]]:
         """Return each file, link and folder of a tree, folders before what is in them."""
         if tree.listing is None:
             yield self._entry(tree.source, "", data)

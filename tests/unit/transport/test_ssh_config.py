@@ -8,7 +8,7 @@ import pytest
 from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
 from launcher.transport.ssh.config import CONNECT_S, Resolver, Settings, expand
-from launcher.transport.ssh.errand import Errand
+from launcher.transport.ssh.operation import Operation
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def resolve(home: Path, at: Access, config: str = "") -> Settings:
     (home / ".ssh" / "config").write_text(config)
-    return Resolver(home / "nvlaunch").resolve(at, Errand(at.address, 5))
+    return Resolver(home / "nvlaunch").resolve(at, Operation(at.address, 5))
 
 
 def test_nothing_said_is_what_ssh_takes(home: Path) -> None:

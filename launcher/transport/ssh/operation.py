@@ -26,7 +26,7 @@ class LostError(RemoteError):
     """A connection that was gone before the command was sent: nothing was begun, a new one may do."""
 
 
-class Errand:
+class Operation:
     """What is asked of a machine, within `timeout` seconds from now; `knock` bounds the way to its first packet."""
 
     def __init__(self, node: str, timeout: float, knock: float = math.inf) -> None:

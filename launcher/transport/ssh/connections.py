@@ -17,8 +17,8 @@ from tenacity import (
 from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.errand import DroppedError, Errand, LostError
-from launcher.transport.ssh.way import Way
+from launcher.transport.ssh.operation import DroppedError, LostError, Operation
+from launcher.transport.ssh.route import Route
 
 CONNECTING = 64
 CONNECTING_BY_JUMP = 8
@@ -36,7 +36,7 @@ _TRIES = 8
 _LEAST_S = 0.5
 
 
-def patiently(errand: Errand, left: threading.Event) -> Retrying:
+def patiently(op: Operation, left: threading.Event) -> Retrying:
     """Return how often to knock at a machine that turns us away for now: a few times, at random moments.
 
     `left` is set by who does not wait any more. Each try has at least half of the time that is left.
@@ -45,14 +45,14 @@ def patiently(errand: Errand, left: threading.Event) -> Retrying:
     moment = wait_random_exponential(multiplier=0.25, max=3)
     return Retrying(
         retry=retry_if_exception_type(DroppedError),
-        wait=lambda state: min(moment(state), errand.left / 2),
-        stop=lambda state: tries(state) or left.is_set() or errand.left < _LEAST_S,
+        wait=lambda state: min(moment(state), op.left / 2),
+        stop=lambda state: tries(state) or left.is_set() or op.left < _LEAST_S,
         sleep=sleep_using_event(left),
         reraise=True,
     )
 
 
-class Turns:
+class HandshakeSlots:
     """Whose turn it is to shake hands."""
 
     def __init__(self) -> None:
@@ -60,26 +60,26 @@ class Turns:
         self._by_jump: dict[Settings, threading.BoundedSemaphore] = {}
 
     @contextlib.contextmanager
-    def turn(self, via: Settings | None, errand: Errand) -> Iterator[None]:
+    def turn(self, via: Settings | None, op: Operation) -> Iterator[None]:
         """Give a turn; RemoteError where none comes in time."""
         with contextlib.ExitStack() as held:
             if via is not None:
                 fresh = threading.BoundedSemaphore(CONNECTING_BY_JUMP)
-                self._take(self._by_jump.setdefault(via, fresh), held, errand)
-            self._take(self._all, held, errand)
+                self._take(self._by_jump.setdefault(via, fresh), held, op)
+            self._take(self._all, held, op)
             yield
 
     @staticmethod
-    def _take(turns: threading.BoundedSemaphore, held: contextlib.ExitStack, errand: Errand) -> None:
-        if not turns.acquire(timeout=errand.left):
-            errand.fail("connect", f"its turn did not come within {errand.timeout:.0f} s", "give it more time")
+    def _take(turns: threading.BoundedSemaphore, held: contextlib.ExitStack, op: Operation) -> None:
+        if not turns.acquire(timeout=op.left):
+            op.fail("connect", f"its turn did not come within {op.timeout:.0f} s", "give it more time")
         held.callback(turns.release)
 
 
-class Link:
+class Connection:
     """A connection to a machine that has let us in."""
 
-    def __init__(self, transport: paramiko.Transport, way: Way) -> None:
+    def __init__(self, transport: paramiko.Transport, way: Route) -> None:
         self.transport = transport
         self._way = way
         self._free = threading.Condition()
@@ -95,13 +95,13 @@ class Link:
         return not self._retired and self.transport.is_active()
 
     @contextlib.contextmanager
-    def session(self, errand: Errand) -> Iterator[paramiko.Channel]:
-        """Give a session until the errand's time is over; LostError where nothing was begun as the connection is gone.
+    def session(self, op: Operation) -> Iterator[paramiko.Channel]:
+        """Give a session until the op's time is over; LostError where nothing was begun as the connection is gone.
 
         paramiko's own calls know no limit, and a dead peer is mute: a session whose time is over is closed from here.
         """
-        channel = patiently(errand, self._gone)(self._session, errand)
-        watch = threading.Timer(errand.left + GRACE_S, self._give_up, (channel,))
+        channel = patiently(op, self._gone)(self._session, op)
+        watch = threading.Timer(op.left + GRACE_S, self._give_up, (channel,))
         watch.daemon = True
         watch.start()
         try:
@@ -116,9 +116,9 @@ class Link:
         """Whether a session may be kept, and others still find room."""
         return self._limit > 1
 
-    def keep(self, errand: Errand) -> paramiko.Channel:
+    def keep(self, op: Operation) -> paramiko.Channel:
         """Give a session for as long as its holder wants, who lets go of it; LostError as for any session."""
-        channel = patiently(errand, self._gone)(self._session, errand)
+        channel = patiently(op, self._gone)(self._session, op)
         with self._free:
             self._kept.add(channel)
         return channel
@@ -138,24 +138,24 @@ class Link:
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             channel.close()
 
-    def _session(self, errand: Errand) -> paramiko.Channel:
+    def _session(self, op: Operation) -> paramiko.Channel:
         with self._free:
-            if not self._free.wait_for(lambda: self._open < self._limit or not self.alive, errand.left):
-                message = f"no session was free within {errand.timeout:.0f} s: {self._limit} others are under way"
-                errand.fail("connect", message, "`MaxSessions` in sshd_config of the machine is the limit")
+            if not self._free.wait_for(lambda: self._open < self._limit or not self.alive, op.left):
+                message = f"no session was free within {op.timeout:.0f} s: {self._limit} others are under way"
+                op.fail("connect", message, "`MaxSessions` in sshd_config of the machine is the limit")
             self._open += 1
         try:
-            return self.transport.open_session(timeout=min(_OPEN_S, errand.left))
+            return self.transport.open_session(timeout=min(_OPEN_S, op.left))
         except (paramiko.SSHException, EOFError, OSError) as error:
             self._release()
             if self.alive and "Timeout" not in str(error):
                 self._learn_limit()
                 message = f"sshd opens no more sessions on this connection: {str(error).lower()}"
                 hint = "`MaxSessions` in sshd_config of the machine must be at least 1"
-                raise errand.error("connect", message, hint, kind=DroppedError) from error
+                raise op.error("connect", message, hint, kind=DroppedError) from error
             self.retire()
             message = f"the connection was lost: {str(error) or type(error).__name__}"
-            raise errand.error("connect", message, kind=LostError) from error
+            raise op.error("connect", message, kind=LostError) from error
 
     def answers(self) -> bool:
         """Whether its sshd says anything: it opens or refuses a session within a few seconds."""
@@ -205,17 +205,17 @@ class _Machine:
     """The connection to one machine, made by one thread while the others wait for what comes of it."""
 
     def __init__(self) -> None:
-        self.link: Link | None = None
+        self.link: Connection | None = None
         self._making = threading.Lock()
         self._failure: tuple[float, RemoteError] | None = None
 
-    def get(self, make: Callable[[], Link], errand: Errand) -> Link:
+    def get(self, make: Callable[[], Connection], op: Operation) -> Connection:
         link = self.link
         if link is not None and link.alive:
             return link
         came = time.monotonic()
-        if not self._making.acquire(timeout=errand.left):
-            errand.fail("connect", f"connecting took longer than {errand.timeout:.0f} s", "give it more time")
+        if not self._making.acquire(timeout=op.left):
+            op.fail("connect", f"connecting took longer than {op.timeout:.0f} s", "give it more time")
         try:
             if self.link is not None and self.link.alive:
                 return self.link
@@ -233,13 +233,13 @@ class _Machine:
             self._making.release()
 
 
-class Links:
+class ConnectionPool:
     """All connections of a shell."""
 
     def __init__(
         self,
-        resolve: Callable[[Access, Errand], Settings],
-        dial: Callable[[Settings, Callable[[Settings, Errand], Link], Errand], Link],
+        resolve: Callable[[Access, Operation], Settings],
+        dial: Callable[[Settings, Callable[[Settings, Operation], Connection], Operation], Connection],
     ) -> None:
         self._resolve = resolve
         self._dial = dial
@@ -247,18 +247,18 @@ class Links:
         self._guard = threading.Lock()
         self._closed = False
 
-    def link(self, at: Access, errand: Errand) -> Link:
+    def link(self, at: Access, op: Operation) -> Connection:
         """Return the connection to a machine, made if there is none; RemoteError says what is in the way."""
-        return self.to(self._resolve(at, errand), errand)
+        return self.to(self._resolve(at, op), op)
 
-    def to(self, settings: Settings, errand: Errand) -> Link:
+    def to(self, settings: Settings, op: Operation) -> Connection:
         """Return the connection to a machine whose settings are known, as a jump host's are."""
         with self._guard:
             machine = self._machines.setdefault(settings, _Machine())
-        link = machine.get(lambda: self._dial(settings, self.to, errand), errand)
+        link = machine.get(lambda: self._dial(settings, self.to, op), op)
         if self._closed:
             link.cut()
-            errand.fail("connect", "the launcher is closing its connections")
+            op.fail("connect", "the launcher is closing its connections")
         return link
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from typing import IO, Any
 import paramiko
 
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.errand import DroppedError, Errand, SilentError, tail
+from launcher.transport.ssh.operation import DroppedError, Operation, SilentError, tail
 
 Pipe = socket.socket | paramiko.Channel
 _Address = tuple[Any, Any, int, str, Any]
@@ -30,7 +30,7 @@ _POLL_S = 0.1
 _OFF = "is the machine on, is the address right, and does nothing in between drop packets?"
 
 
-class Way:
+class Route:
     """A byte stream to an sshd, and what has to end with it."""
 
     def __init__(self, pipe: Pipe, proxy: "subprocess.Popen[bytes] | None" = None, said: IO[bytes] | None = None):
@@ -38,23 +38,23 @@ class Way:
         self._proxy = proxy
         self._said = said
 
-    def await_word(self, errand: Errand, patience: float) -> None:
+    def await_word(self, op: Operation, patience: float) -> None:
         """Return when the sshd has begun to speak, as it does at once; what never speaks must not hold up others."""
         try:
             spoken = _speaks(self.pipe, max(0.001, patience))
         except TimeoutError:
             message = f"connected, but nobody speaks there within {patience:.0f} s"
-            errand.fail("connect", message, "is sshd hung, or is it another service's port?", tail=self.last_words())
+            op.fail("connect", message, "is sshd hung, or is it another service's port?", tail=self.last_words())
         except OSError as error:
-            raise self._dropped(errand, (error.strerror or str(error)).lower()) from error
+            raise self._dropped(op, (error.strerror or str(error)).lower()) from error
         if not spoken:
-            raise self._dropped(errand, "closed before a word")
+            raise self._dropped(op, "closed before a word")
 
-    def _dropped(self, errand: Errand, why: str) -> DroppedError:
+    def _dropped(self, op: Operation, why: str) -> DroppedError:
         if self._proxy is None:
-            return dropped(errand, why)
+            return dropped(op, why)
         hint = "run the ProxyCommand of the SSH configuration by hand: it must carry what sshd says"
-        return dropped(errand, "the ProxyCommand ended", hint, self.last_words())
+        return dropped(op, "the ProxyCommand ended", hint, self.last_words())
 
     def last_words(self) -> tuple[str, ...]:
         """Return what a ProxyCommand said on stderr."""
@@ -77,15 +77,15 @@ class Way:
             self._said.close()
 
 
-class Ways:
+class Routes:
     """All ways, also those that are being made: who leaves does not wait for machines that hang."""
 
     def __init__(self) -> None:
         self.left = threading.Event()
-        self._all: weakref.WeakSet[Way] = weakref.WeakSet()
+        self._all: weakref.WeakSet[Route] = weakref.WeakSet()
         self._guard = threading.Lock()
 
-    def add(self, way: Way) -> Way:
+    def add(self, way: Route) -> Route:
         """Return the way; closed, if it is too late for it."""
         with self._guard:
             self._all.add(way)
@@ -102,15 +102,15 @@ class Ways:
             way.close()
 
 
-def direct(settings: Settings, ways: Ways, errand: Errand) -> Way:
+def direct(settings: Settings, ways: Routes, op: Operation) -> Route:
     """Return a TCP connection to a machine; RemoteError says whether it was refused or nobody answered."""
-    patience = min(settings.connect_s, errand.left, errand.knock)
+    patience = min(settings.connect_s, op.left, op.knock)
     refusal = OSError("it has no address")
-    for family, kind, protocol, _, where in _addresses(settings, ways, errand, patience):
+    for family, kind, protocol, _, where in _addresses(settings, ways, op, patience):
         link = socket.socket(family, kind, protocol)
-        way = ways.add(Way(link))
+        way = ways.add(Route(link))
         try:
-            link.settimeout(max(0.001, min(patience, errand.left)))
+            link.settimeout(max(0.001, min(patience, op.left)))
             link.connect(where)
             _tune(link)
             return way
@@ -118,7 +118,7 @@ def direct(settings: Settings, ways: Ways, errand: Errand) -> Way:
             way.close()
             refusal = error
     message, hint = _why(refusal, settings, patience)
-    raise errand.error("connect", message, hint)
+    raise op.error("connect", message, hint)
 
 
 def _why(error: OSError, settings: Settings, patience: float) -> tuple[str, str]:
@@ -129,7 +129,7 @@ def _why(error: OSError, settings: Settings, patience: float) -> tuple[str, str]
     return f"cannot connect to port {settings.port}: {(error.strerror or str(error)).lower()}", _OFF
 
 
-def _addresses(settings: Settings, ways: Ways, errand: Errand, patience: float) -> list[_Address]:
+def _addresses(settings: Settings, ways: Routes, op: Operation, patience: float) -> list[_Address]:
     """Return where a name leads. The resolver knows no time limit, so that a thread of its own waits for it."""
     asked = (settings.hostname, settings.port, 0, socket.SOCK_STREAM)
     with contextlib.suppress(socket.gaierror):
@@ -152,7 +152,7 @@ def _addresses(settings: Settings, ways: Ways, errand: Errand, patience: float) 
     if isinstance(found, OSError):
         message = f"its name cannot be resolved: {(found.strerror or str(found)).lower()}"
         hint = f"this machine must know `{settings.hostname}`, or give the node its number as `address`"
-        errand.fail("resolve", message, hint)
+        op.fail("resolve", message, hint)
     return found
 
 
@@ -166,7 +166,7 @@ def _tune(link: socket.socket) -> None:
             link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def proxied(settings: Settings, errand: Errand) -> Way:
+def proxied(settings: Settings, op: Operation) -> Route:
     """Return the standard streams of the user's own ProxyCommand; an inventory cannot name one."""
     ours, theirs = socket.socketpair()
     said = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as the way
@@ -178,43 +178,43 @@ def proxied(settings: Settings, errand: Errand) -> Way:
     except OSError as error:
         ours.close()
         said.close()
-        errand.fail("connect", f"the ProxyCommand cannot be started: {error.strerror}")
+        op.fail("connect", f"the ProxyCommand cannot be started: {error.strerror}")
     finally:
         theirs.close()
-    return Way(ours, proxy, said)
+    return Route(ours, proxy, said)
 
 
-def through(transport: paramiko.Transport, settings: Settings, errand: Errand) -> Way:
+def through(transport: paramiko.Transport, settings: Settings, op: Operation) -> Route:
     """Return a channel through a jump host, which connects to the machine itself."""
-    patience = min(settings.connect_s, errand.left, errand.knock)
+    patience = min(settings.connect_s, op.left, op.knock)
     jump = settings.via.address if settings.via else ""
     try:
         where = (settings.hostname, settings.port)
-        return Way(transport.open_channel("direct-tcpip", where, ("127.0.0.1", 0), timeout=patience))
+        return Route(transport.open_channel("direct-tcpip", where, ("127.0.0.1", 0), timeout=patience))
     except paramiko.ChannelException as error:
         if error.code == 1:
             hint = f"`AllowTcpForwarding` and `PermitOpen` in sshd_config of `{jump}` decide"
-            errand.fail("connect", f"jump host `{jump}` may not connect to other machines", hint)
-        errand.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
+            op.fail("connect", f"jump host `{jump}` may not connect to other machines", hint)
+        op.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
     except (paramiko.SSHException, EOFError, OSError) as error:
         if transport.is_active() and "Timeout" not in str(error):  # another thread took the reason away
-            errand.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
+            op.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
         if transport.is_active():
             message = f"jump host `{jump}` gets no answer on port {settings.port} within {patience:.0f} s"
-            raise errand.error("connect", message, _OFF, kind=SilentError) from error
-        raise dropped(errand, f"jump host `{jump}` hung up") from error
+            raise op.error("connect", message, _OFF, kind=SilentError) from error
+        raise dropped(op, f"jump host `{jump}` hung up") from error
 
 
 _BUSY = "its sshd drops connections when many come at once: `MaxStartups` in sshd_config"
 
 
-def dropped(errand: Errand, why: str, hint: str = _BUSY, said: tuple[str, ...] = ()) -> DroppedError:
+def dropped(op: Operation, why: str, hint: str = _BUSY, said: tuple[str, ...] = ()) -> DroppedError:
     """Return the error of an sshd that hung up before it was known; it may do better the next time."""
     return DroppedError(
         f"sshd did not greet: {why}",
-        node=errand.node,
+        node=op.node,
         stage="connect",
-        elapsed=errand.elapsed,
+        elapsed=op.elapsed,
         tail=said,
         hints=(hint,),
     )
