@@ -1,4 +1,4 @@
-"""The programs that run on nodes, on the node's own Python: standard library and Ray only.
+"""The programs that run on nodes: standard library and Ray only.
 
-Shipped as files. The launcher imports `protocol` and `protocol_files` alone.
+Shipped as files and run by the node's own Python. The launcher imports `protocol` and `protocol_files` alone.
 """

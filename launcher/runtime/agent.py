@@ -1,7 +1,8 @@
-"""The node agent: the one long-lived process of a run on a node, or on the machine of the run's Ray head.
+"""The node agent: the one long-lived process of a run on a node.
 
-It is a session leader, a subreaper and the parent of `ray start --block`, so an ancestor of every rank. It holds the
-node's lease, kills, and answers requests on a Unix socket. It lives as long as the run.
+The machine of the run's Ray head has one too. An agent is a session leader, a subreaper and the parent of `ray start
+--block`, so an ancestor of every rank. It holds the node's lease, kills, and answers requests on a Unix socket. It
+lives as long as the run.
 """
 
 import ctypes
@@ -24,7 +25,10 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def serve(folder: Path, result: int) -> int:
-    """Take the lease, listen, and serve until the run is over; the outcome of the start goes to descriptor `result`."""
+    """Take the lease, listen, and serve until the run is over.
+
+    The outcome of the start goes to descriptor `result`.
+    """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     spec = files.agent_spec(folder)
     if spec is None:
@@ -73,9 +77,10 @@ def _prune(folder: Path, spec: AgentSpec) -> None:
 
 
 def _note_begin(folder: Path) -> None:
-    """Record when the run began here: earlier lines of the kernel's log are not of this run.
+    """Record when the run began here.
 
-    An agent that is started again keeps the time, unless the machine has booted since.
+    Earlier lines of the kernel's log are not of this run. An agent that is started again keeps the time, unless the
+    machine has booted since.
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     if (files.read(folder / BEGAN) or {}).get("boot_id") != boot:

@@ -47,7 +47,7 @@ PACKAGE = str(Path(__file__).resolve().parent)
 
 
 class AgentApi:
-    """The state of an agent and its replies. Requests come in threads of their own, `tick` in the main thread."""
+    """The state of an agent. Requests have threads of their own, `tick` the main one."""
 
     def __init__(self, folder: Path, spec: AgentSpec, block: int, children: Children) -> None:
         self._folder = folder
@@ -92,7 +92,7 @@ class AgentApi:
         }
 
     def reply(self, request: Mapping[str, Any]) -> Reply:
-        """Return the reply to a request, with the values of secrets hidden in messages and log lines."""
+        """Return the reply to a request, without the values of secrets."""
         op = str(request.get("op"))
         if op not in ALWAYS_ANSWERED and (wrong := mismatch(request.get("protocol"))):
             return {"ok": False, "protocol": PROTOCOL, "message": f"request refused: {wrong}"}
@@ -127,7 +127,7 @@ class AgentApi:
         return status
 
     def prepare(self, request: PrepareRequest) -> Reply:
-        """Keep secrets, ask for files that are missing, and run setup once in the life of the folder."""
+        """Keep secrets, ask for missing files, and run setup once in the run."""
         files.write(self._secrets, request["secrets"])
         if request["workdir"] and not (self._folder / "workdir").exists():
             return self._need("workdir")
@@ -154,7 +154,7 @@ class AgentApi:
         return {"ok": True, "need": name}
 
     def _setup_argv(self, scripts: list[SetupStep]) -> list[str]:
-        """Return the command that runs setup; it makes a Python environment first where one is wanted and missing."""
+        """Return the command of setup; it makes a Python environment where needed."""
         argv = ["bash", str(self._folder / scripts[0]["script"])] if scripts else []
         if len(scripts) > 1:
             files.write(self._folder / setups.SETUPS, {"setups": scripts})
@@ -164,15 +164,16 @@ class AgentApi:
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
 
     def _with_ray(self, part: str, *argv: str) -> list[str]:
-        """Return the command that runs a module of this package on the interpreter that has Ray."""
+        """Return the command that runs a module of this package with Ray."""
         if self._interpreter is None:
             return [sys.executable, "-Es", PACKAGE, part, *argv]
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "run", str(self._folder), part, *argv]
 
     def ray(self, request: RayRequest) -> Reply:
-        """Start `ray start --block` for a generation, unless it runs; on a head, with a supervisor beside it.
+        """Start `ray start --block` for a generation, unless it runs.
 
-        A slot's raylet starts only after the head's machine has answered: so the head's agent knows all its nodes.
+        A head gets a supervisor beside it. A slot's raylet starts only after the head's machine has answered: so the
+        head's agent knows all its nodes.
         """
         generation, supervisor = request["generation"], request.get("supervisor")
         with self._turn:
@@ -201,7 +202,7 @@ class AgentApi:
         return {"ok": True}
 
     def kill(self, request: KillRequest) -> Reply:
-        """Kill a scope; `left` are the processes that remain, none once two scans in a row were empty."""
+        """Kill a scope; `left` are the processes after two scans, none when done."""
         level, member = request["level"], request.get("member", "")
         generation, attempt = request.get("generation", 0), request.get("attempt", 0)
         if level != "node":
@@ -250,8 +251,7 @@ class AgentApi:
         return {"ok": False, "message": f"driver `{label}` did not start", "tail": logs.tail(log)}
 
     def environment(self, request: EnvironmentRequest) -> EnvironmentReply:
-        """Return what the parent of a rank needs: the user's variables, the path of the secrets, the process to live
-        with and the file with its deadline. A rank that was killed is refused."""
+        """Return what the parent of a rank needs; a killed rank is refused."""
         if "member" in request:
             message = self._fences.against_rank(request["member"], request["generation"], request["attempt"])
             if message:
@@ -273,13 +273,13 @@ class AgentApi:
         self._supervision.tick()
 
     def stop_itself(self, reason: str) -> None:
-        """Kill ranks and Ray, because others may count this node as lost; an agent without a slot has none."""
+        """Kill ranks and Ray, because others may count this node as lost."""
         logging.warning("%s: killing ranks and Ray", reason)
         if self._member is not None or self.heartbeats:
             self.kill({"op": "kill", "level": "node", "grace": 0})
 
     def cut_off(self) -> None:
-        """Kill the head's Ray, because most of its nodes cannot reach it and others may count it as lost."""
+        """Kill the head's Ray, because most of its nodes cannot reach it."""
         self.stop_itself("heartbeats from fewer than half of the nodes")
 
     def stop(self, _: PlainRequest) -> Reply:

@@ -1,4 +1,4 @@
-"""The folders of an agent: what is written where, and what is removed when the run is over."""
+"""The folders of an agent: what they hold, and what is removed at the end."""
 
 import contextlib
 import os
@@ -13,16 +13,20 @@ CLUSTER = "cluster.json"
 
 
 def secrets(scratch: Path) -> Path:
-    """Return a folder of this user in memory where there is one: secrets must not reach a disk."""
+    """Return a folder of this user for secrets, which must not reach a disk.
+
+    It is in memory, where the machine has such a place.
+    """
     memory = Path("/dev/shm")  # noqa: S108
     return files.private(memory / scratch.name) if memory.is_dir() and os.access(memory, os.W_OK) else scratch
 
 
 def clear_ray(folder: Path, scratch: Path, *, cluster: int | None) -> None:
-    """Remove what an earlier Ray left. `cluster` is that of a head: another one than before starts without storage.
+    """Remove what an earlier Ray left.
 
-    A head that is started again keeps its session, whose name its storage knows; but `ray start --head` refuses
-    ("already running at") while the file that names the current cluster is there.
+    `cluster` is that of a head: another one than before starts without storage. A head that is started again keeps its
+    session, whose name its storage knows; but `ray start --head` refuses ("already running at") while the file that
+    names the current cluster is there.
     """
     if cluster is None or _is_new(folder, cluster):
         shutil.rmtree(scratch / "ray", ignore_errors=True)
@@ -30,7 +34,10 @@ def clear_ray(folder: Path, scratch: Path, *, cluster: int | None) -> None:
 
 
 def _is_new(folder: Path, cluster: int) -> bool:
-    """Whether a head is of another cluster than the last one, whose storage is removed then."""
+    """Whether a head is of another cluster than the last one.
+
+    The storage of that one is removed then.
+    """
     if (files.read(folder / CLUSTER) or {"cluster": 0})["cluster"] == cluster:
         return False
     shutil.rmtree(folder / "gcs", ignore_errors=True)
@@ -39,7 +46,10 @@ def _is_new(folder: Path, cluster: int) -> bool:
 
 
 def clear(folder: Path, spec: AgentSpec) -> None:
-    """Remove what only a living run needs: sockets, secrets, Ray's files, half an environment. Logs and exits stay."""
+    """Remove what only a living run needs; logs and exits stay.
+
+    That is: sockets, secrets, Ray's files, an unfinished Python environment.
+    """
     clear_scratch(spec)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder / "gcs")

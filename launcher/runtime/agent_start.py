@@ -1,5 +1,7 @@
-"""Start the agent of a run on a node. Run once for each node of a launch, so it imports little; the agent itself is
-another program."""
+"""Starts the agent of a run on a node.
+
+Run once for each node of a launch, so it imports little; the agent itself is another program.
+"""
 
 import fcntl
 import json
@@ -21,7 +23,10 @@ OK, FAILED, HELD = 0, 1, 6
 
 
 def begin(folder: Path) -> int:
-    """Start the agent of a folder, detached, unless it lives; print the reply, and return once it answers."""
+    """Start the agent of a folder, detached, unless it lives.
+
+    The reply is printed once the agent answers.
+    """
     spec = files.agent_spec(folder)
     if spec is None:
         return _print(FAILED, {"ok": False, "message": f"no `agent.json` in `{folder}`"})
@@ -60,7 +65,10 @@ def _unfit(spec: "AgentSpec") -> str | None:
 
 
 def _installed() -> str | None:
-    """Return the version of Ray among this interpreter's own packages, if there is just one."""
+    """Return the version of Ray among this interpreter's own packages.
+
+    None unless there is just one.
+    """
     number = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     packages = os.path.join(os.path.dirname(os.path.dirname(sys.executable)), "lib", number, "site-packages")
     try:
@@ -72,7 +80,7 @@ def _installed() -> str | None:
 
 
 def _asked() -> str | None:
-    """Return the version of Ray that the interpreter finds wherever it looks for packages."""
+    """Return the version of Ray that the interpreter finds anywhere."""
     asked = "from importlib import metadata; print(metadata.version('ray'))"
     argv = [sys.executable, "-Es", "-c", asked]
     found = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20)
@@ -105,7 +113,10 @@ def _read(handle: int) -> "Reply | None":
 
 
 def _detach(folder: Path, spec: "AgentSpec", writing: int) -> None:
-    """Become the agent: a session of its own, no terminal, no pipe of the starter, a marked environment."""
+    """Become the agent: a session of its own, without terminal or pipes.
+
+    Its environment carries the mark of an agent.
+    """
     os.setsid()
     if os.fork() != 0:
         os._exit(0)

@@ -1,6 +1,7 @@
-"""A file or folder of a node as a tar stream on stdout, as it is at the moment, even while it changes.
+"""A file or folder of a node as a tar stream on stdout.
 
-Anything but files, folders and symbolic links is left out, and so is what cannot be read; stderr has a line for each.
+The stream is valid even while the files change. Anything but files, folders and symbolic links is left out, and so is
+what cannot be read; stderr has a line for each.
 """
 
 import contextlib
@@ -18,7 +19,10 @@ MISSING = 3
 
 
 def main(argv: list[str]) -> int:
-    """Write the archive: `archive FOLDER PATH`, the path relative to the ranks' folder; 3 where it does not exist."""
+    """Write the archive: `archive FOLDER PATH`; 3 where the path does not exist.
+
+    The path is relative to the ranks' folder.
+    """
     folder, word = Path(argv[0]).absolute(), argv[1]
     path = Path(os.path.normpath(command.place(folder) / os.path.expanduser(word)))
     name = path.name or "root"
@@ -39,7 +43,10 @@ def main(argv: list[str]) -> int:
 
 
 def _walk(path: Path, name: str) -> Iterator[tuple[Path, str]]:
-    """Return each path below a path with its name in the archive, folders before their content."""
+    """Return each path below a path with its name in the archive.
+
+    Folders come before their content.
+    """
     yield path, name
     if path.is_dir() and not path.is_symlink():
         try:
@@ -71,7 +78,10 @@ def _add(archive: tarfile.TarFile, source: Path, name: str) -> None:
 
 
 class _Whole:
-    """A file with a fixed number of bytes to read; where it has become shorter, zeros follow."""
+    """A file with a fixed number of bytes to read.
+
+    Zeros follow where it has become shorter.
+    """
 
     def __init__(self, file: IO[bytes], source: Path, size: int) -> None:
         self._file = file

@@ -20,7 +20,10 @@ TICK_S = 0.5
 
 
 class Children:
-    """The children of this process. `spawn` may be called from any thread; `serve` runs in the main thread."""
+    """The children of this process.
+
+    `spawn` may be called from any thread; `serve` runs in the main thread.
+    """
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -38,9 +41,9 @@ class Children:
     def spawn(
         self, argv: Sequence[str], env: Mapping[str, str], *, folder: Path, log: Path, ended: Callable[[int], None]
     ) -> int:
-        """Start a program that dies with this one, and append its output to `log`; return its number.
+        """Start a program that dies with this one; return its number.
 
-        `ended(exit code)` is called once.
+        Its output is appended to `log`. `ended(exit code)` is called once.
         """
 
         answer: Future[int] = Future()

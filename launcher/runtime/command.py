@@ -1,9 +1,11 @@
-"""A command of `nvlaunch exec` beside a rank: with the rank's variables and folder, without its secrets.
+"""A command of `nvlaunch exec` beside a rank.
 
-It ends with its caller, after its time, or with the agent, whichever comes first; everything that it started ends with
-it. What it writes is sent in frames on one stream, so that its end differs from a lost connection and its two streams
-keep their order: a letter, a length, a line end, and so many bytes. `o` and `e` are stdout and stderr, `x` the exit
-status; `t` says that its time was over, `g` that the run has left the node.
+It has the rank's variables and folder, without its secrets. It ends with its caller, after its time, or with the agent,
+whichever comes first; everything that it started ends with it.
+
+What it writes is sent in frames on one stream, so that its end differs from a lost connection and its two streams keep
+their order: a letter, a length, a line end, and so many bytes. `o` and `e` are stdout and stderr, `x` the exit status;
+`t` says that its time was over, `g` that the run has left the node.
 """
 
 import contextlib
@@ -36,7 +38,7 @@ class ReaderGoneError(Exception):
 
 
 def main(argv: list[str]) -> int:
-    """Run the command that stdin describes, `run FOLDER`, or end it from outside, `stop FOLDER TOKEN`."""
+    """Run the command on stdin, `run FOLDER`, or end it, `stop FOLDER TOKEN`."""
     folder = Path(argv[1]).absolute()
     agent = files.agent_spec(folder)
     if argv[0] == "stop":
@@ -54,12 +56,18 @@ def scope(agent: AgentSpec, token: str) -> procs.Scope:
 
 
 def mark(agent: AgentSpec, token: str) -> str:
-    """Return the mark of a command and its children: a kill of the node covers it, one of a rank does not."""
+    """Return the mark of a command and its children.
+
+    A kill of the node covers it, one of a rank does not.
+    """
     return f"{agent['run']}:{agent['place']}:0:@{token}:1"
 
 
 def variables(folder: Path, label: str, given: dict[str, str], base: dict[str, str]) -> dict[str, str]:
-    """Return the variables of a rank in its newest attempt; `given` where it never began."""
+    """Return the variables of a rank in its newest attempt.
+
+    `given` where it never began.
+    """
     own = folder / "ranks" / label
     found: Any = files.read(own / str(logs.newest(own)) / "spec.json") if label else None
     spec = cast("RankSpec | None", found)
@@ -67,7 +75,10 @@ def variables(folder: Path, label: str, given: dict[str, str], base: dict[str, s
 
 
 def place(folder: Path) -> Path:
-    """Return the working folder of ranks: the workdir, or the run's folder before there is one."""
+    """Return the working folder of ranks.
+
+    The workdir, or the run's folder before there is one.
+    """
     return folder / "workdir" if (folder / "workdir").is_dir() else folder
 
 
@@ -108,7 +119,7 @@ def run(folder: Path, agent: AgentSpec | None, request: CommandRequest) -> None:
 
 
 def _pass_on(child: "subprocess.Popen[bytes]", life: int, timeout: float | None) -> bytes:
-    """Send what a command writes until it ends, its time is over, or the agent ends; return the letter of that end."""
+    """Send what a command writes until one of its ends; return that letter."""
     assert child.stdout
     assert child.stderr
     sources = {child.stdout.fileno(): b"o", child.stderr.fileno(): b"e"}
@@ -136,7 +147,10 @@ def _pass_on(child: "subprocess.Popen[bytes]", life: int, timeout: float | None)
 
 
 def _rest(child: "subprocess.Popen[bytes]") -> None:
-    """Send what was written already; a process that the command left behind may hold its streams open for ever."""
+    """Send what was written already.
+
+    A process that the command left behind may hold its streams open for ever.
+    """
     for stream, kind in ((child.stdout, b"o"), (child.stderr, b"e")):
         if stream and not stream.closed:
             os.set_blocking(stream.fileno(), False)

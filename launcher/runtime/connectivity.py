@@ -1,7 +1,7 @@
-"""Which other machines answer when this one connects to them: asked for where the launcher cannot reach them.
+"""Which other machines answer when this one connects to them.
 
-Any answer counts, a refused port too. Machines are probed in the background, once a second at most, while somebody
-asks; a result holds for a few seconds.
+Asked for where the launcher cannot reach them. Any answer counts, a refused port too. Machines are probed in the
+background, once a second at most, while somebody asks; a result holds for a few seconds.
 """
 
 import contextlib
@@ -53,7 +53,10 @@ class Connectivity:
 
 
 def answering(targets: Targets, limit: float = CONNECT_S) -> set[str]:
-    """Return which machines answer on any of their ports within `limit` seconds, all probed at once."""
+    """Return which machines answer on any port within `limit` seconds.
+
+    All are probed at once.
+    """
     found: set[str] = set()
     with contextlib.ExitStack() as links, selectors.DefaultSelector() as selector:
         for name, (address, ports) in targets.items():
@@ -75,7 +78,10 @@ def answering(targets: Targets, limit: float = CONNECT_S) -> set[str]:
 
 
 def _begin(address: str, port: int) -> tuple[socket.socket, int]:
-    """Return a connection in the making, and its errno; a name that does not resolve is no answer."""
+    """Return a connection in the making, and its errno.
+
+    A name that does not resolve is no answer.
+    """
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
     except OSError:

@@ -1,4 +1,7 @@
-"""The environments of a node: the user's for setup and ranks, and Ray's own, which are never mixed."""
+"""The environments of a node: the user's and Ray's, which are never mixed.
+
+The user's is for setup and ranks.
+"""
 
 import os
 import pwd
@@ -21,9 +24,9 @@ SESSIONS = ("SSH_", "XDG_", "DBUS_", "RAY_", "NVLAUNCH_", "SKYPILOT_")
 
 
 def user(environ: Mapping[str, str], whole: bool = False) -> dict[str, str]:
-    """Return the user's own variables out of an environment; nearly all of them where it is a login's (`whole`).
+    """Return the user's own variables out of an environment.
 
-    The folder of Ray's Python is removed from PATH.
+    Nearly all of them where it is a login's (`whole`). The folder of Ray's Python is removed from PATH.
     """
     kept = {name: value for name, value in environ.items() if (_of_login(name) if whole else _of_user(name))}
     entry = pwd.getpwuid(os.getuid())
@@ -40,7 +43,10 @@ def _of_login(name: str) -> bool:
 
 
 def _without_ray(path: str) -> str:
-    """Return PATH without Ray's virtual environment: a `pip install` must not change Ray under a raylet."""
+    """Return PATH without Ray's virtual environment.
+
+    A `pip install` must not change Ray under a raylet.
+    """
     own = os.path.realpath(os.path.dirname(sys.executable)) if sys.prefix != sys.base_prefix else None
     kept = [part for part in path.split(":") if part and os.path.realpath(part) != own]
     return ":".join(kept) or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -62,7 +68,10 @@ def whole(folder: Path, variables: Variables) -> dict[str, str]:
 
 
 def driver(spec: RankSpec, base: Mapping[str, str], folder: Path, python: str) -> RankSpec:
-    """Return the spec of a rank that uses Ray itself: the Python of the run's cluster comes first in its PATH."""
+    """Return the spec of a rank that uses Ray itself.
+
+    The Python of the run's cluster comes first in its PATH.
+    """
     variables = spec["variables"]
     mine = {name: value.replace(FOLDER, str(folder)) for name, value in variables["own"].items()}
     path = given(folder, variables).get("PATH", base["PATH"])
@@ -71,7 +80,10 @@ def driver(spec: RankSpec, base: Mapping[str, str], folder: Path, python: str) -
 
 
 def ray(asked: Mapping[str, str], folder: str, scratch: str, python: str) -> dict[str, str]:
-    """Return the environment of a Ray process: what was asked for, and the least that programs need."""
+    """Return the environment of a Ray process.
+
+    It holds what was asked for, and the least that programs need.
+    """
     base = {
         "PATH": f"{os.path.dirname(python)}:/usr/local/bin:/usr/bin:/bin",
         "HOME": scratch,  # a `~/.ray/auth_token` of the user's would change the mode of authentication

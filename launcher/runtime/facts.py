@@ -1,9 +1,9 @@
-"""Asks a machine many things at once, each in a child that can be killed: `python facts.py < request.json`.
+"""Asks a machine many things at once: `python facts.py < request.json`.
 
-A request is `{"probes": {name: {"argv": [...]} | {"builtin": name, "args": [...]}, with "timeout" in seconds, "limit"
-in bytes a stream, and "keep": only lines with one of these words}}`. The answer is one line of JSON after a mark,
-whatever a login script has printed before it. Written for the Python that a machine happens to have, 3.6 or later,
-and in one file, so that it can be sent and run in the one round trip.
+Each runs in a child that can be killed. A request is `{"probes": {name: {"argv": [...]} | {"builtin": name, "args":
+[...]}, with "timeout" in seconds, "limit" in bytes a stream, and "keep": only lines with one of these words}}`. The
+answer is one line of JSON after a mark, whatever a login script has printed before it. Written for the Python that a
+machine happens to have, 3.6 or later, and in one file, so that it can be sent and run in the one round trip.
 """
 
 import contextlib
@@ -34,7 +34,10 @@ FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin"
 
 
 class Sink:
-    """What a stream has printed: its beginning and its end, at most `limit` bytes; of lines those that are kept."""
+    """What a stream has printed: its beginning and its end.
+
+    At most `limit` bytes are kept; of lines those with one of the words.
+    """
 
     def __init__(self, limit: int, keep: "list[bytes]") -> None:
         self.limit = limit
@@ -81,7 +84,10 @@ class Sink:
 
 
 class Probe:
-    """One question in a child and a session of its own, so that all that it starts can be killed with it."""
+    """One question in a child and a session of its own.
+
+    All that it starts can be killed with it.
+    """
 
     def __init__(self, name: str, spec: "dict[str, object]") -> None:
         limit = int(str(spec.get("limit", LIMIT)))
@@ -121,7 +127,7 @@ class Probe:
         return bool(data)
 
     def look(self, now: float) -> bool:
-        """Whether the child has ended, or is past being waited for; kill it when its time is over."""
+        """Whether the child has ended or is given up; kill it after its time."""
         if now >= self.deadline and not self.timed_out:
             self.timed_out = True
             self._kill()
@@ -141,7 +147,10 @@ class Probe:
             os.killpg(self.pid, signal.SIGKILL)
 
     def answer(self, now: float) -> "dict[str, object]":
-        """Return how it went. `age` is how long ago it ended (s); `hung`: it could not even be killed."""
+        """Return the result; `age` is how long ago it ended (s).
+
+        `hung`: it could not even be killed.
+        """
         for sink in self.sinks.values():
             sink.end()
         out, err = self.sinks["out"], self.sinks["err"]
@@ -194,7 +203,10 @@ def _leave(code: int, out: str, err: str) -> None:
 
 
 def collect(request: "dict[str, object]") -> "dict[str, object]":
-    """Return all probes of a request, run at the same time, each within its own limit."""
+    """Return the results of all probes of a request, run at the same time.
+
+    Each has its own limit.
+    """
     path = os.environ.get("PATH", "").split(":")
     os.environ["PATH"] = ":".join(path + [folder for folder in FOLDERS if folder not in path])
     os.environ["LC_ALL"] = "C"
@@ -218,7 +230,10 @@ def collect(request: "dict[str, object]") -> "dict[str, object]":
 
 
 def _drain(selector: selectors.BaseSelector) -> None:
-    """Read what stands in the pipes of children that have ended; what escaped its session is not waited for."""
+    """Read what is left in the pipes of children that have ended.
+
+    Processes that escaped the session are not waited for.
+    """
     deadline = time.monotonic() + KILLED_WITHIN
     while time.monotonic() < deadline:
         ready = selector.select(0)
@@ -263,7 +278,10 @@ def own_name() -> "dict[str, object]":
 
 
 def space(path: str) -> "dict[str, object]":
-    """Return what is free where `path` is, or will be: bytes and inodes, and whether this user may write there."""
+    """Return the free bytes and inodes where `path` is, or will be.
+
+    Also whether this user may write there.
+    """
     at = Path(path).expanduser()
     while not at.exists() and at != at.parent:
         at = at.parent
@@ -281,7 +299,10 @@ def space(path: str) -> "dict[str, object]":
 
 
 def memory() -> "dict[str, object]":
-    """Return the memory in bytes, what of it can be had, and how long all programs waited for it (% of a minute)."""
+    """Return the memory and what is available of it (bytes).
+
+    Also how long programs waited for it (% of a minute).
+    """
     rows = (line.split() for line in _read("/proc/meminfo").splitlines())
     sizes = {row[0]: int(row[1]) * 1024 for row in rows if len(row) > 1}
     stalled = 0.0
@@ -309,9 +330,10 @@ def ports() -> "list[int]":
 
 
 def lease(*paths: str) -> "dict[str, str]":
-    """Return what the holder of the machine's lease wrote (`holder`), of the first path where somebody has it.
+    """Return what the holder of the machine's lease wrote (`holder`).
 
-    Looking shares the lock for an instant: whoever takes the lease tries for longer.
+    The first path counts that is held. Looking shares the lock for an instant; a program that takes the lease tries for
+    longer.
     """
     for path in paths:
         try:
@@ -328,7 +350,10 @@ def lease(*paths: str) -> "dict[str, str]":
 
 
 class RunningProcess:
-    """A process as /proc shows it. Setting a title, as Ray does, overwrites the environment: marks are inherited."""
+    """A process as /proc shows it.
+
+    A title, such as Ray sets, overwrites the environment: marks are taken from ancestors too.
+    """
 
     def __init__(self, pid: int) -> None:
         folder = f"/proc/{pid}/"
@@ -348,7 +373,10 @@ class RunningProcess:
 
 
 def processes() -> "list[dict[str, object]]":
-    """Return the processes of Ray, and those with a mark of ours where we may see it; not what asks this."""
+    """Return the processes of Ray, and those with a mark of nvlaunch.
+
+    The program that asks is not among them.
+    """
     table: dict[int, RunningProcess] = {}
     for folder in Path("/proc").iterdir():
         # One that ended while we looked has no files any more.
@@ -392,7 +420,7 @@ def infiniband(top: str = "/sys/class/infiniband") -> "list[dict[str, str]]":
 
 
 def imex_files(folder: str, channel: str) -> "dict[str, object]":
-    """Return the files of IMEX, each with a hash of it as it is, and whether we may open the channel."""
+    """Return the files of IMEX with their hashes, and the state of the channel."""
     found: dict[str, object] = {"nodes": None, "config": None, "nodes_hash": None, "config_hash": None}
     for key, name in (("nodes_hash", "nodes_config.cfg"), ("config_hash", "config.cfg")):
         file = Path(folder, name)

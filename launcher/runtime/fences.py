@@ -12,7 +12,10 @@ from . import files
 
 
 class Fences:
-    """For each member the generation and the attempt up to which everything is over on this node; kept in a file."""
+    """The generation and attempt of each member that are over on this node.
+
+    Everything up to them is over too. Kept in a file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,8 +1,9 @@
-"""Whether other processes use the GPUs of this machine: checked after a kill, before something starts here again.
+"""Whether other processes use the GPUs of this machine.
 
-`gpus FOLDER END [FIRST]` asks the driver about the GPUs from FIRST (0) to before END; other members of the run may go
-on using the rest. It is a program of its own, because one that asks a sick driver may get no answer, and cannot be
-killed. Processes of the run in FOLDER that survived the kill are meant to: a driver's detached actor, for example.
+Checked after a kill, before something starts here again. `gpus FOLDER END [FIRST]` asks the driver about the GPUs from
+FIRST (0) to before END; other members of the run may go on using the rest. It is a program of its own, because one that
+asks a sick driver may get no answer, and cannot be killed. Processes of the run in FOLDER that survived the kill are
+meant to: a driver's detached actor, for example.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ MOST = 3
 
 
 def main(argv: list[str]) -> int:
-    """Print whether the GPUs are free (`ok`); if not, `message` names the processes, or the reason for not knowing."""
+    """Print whether the GPUs are free; if not, the reason."""
     spec = files.agent_spec(Path(argv[0]))
     scope = procs.of_spec(spec) if spec else None
     first = int(argv[2]) if argv[2:] else 0
@@ -45,7 +46,10 @@ def main(argv: list[str]) -> int:
 
 
 def free(end: int, ours: Callable[[], list[procs.ProcessId]], first: int = 0) -> "Reply":
-    """Return whether only processes of ours use the GPUs from `first` to before `end`; asked again for a while."""
+    """Return whether only processes of ours use a range of GPUs.
+
+    The driver is asked again for a while, where others use them.
+    """
     deadline, pause = time.monotonic() + LEAVE_S, threading.Event()
     while True:
         try:
@@ -61,8 +65,10 @@ def free(end: int, ours: Callable[[], list[procs.ProcessId]], first: int = 0) ->
 
 
 def computing(gpus: str, apps: str, end: int, ours: Container[str] = (), first: int = 0) -> list[str]:
-    """Return a description of each other process on the GPUs from `first` to before `end`; OSError where the driver has
-    fewer GPUs."""
+    """Return a description of each other process on a range of GPUs.
+
+    OSError where the driver has fewer GPUs.
+    """
     known = {uuid: int(at) for at, uuid in _rows(gpus, 2) if at.isdecimal() and int(at) < end}
     if len(known) < end:
         raise OSError(f"the driver has {len(known)} of {end} GPUs")
@@ -78,7 +84,10 @@ def computing(gpus: str, apps: str, end: int, ours: Container[str] = (), first: 
 
 
 def _rows(text: str, width: int) -> list[list[str]]:
-    """Return the fields of each line; the last field is a name, which may have commas of its own."""
+    """Return the fields of each line.
+
+    The last field is a name, which may have commas of its own.
+    """
     rows = [[field.strip() for field in line.split(",", width - 1)] for line in text.splitlines() if line.strip()]
     if strange := [row for row in rows if len(row) < width]:
         raise OSError(f"`nvidia-smi` says `{strange[0][0][:200]}`")
@@ -98,7 +107,10 @@ def _of(pid: str) -> str:
 
 
 def _ask(argv: tuple[str, ...]) -> str:
-    """Return what a program prints; OSError where it gives no answer. One that cannot be killed is left behind."""
+    """Return what a program prints; OSError where it gives no answer.
+
+    One that cannot be killed is left behind.
+    """
     env = {**os.environ, "PATH": ":".join((os.environ.get("PATH", ""), *FOLDERS)), "LC_ALL": "C"}
     try:
         tool = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Heartbeats of a node to its run's head, and the node's self-stop when the head's machine stops answering.
+"""Heartbeats of a node to its run's head, and the node's self-stop.
 
 Twice a second the agent of a node sends the node's name to the agent of the head and reads a reply, `ok` or `stop`. A
 reply counts as a sign of life, and so does a connection that is refused, closed or merely accepted: a head process that
@@ -9,6 +9,7 @@ Why that is safe. Let s be when the last heartbeat that counted was sent, and t 
 from this node. A reply follows its heartbeat, so t >= s; the exception is a connection that was accepted and never
 read: the head's agent counts it when it reads it, and its ages stand still until it has read everything that has come
 (see `heartbeat_server.py`).
+
 The node stops at s + self_stop; the head's side counts it as lost at t + self_stop + margin. The margin is for killing.
 In the other direction the head can receive a heartbeat whose reply is lost, but only one, since TCP opens no further
 connection whose replies are lost; so t <= s + PERIOD_S + REPLY_S. A head that is cut off stops `self_stop` after that,
@@ -16,8 +17,8 @@ and the ranks of its own node one period later: within the margin.
 
 Time is CLOCK_BOOTTIME, which includes suspension. Each wait is bounded by the time that is left, so that no slow
 connection delays the stop. A stopped agent can stop nothing: so it publishes the deadline for its ranks, and each
-rank's parent checks that too (`rank.py`). For a machine that freezes as a whole and then continues, only a power
-switch is certain (`fence_command`).
+rank's parent checks that too (`rank.py`). For a machine that freezes as a whole and then continues, only a power switch
+is certain (`fence_command`).
 """
 
 import contextlib
@@ -48,7 +49,10 @@ def now() -> float:
 
 
 def opens(address: str, port: int, limit: float) -> bool:
-    """Wait until a port accepts connections; return whether it did within `limit` seconds."""
+    """Wait until a port accepts connections, `limit` seconds at most.
+
+    Return whether it does.
+    """
     deadline, pause = now() + limit, threading.Event()
     while now() < deadline:
         try:
@@ -61,7 +65,10 @@ def opens(address: str, port: int, limit: float) -> bool:
 
 
 class Deadline:
-    """The time until which ranks may live (s, CLOCK_BOOTTIME), published for their parents; infinity without a head."""
+    """The time until which ranks may live, published for their parents.
+
+    Seconds of CLOCK_BOOTTIME; infinity without a head.
+    """
 
     def __init__(self, path: Path) -> None:
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -73,7 +80,10 @@ class Deadline:
 
     @staticmethod
     def read(path: str) -> float:
-        """Return the time that an agent has published; infinity where the file is gone, with its agent."""
+        """Return the time that an agent has published.
+
+        Infinity where the file is gone, with its agent.
+        """
         try:
             with open(path, "rb") as file:
                 return float(_DEADLINE.unpack(file.read(_DEADLINE.size))[0])
@@ -107,20 +117,25 @@ class Heartbeat:
 
     @property
     def silence(self) -> float | None:
-        """Return the time since the head's machine last answered (s); None while there is no head."""
+        """Return the time since the head's machine last answered (s).
+
+        None while there is no head.
+        """
         return max(0.0, self._clock() - self._answered) if self._head else None
 
     def hint(self, address: str, port: int) -> None:
-        """Follow this head from the next second on, if its machine answers and no other head is followed.
+        """Follow this head from the next second on, unless another is followed.
 
-        For an agent without a slot, which can still report that the head's machine is silent.
+        Its machine has to answer. For an agent without a slot, which can still report that the head's machine is
+        silent.
         """
         self._hint = (address, port)
 
     def follow(self, address: str, port: int) -> bool:
-        """Follow this head, if its machine answers; return whether it does. Its name is resolved once, here.
+        """Follow this head, if its machine answers; return whether it does.
 
-        Nothing is started for a head before this: so the head knows every node on which something of it runs.
+        Its name is resolved once, here. Nothing is started for a head before this: so the head knows every node on
+        which something of it runs.
         """
         with self._turn:
             return self._follow(address, port)
@@ -140,7 +155,10 @@ class Heartbeat:
         return True
 
     def step(self) -> float:
-        """Send one heartbeat, and stop the node where it is due; return the time until the next heartbeat (s)."""
+        """Send one heartbeat, and stop the node where that is due.
+
+        Return the time until the next heartbeat (s).
+        """
         with self._turn:
             if self._hint is not None and self._hint != self._named:
                 self._follow(*self._hint)
@@ -164,8 +182,10 @@ class Heartbeat:
             return max(LEAST_S, pause if self._stopped else min(pause, left))
 
     def leave(self) -> None:
-        """Tell the head that nothing of the run is left here, if it answers, and follow it no more: it must not count
-        released nodes as silent ones."""
+        """Tell the head that nothing of the run is left here.
+
+        Only where it answers; it is followed no more. It must not count released nodes as silent ones.
+        """
         with self._turn:
             head, lately = self._head, self._clock() - self._answered < LATELY_S
             self._head = self._hint = None
@@ -214,7 +234,10 @@ class Heartbeat:
         return b""
 
     def _hang_up(self) -> None:
-        """Close at once and drop what was not sent: the head must not receive it long after."""
+        """Close at once and drop what was not sent.
+
+        The head must not receive it long after.
+        """
         if self._link is not None:
             with contextlib.suppress(OSError):
                 self._link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

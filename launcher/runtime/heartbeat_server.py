@@ -1,4 +1,4 @@
-"""Heartbeats as the head's agent receives them, and the head's self-stop when too few nodes send them.
+"""Heartbeats as the head's agent receives them, and the head's self-stop.
 
 The other side of `heartbeat.py`. What is read in one round has arrived since the round before, at an unknown moment: so
 each node has two times. `late` is the end of that interval, and decides when a node counts as lost: others may act on
@@ -25,7 +25,7 @@ FORGET_S = 24 * 3600.0
 
 
 class _Peer:
-    """One connection: the part of a line that has come, the name of its node, and when it was last read (s)."""
+    """One connection: part of a line, the name of its node, the last read (s)."""
 
     def __init__(self, link: socket.socket, address: str, at: float) -> None:
         self.link = link
@@ -67,7 +67,10 @@ class HeartbeatServer:
             self.step(ROUND_S)
 
     def begin(self) -> None:
-        """Start over for a new head: nodes that sent heartbeats before do not count as silent."""
+        """Start over for a new head.
+
+        Nodes that sent heartbeats before do not count as silent.
+        """
         with self._turn:
             self._early.clear()
             self.cut_off = False
@@ -83,7 +86,7 @@ class HeartbeatServer:
         return max(0.0, self._round - self._since)
 
     def step(self, patience: float) -> None:
-        """Read all that has come within `patience` seconds, reply, and check whether the head is cut off."""
+        """Read what comes within `patience` seconds, reply, and check for a cut."""
         ready = self._selector.select(patience)
         with self._turn:
             before, at = self._round, self._clock()
@@ -156,8 +159,11 @@ class HeartbeatServer:
         self._names.get(address, set()).discard(name)
 
     def _close(self, peer: _Peer, at: float) -> None:
-        """Close a connection. One that was accepted and never sent a name counts for all nodes that ever sent one from
-        its address: the node that opened it knows that this machine answers."""
+        """Close a connection.
+
+        One that was accepted and never sent a name counts for all nodes that ever sent one from its address: the node
+        that opened it knows that this machine answers.
+        """
         if not peer.name:
             self._late.update(dict.fromkeys(self._names.get(peer.address, ()), at))
         with contextlib.suppress(KeyError, ValueError):

@@ -1,7 +1,7 @@
-"""A Python environment for Ray on a node that has none: made once beside the runs, and shared by them.
+"""A Python environment for Ray on a node that has none.
 
-It is made under a lock in a partial folder, tried, and put in place by a rename: one that is there works, and two runs
-that want it at once make it once. Its name is a hash of what it was made of.
+Made once beside the runs, and shared by them: under a lock in a partial folder, tried, and put in place by a rename.
+One that is there works, and two runs that want it at once make it once. Its name is a hash of what it was made of.
 """
 
 import contextlib
@@ -51,7 +51,10 @@ class RayEnvironment:
         self._home = self._base / hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]
 
     def _find_wheels(self) -> Path | None:
-        """Return the folder of wheels: the one that is named, if this machine has it, else that of sent wheels."""
+        """Return the folder of wheels; None without wheels.
+
+        The one that is named, if this machine has it, else that of sent wheels.
+        """
         wheels = self._spec["wheels"]
         if wheels is None:
             return None
@@ -122,7 +125,10 @@ class RayEnvironment:
 
     @property
     def _scratch(self) -> Path:
-        """Return the temporary folder of pip and uv, which leave files there when they are killed."""
+        """Return the temporary folder of pip and uv.
+
+        They leave files there when they are killed.
+        """
         return self._base / f".{self._home.name}.tmp"
 
     @property
@@ -153,7 +159,10 @@ class RayEnvironment:
             self._clear()
 
     def _commands(self, partial: Path) -> tuple[Sequence[str], ...]:
-        """Return the commands that make and try it: with `uv` where that is installed, else with `venv` and `pip`."""
+        """Return the commands that make and try it.
+
+        With `uv` where that is installed, else with `venv` and `pip`.
+        """
         python, ray = str(partial / "bin" / "python"), f"ray=={self.ray}"
         source = ("--no-index", "--find-links", str(self._wheels)) if self._wheels else ()
         if uv := shutil.which("uv"):
@@ -190,7 +199,10 @@ def _named(argv: Sequence[str]) -> str:
 
 
 def wanted(folder: Path, spec: AgentSpec) -> RayEnvironment | None:
-    """Return the environment that an agent's spec asks for; None where its own interpreter has Ray."""
+    """Return the environment that an agent's spec asks for.
+
+    None where the agent's own interpreter has Ray.
+    """
     return RayEnvironment(folder, spec["interpreter"]) if spec["interpreter"] else None
 
 
@@ -213,7 +225,10 @@ def setup(folder: Path, environ: RayEnvironment, then: list[str]) -> int:
 
 
 def run(folder: Path, environ: RayEnvironment, part: Sequence[str]) -> int:
-    """Become a module of this package on the environment's interpreter, once that exists."""
+    """Become a module of this package on the environment's interpreter.
+
+    Waits until that exists.
+    """
     deadline, pause = time.monotonic() + MAKE_S, threading.Event()
     while not environ.made:
         ended = files.read(folder / "setup.json")
@@ -227,7 +242,10 @@ def run(folder: Path, environ: RayEnvironment, part: Sequence[str]) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Make the environment of a run, `setup FOLDER [COMMAND...]`, or wait for it and use it, `run FOLDER PART...`."""
+    """Make the environment of a run, or wait for it and use it.
+
+    `setup FOLDER [COMMAND...]` and `run FOLDER PART...`.
+    """
     folder = Path(argv[1])
     spec = files.agent_spec(folder)
     environ = wanted(folder, spec) if spec else None

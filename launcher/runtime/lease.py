@@ -1,4 +1,7 @@
-"""What one run at a time may have, held by kernel locks while its agent lives: the lease of the node, and ports."""
+"""The lease of a node, and blocks of ports: one run at a time has them.
+
+Held by kernel locks while the run's agent lives.
+"""
 
 import contextlib
 import errno
@@ -25,9 +28,10 @@ class HeldError(Exception):
 
 
 def take(paths: Sequence[str], holder: str) -> int:
-    """Take the lease at the first path that can be used; return the descriptor that holds it while it is open.
+    """Take the lease at the first path that can be used; return its descriptor.
 
-    HeldError names the holder; OSError where no path can be used or one is not a plain file.
+    It is held while the descriptor is open. HeldError names the holder; OSError where no path can be used or one is not
+    a plain file.
     """
     handle = _open_first(paths)
     if not _lock(handle):
@@ -53,10 +57,11 @@ def _lock(handle: int) -> bool:
 
 
 def take_block(ports: PortsSpec, before: int | None) -> tuple[int, int]:
-    """Take a free block of ports; return its first port, and the descriptor that holds it while it is open.
+    """Take a free block of ports; return its first port, and its descriptor.
 
-    `before` is the block that this place had last. Its ports may be in use a moment longer by processes that were just
-    killed; a head (`fixed`) waits for them, since its raylets know no others. OSError where no block is free.
+    It is held while the descriptor is open. `before` is the block that this place had last. Its ports may be in use a
+    moment longer by processes that were just killed; a head (`fixed`) waits for them, since its raylets know no others.
+    OSError where no block is free.
     """
     starts: list[int] = (
         [before]

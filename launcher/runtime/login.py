@@ -1,4 +1,7 @@
-"""The variables of a login: sshd itself sets little more than PATH, the rest comes from the shell's start-up files."""
+"""The variables of a login.
+
+sshd itself sets little more than PATH, the rest comes from the shell's start-up files.
+"""
 
 import logging
 import os
@@ -15,7 +18,10 @@ _BY_COMMAND = ("sh", "bash", "zsh", "ksh", "mksh", "dash", "ash", "fish")
 
 
 def environ(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a login shell of this user; the given one where the shell does not print it in time."""
+    """Return the environment of a login shell of this user.
+
+    The given one where the shell does not print it in time.
+    """
     shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
     name = os.path.basename(shell)
     # csh takes no command beside `-l`: it is a login shell by its own name, and reads what to do.

@@ -15,7 +15,10 @@ PART_BYTES = 1 << 20
 
 
 def tail(path: Path) -> list[str]:
-    """Return the last 20 lines of a file, 16 KiB at most, invalid UTF-8 replaced; none without a file."""
+    """Return the last 20 lines of a file, 16 KiB at most.
+
+    Invalid UTF-8 is replaced. None without a file.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -27,7 +30,10 @@ def tail(path: Path) -> list[str]:
 
 
 def part(path: Path, offset: int) -> tuple[bytes, int]:
-    """Return up to 1 MiB from an offset on (negative: counted from the end), and the offset after it."""
+    """Return up to 1 MiB of a file from an offset, and the offset after it.
+
+    A negative offset counts from the end.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -47,7 +53,10 @@ def newest(folder: Path) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Print a header line and a piece of a log: `logs FOLDER MEMBER ATTEMPT OFFSET`; member `-` is the provisioning."""
+    """Print a header line and a piece of a log.
+
+    `logs FOLDER MEMBER ATTEMPT OFFSET`; member `-` is the provisioning.
+    """
     folder, member, attempt, offset = Path(argv[0]), argv[1], int(argv[2]), int(argv[3])
     if member == "-":
         path = folder / "log" / "provision.log"

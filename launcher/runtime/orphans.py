@@ -1,6 +1,7 @@
-"""Replies for a folder whose agent is gone: what is left of the run on this machine, and how it is ended.
+"""Replies for a folder whose agent is gone.
 
-A killed agent is no obstacle: everything that it started has its mark in the environment.
+They tell what is left of the run on this machine, and end it. A killed agent is no obstacle: everything that it started
+has its mark in the environment.
 """
 
 import json
@@ -18,7 +19,10 @@ STOP_S = procs.KILL_S + 5
 
 
 def main(argv: list[str]) -> int:
-    """Reply to the request on stdin without an agent, `ask FOLDER`, or end agent and run, `stop FOLDER`."""
+    """Reply without an agent, `ask FOLDER`, or end the run, `stop FOLDER`.
+
+    `ask` reads the request from stdin.
+    """
     folder = Path(argv[1])
     spec = files.agent_spec(folder)
     if spec is None:
@@ -32,7 +36,10 @@ def main(argv: list[str]) -> int:
 
 
 def ask(folder: Path, spec: AgentSpec, request: dict[str, Any]) -> StatusReply:
-    """Return `status` (how many processes are left over) and `kill`; nothing else works without an agent."""
+    """Return the reply to `status` and `kill`.
+
+    Other requests are refused. A status counts the processes that are left over.
+    """
     if procs.agents(spec["run"], spec["place"]):
         return {"ok": False, "message": "the agent runs, but its socket is gone"}
     if request["op"] == "status":
@@ -48,7 +55,10 @@ def ask(folder: Path, spec: AgentSpec, request: dict[str, Any]) -> StatusReply:
 
 
 def stop(folder: Path, spec: AgentSpec) -> Reply:
-    """End the agent, by request or by force, and all of the run; `left` is what remains after two scans."""
+    """End the agent, by request or by force, and all of the run.
+
+    `left` is what remains after two scans.
+    """
     agents = procs.agents(spec["run"], spec["place"])
     try:
         rpc.ask(Path(spec["socket"]), {"op": "stop"}, timeout=STOP_S)

@@ -30,7 +30,10 @@ GRACE_S = 1.0
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A live process. `start` is in clock ticks since boot: together with `pid` it is unique."""
+    """A live process.
+
+    `start` is in clock ticks since boot: together with `pid` it is unique.
+    """
 
     pid: int
     ppid: int
@@ -39,10 +42,11 @@ class ProcessId:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a kill covers: a place, raylet and ranks up to a generation, or a member up to an attempt.
+    """What a kill covers: a place, a generation, or a rank.
 
-    `scratch` is the run's folder for Ray, which runs in `scratch/g<generation>`. `until` is when a rank began that must
-    be spared (clock ticks since boot): a younger orphan without a mark may be its child.
+    Generation and attempt are the highest that it covers. `scratch` is the run's folder for Ray, which runs in
+    `scratch/g<generation>`. `until` is when a rank began that must be spared (clock ticks since boot): a younger orphan
+    without a mark may be its child.
     """
 
     run: str
@@ -67,7 +71,10 @@ class Scope:
 
 
 def find(pid: int) -> ProcessId | None:
-    """Return a live process by number; None for one that is gone, or a zombie without threads."""
+    """Return a live process by number.
+
+    None for one that is gone, or a zombie without threads.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -80,7 +87,10 @@ def find(pid: int) -> ProcessId | None:
 
 
 def variable(pid: int, name: str) -> str | None:
-    """Return a variable of a process's environment at its start; None without it, or where it cannot be read."""
+    """Return a variable of a process's environment at its start.
+
+    None without it, or where it cannot be read.
+    """
     prefix = f"{name}=".encode()
     for item in _environment(pid).split(b"\0"):
         if item.startswith(prefix):
@@ -97,9 +107,10 @@ def _environment(pid: int) -> bytes:
 
 
 def mark(pid: int, scope: Scope) -> str | None:
-    """Return the mark of a process; for one whose title overwrote its environment, what its current folder says.
+    """Return the mark of a process; None without one.
 
-    A title overwrites the environment from the front. A shell that a person opened in that folder has it whole.
+    For a process whose title overwrote its environment it follows from the current folder. A title overwrites from the
+    front: a shell that a person opened in that folder has its environment whole.
     """
     found = variable(pid, MARK)
     if found is not None or b"=" in _environment(pid).partition(b"\0")[0]:
@@ -150,7 +161,10 @@ def _with_descendants(roots: set[int], table: dict[int, ProcessId]) -> set[int]:
 
 
 def kill(scope: Scope, agent: int | None = None, known: Iterable[int] = (), grace: float = GRACE_S) -> list[int]:
-    """Kill a scope until two scans in a row are empty; return the pids that are alive after 20 s, else none."""
+    """Kill a scope until two scans in a row are empty.
+
+    Return the pids that are alive after 20 s, else none.
+    """
     deadline = time.monotonic() + KILL_S
     found = scan(scope, agent, known)
     if found and grace > 0:
@@ -194,7 +208,10 @@ def _ended(handle: int, seconds: float) -> bool:
 
 @contextlib.contextmanager
 def _handle(process: ProcessId) -> Iterator[int | None]:
-    """A pidfd of the process; None where it is gone. The start is compared after opening: a pidfd stays with it."""
+    """A pidfd of the process; None where it is gone.
+
+    The start is compared after opening: a pidfd stays with its process.
+    """
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:

@@ -21,7 +21,7 @@ ALWAYS_ANSWERED = ("hello", "stop")
 
 
 def mismatch(theirs: object) -> str:
-    """Return what is wrong with the protocol of the other end; an empty string where it is ours."""
+    """Return how the other end's protocol differs; an empty string where not."""
     if theirs == PROTOCOL:
         return ""
     return f"protocol {theirs or 'unknown'}, not {PROTOCOL}: the launcher and the agent are of different versions"
@@ -31,13 +31,13 @@ def mismatch(theirs: object) -> str:
 
 
 class PlainRequest(TypedDict):
-    """`hello`: which ports does the agent have? `stop`: kill all of the run here, and end."""
+    """Report the ports of the agent (`hello`), or kill all and end (`stop`)."""
 
     op: Literal["hello", "stop"]
 
 
 class StatusRequest(TypedDict):
-    """How do setup, Ray and ranks stand?"""
+    """Report how setup, Ray and ranks stand."""
 
     op: Literal["status"]
     head: NotRequired[tuple[str, int]]  # where an agent without a slot finds the head's heartbeat server
@@ -87,7 +87,7 @@ class SignalRequest(TypedDict):
 
 
 class DriveRequest(TypedDict):
-    """Start a driver: a rank under the agent itself, with the Python of the run's Ray."""
+    """Start a driver: a rank under the agent, with the Python of the run's Ray."""
 
     op: Literal["drive"]
     label: str
@@ -96,7 +96,7 @@ class DriveRequest(TypedDict):
 
 
 class EnvironmentRequest(TypedDict):
-    """What does a program beside the agent start with? A rank names itself, and is refused where it was killed."""
+    """Report what a program starts with; a rank that was killed is refused."""
 
     op: Literal["environment"]
     protocol: int
@@ -130,7 +130,7 @@ class VerifyRequest(TypedDict):
 
 
 class ReserveRequest(TypedDict):
-    """Create the placement group of a slice: a bundle for each slot, packed on one value of the label in `within`."""
+    """Create the placement group of a slice, packed on the label in `within`."""
 
     op: Literal["reserve"]
     slice: str
@@ -147,7 +147,7 @@ class UnreserveRequest(TypedDict):
 
 
 class RankStart(TypedDict):
-    """A rank to start, in the actor of its slot, on a bundle of its slice's placement group."""
+    """A rank to start, in the actor of its slot, on a bundle of its slice."""
 
     slot: str
     label: str
@@ -211,7 +211,7 @@ class ProgramStatus(TypedDict):
 
 
 class RankStatusRow(TypedDict):
-    """How a rank of an attempt stands; ended without an exit code where its parent was killed."""
+    """How a rank of an attempt stands; one that vanished has no exit code."""
 
     member: str
     attempt: int
@@ -258,7 +258,7 @@ class TablesReply(Reply):
 
 
 class StatusReply(Reply):
-    """How everything stands on a node. Without an agent `leftovers` counts the processes of the run."""
+    """How everything stands on a node; `leftovers` where there is no agent."""
 
     agent: NotRequired[int | None]
     leftovers: NotRequired[int]

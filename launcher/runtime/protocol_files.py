@@ -1,4 +1,7 @@
-"""The files of a run on a node, and what programs on a node read and write: a part of `protocol.py`."""
+"""The files of a run on a node, and the input of programs there.
+
+A part of `protocol.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,20 @@ SHARED = "shared"
 
 
 class SharedDocument(TypedDict):
-    """What the variables of all ranks have in common; a node is sent it once, as packed JSON."""
+    """What the variables of all ranks have in common.
+
+    A node is sent it once, as packed JSON.
+    """
 
     envs: dict[str, dict[str, str]]  # the task's variables by group
     addresses: dict[str, str]  # of each group's members, one a line in rank order
 
 
 class Variables(TypedDict):
-    """The variables of a setup or a rank. `own` go before those of the group, and these before the node's."""
+    """The variables of a setup or a rank.
+
+    `own` replace those of the group, and these replace the node's.
+    """
 
     shared: str  # the name of the shared document
     group: str
@@ -95,7 +104,10 @@ class RankSpec(TypedDict):
 
 
 class RankStateFile(TypedDict):
-    """`state.json`: the parent process of a rank that began; number and start (clock ticks) name it."""
+    """`state.json`: the parent process of a rank that began.
+
+    Number and start (clock ticks) identify it.
+    """
 
     pid: int
     start: int
@@ -119,7 +131,10 @@ class SetupStep(TypedDict):
 
 
 class CommandRequest(TypedDict):
-    """A command beside the rank `label`, if any; `env` are the variables where that never began."""
+    """A command beside the rank `label`, if any.
+
+    `env` are its variables where that rank never began.
+    """
 
     token: str
     argv: list[str]
@@ -136,7 +151,7 @@ class LogHeader(TypedDict):
 
 
 class Manifest(TypedDict):
-    """Files that are sent: trees as `unpack.py` describes them, hashes and sizes of contents by number."""
+    """Files to send: trees as in `unpack.py`, and contents by number."""
 
     trees: list[dict[str, Any]]
     hashes: list[str]

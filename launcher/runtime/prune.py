@@ -1,4 +1,7 @@
-"""Removes the folders of earlier runs when a new one begins; the newest ten stay, and those of the last week."""
+"""Removes the folders of earlier runs when a new one begins.
+
+The newest ten stay, and those of the last week.
+"""
 
 import fcntl
 import logging
@@ -29,7 +32,10 @@ def hold(folder: Path) -> int:
 
 
 def prune(folder: Path, spec: "AgentSpec", now: float) -> list[Path]:
-    """Remove the folders of earlier runs of this place; return them. `now` is wall-clock time (s)."""
+    """Remove the folders of earlier runs of this place; return them.
+
+    `now` is wall-clock time (s).
+    """
     base = folder.parent.parent if spec["nested"] else folder.parent
     inner = spec["place"] if spec["nested"] else ""
     found = [(_used(path), path) for run in base.iterdir() if (path := run / inner) != folder and _is_ours(path)]
@@ -65,7 +71,10 @@ def _lives(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove a folder, and the file that shows it is ours last: what is left of it is removed another time."""
+    """Remove a folder, and last the file that shows it is a run's.
+
+    What is left of it is removed another time.
+    """
     for entry in path.iterdir():
         if entry.name == "agent.json":
             continue

@@ -1,8 +1,9 @@
-"""The parent of a rank's script: gives it its environment, waits for it, and writes down how it ended.
+"""The parent of a rank's script.
 
-It outlives the actor that started it, so that no exit is lost. It does not outlive the agent, since nobody else holds
-the node's lease; nor does its rank live beyond the deadline that the agent published last, should the agent be stopped
-and unable to end it (`heartbeat.py`). It is a subreaper: whatever the script leaves behind stays its descendant.
+It gives the script its environment, waits for it, and writes down how it ended. It outlives the actor that started it,
+so that no exit is lost. It does not outlive the agent, since nobody else holds the node's lease; nor does its rank live
+beyond the deadline that the agent published last, should the agent be stopped and unable to end it (`heartbeat.py`). It
+is a subreaper: whatever the script leaves behind stays its descendant.
 """
 
 import contextlib
@@ -30,8 +31,10 @@ LATE_S = 0.5
 
 
 def main(argv: list[str]) -> int:
-    """Run one rank to its end: `rank FOLDER LABEL ATTEMPT`; 3 where this attempt has begun before, 4 where it was
-    killed."""
+    """Run one rank to its end: `rank FOLDER LABEL ATTEMPT`.
+
+    Return 3 where this attempt has begun before, 4 where it was killed.
+    """
     folder = Path(argv[0])
     own = folder / "ranks" / argv[1] / argv[2]
     spec = cast("RankSpec", files.read(own / "spec.json"))
@@ -101,11 +104,11 @@ def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply) -> 
 
 
 def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:
-    """Return the script's exit code as a shell says it (128 + n for a signal n); None where the agent ended, or the
-    deadline for its ranks has passed.
+    """Return the script's exit code as a shell says it (128 + n for a signal n).
 
-    A shell ends at once with the stop signal that its program gets too. The program has until the end of its grace
-    time: a rank that was told to stop has ended when no process of it is left.
+    None where the agent ended, or the deadline for its ranks has passed. A shell ends at once with the stop signal that
+    its program gets too. The program has until the end of its grace time: a rank that was told to stop has ended when
+    no process of it is left.
     """
     reading, writing = socket.socketpair()
     reading.setblocking(False)
@@ -133,7 +136,10 @@ def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:
 
 
 def _reap(script: int) -> int | None:
-    """Reap what has ended, adopted orphans too; return the exit code where the script was among them."""
+    """Reap what has ended, adopted orphans too.
+
+    Return the exit code where the script was among them.
+    """
     code = None
     with contextlib.suppress(ChildProcessError):  # none is left
         while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
@@ -143,7 +149,10 @@ def _reap(script: int) -> int | None:
 
 
 def _children_left() -> bool:
-    """Whether a process lives that the script started; orphans are children of a subreaper."""
+    """Whether a process lives that the script started.
+
+    Orphans are children of a subreaper.
+    """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -16,12 +16,16 @@ FETCH_S = 20.0
 
 
 class RankActor:
-    """One for each slot and generation. It keeps no state: what began and ended is in the rank's folder."""
+    """The actor of one slot and generation.
+
+    It keeps no state: what began and ended is in the rank's folder.
+    """
 
     def start(self, label: str, spec: RankSpec, mark: str, document: list[Any]) -> str:
-        """Start the rank of a slot for an attempt, once; return an empty string, or why it did not start.
+        """Start the rank of a slot for an attempt, once.
 
-        `document` refers to the shared variables in Ray's object store, for a node that does not have them.
+        Return an empty string, or why it did not start. `document` refers to the shared variables in Ray's object
+        store, for a node that does not have them.
         """
         folder = Path(os.environ["NVLAUNCH_FOLDER"])
         own = folder / "ranks" / label / str(spec["attempt"])
@@ -53,7 +57,10 @@ def _fetch(document: list[Any]) -> bytes:
 
 
 def begun(parent: int, own: Path) -> bool:
-    """Whether the parent of a rank wrote its state: polled until it does, it ends, or ten seconds pass."""
+    """Whether the parent of a rank wrote its state within ten seconds.
+
+    It is polled until then, or until it ends.
+    """
     poll = select.poll()
     try:
         poll.register(os.pidfd_open(parent), select.POLLIN)

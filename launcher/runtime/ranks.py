@@ -1,4 +1,7 @@
-"""The ranks' folders on a node: `ranks/<group>-<rank>/<attempt>/{spec,state,exit}.json`, `log`, `heartbeat`."""
+"""The folders of ranks on a node: `ranks/<group>-<rank>/<attempt>/`.
+
+Each holds `spec.json`, `state.json`, `exit.json`, `log` and `heartbeat`.
+"""
 
 import contextlib
 import math
@@ -20,8 +23,10 @@ STOPPING = "stopping"
 
 
 class QuietTimes:
-    """For how long each rank has written nothing, by a clock that nobody can set. Counted from when an agent first
-    looks, so that a new agent says 0."""
+    """For how long each rank has written nothing, by a clock that nobody sets.
+
+    Counted from when an agent first looks, so that a new agent says 0.
+    """
 
     def __init__(self, clock: Callable[[], float] = now) -> None:
         self._clock = clock
@@ -45,7 +50,10 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def statuses(folder: Path, quiet: QuietTimes) -> list[RankStatusRow]:
-    """Return of each member the newest attempt that began here, and every older one that still lives."""
+    """Return the newest attempt of each member, and older ones that live.
+
+    Only attempts that began here count.
+    """
     try:
         members = sorted((folder / "ranks").iterdir())
     except FileNotFoundError:
@@ -124,7 +132,10 @@ def _living(folder: Path) -> Iterator[tuple[Path, RankStateFile]]:
 
 
 def others_began(folder: Path, member: str, attempt: int) -> float:
-    """Return when the first living rank of another member or a later attempt began (clock ticks since boot)."""
+    """Return when the first living other rank began (clock ticks since boot).
+
+    Others are those of another member or a later attempt.
+    """
     others = (state for state in living(folder) if state["member"] != member or state["attempt"] > attempt)
     return min((float(state["start"]) for state in others), default=math.inf)
 
@@ -132,7 +143,10 @@ def others_began(folder: Path, member: str, attempt: int) -> float:
 def processes(
     folder: Path, node: procs.Scope, gang: str | None, agent: int, known: Collection[int]
 ) -> list[procs.ProcessId]:
-    """Return the processes of the living ranks here, or of those of one gang; see `procs.scan` for `agent`."""
+    """Return the processes of the living ranks here, or of those of one gang.
+
+    See `procs.scan` for `agent`.
+    """
     chosen = [state for state in living(folder) if gang is None or state["gang"] == gang]
     found: dict[int, procs.ProcessId] = {}
     for member, attempt in {(state["member"], state["attempt"]) for state in chosen}:

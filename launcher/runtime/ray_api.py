@@ -1,4 +1,7 @@
-"""Every call of the supervisor to Ray's API, so that a change of it concerns one module."""
+"""Every call of the supervisor to Ray's API.
+
+A change of that API concerns this module alone.
+"""
 
 from typing import Any
 
@@ -41,7 +44,10 @@ def connect(address: str, node_ip: str) -> None:
 
 
 def tables() -> Tables:
-    """Return Ray's nodes that have our labels, and the newest group of each name with where its bundles are."""
+    """Return Ray's nodes that have our labels, and the placement groups.
+
+    Of groups of one name the newest counts.
+    """
     nodes = ray.nodes()
     labels = {node["NodeID"]: node["Labels"] for node in nodes}
     groups: dict[str, GroupStatus] = {}
@@ -74,8 +80,11 @@ def _group(row: dict[str, Any], labels: dict[str, Labels]) -> GroupStatus:
 
 
 def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within: dict[str, str]) -> None:
-    """Create the placement group of a slice, unless it exists: one bundle for each slot, on the node that is labelled
-    with the slot. `within` packs all of them on one value of a label."""
+    """Create the placement group of a slice, unless it exists.
+
+    It has one bundle for each slot, on the node that is labelled with the slot. `within` packs all of them on one value
+    of a label.
+    """
     if _find(key) is not None:
         return
     # STRICT_SPREAD, never PACK: a PACK group that lost a node makes the scheduler spin and blocks all other groups
@@ -109,7 +118,10 @@ def share(content: bytes) -> Document:
 
 
 def start(ranks: list[RankStart], document: Document, timeout: float) -> list[str]:
-    """Start ranks, each in the actor of its slot and generation; return a message for each that did not start."""
+    """Start ranks, each in the actor of its slot and generation.
+
+    Return a message for each that did not start.
+    """
     _end_older({rank["slot"]: rank["actor"] for rank in ranks})
     groups = {key: get_placement_group(key) for key in {rank["slice"] for rank in ranks}}
     actors = [_actor(rank, groups[rank["slice"]]) for rank in ranks]
@@ -128,7 +140,10 @@ def _message(rank: RankStart, answer: Any) -> str:
 
 
 def _end_older(wanted: dict[str, str]) -> None:
-    """Kill the actors of earlier generations of these slots; an actor's name is `<slot>#<generation>`."""
+    """Kill the actors of earlier generations of these slots.
+
+    An actor's name is `<slot>#<generation>`.
+    """
     for name in ray.util.list_named_actors():
         slot = name.partition("#")[0]
         if slot in wanted and name != wanted[slot]:

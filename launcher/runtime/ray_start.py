@@ -1,4 +1,4 @@
-"""`ray start`, with the port of Ray's client server pinned where this Ray has one, after waiting for its head.
+"""`ray start` after waiting for the head, with the client port pinned.
 
 Whether Ray has a client server depends on the node's installation (grpcio, as in `ray[client]`). Without it the option
 for its port is an error; with it and without the option, Ray takes port 10001, which may be another's.
@@ -43,10 +43,11 @@ def main(argv: list[str]) -> int:
 
 
 def await_head(address: str, limit: float, labels: str = "") -> bool:
-    """Wait until the head's own raylet serves at `HOST:PORT`; return whether it did within `limit` seconds.
+    """Wait until the head's own raylet serves at `HOST:PORT`.
 
-    Wait also until Ray has noticed the end of the earlier raylet of the slot in `labels`: one that starts meanwhile
-    leaves a group in RESCHEDULING, FAILED_TO_COMMIT_RESOURCES for good (Ray 2.60; two of five times on a fast machine).
+    Return whether it does within `limit` seconds. Wait also until Ray has noticed the end of the earlier raylet of the
+    slot in `labels`: one that starts meanwhile leaves a group in RESCHEDULING, FAILED_TO_COMMIT_RESOURCES for good (Ray
+    2.60; two of five times on a fast machine).
     """
     try:
         from ray._raylet import GcsClient  # type: ignore[attr-defined]  # Ray's own hints leave it out

@@ -1,4 +1,7 @@
-"""Secrets that a program printed are removed from an agent's replies, which go into journals and reports."""
+"""Hides the values of secrets in an agent's replies.
+
+Programs print them, and replies go into journals and reports.
+"""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Passes requests on to the agents of a machine, for a launcher that keeps one connection to it.
+"""Passes requests on to the agents of a machine.
 
 Sent as text and run by the machine's Python, before any file of ours is there; it runs while its stdin is open and
 requests come. Each line on stdin is a `RelayQuestion`, each line on stdout a `RelayAnswer`, written as soon as the
@@ -40,7 +40,10 @@ PART = 1 << 16
 
 
 class PendingRequest:
-    """A request under way: to an agent's socket, or to the program that replies where there is no agent."""
+    """A request under way.
+
+    It goes to an agent's socket, or to the program that replies where there is no agent.
+    """
 
     def __init__(self, asked: "RelayQuestion") -> None:
         self.asked = asked
@@ -52,7 +55,10 @@ class PendingRequest:
         self.link.setblocking(False)
 
     def send(self) -> bool:
-        """Send the request; return whether an agent listens. One that hangs may have a full queue."""
+        """Send the request; return whether an agent listens.
+
+        One that hangs may have a full queue.
+        """
         try:
             self.link.connect(self.asked["socket"])
             self.link.send(json.dumps(self.asked["question"]).encode())
@@ -172,7 +178,10 @@ class Relay:
 
 
 def _is_starting(socket_path: str) -> bool:
-    """Whether an agent is being started: its starter holds a lock beside the socket until the agent answers."""
+    """Whether an agent is being started.
+
+    Its starter holds a lock beside the socket until the agent answers.
+    """
     try:
         lock = os.open(os.path.dirname(socket_path) + "/lock", os.O_RDONLY)
     except OSError:

@@ -1,4 +1,7 @@
-"""One JSON request and one JSON reply over a Unix socket; the end of the stream ends the request."""
+"""One JSON request and one JSON reply over a Unix socket.
+
+The end of the stream ends the request.
+"""
 
 import json
 import logging
@@ -13,7 +16,10 @@ LIMIT = 256 << 20
 
 
 def ask(path: Path, request: Mapping[str, object], timeout: float) -> dict[str, Any]:
-    """Return the reply; OSError (refused, timed out) or ValueError (no JSON object) where there is none."""
+    """Return the reply to a request.
+
+    OSError (refused, timed out) or ValueError (no JSON object) where there is none.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
         connection.connect(str(path))
@@ -26,7 +32,10 @@ def ask(path: Path, request: Mapping[str, object], timeout: float) -> dict[str, 
 
 
 def serve(path: Path, reply: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
-    """Listen on a path and answer each request in a thread of its own; return once it listens."""
+    """Listen on a path and answer each request in a thread of its own.
+
+    Returns once it listens.
+    """
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path.unlink(missing_ok=True)
     server.bind(str(path))

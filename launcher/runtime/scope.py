@@ -1,4 +1,4 @@
-"""A scope of the user's own service manager, in which the agent outlives the login that starts it."""
+"""A scope of the user's service manager, in which the agent outlives a login."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ LIMIT_S = 5.0
 
 
 def lasting() -> tuple[list[str], dict[str, str]]:
-    """Return the command and the variables that let another command outlive the user's last session.
+    """Return a command and variables that let a command outlive the session.
 
     `KillUserProcesses` kills everything in the scope of a session, also for a user who lingers (logind.conf(5)), except
     what runs under that user's service manager. Both are empty where there is none, and for root, whom logind spares.

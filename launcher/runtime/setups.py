@@ -1,4 +1,7 @@
-"""Runs the setups of several groups on one node, one after the other, each with its own group's variables."""
+"""Runs the setups of several groups on one node, one after the other.
+
+Each has its own group's variables.
+"""
 
 import os
 import subprocess
@@ -11,7 +14,10 @@ SETUPS = "setups.json"
 
 
 def main(argv: list[str]) -> int:
-    """Run the setups of a folder: `setups FOLDER`; the first that fails ends it with its own exit status."""
+    """Run the setups of a folder: `setups FOLDER`.
+
+    The first that fails ends it with its own exit status.
+    """
     folder = Path(argv[0])
     for setup in (files.read(folder / SETUPS) or {"setups": []})["setups"]:
         env = {**os.environ, **environment.whole(folder, setup["variables"])}

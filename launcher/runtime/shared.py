@@ -1,4 +1,7 @@
-"""Documents of shared variables in a run's folder: each a file named by the hash of its content."""
+"""Documents of shared variables in a run's folder.
+
+Each is a file named by the hash of its content.
+"""
 
 import json
 import os

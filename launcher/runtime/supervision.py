@@ -1,4 +1,7 @@
-"""The supervisor beside a running head, under its agent: started, started again, ended with the head."""
+"""The supervisor beside a running head, under its agent.
+
+It is started, started again, and ended with the head.
+"""
 
 import threading
 import time

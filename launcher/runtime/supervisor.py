@@ -1,6 +1,7 @@
-"""The supervisor: a plain Ray driver on the head, and the only process of a run that uses Ray's API.
+"""The supervisor: a plain Ray driver on the head.
 
-Groups and actors are detached and found again by name: this process keeps nothing, and may be killed at any time.
+It is the only process of a run that uses Ray's API. Groups and actors are detached and found again by name: this
+process keeps nothing, and may be killed at any time.
 """
 
 import logging
@@ -21,7 +22,10 @@ FRESH_S = 10.0
 
 
 class RayTables:
-    """Ray's tables, read twice a second by a thread of its own, so that no request waits for Ray."""
+    """Ray's tables, read twice a second by a thread of its own.
+
+    No request waits for Ray.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -30,7 +34,10 @@ class RayTables:
         self._hurry = threading.Event()
 
     def keep(self) -> None:
-        """Read for ever. When Ray itself ends, so does this process: its agent starts it again."""
+        """Read for ever.
+
+        When Ray itself ends, so does this process: its agent starts it again.
+        """
         while True:
             begun = time.monotonic()
             try:
@@ -45,7 +52,10 @@ class RayTables:
             self._hurry.clear()
 
     def latest(self) -> TablesReply:
-        """Return the newest tables; not `ready` where Ray has not answered for five seconds."""
+        """Return the newest tables.
+
+        They are not `ready` where Ray has not answered for five seconds.
+        """
         nodes, groups = self._tables
         return {"ok": True, "ready": time.monotonic() - self._begun < STALE_S, "nodes": nodes, "groups": groups}
 
@@ -93,7 +103,10 @@ class Supervisor:
                 return {"ok": False, "message": f"unknown question `{other}`"}
 
     def _document(self, name: str) -> ray_api.Document:
-        """Return a document of shared variables, which is put into Ray's object store once: nodes pass it on."""
+        """Return a document of shared variables in Ray's object store.
+
+        It is put there once; nodes fetch it from each other.
+        """
         if name not in self._documents:
             self._documents[name] = ray_api.share(shared.packed(self._folder, name))
         return self._documents[name]

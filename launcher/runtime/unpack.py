@@ -1,8 +1,8 @@
-"""Puts the user's files on a node: whole or not at all, and without sending what is there already.
+"""Puts the user's files on a node: whole or not at all.
 
-Two steps. `plan` reads a manifest and replies which contents are missing, after it has copied those that a former run
-left here; each copy is hashed on the way, since a program may have changed the file. `fill` reads the missing contents,
-puts all in place, and ends with one rename.
+Nothing is sent that is there already. Two steps. `plan` reads a manifest and replies which contents are missing, after
+it has copied those that a former run left here; each copy is hashed on the way, since a program may have changed the
+file. `fill` reads the missing contents, puts all in place, and ends with one rename.
 
 A manifest is packed JSON: `trees`, each with `to` and `entries`; `hashes` and `sizes` of the contents by number. An
 entry is `["d", name, mode, time]`, `["l", name, target]` or `["f", name, mode, time, number]`; the name is empty for a
@@ -49,7 +49,10 @@ LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, 
 
 
 def main(argv: list[str]) -> int:
-    """Make `FOLDER/NAME`: `plan FOLDER NAME BASE PLACE`, then `fill FOLDER NAME`; former runs are in `BASE/*/PLACE`."""
+    """Make `FOLDER/NAME`; former runs are in `BASE/*/PLACE`.
+
+    `plan FOLDER NAME BASE PLACE`, then `fill FOLDER NAME`.
+    """
     unpacking = Unpacking(Path(argv[1]).absolute(), argv[2])
     source = sys.stdin.buffer
     step = (lambda: unpacking.plan(Path(argv[3]), argv[4], source)) if argv[0] == "plan" else unpacking.fill
@@ -64,7 +67,7 @@ def main(argv: list[str]) -> int:
 
 
 class Unpacking:
-    """One folder of a run in the making: contents by number, then the tree, in a partial folder beside it."""
+    """One folder of a run in the making, as a partial folder beside it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -76,7 +79,7 @@ class Unpacking:
         self._folders: set[Path] = set()
 
     def alone(self, step: Callable[[], Reply]) -> Reply:
-        """Return the reply of a step, of which one runs at a time: a restarted controller may ask again."""
+        """Return the reply of a step; one runs at a time, also if asked twice."""
         with (self._folder / f".{self._name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return {"ok": True} if self._target.exists() else step()
@@ -194,7 +197,7 @@ class Unpacking:
         self._folders.add(folder)
 
     def _put(self, number: int, path: Path, mode: int, time_ns: int, *, last: bool) -> None:
-        """Put a content in its place by a rename: a file outside the tree may be open in another program."""
+        """Put a content in place by a rename: another program may have it open."""
         source = self._partial / "contents" / str(number)
         if last:
             os.chmod(source, mode)
@@ -289,7 +292,7 @@ def _unpacked(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def sync(folder: Path) -> None:
-    """Write a file system's data to disk, so that a power cut leaves no empty files under their final names."""
+    """Write a file system to disk: a power cut must leave no empty files."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         ctypes.CDLL(None).syncfs(handle)

@@ -55,7 +55,10 @@ class WatchedProgram:
         generation: int = 0,
         message: str = "",
     ) -> None:
-        """Start the program; `message` is its stage at first. OSError where it cannot be started."""
+        """Start the program; OSError where it cannot be started.
+
+        `message` is its stage at first.
+        """
         self._code, self._generation = None, generation
         self.set_stage(message)
 
@@ -77,7 +80,10 @@ class WatchedProgram:
             self._pid = pid
 
     def set_stage(self, message: str) -> None:
-        """Set the message about what it is doing, running or not; an empty one removes it."""
+        """Set the message about what the program is doing, running or not.
+
+        An empty one removes it.
+        """
         if self._stage and message:
             self._stage.write_text(message)
         elif self._stage:

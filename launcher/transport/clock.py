@@ -8,7 +8,10 @@ GLANCE = 0.05
 
 
 class SystemClock:
-    """Seconds since this machine booted, suspension included: it never goes back and outlives the process."""
+    """Seconds since this machine booted, suspension included.
+
+    It never goes back and outlives the process.
+    """
 
     def now(self) -> float:
         """Return the time in seconds."""

@@ -1,4 +1,4 @@
-"""Switching a machine off from here, by the command that the inventory names for it."""
+"""Powers a machine off by the inventory's `fence_command`, from here."""
 
 import re
 import shlex
@@ -16,9 +16,9 @@ _FIELD = re.compile(r"\{(node|address|rack)\}")
 
 
 def power_off(command: str | None, node: Node) -> Answer:
-    """Run an inventory's `fence_command` for a node on this machine; POWERED_OFF where it ended with 0.
+    """Run an inventory's `fence_command` for a node, on this machine.
 
-    RemoteError where it cannot be started or does not end in time.
+    POWERED_OFF where it ended with 0; RemoteError where it cannot be started or does not end in time.
     """
     if command is None:
         return Answer(result=Result.FAILED, message="the inventory names no `fence_command`")

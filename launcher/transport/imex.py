@@ -1,4 +1,4 @@
-"""IMEX on a node that is made ready: looked at, decided, and done where it may be."""
+"""IMEX on a node that is prepared: observed, decided, and set up."""
 
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -41,16 +41,16 @@ _WAIT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImexNotes:
-    """What came of it, for the answer: what was decided, and what a person should see to."""
+    """What was decided, and what a person should do."""
 
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def set_up(client: AgentClient, run: Run, index: RunIndex, node: Node, member: Member) -> ImexNotes:
-    """See to IMEX on a node whose lease the run has; nothing at all where there is no NVIDIA driver.
+    """Set up IMEX on a node whose lease the run has.
 
-    RemoteError where the node is not reached.
+    Nothing is done without an NVIDIA driver. RemoteError where the node is not reached.
     """
     if not run.fleet.capabilities.own_machines or node.gpu_driver is GpuDriver.NONE:
         return ImexNotes()
@@ -84,7 +84,10 @@ def _own(node: Node, facts: Facts) -> frozenset[str]:
 
 
 def _ask(client: AgentClient, node: Node, mode: ImexMode) -> Facts | Unknown:
-    """Return what is known of IMEX there. Who uses the GPUs is asked where a daemon might be started again."""
+    """Return the facts about IMEX on a node.
+
+    With the users of its GPUs, where a daemon might be restarted.
+    """
     names = {*node_facts.IMEX, "nvidia_smi"} if mode is ImexMode.MANAGE else node_facts.IMEX
     program = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
     call = node_facts.call(program, node, only=names)
@@ -139,7 +142,10 @@ def _users(facts: Facts) -> tuple[str, ...] | None:
 
 
 def _act(client: AgentClient, decision: ImexDecision) -> ImexNotes:
-    """Do what was decided, and wait until the daemon says that it is READY; what fails is for a person to do."""
+    """Do what was decided, and wait until the daemon is READY.
+
+    A step that fails is left to a person.
+    """
     argv = ("sudo", "-n", "/bin/sh", "-s")
     try:
         ended = client.shell.run(client.access, argv, stdin=script(decision.steps).encode(), timeout=ACT_S)

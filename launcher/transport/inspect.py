@@ -1,4 +1,4 @@
-"""The health of a node of a run, asked over the connection that is there anyway."""
+"""The health of a node of a run, over a connection that is open anyway."""
 
 from importlib import resources
 
@@ -15,7 +15,10 @@ WAY_S = 4.0
 
 
 def inspect(client: AgentClient, node: Node) -> Health | Unseen:
-    """Return the health of a node. One that shares its machine with others has none of its own."""
+    """Return the health of a node.
+
+    One that shares its machine with others has none of its own.
+    """
     if client.shared:
         return Health(at=0.0)
     script = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()

@@ -1,4 +1,4 @@
-"""The `Nodes` port over a shell: each action is a question to an agent, or what makes an agent ask itself."""
+"""The `Nodes` port over a shell: most actions are a request to an agent."""
 
 import errno
 import os
@@ -57,7 +57,10 @@ _LEVELS: Mapping[Level, Literal["node", "generation", "rank"]] = {
 
 
 class ShellNodes:
-    """The machines of runs, reached by a shell; see `Nodes` for what each method answers."""
+    """The machines of runs, reached by a shell.
+
+    See `Nodes` for what each method returns.
+    """
 
     def __init__(self, addresses: Addresses, shell: Shell, owner: str) -> None:
         self._addresses = addresses
@@ -68,7 +71,10 @@ class ShellNodes:
         self._observer = Observer(addresses)
 
     def look(self, run: Run) -> Sighting:
-        """Return what exists of the run on each of its nodes and on its head, all asked at once."""
+        """Return what exists of the run on its nodes and on its head.
+
+        All are asked at once.
+        """
         return self._observer.look(run)
 
     def perform(self, run: Run, action: NodeAction) -> Answer:
@@ -146,9 +152,10 @@ class ShellNodes:
         return self._act("kill", act, client)
 
     def _free(self, run: Run, client: AgentClient, action: Kill) -> Answer:
-        """Whether the GPUs of a killed node are free, or those of one member where others go on beside it.
+        """Return whether the GPUs of a killed node are free.
 
-        Programs of an older launcher do not know the question.
+        Only those of one member count where others go on beside it. Programs of an older launcher do not know the
+        question.
         """
         index = self._addresses.environment(run).index
         node = index.nodes[action.node]
@@ -167,7 +174,10 @@ class ShellNodes:
         return self._act("release", lambda: killed(self._stop(run, client)), client)
 
     def _stop(self, run: Run, client: AgentClient) -> Reply:
-        """End an agent and all of the run; where nothing can be written (a full disk) by what is there already."""
+        """End an agent and all of the run.
+
+        Where nothing can be written (a full disk), by the programs that are there already.
+        """
         unwritten: RemoteError | None = None
         try:
             self._provision.put(run, client)
@@ -202,7 +212,10 @@ class ShellNodes:
         return inspect.inspect(self._addresses.slot(run, node), self._addresses.environment(run).index.nodes[node])
 
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
-        """Return what stands in a log from a byte offset on; RemoteError where the node cannot be asked."""
+        """Return a piece of a log from a byte offset on.
+
+        RemoteError where the node cannot be asked.
+        """
         return ranks.read_log(self._addresses.slot(run, node), log, offset)
 
     def exec_command(self, run: Run, node: NodeName, command: Command, hear: Hear) -> int:
@@ -217,7 +230,10 @@ class ShellNodes:
         commands.stop(self._addresses.slot(run, node), command)
 
     def fetch(self, run: Run, node: NodeName, path: str, take: Take) -> tuple[str, ...]:
-        """Send a file or folder of a node to `take`, as a tar stream; return what was left out, and why."""
+        """Send a file or folder of a node to `take`, as a tar stream.
+
+        Return what was left out, and why.
+        """
         return commands.fetch(self._addresses.slot(run, node), path, take)
 
     def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:
@@ -225,10 +241,11 @@ class ShellNodes:
         return commands.visit(self._addresses.slot(run, node), member)
 
     def _act(self, stage: str, act: Callable[[], Answer], *clients: AgentClient) -> Answer:
-        """Return what came of an action, with its time; what went wrong on one machine is an answer too.
+        """Return the answer to an action, with its time.
 
-        What these units said before is forgotten: a look never shows less than what was answered. StoreError where it
-        is our own disk, for which no node is to blame.
+        An error on one machine is an answer too. Earlier replies of these units are out of date then: a look never
+        shows less than what was answered. StoreError where it is the launcher's own disk, for which no node is to
+        blame.
         """
         begun = time.monotonic()
         try:

@@ -14,7 +14,10 @@ from launcher.transport.ssh.shell import SshShell
 
 
 def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
-    """Return the way to the machines of an inventory; `owner` is who people see as the holder of a lease."""
+    """Return the `Nodes` of an inventory.
+
+    `owner` is who people see as the holder of a lease.
+    """
     shell = open_shell(home, fleet)
     return ShellNodes(
         Addresses(home.absolute(), fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}"
@@ -22,11 +25,11 @@ def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
 
 
 def open_prober(home: Path, fleet: Inventory) -> Prober:
-    """Return the way to the facts of the machines of an inventory."""
+    """Return the `Prober` of an inventory."""
     local = fleet.capabilities.this_machine
     return ShellProber(open_shell(home, fleet), () if local else leases(fleet), shared=local)
 
 
 def open_shell(home: Path, fleet: Inventory) -> Shell:
-    """Return the way to run commands on the machines of an inventory."""
+    """Return the shell that runs commands on the machines of an inventory."""
     return LocalShell() if fleet.capabilities.this_machine else SshShell(home.absolute())

@@ -33,7 +33,7 @@ from launcher.core.model.placement import Slice
 from launcher.core.model.text import count
 from launcher.core.placement.resize import ResizePlan
 from launcher.probe.findings import CheckResult
-from launcher.transport.upload.files import Weight
+from launcher.transport.upload.files import UploadSize
 
 MANY_FILES = 20_000
 MANY_BYTES = 200_000_000
@@ -115,7 +115,7 @@ def _kind(notice: KindChosen) -> str:
     return f"group `{group.name}`: {kind}, choice {notice.index + 1} of {notice.total}{fits}"
 
 
-def _files(weight: Weight) -> None:
+def _files(weight: UploadSize) -> None:
     amount = f"{count(weight.files, 'file')}, {weight.size / 1e6:.1f} MB, {weight.ignored} ignored"
     say(f"to each node: {amount}")
     if weight.files > MANY_FILES or weight.size > MANY_BYTES:

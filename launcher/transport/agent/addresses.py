@@ -1,4 +1,7 @@
-"""The agents of runs on the machines of one inventory: their clients, ports and files."""
+"""The agents of runs on the machines of one inventory.
+
+Their clients, ports and files.
+"""
 
 import sys
 from hashlib import sha256
@@ -47,12 +50,15 @@ class Addresses:
         return known[1]
 
     def put(self, client: AgentClient, files: Files, remembered: Files) -> None:
-        """Write files below the folder of a unit, and remember those of the second kind for `ensure`."""
+        """Write files below the folder of a unit.
+
+        Those of the second kind are remembered for `ensure`.
+        """
         client.put({**files, **remembered})
         self._placed[client.access.address, client.layout.root] = dict(remembered)
 
     def ensure(self, client: AgentClient, files: Files) -> None:
-        """Write files below the folder of a unit, except those that this process wrote there before."""
+        """Write files below the folder of a unit, unless this process did before."""
         placed = self._placed.setdefault((client.access.address, client.layout.root), {})
         missing = {name: file for name, file in files.items() if placed.get(name) != file}
         if missing:
@@ -79,7 +85,10 @@ class Addresses:
         return self.head_on(run, run.head)
 
     def head_on(self, run: Run, where: NodeName | None) -> AgentClient:
-        """Return the client of a head's agent on a node, or on the inventory's machine for heads (None)."""
+        """Return the client of a head's agent on a node.
+
+        With None, on the inventory's machine for heads.
+        """
         access = self.environment(run).index.nodes[where].access if where is not None else run.fleet.head
         if access is None:
             raise LookupError(f"run `{run.id}` has no place for its head")
@@ -87,7 +96,10 @@ class Addresses:
         return self._client(run, where or access.address, Unit.HEAD, access, blocks, ())
 
     def _leases(self, fleet: Inventory, node: NodeName) -> tuple[str, ...]:
-        """A machine has one lease, whatever its name in an inventory; local nodes have one each in this home."""
+        """Return the paths of a node's lease.
+
+        A machine has one lease, whatever its name in an inventory; local nodes have one each in this home.
+        """
         if not self._local:
             return leases(fleet)
         suffix = f".{sha256(str(self.home).encode()).hexdigest()[:8]}.{node}"

@@ -24,7 +24,7 @@ def done(reply: Reply) -> Answer:
 
 
 def killed(reply: Reply) -> Answer:
-    """Return KILLED after two empty scans, else CANNOT_TELL with the processes that are left."""
+    """Return KILLED after two empty scans, else CANNOT_TELL with what is left."""
     if reply["ok"]:
         return Answer(result=Result.KILLED)
     left = reply.get("left")

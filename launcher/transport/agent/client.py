@@ -1,4 +1,7 @@
-"""The client of one agent: how its machine is reached, where its folders are, and how it is asked."""
+"""The client of one agent.
+
+It knows how the machine is reached, where its folders are, and how the agent is asked.
+"""
 
 import json
 import time
@@ -29,7 +32,10 @@ class OpenConnections(Protocol):
     """Connections to machines that are open anyway, for requests to agents."""
 
     def ask(self, client: "AgentClient", request: Mapping[str, Any], timeout: float) -> Reply | None:
-        """Return an agent's reply; None where no connection to its machine is open, or it is lost meanwhile."""
+        """Return an agent's reply.
+
+        None where no connection to its machine is open, or it is lost meanwhile.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +77,25 @@ class AgentClient:
 
     @property
     def machine(self) -> Access | None:
-        """Return what tells machines apart; None for the one that all nodes of a local inventory share."""
+        """Return what tells machines apart.
+
+        None for the one that all nodes of a local inventory share.
+        """
         return None if self.shared else self.access
 
     def program(self, *argv: str, timeout: float, stdin: Stdin = b"", take: Take | None = None) -> Completed:
-        """Run a program of `launcher/runtime` on the node; `take` is given its stdout as it comes."""
+        """Run a program of `launcher/runtime` on the node.
+
+        `take` is given its stdout as it comes.
+        """
         command = [self.python, "-EsS", self.layout.package, *argv]
         return self.shell.run(self.access, command, stdin=stdin, timeout=timeout, take=take)
 
     def answer(self, *argv: str, timeout: float, stdin: Stdin = b"") -> Reply:
-        """Run a program of `launcher/runtime` that prints a reply, whatever its exit status."""
+        """Run a program of `launcher/runtime` that prints a reply.
+
+        Its exit status does not matter.
+        """
         return self._json(self.program(*argv, timeout=timeout, stdin=stdin), argv[0])
 
     def put(self, files: Files) -> None:

@@ -1,4 +1,7 @@
-"""What people do on a node of a run: commands beside a rank, files copied back, a shell at a terminal."""
+"""What people do on a node of a run.
+
+They run commands beside a rank, copy files back, and open a shell at a terminal.
+"""
 
 import json
 from collections.abc import Sequence
@@ -30,7 +33,10 @@ def label(member: MemberName | None) -> str:
 
 
 def execute(client: AgentClient, environment: RunEnvironment, node: Node, command: Command, hear: Hear) -> int:
-    """Run a command to its end and return its exit status; RemoteError says why it has none."""
+    """Run a command to its end and return its exit status.
+
+    RemoteError says why it has none.
+    """
     member = environment.index.by_name.get(command.member) if command.member else None
     given = environment.at_first.whole(environment.setup(node, member)) if member else dict(node.env)
     request: CommandRequest = {
@@ -51,7 +57,10 @@ def execute(client: AgentClient, environment: RunEnvironment, node: Node, comman
 
 
 class Frames:
-    """Takes the stream of `runtime/command.py` apart. `end` is the letter of its last frame, empty before."""
+    """Takes the stream of `runtime/command.py` apart.
+
+    `end` is the letter of its last frame, empty before.
+    """
 
     def __init__(self, hear: Hear) -> None:
         self.status: int | None = None
@@ -80,14 +89,20 @@ class Frames:
 
 
 def stop(client: AgentClient, command: Command) -> None:
-    """End a command and all that it started; RemoteError where a process of it is left."""
+    """End a command and all that it started.
+
+    RemoteError where a process of it is left.
+    """
     answer = killed(client.answer("command", "stop", client.layout.root, command.token, timeout=STOP_S))
     if answer.message:
         raise RemoteError(f"the command did not end: {answer.message}", node=client.name, stage="exec")
 
 
 def fetch(client: AgentClient, path: str, take: Take) -> tuple[str, ...]:
-    """Send a file or folder to `take` as a tar stream; return what was left out, and why."""
+    """Send a file or folder to `take` as a tar stream.
+
+    Return what was left out, and why.
+    """
     ended = client.program("archive", client.layout.root, path, timeout=AS_LONG_AS_IT_TAKES, take=take)
     lines = tuple(ended.stderr.decode(errors="replace").strip().splitlines())
     if ended.status == 0:

@@ -1,4 +1,4 @@
-"""A kept connection to one machine: `runtime/relay.py` there, spoken to line by line.
+"""A kept connection to one machine: `runtime/relay.py`, line by line.
 
 Nothing here waits for a machine. Requests go to agents that have none under way; replies come in a thread of the
 connection's own. A connection on which nothing comes for too long is closed, and a new one is made in the background.
@@ -48,10 +48,11 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class UnitView:
-    """What is known of one unit on a machine. Times are monotonic (s), `since` is wall-clock time.
+    """What is known of one unit on a machine.
 
-    `asked` is when the request under way was sent, `of` when that of the last reply was; `touched` is when the last
-    action on the unit ended: earlier replies are out of date. `trouble` has lasted since `since`.
+    Times are monotonic (s), `since` is wall-clock time. `asked` is when the request under way was sent, `of` when that
+    of the last reply was; `touched` is when the last action on the unit ended: earlier replies are out of date.
+    `trouble` has lasted since `since`.
     """
 
     asked: float | None = None
@@ -74,7 +75,7 @@ class UnitView:
 
 
 class Changes(threading.Condition):
-    """Guards what is known of units, and wakes a look only where it has something to do."""
+    """Guards what is known of units, and wakes a look only where that matters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +83,10 @@ class Changes(threading.Condition):
 
     @contextlib.contextmanager
     def followed_by(self, take: Callable[[Key], bool]) -> Iterator[None]:
-        """Tell `take` of each change in this block; True wakes the waiting thread. Called with the lock held."""
+        """Tell `take` of each change in this block; True wakes the waiting thread.
+
+        Called with the lock held.
+        """
         self._followers.append(take)
         try:
             yield
@@ -97,7 +101,10 @@ class Changes(threading.Condition):
 
 
 class MachineConnection:
-    """A machine and the units of runs there. `changes` is told of each reply, and guards what is known."""
+    """A machine and the units of runs there.
+
+    `changes` is told of each reply, and guards what is known.
+    """
 
     def __init__(self, shell: Shell, access: Access, python: str, changes: Changes, pool: Executor) -> None:
         self._shell = shell
@@ -117,7 +124,10 @@ class MachineConnection:
         self.views: dict[Key, UnitView] = {}
 
     def look(self, wanted: Mapping[Key, tuple[AgentClient, Mapping[str, Any]]]) -> None:
-        """Send the request of each unit that has none under way. Called with the lock of `changes` held."""
+        """Send the request of each unit that has none under way.
+
+        Called with the lock of `changes` held.
+        """
         now = time.monotonic()
         first = min((view.asked for view in self.views.values() if view.asked is not None), default=now)
         if self._talk and now - max(self._spoke, first) > self._patience:
@@ -138,9 +148,10 @@ class MachineConnection:
             self._pool.submit(self._dial, lines)
 
     def begin(self, client: AgentClient, request: Mapping[str, Any], limit: float) -> "Future[RelayAnswer] | None":
-        """Send a request other than a look; None without a connection. Called with the lock of `changes` held.
+        """Send a request other than a look; None without a connection.
 
-        The future returns what the machine says within `limit` seconds; ConnectionError where the connection ends.
+        Called with the lock of `changes` held. The future returns what the machine says within `limit` seconds;
+        ConnectionError where the connection ends.
         """
         if self._talk is None:
             return None
@@ -174,7 +185,10 @@ class MachineConnection:
         self._send(talk, lines)
 
     def _send(self, talk: Talk, lines: list[bytes]) -> None:
-        """Write lines. A connection that takes none any more ends for its reader too, which reports it."""
+        """Write lines.
+
+        A connection that takes none any more ends for its reader too, which reports it.
+        """
         with self._sending:
             talk.send(b"".join(lines))
 

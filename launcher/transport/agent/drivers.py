@@ -1,4 +1,4 @@
-"""Groups whose nodes one program drives: `driver:` runs beside rank 0 and uses the nodes as it likes.
+"""Groups whose nodes one program drives, beside rank 0.
 
 Its other slots have a raylet and no rank: they stand as the driver does. Without `reserve:` there is no placement group
 for it, and a slice is in place when Ray lists each of its slots.
@@ -17,7 +17,10 @@ def leads(run: Run, member: Member) -> bool:
 
 
 def follow(run: Run, told: Sequence[StatusReply]) -> None:
-    """Add the status of its driver to the reply of each agent whose slot is driven: they end together."""
+    """Add the status of its driver to the reply of each driven slot.
+
+    They end together.
+    """
     for group in run.task.groups:
         leader = f"{group.name}/0"
         found = [row for reply in told for row in reply.get("ranks", ()) if row["member"] == leader]
@@ -38,7 +41,10 @@ def open_slices(run: Run) -> dict[str, Slice]:
 
 
 def add_groups(run: Run, told: TablesReply) -> None:
-    """Add a group to Ray's tables for each slice without one whose slots all have a live raylet."""
+    """Add a group to Ray's tables for each slice whose slots all are alive.
+
+    Only for slices that nothing is reserved for.
+    """
     alive: dict[str, RayNodeStatus] = {}
     for node in told.get("nodes", ()):
         if node["alive"] and node["generation"] >= alive.get(node["slot"], node)["generation"]:

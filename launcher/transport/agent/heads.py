@@ -79,7 +79,10 @@ class RayHeads:
         return ray.At(address=address, ports=self.ports(client), temp_dir=temp_dir, shared=client.shared)
 
     def reserve(self, run: Run, key: str) -> Answer:
-        """Create the placement group of a slice: one bundle for each slot. A driver makes its own."""
+        """Create the placement group of a slice: one bundle for each slot.
+
+        A driver makes its own.
+        """
         if key in drivers.open_slices(run):
             return Answer(result=Result.DONE)
         index = self._addresses.environment(run).index

@@ -1,4 +1,4 @@
-"""The Python environment for a machine whose inventory names no Python: its Ray, and where that comes from."""
+"""The Python environment for a machine whose inventory names no Python."""
 
 from collections.abc import Mapping
 from importlib import metadata
@@ -14,7 +14,10 @@ _OLDEST = f"{MINOR}.0"
 
 
 def ray() -> str:
-    """Return the version of Ray for new environments: that of this machine, so that all nodes get the same."""
+    """Return the version of Ray for new environments.
+
+    That of this machine, so that all nodes get the same.
+    """
     try:
         own = metadata.version("ray")
     except metadata.PackageNotFoundError:
@@ -23,9 +26,10 @@ def ray() -> str:
 
 
 def wanted(access: Access, env: Mapping[str, str]) -> InterpreterSpec | None:
-    """Return the environment that an agent has to make; None for a machine whose Python is named.
+    """Return the environment that an agent has to make.
 
-    Its wheels are the machine's own where it has the folder that is named, else those of this machine.
+    None for a machine whose Python is named. Its wheels are the machine's own where it has the folder that is named,
+    else those of this machine.
     """
     if access.python is not None:
         return None

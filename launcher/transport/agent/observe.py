@@ -1,4 +1,4 @@
-"""A look at a run: the status of each of its agents, and of machines that the launcher cannot reach."""
+"""A look at a run: the status of its agents, and of unreachable machines."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -21,7 +21,10 @@ SSH_PORT = 22
 
 
 class Observer:
-    """Looks at runs; remembers of each which nodes the last look did not reach, and where its head listens."""
+    """Looks at runs.
+
+    It remembers of each run which nodes the last look did not reach, and where its head listens.
+    """
 
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
@@ -77,9 +80,9 @@ def probers(able: Sequence[Node], rack: RackName) -> Sequence[NodeName]:
 
 
 def _check_protocol(run: Run, told: Sequence[StatusReply]) -> None:
-    """Raise LaunchError where an agent is of another version: it must not be taken for a silent one.
+    """Raise LaunchError where an agent is of another version.
 
-    A run that is to end needs no status of its agents.
+    It must not be taken for a silent one. A run that is to end needs no status of its agents.
     """
     if run.wanted is Wanted.NOTHING:
         return
@@ -93,7 +96,10 @@ def _has_agent(view: NodeView | None) -> bool:
 
 
 def _reached(views: Mapping[NodeName, NodeView], told: Mapping[NodeName, StatusReply]) -> dict[NodeName, Reached]:
-    """Return the probes of unseen nodes; where two agents disagree, the one that got an answer."""
+    """Return the probes of unseen nodes.
+
+    Where two agents disagree, the one counts that got an answer.
+    """
     found: dict[NodeName, Reached] = {}
     for by, reply in told.items():
         for name, answers in reply.get("reachable", {}).items():

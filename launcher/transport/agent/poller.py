@@ -1,6 +1,7 @@
-"""Looks at all units of a run: their newest replies, or since when there is none. Waits for none of them for long.
+"""Looks at all units of a run: their newest replies.
 
-Its connections carry single requests too, which spares a machine an interpreter for each.
+For a unit without a reply it tells since when there is none; it waits for none of them for long. Its connections carry
+single requests too, which spares a machine an interpreter for each.
 """
 
 import time
@@ -40,7 +41,10 @@ class Poller:
         self._closed = False
 
     def look(self, clients: Sequence[AgentClient], requests: Sequence[StatusRequest]) -> list[StatusReply]:
-        """Return the newest reply of each unit, or one that is not `ok`, within a second or so."""
+        """Return the newest reply of each unit, within a second or so.
+
+        One that is not `ok` where there is none.
+        """
         begun = time.monotonic()
         asked = {_key(client): (client, with_protocol(one)) for client, one in zip(clients, requests, strict=True)}
         by_machine: dict[Access | None, dict[Key, tuple[AgentClient, dict[str, Any]]]] = {}
@@ -85,7 +89,10 @@ class Poller:
         return {key: connection.views.setdefault(key, UnitView()) for key in part}
 
     def touch(self, client: AgentClient) -> None:
-        """Take note that an action on a unit has ended: replies to earlier requests are out of date."""
+        """Take note that an action on a unit has ended.
+
+        Replies to earlier requests are out of date.
+        """
         with self._changes:
             connection = self._machines.get(client.machine)
             if connection is not None:
@@ -166,7 +173,10 @@ def _newest(view: UnitView, now: float) -> StatusReply:
 
 
 def _copy(reply: StatusReply) -> StatusReply:
-    """Return a copy that may be added to: the original is returned again by the next look."""
+    """Return a copy that may be added to.
+
+    The original is returned again by the next look.
+    """
     copy = reply.copy()
     if "supervisor" in copy:
         copy["supervisor"] = copy["supervisor"].copy()

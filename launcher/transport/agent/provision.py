@@ -52,13 +52,19 @@ class Provisioner:
         return done(started)
 
     def put(self, run: Run, client: AgentClient) -> None:
-        """Write programs, agent spec, scripts, shared variables and token of a run to a machine, in one go."""
+        """Write the files of a run to a machine, in one go.
+
+        Programs, agent spec, scripts, shared variables and token.
+        """
         token = {"token": (bundle.token(self._addresses.home, run.id), 0o600)}
         task = self._of_task(run) if client.unit is Unit.SLOT else {}
         self._addresses.put(client, {**bundle.programs(), **bundle.agent_spec(self._spec(run, client)), **token}, task)
 
     def _of_task(self, run: Run) -> bundle.Files:
-        """Return the files that are the same on every node of a run: scripts and shared variables."""
+        """Return the files that are the same on every node of a run.
+
+        Scripts and shared variables.
+        """
         scripts = {name: file for group in run.task.groups for name, file in _scripts(group).items()}
         return {**scripts, **bundle.shared(self._addresses.environment(run).at_first)}
 
@@ -93,7 +99,10 @@ class Provisioner:
         return self._addresses.environment(run).of_machine.get(client.access, {})
 
     def prepare(self, run: Run, action: Prepare) -> Answer:
-        """Write scripts, secrets and workdir to an acquired node and start its setup, once each."""
+        """Write files to an acquired node and start its setup, once each.
+
+        Scripts, secrets and workdir.
+        """
         environment = self._addresses.environment(run)
         client, node = self._addresses.slot(run, action.node), environment.index.nodes[action.node]
         member = environment.index.by_name[action.member]
@@ -113,7 +122,7 @@ class Provisioner:
         return replace(self._prepare(run, client, request), notes=memory.notes, warnings=memory.warnings)
 
     def prepare_head(self, run: Run) -> Answer:
-        """Have the agent of the head make a Python environment, where the machine has no Python with Ray."""
+        """Have the agent of the head make a Python environment, where needed."""
         request: PrepareRequest = {"op": "prepare", "variables": None, "setups": [], "secrets": {}, "workdir": False}
         return self._prepare(run, self._addresses.head(run), request)
 
@@ -129,7 +138,7 @@ class Provisioner:
         return done(reply)
 
     def _snapshot(self, run: Run, client: AgentClient, name: str) -> Snapshot:
-        """Return the files to send: the user's, or the wheels that the inventory names for the machine."""
+        """Return the files to send: the user's, or the wheels for the machine."""
         wheels = (client.access.wheels or "") if name == "wheels" else ""
         home, key = self._addresses.home, (run.id, wheels)
         with self._reading:
@@ -159,7 +168,10 @@ def _rotated(starts: tuple[int, ...], name: str) -> list[int]:
 
 
 def _scripts(group: Group) -> bundle.Files:
-    """Return the user's scripts of a group, byte for byte; a driver takes the place of `run`."""
+    """Return the user's scripts of a group, byte for byte.
+
+    A driver takes the place of `run`.
+    """
     files = {Layout.run_script(group.name): ((group.driver or group.run).encode(), 0o600)}
     if group.setup:
         files[Layout.setup_script(group.name)] = (group.setup.encode(), 0o600)

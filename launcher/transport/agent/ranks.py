@@ -24,7 +24,10 @@ DRIVE_S = 20.0
 
 
 def start(addresses: Addresses, heads: RayHeads, run: Run, action: Start) -> Answer:
-    """Start every rank of a gang in the actor of its slot, and its drivers; FAILED names those that did not start."""
+    """Start every rank of a gang in the actor of its slot, and its drivers.
+
+    FAILED names those that did not start.
+    """
     gang = _GangStart(addresses, heads, run, action)
     for member in gang.members:
         if drivers.leads(run, member):
@@ -89,7 +92,10 @@ class _GangStart:
         }
 
     def drive(self, member: Member) -> Answer:
-        """Start a driver under the agent of its slot, with the variables of a rank and those that it needs for Ray."""
+        """Start a driver under the agent of its slot.
+
+        It has the variables of a rank, and those that it needs for Ray.
+        """
         rank, head = self.rank(member), self._addresses.head(self._run)
         variables = rank["spec"]["variables"]
         own = {
@@ -110,7 +116,10 @@ class _GangStart:
 
 
 def read_log(client: AgentClient, log: LogName, offset: int) -> LogPart:
-    """Return a piece of the log of a rank, or of the provisioning; RemoteError where the node cannot be asked."""
+    """Return a piece of the log of a rank, or of the provisioning.
+
+    RemoteError where the node cannot be asked.
+    """
     member = log.member.replace("/", "-") if log.member else "-"
     ended = client.program("logs", client.layout.root, member, str(log.attempt), str(offset), timeout=20)
     line, _, data = ended.stdout.partition(b"\n")

@@ -1,4 +1,4 @@
-"""The program for a single request: it connects to an agent's socket on the machine.
+"""The program for a single request to an agent's socket.
 
 It is the argument of `python -c` and imports C modules only: so a request costs 12 ms of CPU, and `import socket, json`
 would double that. Looks, which are made each second, keep a connection instead (`runtime/relay.py`).

@@ -1,4 +1,4 @@
-"""Logging in: by the keys that are named, by certificates, and by the agent. Never by asking anybody."""
+"""Logs in by keys, certificates and the SSH agent, never by a prompt."""
 
 import socket
 import threading
@@ -111,9 +111,10 @@ def _agent(settings: Settings, told: list[str]) -> _Agent | None:
 def _offers(
     settings: Settings, keys: PrivateKeys, agent: _Agent | None, told: list[str]
 ) -> Iterator[tuple[str, paramiko.PKey]]:
-    """Return what to try: the named keys, from the agent where it has them, then what else the agent has.
+    """Return the keys to offer: those that are named, then the SSH agent's.
 
-    sshd counts every offer (MaxAuthTries 6), so that what was named comes first.
+    A named key is taken from the SSH agent where it has it. sshd counts every offer (MaxAuthTries 6), so that named
+    keys come first.
     """
     held = {key.asbytes(): key for key in agent.get_keys()} if agent else {}
     for path in settings.identities:
@@ -153,7 +154,10 @@ def _from_file(
 
 
 def _certified(path: str, certificate: str) -> paramiko.PKey | None:
-    """Return a key with a certificate, if that is of this key: it contains the public key after the type."""
+    """Return a key with a certificate, if that is of this key.
+
+    A certificate contains the public key after the type.
+    """
     try:
         key = paramiko.PKey.from_path(path)
         key.load_certificate(certificate)

@@ -1,4 +1,4 @@
-r"""A command as one line for sshd, which hands it to the login shell of the user, whatever that is.
+r"""A command as one line for sshd, which hands it to the login shell.
 
 Quoting happens here and nowhere else. The login shell may be csh or fish, whose quotes are not those of sh: it is given
 letters, digits and octal escapes alone, and starts /bin/sh on what they mean.
@@ -26,17 +26,23 @@ _SCRIPT = (
 
 
 def line(argv: Sequence[str], limit: float) -> str:
-    """Return the line that runs `argv` for `limit` seconds at most, and then kills all that it started."""
+    """Return the line that runs `argv` for `limit` seconds at most.
+
+    Then everything that it started is killed.
+    """
     return _sh(_SCRIPT.format(limit=max(limit, 0.001), command=shlex.join(argv)))
 
 
 def kept(argv: Sequence[str]) -> str:
-    """Return the line that becomes `argv`, marked as `line` marks it, for as long as its stdin is open."""
+    """Return the line that becomes `argv` while its stdin is open.
+
+    Its output is marked as `line` marks it.
+    """
     return _sh(f"printf '\\036nvlaunch\\036'; exec {shlex.join(argv)}")
 
 
 def terminal(argv: Sequence[str]) -> str:
-    """Return the line that becomes `argv`, which has the terminal and all the time it wants."""
+    """Return the line that becomes `argv` at a terminal, without a limit."""
     return _sh(f"exec {shlex.join(argv)}")
 
 

@@ -1,4 +1,7 @@
-"""How a machine is reached: the inventory's word first, then the user's SSH configuration as OpenSSH resolves it."""
+"""How a machine is reached, by the inventory and the SSH configuration.
+
+The inventory comes first, then the user's configuration as OpenSSH resolves it.
+"""
 
 import hashlib
 import os
@@ -66,7 +69,10 @@ class _Told:
 
 
 class Resolver:
-    """Answers settings; OpenSSH is asked once for each machine. `home` is ours, not the user's."""
+    """Resolves settings; OpenSSH is asked once for each machine.
+
+    `home` is that of nvlaunch, not the user's.
+    """
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -77,7 +83,10 @@ class Resolver:
         self._guard = threading.Lock()
 
     def resolve(self, at: Access, op: Operation) -> Settings:
-        """Return how a machine is reached; RemoteError where its name cannot be used or OpenSSH refuses."""
+        """Return the settings of a machine.
+
+        RemoteError where its name cannot be used or OpenSSH refuses.
+        """
         known = self._known.get(at)
         if known is None:
             known = self._known[at] = self._resolve(at, op, 0)
@@ -100,7 +109,10 @@ class Resolver:
         return replace(settings, via=self._chain(jump, identity, op, depth))
 
     def _chain(self, jump: str, identity: str | None, op: Operation, depth: int) -> Settings | None:
-        """Return the last of several hosts that are gone through; only the first has a way of its own."""
+        """Return the last of several jump hosts.
+
+        Only the first is reached by its own configuration.
+        """
         last: Settings | None = None
         for word in jump.split(","):
             hop = _hop(word.strip(), identity, op)
@@ -162,7 +174,10 @@ class Resolver:
         return None if named == "none" else self._path(named, {})
 
     def _tell(self, at: Access, op: Operation) -> dict[str, list[str]]:
-        """Return what is configured for a host, asked once: many that wait for a jump host's get the same answer."""
+        """Return the configuration of a host, asked once.
+
+        Many machines that wait for one jump host get the same reply.
+        """
         with self._guard:
             told = self._told.setdefault((at.address, at.user, at.port), _Told())
         with told.lock:
@@ -171,7 +186,10 @@ class Resolver:
             return told.lines
 
     def _ask(self, at: Access, op: Operation) -> dict[str, list[str]]:
-        """Return what OpenSSH says of a host, or what paramiko reads from the user's file where there is no ssh."""
+        """Return OpenSSH's configuration of a host.
+
+        Without `ssh`, what paramiko reads from the user's file.
+        """
         options = [("-l", at.user), ("-p", at.port)]
         given = [word for key, value in options if value is not None for word in (key, str(value))]
         argv = ["ssh", "-G", "-F", self._wrapped(op), *given, "--", at.address]
@@ -194,9 +212,10 @@ class Resolver:
         return told
 
     def _wrapped(self, op: Operation) -> str:
-        """Return a configuration that reads the user's and the machine's, as ssh does, and then sets our defaults.
+        """Return a configuration file with our defaults after the user's.
 
-        `ssh -G` alone says `ask` where nobody said anything, and also where the user said so.
+        It includes the user's and the machine's, as ssh does. `ssh -G` alone prints `ask` where nothing is configured,
+        and also where `ask` is.
         """
         own = self._user / ".ssh"
         text = f'Include "{own}/config"\nInclude /etc/ssh/ssh_config\nMatch all\n'
@@ -231,7 +250,10 @@ class Resolver:
 
 
 def refuse(at: Access, op: Operation) -> None:
-    """Raise RemoteError for a host or user that could be taken for something else by a program that gets it."""
+    """Raise RemoteError for a host, user or port that is no plain name.
+
+    A program that gets it could take it for something else.
+    """
     for what, word, allowed in (("address", at.address, _HOST), ("user", at.user, _USER)):
         if word is not None and not allowed.fullmatch(word):
             op.fail("resolve", f"{what} `{word!r}` is not one", f"mend the {what} in the inventory")

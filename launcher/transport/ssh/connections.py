@@ -1,4 +1,7 @@
-"""Connections, one a machine: kept, shared by sessions, bounded in number and in what is made at once."""
+"""Connections, one for each machine, shared by sessions.
+
+Their number is bounded, and so are the handshakes at once.
+"""
 
 import contextlib
 import threading
@@ -37,9 +40,10 @@ _LEAST_S = 0.5
 
 
 def patiently(op: Operation, left: threading.Event) -> Retrying:
-    """Return how often to knock at a machine that turns us away for now: a few times, at random moments.
+    """Return a retry policy for a machine that drops connections for now.
 
-    `left` is set by who does not wait any more. Each try has at least half of the time that is left.
+    A few times, at random moments. `left` is set once nobody waits any more. Each try has at least half of the time
+    that is left.
     """
     tries = stop_after_attempt(_TRIES)
     moment = wait_random_exponential(multiplier=0.25, max=3)
@@ -53,7 +57,7 @@ def patiently(op: Operation, left: threading.Event) -> Retrying:
 
 
 class HandshakeSlots:
-    """Whose turn it is to shake hands."""
+    """Bounds the number of handshakes at once."""
 
     def __init__(self) -> None:
         self._all = threading.BoundedSemaphore(CONNECTING)
@@ -61,7 +65,7 @@ class HandshakeSlots:
 
     @contextlib.contextmanager
     def turn(self, via: Settings | None, op: Operation) -> Iterator[None]:
-        """Give a turn; RemoteError where none comes in time."""
+        """Hold a slot in this block; RemoteError where none is free in time."""
         with contextlib.ExitStack() as held:
             if via is not None:
                 fresh = threading.BoundedSemaphore(CONNECTING_BY_JUMP)
@@ -77,7 +81,7 @@ class HandshakeSlots:
 
 
 class Connection:
-    """A connection to a machine that has let us in."""
+    """A connection to a machine after the login."""
 
     def __init__(self, transport: paramiko.Transport, way: Route) -> None:
         self.transport = transport
@@ -96,9 +100,10 @@ class Connection:
 
     @contextlib.contextmanager
     def session(self, op: Operation) -> Iterator[paramiko.Channel]:
-        """Give a session until the op's time is over; LostError where nothing was begun as the connection is gone.
+        """Open a session until the operation's time is over.
 
-        paramiko's own calls know no limit, and a dead peer is mute: a session whose time is over is closed from here.
+        LostError where nothing was begun because the connection is gone. paramiko's own calls have no limit, and a dead
+        peer is mute: a session whose time is over is closed from here.
         """
         channel = patiently(op, self._gone)(self._session, op)
         watch = threading.Timer(op.left + GRACE_S, self._give_up, (channel,))
@@ -117,7 +122,7 @@ class Connection:
         return self._limit > 1
 
     def keep(self, op: Operation) -> paramiko.Channel:
-        """Give a session for as long as its holder wants, who lets go of it; LostError as for any session."""
+        """Open a session until `let_go`; LostError as for any session."""
         channel = patiently(op, self._gone)(self._session, op)
         with self._free:
             self._kept.add(channel)
@@ -133,7 +138,10 @@ class Connection:
         self._release()
 
     def _give_up(self, channel: paramiko.Channel) -> None:
-        """Close a session that is mute. New ones get a new connection; those that are open may still be heard of."""
+        """Close a session that is mute, and use the connection for no new one.
+
+        Replies to sessions that are open may still come.
+        """
         self._retired = True
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             channel.close()
@@ -158,7 +166,7 @@ class Connection:
             raise op.error("connect", message, kind=LostError) from error
 
     def answers(self) -> bool:
-        """Whether its sshd says anything: it opens or refuses a session within a few seconds."""
+        """Whether its sshd replies: it opens or refuses a session within seconds."""
         try:
             self.transport.open_session(timeout=_ANSWER_S).close()
         except paramiko.ChannelException:
@@ -168,7 +176,10 @@ class Connection:
         return True
 
     def _learn_limit(self) -> None:
-        """Refused with n sessions open means that n is the limit: the others wait for one of these to end."""
+        """Take the number of open sessions as the limit, after a refusal.
+
+        Other sessions wait for one of these to end.
+        """
         with self._free:
             self._limit = max(1, min(self._limit, self._open))
             kept = () if self._limit > len(self._kept) else tuple(self._kept)
@@ -202,7 +213,10 @@ class Connection:
 
 
 class _Machine:
-    """The connection to one machine, made by one thread while the others wait for what comes of it."""
+    """The connection to one machine.
+
+    One thread makes it while others wait for the outcome.
+    """
 
     def __init__(self) -> None:
         self.link: Connection | None = None
@@ -248,11 +262,14 @@ class ConnectionPool:
         self._closed = False
 
     def link(self, at: Access, op: Operation) -> Connection:
-        """Return the connection to a machine, made if there is none; RemoteError says what is in the way."""
+        """Return the connection to a machine, made if there is none.
+
+        RemoteError says why that fails.
+        """
         return self.to(self._resolve(at, op), op)
 
     def to(self, settings: Settings, op: Operation) -> Connection:
-        """Return the connection to a machine whose settings are known, as a jump host's are."""
+        """Return the connection to a machine by its settings, as for a jump host."""
         with self._guard:
             machine = self._machines.setdefault(settings, _Machine())
         link = machine.get(lambda: self._dial(settings, self.to, op), op)

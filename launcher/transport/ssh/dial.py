@@ -1,4 +1,7 @@
-"""Making a connection: the way there, the handshake, the host key, the login. Each step has its own errors."""
+"""Makes a connection: route, handshake, host key, login.
+
+Each step has its own errors.
+"""
 
 import logging
 from collections.abc import Callable
@@ -66,7 +69,10 @@ class Dialler:
     def host_key(
         self, settings: Settings, link_to: Callable[[Settings, Operation], Connection], op: Operation
     ) -> HostKey:
-        """Return the key that a machine shows now, whatever is known of it; nothing is learnt and nobody logs in."""
+        """Return the key that a machine presents, whatever is known of it.
+
+        Nothing is stored, and there is no login.
+        """
         transport, way = self._greet(settings, link_to, op, lambda *_: None)
         try:
             return _shown(transport)

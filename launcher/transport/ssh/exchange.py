@@ -1,4 +1,4 @@
-"""One command in one session: its streams, its end, and what is said where it has none."""
+"""One command in one session: its streams, its end, and its errors."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,10 @@ Stdin = Sequence[bytes | memoryview]
 
 
 class _Stdout:
-    """What a command itself writes, from behind the mark on: kept, or given to who takes it as it comes."""
+    """What a command itself writes, after the mark.
+
+    It is kept, or passed to `take` as it comes.
+    """
 
     def __init__(self, take: Take | None) -> None:
         self.kept = bytearray()
@@ -47,7 +50,10 @@ def exchange(
     op: Operation,
     take: Take | None = None,
 ) -> Completed:
-    """Return the end of a command; RemoteError where it did not end in time or the connection was lost."""
+    """Return the end of a command.
+
+    RemoteError where it did not end in time or the connection was lost.
+    """
     limit = op.left
     begun = op.elapsed
     bell = Bell()
@@ -76,7 +82,10 @@ def exchange(
 
 
 def _feed(channel: paramiko.Channel, stdin: Stdin, limit: float) -> None:
-    """Send stdin, in a thread of its own if it is large: a command may write before it has read it all."""
+    """Send stdin, in a thread of its own if it is large.
+
+    A command may write before it has read it all.
+    """
     channel.settimeout(limit)
     if sum(len(part) for part in stdin) <= _AT_ONCE:
         _send(channel, (b"".join(stdin),))
@@ -119,7 +128,10 @@ def _lost(op: Operation, begun: float, stderr: bytes, why: str) -> Exception:
 
 
 def _not_begun(stdout: bytes, stderr: bytes, status: int, op: Operation) -> NoReturn:
-    """Raise RemoteError for a login that runs no commands: `nologin`, a forced command, an expired account."""
+    """Raise RemoteError for a login that runs no commands.
+
+    `nologin`, a forced command, an expired account.
+    """
     said = tail(stdout + b"\n" + stderr)
     message = f"the login shell runs no commands: {said[-1] if said else f'it ended with {status}'}"
     op.fail("command", message, "let the user have a login shell that runs `/bin/sh -c`", tail=said)

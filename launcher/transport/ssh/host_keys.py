@@ -1,6 +1,7 @@
-"""Host keys: which a machine may have, by the inventory's pin, the user's known_hosts files and ours.
+"""The host keys that a machine may have.
 
-The user's files are read and never written. Ours learns the keys of machines that are in none of them.
+By the inventory's pin, the user's known_hosts files and our own. The user's files are read and never written. Ours
+learns the keys of machines that are in none of them.
 """
 
 import base64
@@ -46,7 +47,7 @@ class HostKey:
 
 
 class Marker(Enum):
-    """What a line of a known_hosts file says of its key (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
+    """The marker of a line of a known_hosts file (sshd(8))."""
 
     HOST = ""
     AUTHORITY = "@cert-authority"
@@ -84,13 +85,19 @@ class KnownHosts:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Return what to negotiate first, so that the machine shows a key that can be compared."""
+        """Return the algorithms to negotiate first.
+
+        With them the machine presents a key that can be compared.
+        """
         return tuple(dict.fromkeys(name for entry in self.keys for name in entry.key.algorithms))
 
 
 @dataclass(slots=True)
 class _File:
-    """A file as it was when it was read. Plain names have an index: a site's file may have thousands of lines."""
+    """A file as it was read.
+
+    Plain names have an index: a site's file may have thousands of lines.
+    """
 
     seen: tuple[int, ...] = ()
     named: dict[str, list[KnownHostsLine]] = field(default_factory=dict)
@@ -116,7 +123,10 @@ class HostKeys:
         return _allows(self.known(settings), settings, key)
 
     def judge(self, settings: Settings, key: HostKey, op: Operation) -> None:
-        """Return where the machine may have this key, learning it where nothing is known; HostKeyError where not."""
+        """Return if the machine may have this key; HostKeyError otherwise.
+
+        A key is learnt where nothing is known of the machine.
+        """
         known = self.known(settings)  # read once: another process may learn the same key meanwhile
         if _allows(known, settings, key):
             return
@@ -156,7 +166,10 @@ class HostKeys:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[list[str]]:
-        """Give the lines of our file to be changed; other writers wait, readers see all of it or nothing."""
+        """Yield the lines of our file, to be changed.
+
+        Other writers wait; readers see the old or the new file.
+        """
         self.own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self.own.with_name(f"{self.own.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -215,7 +228,10 @@ def _parsed(text: str, path: str, seen: tuple[int, ...]) -> _File:
 
 
 def _entry(line: str, path: str) -> KnownHostsLine | None:
-    """Return a line as an entry; None for comments and for what OpenSSH would skip as well."""
+    """Return a line as an entry.
+
+    None for comments, and for what OpenSSH skips as well.
+    """
     words = line.split()
     if not words or words[0].startswith("#"):
         return None
@@ -237,7 +253,10 @@ def _plain_names(line: str) -> list[str]:
 
 
 def _literal(pattern: str) -> str:
-    """Return a pattern of OpenSSH as one of fnmatch: brackets, as in `[host]:2222`, stand for themselves."""
+    """Return a pattern of OpenSSH as one of fnmatch.
+
+    Brackets, as in `[host]:2222`, stand for themselves.
+    """
     return pattern.replace("[", "[[]")
 
 

@@ -1,4 +1,4 @@
-"""Host keys that have changed for a good reason: what is known, what is shown now, and the word that makes it known."""
+"""Accepts host keys that have changed for a good reason."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +20,10 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentedKey:
-    """A host key as a machine shows it now, beside what was known: fingerprints, and the files that they stand in.
+    """A host key as a machine presents it now, beside what was known.
 
-    `name` is the machine's in known_hosts files; `pin` what the inventory says; `good` that nothing has to change.
+    `name` is the machine's in known_hosts files, `known` has paths with fingerprints, `pin` is the inventory's; `good`:
+    nothing has to change.
     """
 
     name: str
@@ -48,7 +49,10 @@ class Rekeying:
         self._links = ConnectionPool(self._resolver.resolve, self._dialler.dial)
 
     def find(self, fleet: Inventory, word: str) -> Callable[[], PresentedKey] | None:
-        """Return how to look at a machine: a node by name or address, the head, or a jump host; None if it is none."""
+        """Return a function that asks a machine for its key; None for no machine.
+
+        A node by name or address, the head, or a jump host.
+        """
         places = [*(node.access for node in fleet.nodes), *([fleet.head] if fleet.head else [])]
         named: dict[str, Access] = {access.address: access for access in places}
         named |= {node.name: node.access for node in fleet.nodes}

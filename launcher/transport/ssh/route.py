@@ -1,4 +1,7 @@
-"""The way to a machine's sshd: a socket, a channel through a jump host, or the user's ProxyCommand."""
+"""The byte stream to a machine's sshd.
+
+A socket, a channel through a jump host, or the user's ProxyCommand.
+"""
 
 import contextlib
 import errno
@@ -39,7 +42,10 @@ class Route:
         self._said = said
 
     def await_word(self, op: Operation, patience: float) -> None:
-        """Return when the sshd has begun to speak, as it does at once; what never speaks must not hold up others."""
+        """Return once the sshd has sent its first bytes, as it does at once.
+
+        A machine that never sends any must not delay others.
+        """
         try:
             spoken = _speaks(self.pipe, max(0.001, patience))
         except TimeoutError:
@@ -78,7 +84,10 @@ class Route:
 
 
 class Routes:
-    """All ways, also those that are being made: who leaves does not wait for machines that hang."""
+    """All routes, also those that are being made.
+
+    Closing them does not wait for machines that hang.
+    """
 
     def __init__(self) -> None:
         self.left = threading.Event()
@@ -86,7 +95,7 @@ class Routes:
         self._guard = threading.Lock()
 
     def add(self, way: Route) -> Route:
-        """Return the way; closed, if it is too late for it."""
+        """Return the route; closed, if all are closed already."""
         with self._guard:
             self._all.add(way)
         if self.left.is_set():
@@ -94,7 +103,7 @@ class Routes:
         return way
 
     def close(self) -> None:
-        """Close them all; whoever waits for one of them gets an error at once."""
+        """Close them all; threads that wait for one get an error at once."""
         self.left.set()
         with self._guard:
             ways = list(self._all)
@@ -103,7 +112,10 @@ class Routes:
 
 
 def direct(settings: Settings, ways: Routes, op: Operation) -> Route:
-    """Return a TCP connection to a machine; RemoteError says whether it was refused or nobody answered."""
+    """Return a TCP connection to a machine.
+
+    RemoteError says whether it was refused or nothing answered.
+    """
     patience = min(settings.connect_s, op.left, op.knock)
     refusal = OSError("it has no address")
     for family, kind, protocol, _, where in _addresses(settings, ways, op, patience):
@@ -130,7 +142,10 @@ def _why(error: OSError, settings: Settings, patience: float) -> tuple[str, str]
 
 
 def _addresses(settings: Settings, ways: Routes, op: Operation, patience: float) -> list[_Address]:
-    """Return where a name leads. The resolver knows no time limit, so that a thread of its own waits for it."""
+    """Return the addresses of a name.
+
+    The resolver has no time limit, so that a thread of its own waits for it.
+    """
     asked = (settings.hostname, settings.port, 0, socket.SOCK_STREAM)
     with contextlib.suppress(socket.gaierror):
         return socket.getaddrinfo(*asked, 0, socket.AI_NUMERICHOST)
@@ -157,7 +172,10 @@ def _addresses(settings: Settings, ways: Routes, op: Operation, patience: float)
 
 
 def _tune(link: socket.socket) -> None:
-    """Have the kernel notice a dead peer, at no cost to us; where it lacks an option, deadlines notice alone."""
+    """Let the kernel notice a dead peer.
+
+    Where it lacks an option, deadlines alone notice it.
+    """
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     values = (("TCP_KEEPIDLE", _IDLE_S), ("TCP_KEEPINTVL", _PROBES_S), ("TCP_KEEPCNT", _PROBES))
@@ -167,7 +185,10 @@ def _tune(link: socket.socket) -> None:
 
 
 def proxied(settings: Settings, op: Operation) -> Route:
-    """Return the standard streams of the user's own ProxyCommand; an inventory cannot name one."""
+    """Return the standard streams of the user's own ProxyCommand.
+
+    An inventory cannot name one.
+    """
     ours, theirs = socket.socketpair()
     said = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as the way
     try:
@@ -209,7 +230,10 @@ _BUSY = "its sshd drops connections when many come at once: `MaxStartups` in ssh
 
 
 def dropped(op: Operation, why: str, hint: str = _BUSY, said: tuple[str, ...] = ()) -> DroppedError:
-    """Return the error of an sshd that hung up before it was known; it may do better the next time."""
+    """Return the error for an sshd that closed before the handshake.
+
+    A new attempt may succeed.
+    """
     return DroppedError(
         f"sshd did not greet: {why}",
         node=op.node,
@@ -221,7 +245,10 @@ def dropped(op: Operation, why: str, hint: str = _BUSY, said: tuple[str, ...] = 
 
 
 def _speaks(pipe: Pipe, patience: float) -> bool:
-    """Whether something came, without taking it; TimeoutError where nothing did, false where it was closed."""
+    """Whether bytes came, which stay unread; false where it was closed.
+
+    TimeoutError where none came.
+    """
     if not isinstance(pipe, paramiko.Channel):
         pipe.settimeout(patience)
         return bool(pipe.recv(1, socket.MSG_PEEK))
@@ -233,7 +260,10 @@ def _speaks(pipe: Pipe, patience: float) -> bool:
 
 
 class Bell(threading.Event):
-    """Rings when there is something to read; one for several buffers, of which none may silence it for the others."""
+    """An event for several buffers: it rings when there is something to read.
+
+    No buffer may silence it for the others.
+    """
 
     def clear(self) -> None:
         """Do nothing: that one buffer is empty says nothing of the others."""

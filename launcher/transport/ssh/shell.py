@@ -20,7 +20,10 @@ TERMINAL_S = 30.0
 
 
 class SshShell:
-    """Runs commands and writes files on machines that are reached by SSH; `home` keeps the host keys we learn."""
+    """Runs commands and writes files on machines over SSH.
+
+    `home` keeps the host keys that are learnt.
+    """
 
     def __init__(self, home: Path) -> None:
         self._resolver = Resolver(home)
@@ -37,11 +40,17 @@ class SshShell:
         timeout: float,
         take: Take | None = None,
     ) -> Completed:
-        """Run a command to its end; RemoteError where the machine is not reached or the time is over."""
+        """Run a command to its end.
+
+        RemoteError where the machine is not reached or the time is over.
+        """
         return self._run(at, argv, (stdin,), Operation(at.address, timeout), take)
 
     def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
-        """Write files below a folder (0700), all of them or none, each by rename; RemoteError where not possible."""
+        """Write files below a folder (0700), all of them or none.
+
+        Each by a rename; RemoteError where not possible.
+        """
         parts: list[bytes] = []
         for name, (content, mode) in files.items():
             raw = name.encode("utf-8", "surrogateescape")
@@ -55,9 +64,10 @@ class SshShell:
             op.fail("put", message, tail=said)
 
     def converse(self, at: Access, argv: Sequence[str], *, timeout: float, knock: float) -> Talk:
-        """Start a program to speak with, on a session of a kept connection; RemoteError where it is not reached.
+        """Start a program to speak with, on a session of a kept connection.
 
-        Where sshd allows no session besides, each thing that is sent has a session of its own.
+        RemoteError where the machine is not reached. Where sshd allows no session besides, each thing that is sent has
+        a session of its own.
         """
         op = Operation(at.address, timeout, knock)
         link = self._links.link(at, op)
@@ -69,9 +79,10 @@ class SshShell:
             return KeptTalk(self._links.link(at, op), op, argv)
 
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
-        """Return the `ssh` that runs a command at a terminal; RemoteError where the machine is not reached.
+        """Return the `ssh` command that runs a command at a terminal.
 
-        It is reached first, so that its host key, and those on the way, are verified and known to `ssh` as well.
+        RemoteError where the machine is not reached. It is reached first, so that its host key, and those on the way,
+        are verified and known to `ssh` as well.
         """
         op = Operation(at.address, TERMINAL_S)
         settings = self._resolver.resolve(at, op)
@@ -82,7 +93,10 @@ class SshShell:
         return terminal.argv(settings, self._keys.own, argv)
 
     def close(self) -> None:
-        """Close every connection, also those that are being made; what runs on the machines goes on."""
+        """Close every connection, also those that are being made.
+
+        What runs on the machines goes on.
+        """
         self._links.close()
         self._dialler.close()
 

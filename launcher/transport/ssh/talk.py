@@ -79,7 +79,10 @@ class KeptTalk:
 
 
 class SingleTalk:
-    """The same where a machine allows one session at a time: each thing that is sent is a program's whole stdin."""
+    """The same where a machine allows one session at a time.
+
+    Each thing that is sent is a program's whole stdin.
+    """
 
     def __init__(self, run: Callable[[bytes], bytes]) -> None:
         self._run = run

@@ -1,4 +1,7 @@
-"""The files that a node needs before anything runs there: programs, agent spec, shared variables, Ray token."""
+"""The files that a node needs before anything runs there.
+
+Programs, agent spec, shared variables, Ray token.
+"""
 
 import json
 import secrets
@@ -16,7 +19,7 @@ Files = dict[str, tuple[bytes, int]]
 
 @cache
 def programs() -> Files:
-    """Return the files of `launcher/runtime`, as they lie in the repository or in the wheel; read once."""
+    """Return the files of `launcher/runtime`; read once."""
     found = (entry for entry in resources.files("launcher.runtime").iterdir() if entry.name.endswith(".py"))
     return {f"{PACKAGE}/{entry.name}": (entry.read_bytes(), 0o600) for entry in found}
 
@@ -32,7 +35,10 @@ def shared(variables: SharedVariables) -> Files:
 
 
 def token(home: Path, run: RunId) -> bytes:
-    """Return the run's Ray token; made at first, the same for ever after, also when two threads ask at once."""
+    """Return the run's Ray token, made by the first call.
+
+    It stays the same, also when two threads ask at once.
+    """
     path = home / "runs" / run / "token"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f".token.{secrets.token_hex(4)}")

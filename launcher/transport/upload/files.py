@@ -1,4 +1,4 @@
-"""The user's files that a run takes to its nodes: what they are, how much that is, and the copy kept of them."""
+"""The user's files that a run takes to its nodes, and the copy kept of them."""
 
 import os
 import stat
@@ -16,7 +16,10 @@ from launcher.transport.upload.snapshot import FileTree, Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadSize:
-    """How much goes to each node: files, bytes, what git ignores, and what cannot be copied at all."""
+    """How much goes to each node.
+
+    Files, bytes, what git ignores, and what cannot be copied.
+    """
 
     files: int = 0
     size: int = 0
@@ -25,7 +28,10 @@ class UploadSize:
 
 
 def weigh(task: Task) -> UploadSize:
-    """Return how much a task sends to each node; LaunchError where something of it cannot be read."""
+    """Return how much a task sends to each node.
+
+    LaunchError where a file cannot be read.
+    """
     files = size = ignored = 0
     special: list[str] = []
     for tree in _trees(task):
@@ -43,12 +49,12 @@ def weigh(task: Task) -> UploadSize:
 
 
 def keep(home: Path, run: Run) -> Snapshot:
-    """Return the files of a run as they were when this was asked first."""
+    """Return the files of a run as they were at the first call."""
     return _kept(home, run.id, "files", lambda: _trees(run.task))
 
 
 def keep_wheels(home: Path, run: RunId, folder: str) -> Snapshot:
-    """Return a folder of wheels as it was when this was asked first in the life of the run."""
+    """Return a folder of wheels as it was at the first call of the run."""
     source = Path(folder).expanduser()
     name = f"wheels-{sha256(str(source).encode()).hexdigest()[:8]}"
     return _kept(home, run, name, lambda: iter((FileTree(source=source, to="", listing=ignore.everything(source)),)))
@@ -67,7 +73,10 @@ def _paths(tree: FileTree) -> Iterator[Path]:
 
 
 def _trees(task: Task) -> Iterator[FileTree]:
-    """Return the workdir, then the file mounts; these are named one by one, so that no rule of git's leaves any out."""
+    """Return the workdir, then the file mounts.
+
+    Mounts are named one by one, so that no rule of git leaves any out.
+    """
     if task.workdir is not None:
         folder = Path(task.workdir)
         yield FileTree(source=folder, to="", listing=ignore.listing(folder))

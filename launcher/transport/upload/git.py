@@ -1,4 +1,4 @@
-"""What git says of a folder. Nothing of git's own rules is told again here: it is asked."""
+"""Git's rules for a folder, as git itself applies them."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ _HANDED_DOWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT
 
 
 class IgnoreRules:
-    """The rules of one folder: which names in it are taken, and which folders are not looked into."""
+    """The rules of one folder: which names are sent, and which are ignored."""
 
     def __init__(self, folder: Path, options: Sequence[str], excludes: Sequence[str] = ()) -> None:
         self._folder = folder
@@ -26,7 +26,10 @@ class IgnoreRules:
         self._excludes = tuple(excludes)
 
     def taken(self) -> Iterator[bytes]:
-        """Return the names that are not ignored, relative to the folder; some may be gone, repositories are folders."""
+        """Return the names that are not ignored, relative to the folder.
+
+        Some may be gone; repositories are folders.
+        """
         argv = ("ls-files", "-z", "--others", *self._excludes) if self._excludes else _TAKEN
         return self._names(argv)
 
@@ -52,9 +55,10 @@ class IgnoreRules:
 
 
 def rules(folder: Path) -> IgnoreRules | None:
-    """Return git's rules for a folder; None where it is no part of a git tree, or one that the tree ignores as a whole.
+    """Return git's rules for a folder.
 
-    LaunchError where there are rules that cannot be read.
+    None where it is no part of a git tree, or the tree ignores it as a whole. LaunchError where there are rules that
+    cannot be read.
     """
     try:
         inside = _git(folder, "rev-parse", "--is-inside-work-tree", "--show-prefix")
@@ -75,9 +79,10 @@ def rules(folder: Path) -> IgnoreRules | None:
 
 
 class SkyIgnoreRules:
-    """The rules of `.skyignore` files; `empty` is an empty repository that lends git's matching.
+    """The rules of `.skyignore` files.
 
-    Patterns are rsync's: one without a slash at its beginning matches at any depth.
+    `empty` is an empty repository that lends git's matching. Patterns are rsync's: one without a slash at its beginning
+    matches at any depth.
     """
 
     def __init__(self, folder: Path, empty: Path) -> None:
@@ -95,7 +100,10 @@ class SkyIgnoreRules:
 
 
 def empty_repository(folder: Path) -> tempfile.TemporaryDirectory[str]:
-    """Return a repository without anything, for `SkyIgnoreRules`; LaunchError without git."""
+    """Return an empty repository for `SkyIgnoreRules`.
+
+    LaunchError without git.
+    """
     made = tempfile.TemporaryDirectory(prefix="nvlaunch-")
     try:
         _git(folder, "init", "--quiet", "--bare", "--template=", made.name)

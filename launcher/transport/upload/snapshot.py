@@ -1,6 +1,6 @@
-"""What goes to the nodes of a run, as it was when the run was started: a manifest, and one file with all contents.
+"""The files of a run as they were at its start: a manifest and contents.
 
-It lies in the run's own folder at home, so that a spare of next week gets the files of the day of the start, and no
+They lie in the run's own folder at home, so that a spare of next week gets the files of the day of the start, and no
 copy of them is ever in memory: what is sent is a view of the file. Contents are there once each, named by their hash,
 packed where that makes them smaller. Format of a content: `NUMBER PACKED LENGTH` as in `HEAD`, then its bytes.
 """
@@ -32,7 +32,10 @@ WORTH = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTree:
-    """A file or folder of the user's, and where it goes: `to` is relative to the workdir, absolute, or in `~/`."""
+    """A file or folder of the user's, and where it goes.
+
+    `to` is relative to the workdir, absolute, or in `~/`.
+    """
 
     source: Path
     to: str
@@ -57,7 +60,10 @@ class Snapshot:
         return len(self._data)
 
     def contents(self, missing: Sequence[int]) -> memoryview:
-        """Return the contents that a node lacks, by number. Nodes that lack the same share one view."""
+        """Return the contents that a node lacks, by number.
+
+        Nodes that lack the same share one view.
+        """
         wanted = tuple(sorted(missing))
         if len(wanted) == len(self._spans):
             return self._data
@@ -78,7 +84,7 @@ def _view(path: Path) -> memoryview:
 
 
 def take(trees: Iterable[FileTree], folder: Path) -> Snapshot:
-    """Return a snapshot of these trees, kept in a folder that is made whole or not at all.
+    """Return a snapshot of trees, in a folder that is made whole or not at all.
 
     LaunchError names the file that cannot be read, or says that there is no room for the copy.
     """
@@ -143,7 +149,10 @@ class _Making:
         return ["f", name, stat.S_IMODE(found.st_mode) & 0o777, found.st_mtime_ns, number]
 
     def _keep(self, file: BinaryIO, data: BinaryIO) -> int:
-        """Add a content unless it is there, and answer its number. It is read once: the file may change meanwhile."""
+        """Add a content unless it is there; return its number.
+
+        It is read once: the file may change meanwhile.
+        """
         first = file.read(SAMPLE)
         packed = len(small := zlib.compress(first, 1)) < WORTH * len(first)
         if len(first) < SAMPLE:
