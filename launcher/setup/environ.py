@@ -1,4 +1,7 @@
-"""The variables that a rank sees, ours and SkyPilot's. What the ranks of a run share is computed once."""
+"""The variables of setups and ranks, our own and SkyPilot's.
+
+What all ranks of a run have in common is computed once.
+"""
 
 import json
 import zlib
@@ -19,7 +22,10 @@ from launcher.setup import ray
 
 
 def task_id(run: Run) -> str:
-    """Return the id of the run for checkpoint folders: the same over all restarts, and after it was preempted."""
+    """Return the id of the run for checkpoint folders.
+
+    It stays the same over restarts, and after a preemption.
+    """
     return f"nvlaunch-{run.first or run.id}"
 
 
@@ -45,7 +51,10 @@ class SharedVariables:
 
 
 class RunEnvironment:
-    """The variables of a run's programs, made once for its placement: nothing here is looked for in a list."""
+    """The variables of a run's programs, computed once for its placement.
+
+    Nothing here is searched for in a list. `of_machine` are the inventory's variables by machine.
+    """
 
     def __init__(self, run: Run) -> None:
         self.index = index_of(run)
@@ -74,7 +83,10 @@ class RunEnvironment:
         return SharedVariables({name: group.envs for name, group in self._groups.items()}, found)
 
     def setup(self, node: Node, member: Member) -> Variables:
-        """Return the variables of `setup:` on a node; its rank may change before `run:`, as with SkyPilot."""
+        """Return the variables of `setup:` on a node.
+
+        Its rank may change before `run:`, as with SkyPilot.
+        """
         group = self._groups[member.group]
         variables = {
             "NVLAUNCH_RUN": self._run.name,
@@ -136,8 +148,11 @@ class RunEnvironment:
         }
 
     def _devices(self, group: Group, node: Node) -> dict[str, str]:
-        """Only a part of a node's GPUs has to be named; a whole node is all that the program sees anyway. Beside
-        others no GPU is a part too: theirs are not to be touched."""
+        """Return CUDA_VISIBLE_DEVICES for a group that has a part of its node's GPUs.
+
+        A program sees a whole node anyway. Beside other groups, no GPU is a part too: the others' GPUs must not be
+        touched.
+        """
         beside = colocation.position_on_node(self._run.task, group)[1] > 1
         if not (0 < group.gpus < node.gpus or (beside and group.gpus == 0)):
             return {}
@@ -145,9 +160,10 @@ class RunEnvironment:
         return {"CUDA_VISIBLE_DEVICES": ",".join(str(at) for at in range(first, first + group.gpus))}
 
     def slices(self, slots: Sequence[Slot]) -> str:
-        """Return the slices of the run as JSON, each node with its rank and its Ray labels: for a driver to build on.
+        """Return the slices of the run as JSON, for a driver to build on.
 
-        `placement_group` is the name of the group that is reserved for a slice (in the namespace `nvlaunch`), or null.
+        Each node has its rank and its Ray labels. `placement_group` is the name of the group that is reserved for a
+        slice (in the namespace `nvlaunch`), or null.
         """
         held = {slot.member: slot for slot in slots}
         return json.dumps([self._slice(part, held) for part in self._run.placement.slices])

@@ -1,9 +1,9 @@
-"""What is done about IMEX, which lends GPU memory from tray to tray, on one node of a run: facts to a decision.
+"""What a run does about IMEX on one node: facts to a decision.
 
-A domain has one node list, the same bytes on every tray, read when the daemon starts. Ours names every node of the
-NVLink domain, spares and strangers too, so that replacing a node changes nothing. A daemon that runs is never started
-again under a program that uses the node's GPUs: that ends all that it has borrowed and lent. Nodes of other runs are
-never touched at all, whose leases we do not have.
+IMEX lends GPU memory from tray to tray. A domain has one node list, the same bytes on every tray, read when the daemon
+starts. Ours names every node of the NVLink domain, spares and nodes of others too, so that replacing a node changes
+nothing. A running daemon is never restarted under a program that uses the node's GPUs: that ends all that it has
+borrowed and lent. Nodes of other runs, whose leases the run does not have, are never touched.
 """
 
 import re
@@ -39,12 +39,12 @@ READY_TRIES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImexDaemon:
-    """IMEX on a node as it was seen. None, everywhere, is what could not be seen; `why` says why.
+    """IMEX on a node as it was observed.
 
-    `peers` are the lines of the map that the daemon was started with, each with all names it has there, in order; `cut`
-    are those of them that it will never speak to as things are, with the reason. `listed` and `settings` are the files
-    on disk. `channel`: whether the user may use the channel device, `no_channel`: that there is none. `used_by` are
-    programs that use the node's GPUs.
+    None, everywhere, is unknown; `why` gives the reason. `peers` are the lines of the map that the daemon was started
+    with, each with all names it has there, in order; `cut` are those of them that it will never speak to as things are,
+    with the reason. `listed` and `settings` are the files on disk. `channel`: whether the user may use the channel
+    device, `no_channel`: that there is none. `used_by` are programs that use the node's GPUs.
     """
 
     installed: bool = True
@@ -63,7 +63,7 @@ class ImexDaemon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImexPeers:
-    """A node and those that it must share memory with, each by all the names it may have in a list.
+    """A node and those that it must share memory with, by their names in lists.
 
     `own` is the node itself; `slice` the nodes of its slice and `spares` those kept for it; `domain` the addresses of
     all nodes of the NVLink domain, in tray order.
@@ -89,9 +89,9 @@ class ImexAction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImexDecision:
-    """What is done about IMEX on a node and why. `steps` are shell commands for root, done in order.
+    """What is done about IMEX on a node, and why.
 
-    `warning` says what a person should see to; the launch goes on.
+    `steps` are shell commands for root, in order. `warning` is for a person; the launch goes on.
     """
 
     kind: ImexAction
@@ -139,7 +139,10 @@ def _running(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision
 
 
 def _without_channel(mode: ImexMode, seen: ImexDaemon, reason: str) -> ImexDecision:
-    """Return for a daemon that runs after a boot that made no channel, as drivers do where nobody asked for one."""
+    """Return the decision for a daemon without a channel device.
+
+    Drivers make none at boot where they are not configured to.
+    """
     if mode is ImexMode.MANAGE and seen.sudo:
         return ImexDecision(kind=ImexAction.CHANNEL, reason=f"{reason}, but there was no channel", steps=_channel(seen))
     warning = f"there is no `{CHANNEL}`; run there:\n  {operator(_channel(seen))}"
@@ -190,7 +193,10 @@ def _obstacle(place: ImexPeers) -> str | None:
 
 
 def _files(place: ImexPeers, seen: ImexDaemon) -> tuple[str, ...]:
-    """Return how the files become as they should be. A site's own list stays where it has the whole slice."""
+    """Return the commands that write the files.
+
+    A site's own list stays where it has the whole slice.
+    """
     listed = _single(seen.listed)
     keeps = listed is not None and len(listed) > 1 and not _missing((place.own, *place.slice, *place.spares), listed)
     wanted = {**PORTS, **QUORUM, **GRACE, **{k: v for k, v in seen.settings.items() if v != FOR_EVER}, **FORCED}
@@ -203,7 +209,10 @@ def _files(place: ImexPeers, seen: ImexDaemon) -> tuple[str, ...]:
 
 
 def _write(path: str, lines: Sequence[str], how: str) -> str:
-    """Return a command that writes lines; in double quotes only, so that a person can put it into single ones."""
+    """Return a command that writes lines.
+
+    In double quotes only, so that a person can put it into single ones.
+    """
     message = " ".join(f'"{line}"' for line in lines)
     if how == ">>":
         return f'printf "%s\\n" {message} >> {path}'
@@ -231,7 +240,10 @@ def _channel(seen: ImexDaemon) -> tuple[str, ...]:
 
 
 def script(steps: Sequence[str]) -> str:
-    """Return the steps as a script for root's shell, which ends at the first that fails."""
+    """Return the steps as a script for root's shell.
+
+    It ends at the first step that fails.
+    """
     return "\n".join(("set -e", *steps, ""))
 
 
@@ -241,7 +253,10 @@ def operator(steps: Sequence[str]) -> str:
 
 
 def _left(why: str, steps: Sequence[str] = ()) -> ImexDecision:
-    """Return that nothing is done; the warning has what an operator would type on each node of the slice."""
+    """Return the decision to do nothing.
+
+    The warning has the commands that an operator would run on each node of the slice.
+    """
     todo = f"; run on every node of the slice:\n  {operator(steps)}" if steps else ""
     return ImexDecision(kind=ImexAction.LEFT, reason=why, steps=tuple(steps), warning=f"{why}{todo}")
 
@@ -257,7 +272,10 @@ _ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:]*:[0-9a-fA-F:.]*")
 
 
 def _missing(wanted: Sequence[frozenset[str]], lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return who is in no line. A line with a name of the site's own may be anybody's: so many may be missing."""
+    """Return the names of nodes that are in no line.
+
+    A line with a name of the site's own may stand for any node: so many may be missing.
+    """
     named = [set(line) for line in lines]
     absent = [names for names in wanted if not any(names & line for line in named)]
     everybody = frozenset(name for names in wanted for name in names)

@@ -1,4 +1,4 @@
-"""What the holder of a node's lease writes for people, and how it is read again."""
+"""What the holder of a node's lease writes into it, and how it is read."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ _ID = re.compile(r"^run `[^`]*` \(([^\s()]+)\) of ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Whose a node is. `who` is run and owner; `run` is the id of the run, `since` the node's time, "" if not said."""
+    """The holder of a node's lease.
+
+    `who` is run and owner; `run` is the id of the run, `since` the node's time, "" if unknown.
+    """
 
     who: str
     run: str

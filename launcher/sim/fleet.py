@@ -1,4 +1,7 @@
-"""A run's nodes in an imaginary fleet: their rows, kept with the lives and views made of them until they change."""
+"""The nodes of a run in an imaginary fleet.
+
+Their rows are kept with the lives and views made of them until they change.
+"""
 
 from collections.abc import Mapping
 
@@ -18,8 +21,11 @@ HEAD = NodeName("head")
 
 
 class Fleet:
-    """The nodes of one run. `host` and `world` read the stored rows afresh; a look takes what was read last, for
-    nobody but the run itself changes the rows of nodes that it holds."""
+    """The nodes of one run.
+
+    `host` and `world` read the stored rows; a look takes what was read last, because only the run itself changes the
+    rows of nodes that it has.
+    """
 
     def __init__(self, run: Run, rows: Rows) -> None:
         self._run = run
@@ -48,7 +54,10 @@ class Fleet:
         return self._run
 
     def look(self, now: float) -> Sighting:
-        """Return what is seen of the run now; made anew only for what may have changed since the last look."""
+        """Return what is seen of the run now.
+
+        Made anew only for what may have changed since the last look.
+        """
         if now >= self._nodes_until:
             self._nodes.clear()
             self._nodes_until = NEVER
@@ -65,7 +74,7 @@ class Fleet:
         return Sighting(nodes=dict(self._nodes), head=self._head, reached=self._reached(now))
 
     def next_change(self, now: float) -> float:
-        """Return the first moment after a time at which something changes on a node; NEVER if nothing will."""
+        """Return the first time after a time at which a node changes; NEVER for none."""
         return min(life.after(now) for life in self._lives.values())
 
     def begin(self, now: float) -> None:
@@ -122,11 +131,17 @@ class Fleet:
         return within(self._head_around().silent, now) is None
 
     def machine_reachable(self, node: NodeName | None, now: float) -> bool:
-        """Whether a machine where a head is, or was, can be seen; None is the one that the inventory names."""
+        """Whether a machine where a head is, or was, can be reached.
+
+        None is the one that the inventory names for heads.
+        """
         return within(self.circumstances(node or HEAD).silent, now) is None
 
     def ray(self, now: float) -> Ray | None:
-        """Return the run's Ray as it is stored now; None where it cannot be asked, or not yet."""
+        """Return the run's Ray as it is stored now.
+
+        None where it cannot be asked, or not yet.
+        """
         ray = self.world().ray
         head = self._head_life()
         return ray if head is not None and head.answers(now) and self.head_reachable(now) else None
@@ -148,7 +163,7 @@ class Fleet:
         return self.circumstances(self._run.head or HEAD)
 
     def _heard(self, now: float) -> Mapping[NodeName, float]:
-        """Return how long the head's agent has not heard each agent of the run that it listens for."""
+        """Return the age of each node's last heartbeat to the head's agent (s)."""
         listens = self._world.watches[-1].since if self._world.watches else now
         return {
             name: min(max(life.unheard(now), now - life.agent_dies), now - listens)
@@ -157,7 +172,10 @@ class Fleet:
         }
 
     def _reached(self, now: float) -> Mapping[NodeName, Reached]:
-        """Return what a node that we see says of each that we do not: one of another rack, where there is one."""
+        """Return what reachable nodes say of each unreachable one.
+
+        One of another rack is asked, where there is one.
+        """
         unseen = [name for name, view in self._nodes.items() if isinstance(view, Unseen)]
         asked = [name for name, view in self._nodes.items() if isinstance(view, Seen) and view.agent]
         if not unseen or not asked:

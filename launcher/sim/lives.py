@@ -1,6 +1,6 @@
-"""How long what was begun on a node lives: every moment at which something changes there, from its row and its faults.
+"""The lives of what was begun on a node: every time at which it changes.
 
-Worked out once for each change of a row; a look then only compares these times with the clock.
+Worked out from row and faults, once for each change of a row; a look then only compares these times with the clock.
 """
 
 import zlib
@@ -27,8 +27,11 @@ SIGNALLED = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What befalls one node during a run: its own faults, by the clock, when it does not answer us (`silent`), when
-    its host is cut off from all others, when from the head's, and when its agent stops itself because of it."""
+    """The faults and silences of one node during a run.
+
+    Its own faults by the clock, when it does not answer the launcher (`silent`), when it is cut off from all others,
+    when from the head's machine, and when its agent stops itself because of it.
+    """
 
     node: NodeName
     settings: SimSettings
@@ -40,26 +43,38 @@ class Circumstances:
     off_at: float | None = None
 
     def start_s(self, begun: float) -> float:
-        """Return how long a raylet begun then takes to be known to Ray (s), by node, and by `slow_start`."""
+        """Return the time until a raylet begun then is known to Ray (s).
+
+        It depends on the node, and on `slow_start`.
+        """
         spread = zlib.crc32(f"{self.settings.seed}:{self.node}".encode()) / 0xFFFFFFFF
         slow = SLOWNESS if fault_table.during(self.faults, FaultKind.SLOW_START, begun) else 1.0
         return self.settings.start_s * slow * (1 - JITTER + 2 * JITTER * spread)
 
     def killed(self, begun: float, *kinds: FaultKind) -> float:
-        """Return when something begun then is killed by one of these kinds of fault; NEVER if by none."""
+        """Return when something begun then is killed by one of these faults.
+
+        NEVER if by none.
+        """
         return min((strike(self.faults, kind, begun)[0] for kind in kinds), default=NEVER)
 
     def dark(self, begun: float) -> float:
-        """Return when something begun then goes with the power of its host; NEVER if it does not."""
+        """Return when something begun then ends with its machine's power; or NEVER."""
         ordered = self.off_at if self.off_at is not None and begun <= self.off_at else NEVER
         return min(ordered, self.killed(begun, FaultKind.POWER_CUT))
 
     def self_stop(self, begun: float) -> float:
-        """Return when the agent kills what was begun then, because the head's host has been silent for too long."""
+        """Return when the agent kills what was begun then, in its self-stop.
+
+        The head's machine has been silent for too long.
+        """
         return min((at for at in self.stops if begun < at), default=NEVER)
 
     def stopped(self, begun: float) -> Stretch:
-        """Return from when on a raylet begun then is stopped for so long that Ray holds it for dead, and until when."""
+        """Return when a raylet begun then is stopped for so long that Ray drops it.
+
+        From when, and until when.
+        """
         for fault in self.faults:
             begins, ends = fault_table.window(fault)
             if fault.fault is FaultKind.RAYLET_STOPPED and begun < begins and ends - begins >= NOTICE_SILENCE_S:
@@ -99,7 +114,10 @@ class RayletLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLife:
-    """When a rank ends, and from when on it writes nothing; `code` None: without an exit status."""
+    """When a rank ends, and from when on it writes nothing.
+
+    With `code` None it ends without an exit status.
+    """
 
     rank: Rank
     ends: float
@@ -131,12 +149,15 @@ class Life:
         return within(self.around.cut, now) is None
 
     def unheard(self, now: float) -> float:
-        """Return for how long the node and the head's host have not reached each other (s)."""
+        """Return how long node and head's machine have not reached each other (s)."""
         stretch = within(self.around.severed, now)
         return now - max(stretch[0], self.host.agent_at or 0.0) if stretch else 0.0
 
     def hears(self, now: float) -> bool:
-        """Whether the agent there ever had an answer of the head's host: only then it counts its silence."""
+        """Whether the agent there ever had an answer of the head's machine.
+
+        Only then it counts its silence.
+        """
         stretch = within(self.around.severed, now)
         return stretch is None or (self.host.agent_at or 0.0) < stretch[0]
 
@@ -154,7 +175,10 @@ class Life:
         return next((life for life in reversed(self.raylets) if life.alive(now)), None)
 
     def after(self, now: float) -> float:
-        """Return the first moment after a time at which something here changes; NEVER if nothing will."""
+        """Return the first time after a time at which something here changes.
+
+        NEVER if nothing will.
+        """
         around = self.around
         moments = [self.agent_dies, *(at for one in (*around.silent, *around.severed) for at in one)]
         moments += [self.setup.ends] if self.setup else []
@@ -223,5 +247,8 @@ def _or_never(at: float | None) -> float:
 
 
 def by_clock(faults: Iterable[Fault], began_at: float) -> tuple[Fault, ...]:
-    """Return faults that are told from a run's first action on, with the times that the clock will show."""
+    """Return faults with the times of the clock.
+
+    They are given from a run's first action on.
+    """
     return tuple(replace(fault, at=fault.at + began_at) for fault in faults)

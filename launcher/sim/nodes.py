@@ -1,4 +1,7 @@
-"""`Nodes` without machines: an imaginary fleet in rows that several processes share. Nothing takes real time."""
+"""The `Nodes` port over an imaginary fleet. Nothing takes real time.
+
+Its rows are shared by several processes.
+"""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -36,9 +39,10 @@ LOG_LIMIT = 1 << 20
 
 
 class SimNodes:
-    """The machines of imaginary fleets, each run with a clock of its own, the one that every `SimClock` of it shows.
+    """The machines of imaginary fleets.
 
-    What each action does stands in `node_acts` and `ray_acts`.
+    Each run has a clock of its own, the one that every `SimClock` of it shows. The actions are in `node_acts` and
+    `ray_acts`.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -68,7 +72,10 @@ class SimNodes:
             return health(fleet.circumstances(node).faults, now)
 
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
-        """Return what a rank, or the agent, of a node has written from a byte on; nothing where none was begun."""
+        """Return what a rank, or the agent, of a node has written from a byte on.
+
+        Nothing where none was begun.
+        """
         with self._turn:
             fleet, clock = self._open(run)
             life, now = fleet.life(node), clock.now()

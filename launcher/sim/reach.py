@@ -1,4 +1,7 @@
-"""Who reaches whom in an imaginary fleet, and when an agent stops itself because of it; in seconds."""
+"""Which machines of an imaginary fleet reach each other, as times (s).
+
+Also when an agent stops itself because of it.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,9 +37,10 @@ def within(stretches: Iterable[Stretch], at: float) -> Stretch | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Of each node of a run: when its host is cut off from all others, when from the head's, when its agent stops.
+    """The silences of each node of a run.
 
-    `lost` says when the head's host hears too few, and its agent stops the head and all that ask it.
+    When its machine is cut off from all others, when from the head's, when its agent stops. `lost` says when the head's
+    machine receives too few heartbeats, and its agent stops the head and all that ask it.
     """
 
     cut: Mapping[NodeName, tuple[Stretch, ...]]
@@ -46,7 +50,10 @@ class Reach:
 
 
 def reach(happen: Iterable[Fault], hosts: Mapping[NodeName, SimHost], watches: tuple[Watch, ...], run: str) -> Reach:
-    """Return who reaches whom, by the faults on the clock, what stands in the rows, and where the head was when."""
+    """Return which machines reach each other.
+
+    By the faults on the clock, the rows, and where the head was when.
+    """
     own: dict[NodeName, list[Fault]] = {}
     for fault in happen:
         own.setdefault(fault.node, []).append(fault)
@@ -70,7 +77,10 @@ def _off(host: SimHost) -> tuple[Stretch, ...]:
 def _from_head(
     node: NodeName, cut: Mapping[NodeName, tuple[Stretch, ...]], watches: tuple[Watch, ...]
 ) -> Iterable[Stretch]:
-    """Return when a node and the head of the time do not reach each other; the head's own node always does."""
+    """Return when a node and the head of the time do not reach each other.
+
+    The head's own node always does.
+    """
     for at, watch in enumerate(watches):
         until = watches[at + 1].since if at + 1 < len(watches) else NEVER
         there = cut.get(NodeName(watch.node), ()) if watch.node else ()
@@ -85,7 +95,10 @@ def _lost(
     watches: tuple[Watch, ...],
     run: str,
 ) -> tuple[float, ...]:
-    """Return when the head has heard fewer than half of those it heard in the last minute, for long enough."""
+    """Return when the head received too few heartbeats for long enough.
+
+    Fewer than half of the nodes of the last minute sent one.
+    """
     agents = {node: host.agent_at for node, host in hosts.items() if host.run == run and host.agent_at is not None}
     moments = {at for node in agents for stretch in severed[node] for at in (*stretch, stretch[0] + POPULATION_S)}
     moments |= {watch.since for watch in watches} | set(agents.values())

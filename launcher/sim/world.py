@@ -1,7 +1,7 @@
-"""What is remembered of an imaginary fleet: one small row for each node, one for each run. Times are in seconds.
+"""The rows of an imaginary fleet: one for each node, one for each run.
 
-Only what was done to the fleet is kept. What follows from it (a raylet that is up, a rank that has ended, a host
-without power) is a function of these rows, the settings and the time: `lives` and `ray` answer it.
+Times are in seconds. Only what was done to the fleet is kept. What follows from it (a raylet that is up, a rank that
+has ended, a machine without power) is a function of these rows, the settings and the time: see `lives` and `ray`.
 """
 
 import json
@@ -13,7 +13,10 @@ NEVER = float("inf")
 
 
 class Rows(Protocol):
-    """Where the rows are kept, so that commands and controllers of several processes see one fleet."""
+    """Where the rows are kept.
+
+    Commands and controllers of several processes see one fleet.
+    """
 
     def world(self, fleet: str) -> str | None:
         """Return the text kept under a key; None for one that was never saved."""
@@ -32,7 +35,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raylet:
-    """A raylet that was begun on a node for a slot; `ended_at` is when a kill killed it."""
+    """A raylet that was begun on a node for a slot.
+
+    `ended_at` is when a kill killed it.
+    """
 
     slot: str
     generation: int
@@ -42,7 +48,10 @@ class Raylet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """A rank that was begun under a raylet of a node; `signalled` is the number of the stop signal it got."""
+    """A rank that was begun under a raylet of a node.
+
+    `signalled` is the number of the stop signal it got.
+    """
 
     member: str
     attempt: int
@@ -57,9 +66,9 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimHost:
-    """A node: which run has its lease, since when its agent lives, and all that was begun on it for that run.
+    """A node: the run that has its lease, and all that was begun on it.
 
-    `off_at` is when it was last powered off by order.
+    `agent_at` is since when its agent runs, `off_at` when it was last powered off on request.
     """
 
     run: str | None = None
@@ -81,9 +90,12 @@ class SimHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ray:
-    """The Ray head of a run: `since` its tables exist, `begun_at` its newest process; `groups` says since when
-    each slice's placement group is asked for. `node` is where it lives, None for a machine of its own, and
-    `cluster` which incarnation of the run's Ray it is."""
+    """The Ray head of a run.
+
+    `since` its tables exist, `begun_at` its newest process; `groups` says since when each slice's placement group is
+    asked for. `node` is where it lives, None for a machine of its own, and `cluster` which incarnation of the run's Ray
+    it is.
+    """
 
     since: float
     begun_at: float
@@ -94,7 +106,10 @@ class Ray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Where agents find the head, from a time on; `node` None is a machine of its own."""
+    """The machine of the head from a time on.
+
+    `node` None is a machine of its own.
+    """
 
     since: float
     node: str | None
@@ -102,8 +117,10 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimWorld:
-    """What a run did to the fleet besides its nodes; its faults are counted from `began_at`. `watches` has every place
-    where its head was, in order."""
+    """What a run did to the fleet besides its nodes.
+
+    Its faults are counted from `began_at`. `watches` has every place where its head was, in order.
+    """
 
     began_at: float | None = None
     ray: Ray | None = None
@@ -127,7 +144,10 @@ def load_host(text: str | None) -> SimHost:
 
 
 def load_world(text: str | None) -> SimWorld:
-    """Return the run's part that a text describes; one that has not begun where there is none."""
+    """Return the run's part that a text describes.
+
+    One that has not begun where there is none.
+    """
     if text is None:
         return SimWorld()
     row: dict[str, Any] = json.loads(text)
