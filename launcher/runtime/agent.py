@@ -72,7 +72,7 @@ def _prune(folder: Path, spec: AgentSpec) -> None:
     try:
         for path in prune.prune(folder, spec, time.time()):
             logging.info("removed `%s` of an old run", path)
-    except OSError:  # a folder that somebody else changes, or may not be read: another time
+    except OSError:  # a folder that changes, or cannot be read: another time
         logging.exception("cannot remove the folders of old runs")
 
 

@@ -193,7 +193,7 @@ class AgentApi:
             env = environment.ray(request["env"], folder, str(self._scratch), self._python)
             env[procs.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
             argv = self._with_ray("ray_start", str(request.get("client", "-")), *request["argv"])
-            here = self._scratch / f"g{generation}"  # Ray's agents hide their mark: their folder gives them away
+            here = self._scratch / f"g{generation}"  # Ray's agents overwrite their mark: they are found by their folder
             here.mkdir(exist_ok=True)
             self._ray.start(argv, env, folder=here, generation=generation)
             if supervisor is not None:

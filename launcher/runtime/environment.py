@@ -12,13 +12,13 @@ from pathlib import Path
 from . import protocol_files, shared
 from .protocol_files import RankSpec, Variables
 
-# What is kept of the shell that launches on a node of its own machine: anything else would differ from run to run.
+# Variables kept of the shell that launches on local nodes: others would differ from run to run.
 USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 FOLDER = "@folder@"
 AGENT_MARK = "NVLAUNCH_AGENT"
 """The variable that marks an agent with its run and place."""
-# What a login on a machine of its own has of that one session, and what would be taken for Ray's or for ours.
+# Variables of one login session, and those that would be mistaken for Ray's or for ours.
 SESSION = ("PWD", "OLDPWD", "SHLVL", "_", "TERM", "MAIL", "MOTD_SHOWN")
 SESSIONS = ("SSH_", "XDG_", "DBUS_", "RAY_", "NVLAUNCH_", "SKYPILOT_")
 

@@ -65,7 +65,7 @@ class Sink:
             self.part = b""
 
     def _line(self, line: bytes) -> None:
-        self.lines += 0 if line.startswith(b"-- ") else 1  # journalctl's own remarks are no lines of the log
+        self.lines += 0 if line.startswith(b"-- ") else 1  # remarks of journalctl are not lines of the log
         if any(word in line for word in self.keep):
             self._store(line[:MOST_LINE] + b"\n")
 
@@ -131,7 +131,7 @@ class Probe:
         if now >= self.deadline and not self.timed_out:
             self.timed_out = True
             self._kill()
-        # The group is killed before its leader is reaped: until then nobody else can have its number.
+        # The group is killed before its leader is reaped: until then no other group can have its number.
         if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             self._kill()
             status = os.waitpid(self.pid, 0)[1]
@@ -183,7 +183,7 @@ def _child(spec: "dict[str, object]", out: int, err: int) -> None:
             try:
                 os.execvp(words[0], words)
             except OSError as error:
-                # As a shell has it: not there, or there and not to be run (forbidden, or of another architecture).
+                # As in a shell: not found, or found and not executable (forbidden, or of another architecture).
                 _leave(127 if isinstance(error, FileNotFoundError) else 126, "", f"{words[0]}: {error.strerror}")
         args = spec.get("args", ())
         _leave(0, json.dumps(BUILTINS[str(spec["builtin"])](*(args if isinstance(args, list) else ()))), "")
@@ -306,7 +306,7 @@ def memory() -> "dict[str, object]":
     rows = (line.split() for line in _read("/proc/meminfo").splitlines())
     sizes = {row[0]: int(row[1]) * 1024 for row in rows if len(row) > 1}
     stalled = 0.0
-    # Older kernels do not tell.
+    # Older kernels have no such file.
     with contextlib.suppress(OSError, ValueError, StopIteration):
         full = next(line for line in _read("/proc/pressure/memory").splitlines() if line.startswith("full"))
         stalled = float(full.partition("avg60=")[2].split()[0])
@@ -343,7 +343,7 @@ def lease(*paths: str) -> "dict[str, str]":
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return {"holder": os.read(handle, 4096).decode("utf-8", "replace").strip() or "a run without a name"}
+            return {"holder": os.read(handle, 4096).decode("utf-8", "replace").strip() or "an unnamed run"}
         finally:
             os.close(handle)
     return {}
@@ -379,7 +379,7 @@ def processes() -> "list[dict[str, object]]":
     """
     table: dict[int, RunningProcess] = {}
     for folder in Path("/proc").iterdir():
-        # One that ended while we looked has no files any more.
+        # A process that has ended meanwhile has no files any more.
         with contextlib.suppress(OSError, ValueError, IndexError):
             if folder.name.isdecimal():
                 table[int(folder.name)] = RunningProcess(int(folder.name))
@@ -387,7 +387,7 @@ def processes() -> "list[dict[str, object]]":
     for pid in sorted(table):
         line = _line(pid, table)
         process, mark = table[pid], next((one.mark for one in line if one.mark), None)
-        # Below our parent is what asks.
+        # The program that asks is below our parent.
         if (process.ray or process.agent or mark) and all(one.pid != os.getppid() for one in line):
             shown = {"user": _user(process.uid), "name": process.name, "ray": process.ray}
             found.append(dict(shown, pid=pid, mark=mark, agent=process.agent))

@@ -90,7 +90,7 @@ def _rows(text: str, width: int) -> list[list[str]]:
     """
     rows = [[field.strip() for field in line.split(",", width - 1)] for line in text.splitlines() if line.strip()]
     if strange := [row for row in rows if len(row) < width]:
-        raise OSError(f"`nvidia-smi` says `{strange[0][0][:200]}`")
+        raise OSError(f"unexpected output of `nvidia-smi`: `{strange[0][0][:200]}`")
     return rows
 
 
@@ -118,13 +118,13 @@ def _ask(argv: tuple[str, ...]) -> str:
             text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError:
-        raise OSError(f"there is no `{argv[0]}`") from None
+        raise OSError(f"`{argv[0]}` is not installed") from None
     try:
         said, _ = tool.communicate(timeout=ANSWER_S)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(tool.pid, signal.SIGKILL)
-        raise OSError(f"`nvidia-smi` has no answer within {ANSWER_S:.0f} s") from None
+        raise OSError(f"`nvidia-smi` did not answer within {ANSWER_S:.0f} s") from None
     if tool.returncode:
         last = said.strip().splitlines()[-1:] or ["nothing"]
         raise OSError(f"`nvidia-smi` ended with {tool.returncode}: {last[0][:200]}")

@@ -167,7 +167,7 @@ class Heartbeat:
                 return PERIOD_S
             begun = self._clock()
             left = self._answered + self._limit - begun
-            # Looked at first: an agent that was stopped or suspended for so long has been given up already.
+            # Checked first: an agent that was stopped or suspended for so long counts as lost already.
             limit = CONNECT_S if self._stopped else max(LEAST_S, left)
             reply = None if left <= 0 and not self._stopped else self._send(self._head, limit)
             if reply == STOP:

@@ -37,7 +37,7 @@ def take(paths: Sequence[str], holder: str) -> int:
     if not _lock(handle):
         message = os.pread(handle, 4096, 0).decode(errors="replace").strip()
         os.close(handle)
-        raise HeldError(message or "a run that did not write its name")
+        raise HeldError(message or "an unnamed run")
     os.ftruncate(handle, 0)
     os.pwrite(handle, holder.encode() + b"\n", 0)
     return handle

@@ -24,7 +24,7 @@ def environ(given: Mapping[str, str]) -> dict[str, str]:
     """
     shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
     name = os.path.basename(shell)
-    # csh takes no command beside `-l`: it is a login shell by its own name, and reads what to do.
+    # csh takes no command beside `-l`: it is a login shell by its name, and reads the command from stdin.
     argv, stdin = ([shell, "-lc", _ASK], b"") if name in _BY_COMMAND else ([f"-{name}"], _ASK.encode() + b"\n")
     try:
         with subprocess.Popen(

@@ -80,7 +80,7 @@ def find(pid: int) -> ProcessId | None:
             fields = file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # A zombie with threads left is a process whose main thread ended alone: it still computes.
+    # A zombie with threads is a process whose main thread has ended: it still computes.
     if fields[0] in (b"Z", b"X") and int(fields[17]) <= 1:
         return None
     return ProcessId(pid=pid, ppid=int(fields[1]), start=int(fields[19]))

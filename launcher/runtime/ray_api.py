@@ -74,7 +74,7 @@ def _group(row: dict[str, Any], labels: dict[str, Labels]) -> GroupStatus:
         generation = int(at[GENERATION]) if GENERATION in at else None
         bundles.append({"index": index, "slot": at.get(SLOT), "domain": at.get(DOMAIN), "generation": generation})
     hint = row.get("stats", {}).get("scheduling_state", "")
-    # PREPARED, for some milliseconds: every node has set its bundle aside, none has been told to keep it.
+    # PREPARED, for some milliseconds: every node has reserved its bundle, none has committed it.
     state = "PENDING" if row["state"] == "PREPARED" else row["state"]
     return {"slice": row["name"], "state": state, "hint": hint, "bundles": bundles}
 

@@ -68,7 +68,7 @@ class RunEnvironment:
         self.at_first = self._latest[1]
 
     def shared(self, slots: Sequence[Slot]) -> SharedVariables:
-        """Return what ranks share while these are the holders of every slot of the run."""
+        """Return what ranks share while these are the holders of all slots."""
         holders = {slot.member: slot.node for slot in slots}
         known, shared = self._latest
         if known != holders:

@@ -77,14 +77,14 @@ class ImexPeers:
 
 @unique
 class ImexAction(Enum):
-    """What is done. LEFT: nothing, and it is told why nothing can be."""
+    """What is done. LEFT: nothing, for the reason given."""
 
     OFF = "off"
     ADOPTED = "adopted"
     START = "started"
-    RESTART = "started again"
-    CHANNEL = "given its channel"
-    LEFT = "left as it is"
+    RESTART = "restarted"
+    CHANNEL = "channel created"
+    LEFT = "unchanged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +105,14 @@ def decide(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision:
     if mode is ImexMode.OFF:
         return ImexDecision(kind=ImexAction.OFF, reason="the inventory says `imex: off`")
     if len(place.slice) < 2:
-        return ImexDecision(kind=ImexAction.OFF, reason="a slice of one node needs none")
+        return ImexDecision(kind=ImexAction.OFF, reason="a slice of one node does not need it")
     if not seen.installed:
         message = "IMEX is not installed: GPU memory cannot be shared beyond the tray"
         return ImexDecision(
             kind=ImexAction.LEFT, reason=message, warning=f"{message}; install the package `nvidia-imex`"
         )
     if seen.active is None:
-        return _left(f"whether IMEX runs cannot be told: {seen.why}")
+        return _left(f"cannot tell whether IMEX runs: {seen.why}")
     return _running(mode, place, seen) if seen.active else _stopped(mode, place, seen)
 
 
@@ -123,7 +123,7 @@ def _running(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision
     if missing := _missing(place.slice, lines):
         return _with_another_list(mode, place, seen, missing)
     if cut := [f"{_shown(lines[at])}: {why}" for at, why in seen.cut.items() if _concerns(place, lines, at)]:
-        return _left(f"the running IMEX domain cuts nodes of the slice off ({'; '.join(cut)})")
+        return _left(f"the running IMEX domain excludes nodes of the slice ({'; '.join(cut)})")
     if seen.ready is False:
         return _left(_NOT_READY)
     source = "" if seen.peers is not None else f", by its file: {seen.why}"
@@ -132,9 +132,9 @@ def _running(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision
         return _without_channel(mode, seen, reason)
     warning = ""
     if seen.channel is False:
-        warning = f"`{CHANNEL}` may not be used by this user: memory of other trays cannot be borrowed"
+        warning = f"this user may not open `{CHANNEL}`: ranks cannot use GPU memory of other trays"
     elif _missing((*place.slice, *place.spares), lines):
-        warning = "spares of the slice are not in the node list of IMEX: a swap to one of them will need it changed"
+        warning = "the IMEX node list lacks spares of the slice: change it before a node is replaced with one of them"
     return ImexDecision(kind=ImexAction.ADOPTED, reason=reason, warning=warning)
 
 
@@ -144,14 +144,16 @@ def _without_channel(mode: ImexMode, seen: ImexDaemon, reason: str) -> ImexDecis
     Drivers make none at boot where they are not configured to.
     """
     if mode is ImexMode.MANAGE and seen.sudo:
-        return ImexDecision(kind=ImexAction.CHANNEL, reason=f"{reason}, but there was no channel", steps=_channel(seen))
-    warning = f"there is no `{CHANNEL}`; run there:\n  {operator(_channel(seen))}"
+        return ImexDecision(
+            kind=ImexAction.CHANNEL, reason=f"{reason}, but the channel was missing", steps=_channel(seen)
+        )
+    warning = f"`{CHANNEL}` is missing; run on the node:\n  {operator(_channel(seen))}"
     return ImexDecision(kind=ImexAction.ADOPTED, reason=reason, steps=_channel(seen), warning=warning)
 
 
 _NOT_READY = (
-    "IMEX runs, but is not READY (`nvidia-imex-ctl -q`): after a crash it waits until all that had borrowed its memory "
-    "are back (IMEX_WAIT_FOR_QUORUM)"
+    "IMEX runs, but is not READY (`nvidia-imex-ctl -q`): after a crash it waits for all nodes that had "
+    "borrowed its memory (IMEX_WAIT_FOR_QUORUM)"
 )
 
 
@@ -163,13 +165,15 @@ def _with_another_list(mode: ImexMode, place: ImexPeers, seen: ImexDaemon, missi
     if mode is not ImexMode.MANAGE:
         return _left(message, steps)
     if seen.used_by is None:
-        return _left(f"{message}; it is not started again, for whether somebody uses the GPUs cannot be told", steps)
+        return _left(f"{message}; not restarted: cannot tell whether programs use the GPUs", steps)
     if seen.used_by:
         users = ", ".join(seen.used_by[:4])
-        return _left(f"{message}; it is not started again under {users}, which would lose what it borrowed", steps)
+        return _left(f"{message}; not restarted: {users} would lose borrowed memory", steps)
     if not seen.sudo:
         return _left(f"{message}, and `sudo -n` is refused", steps)
-    return ImexDecision(kind=ImexAction.RESTART, reason=f"{message}, and nobody uses the GPUs of the node", steps=steps)
+    return ImexDecision(
+        kind=ImexAction.RESTART, reason=f"{message}, and no program uses the GPUs of the node", steps=steps
+    )
 
 
 def _stopped(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision:
@@ -180,13 +184,13 @@ def _stopped(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision
         return _left("IMEX does not run, and the inventory does not say `imex: manage`", steps)
     if not seen.sudo:
         return _left("IMEX does not run, and `sudo -n` is refused", steps)
-    return ImexDecision(kind=ImexAction.START, reason="it did not run", steps=steps)
+    return ImexDecision(kind=ImexAction.START, reason="it was not running", steps=steps)
 
 
 def _obstacle(place: ImexPeers) -> str | None:
     """Return why the node list of the domain cannot be written."""
     if len(place.domain) < 2:
-        return "no list of the nodes of its NVLink domain is known"
+        return "the nodes of its NVLink domain are unknown"
     if not place.own & set(place.domain):
         return "the node has none of the addresses that its NVLink domain has in the inventory"
     return None

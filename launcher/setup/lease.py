@@ -24,12 +24,12 @@ class Holder:
 
 
 def describe_holder(name: str, run: str, owner: str) -> str:
-    """Return who holds a lease; the agent adds since when."""
+    """Return the holder of a lease as text; the agent adds since when."""
     return f"run `{name}` ({run}) of {owner}"
 
 
 def read_holder(words: str) -> Holder:
-    """Return the holder in what stands in a lease, whoever wrote it."""
+    """Return the holder from the text in a lease, whatever wrote it."""
     who, _, since = " ".join(words.split()).partition(_SINCE)
     found = _ID.match(who)
     return Holder(who=who, run=found[1] if found else "", since=since)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 # Above 6379, the default of Ray itself and of Redis.
 FIRST = 6400
 LAST = 9000
-# Ports that people's own services have: a block with one of them is left out.
+# Well-known ports: a block with one of them is left out.
 BUSY = (8000, 8080, 8265, 8443, 8888)
 NARROW = 40
 WIDE = 1180
@@ -53,7 +53,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Where a unit's block of ports may begin, and how many ports it has."""
+    """Where a unit's block of ports may begin, and its size."""
 
     starts: tuple[int, ...]
     size: int
@@ -103,5 +103,5 @@ def wide() -> Blocks:
 
 
 def heads() -> Blocks:
-    """Return the blocks of heads on a machine that may have a raylet besides."""
+    """Return the blocks of heads on a machine that may also have a raylet."""
     return narrow(FIRST + 100 + WIDE)

@@ -50,7 +50,7 @@ def head_argv(at: At) -> tuple[str, ...]:
         "start",
         "--head",
         *OPTIONS,
-        "--no-monitor",  # the autoscaler's: a run has the nodes that it was given
+        "--no-monitor",  # no autoscaler: a run has the nodes that it was given
         f"--port={ports.gcs}",
         f"--dashboard-port={ports.dashboard}",
         "--dashboard-host=127.0.0.1",

@@ -53,7 +53,7 @@ _SIGNS = {
 
 
 def window(fault: Fault) -> tuple[float, float]:
-    """Return from when until when a fault lasts, in the seconds of its `at`."""
+    """Return when a fault begins and ends, in the seconds of its `at`."""
     lasts = fault.duration if fault.duration is not None else 0.0 if fault.fault in _ONCE else NEVER
     return fault.at, fault.at + lasts
 
@@ -88,7 +88,7 @@ def silences(faults: Iterable[Fault], *kinds: FaultKind) -> tuple[tuple[float, f
 
 
 def health(faults: Iterable[Fault], now: float) -> Health:
-    """Return what a node says of itself at a time, given what befalls it."""
+    """Return the health that a node reports at a time, by its faults."""
     holding = [fault.fault for fault in faults if window(fault)[0] <= now < window(fault)[1]]
     signs = tuple(_SIGNS[kind] for kind in sorted(set(holding) & _SIGNS.keys(), key=lambda kind: kind.value))
     return Health(at=0.0, signs=signs, hung=("nvidia-smi",) if FaultKind.PROBE_HANGS in holding else ())

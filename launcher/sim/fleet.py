@@ -50,7 +50,7 @@ class Fleet:
 
     @property
     def run(self) -> Run:
-        """Return the run that this is the fleet of."""
+        """Return the run of this fleet."""
         return self._run
 
     def look(self, now: float) -> Sighting:
@@ -78,18 +78,18 @@ class Fleet:
         return min(life.after(now) for life in self._lives.values())
 
     def begin(self, now: float) -> None:
-        """Count the faults of the run from now on, if they are not counted yet."""
+        """Start the clock of the run's faults, unless it runs."""
         if self.world().began_at is None:
             self.save_world(SimWorld(began_at=now))
             self._forget()
 
     def watched(self, now: float, node: str | None) -> tuple[Watch, ...]:
-        """Return where the head was, and is from now on."""
+        """Return all places of the head, with that from now on."""
         before = self.world().watches
         return before if before and before[-1].node == node else (*before, Watch(since=now, node=node))
 
     def life(self, node: NodeName) -> Life:
-        """Return the life of a node, by its row as it is stored now."""
+        """Return the life of a node, by its stored row."""
         text = self._rows.world(self._node_key(node))
         if node not in self._lives or text != self._texts.get(node):
             self._texts[node] = text
@@ -97,21 +97,21 @@ class Fleet:
         return self._lives[node]
 
     def save(self, node: NodeName, host: SimHost) -> None:
-        """Keep a node's row."""
+        """Store a node's row."""
         text = dump(host)
         self._rows.save_world(self._node_key(node), text)
         self._texts[node] = text
         self._keep(node, host)
 
     def world(self) -> SimWorld:
-        """Return the run's row as it is stored now."""
+        """Return the run's stored row."""
         if self._rows.world(self._run_key) != self._texts.get(self._run_key):
             self._read_world()
             self._forget()
         return self._world
 
     def save_world(self, world: SimWorld) -> None:
-        """Keep the run's row."""
+        """Store the run's row."""
         text = dump(world)
         self._rows.save_world(self._run_key, text)
         self._texts[self._run_key] = text
@@ -121,13 +121,13 @@ class Fleet:
             self._forget()
 
     def circumstances(self, node: NodeName) -> Circumstances:
-        """Return what befalls a node during the run."""
+        """Return the faults and silences of a node during the run."""
         if node not in self._around:
             self._around[node] = self._befalls(node)
         return self._around[node]
 
     def head_reachable(self, now: float) -> bool:
-        """Whether the head's machine can be seen."""
+        """Whether the head's machine can be reached."""
         return within(self._head_around().silent, now) is None
 
     def machine_reachable(self, node: NodeName | None, now: float) -> bool:
@@ -147,7 +147,7 @@ class Fleet:
         return ray if head is not None and head.answers(now) and self.head_reachable(now) else None
 
     def tables(self, ray: Ray, now: float) -> Tables:
-        """Return what Ray's tables say."""
+        """Return Ray's tables."""
         return Tables(self._run, ray, self._lives, now)
 
     def head_lives(self, now: float) -> bool:

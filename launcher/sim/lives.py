@@ -141,11 +141,11 @@ class Life:
     ranks: tuple[RankLife, ...]
 
     def reachable(self, now: float) -> bool:
-        """Whether the node can be seen."""
+        """Whether the node can be reached."""
         return within(self.around.silent, now) is None
 
     def answers(self, now: float) -> bool:
-        """Whether the node's host answers other hosts."""
+        """Whether the node answers other machines."""
         return within(self.around.cut, now) is None
 
     def unheard(self, now: float) -> float:
@@ -162,12 +162,12 @@ class Life:
         return stretch is None or (self.host.agent_at or 0.0) < stretch[0]
 
     def restless(self, now: float) -> bool:
-        """Whether what is seen here, or heard of it, differs from moment to moment."""
+        """Whether what is seen here changes from moment to moment."""
         dead = self.host.agent_at is not None and now > self.agent_dies
         return dead or self.unheard(now) > 0 or any(one.hangs <= now < one.ends for one in self.ranks)
 
     def agent(self, now: float) -> bool:
-        """Whether an agent lives there."""
+        """Whether an agent runs there."""
         return self.host.agent_at is not None and now < self.agent_dies
 
     def raylet(self, now: float) -> RayletLife | None:
@@ -219,7 +219,7 @@ def _raylet(raylet: Raylet, around: Circumstances) -> RayletLife:
         (killed, killed + NOTICE_KILL_S),
         (power, power + NOTICE_SILENCE_S),
         (stop, stop - SELF_STOP_S + NOTICE_SILENCE_S),
-        (goes_on, goes_on),  # it learns that it is dead, and ends
+        (goes_on, goes_on),  # Ray tells it that it is dead, and it ends
     )
     noticed = min(noticed, stopped + NOTICE_SILENCE_S)
     return RayletLife(raylet=raylet, ready=begun + around.start_s(begun), dies=dies, noticed=noticed)

@@ -17,13 +17,13 @@ from launcher.sim.lives import Life
 from launcher.sim.world import Raylet, Setup, SimHost
 
 STRANGER = "somebody@elsewhere"
-STRANGE = "not free: `python` (pid 4711, of somebody) computes on GPU 0"
+STRANGE = "not free: `python` (pid 4711, of another user) computes on GPU 0"
 
 DONE = Answer(result=Result.DONE)
 KILLED = Answer(result=Result.KILLED)
 
 
-def claim(fleet: Fleet, run: Run, action: Acquire, now: float) -> Answer:
+def acquire(fleet: Fleet, run: Run, action: Acquire, now: float) -> Answer:
     """Take a node's lease and start its agent; HELD while it is taken.
 
     Another run may have it, or a fault. The store gives a node to one run at a time, so that two processes never take
@@ -124,7 +124,7 @@ def release(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
     CANNOT_TELL where the node does not answer.
     """
     if action.node is None:
-        return failed(action.kind, "no node is named to let go of")
+        return failed(action.kind, "no node to release")
     life = fleet.life(action.node)
     if not life.reachable(now):
         return replace(silent(action.node, action.kind), result=Result.CANNOT_TELL)
@@ -146,17 +146,17 @@ def power_off(fleet: Fleet, run: Run, action: PowerOff, now: float) -> Answer:
 
 
 def silent(node: str, stage: str) -> Answer:
-    """Return for a machine that does not."""
+    """Return the failed answer of a node that does not reply."""
     return failed(stage, f"no answer from `{node}`")
 
 
 def failed(stage: str, message: str) -> Answer:
-    """Return that an act did not succeed, and why."""
+    """Return a failed answer with its reason."""
     return Answer(result=Result.FAILED, stage=stage, message=message)
 
 
 def member(run: Run, name: MemberName) -> Member:
-    """Return the slot of that name."""
+    """Return the member of a name."""
     return next(slot for slot in run.members() if slot.name == name)
 
 
@@ -182,5 +182,5 @@ def refusal(life: Life, run: Run, node: NodeName, stage: str, now: float) -> Ans
     if not life.reachable(now):
         return silent(node, stage)
     if life.host.run != run.id or not life.agent(now):
-        return failed(stage, f"no agent of this run lives on `{node}`")
+        return failed(stage, f"the agent is no longer running on `{node}`")
     return None

@@ -63,7 +63,7 @@ class SimNodes:
             return ACTS[type(action)](fleet, run, action, clock.now())
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
-        """Return what befalls a node, as it would show it."""
+        """Return the health of a node, by its faults."""
         with self._turn:
             fleet, clock = self._open(run)
             now = clock.now()
@@ -109,7 +109,7 @@ class SimNodes:
     def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:
         """Raise LaunchError: there is no machine."""
         del run, member
-        raise LaunchError(f"`{node}` is imaginary, and nobody can log in there")
+        raise LaunchError(f"`{node}` is imaginary: there is no shell to open")
 
     def close(self) -> None:
         """Forget what was read; the rows stay."""
@@ -129,7 +129,7 @@ def _release(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
 
 
 ACTS: Mapping[type[NodeAction], Callable[..., Answer]] = {
-    Acquire: node_acts.claim,
+    Acquire: node_acts.acquire,
     Prepare: node_acts.prepare,
     StartHead: ray_acts.start_head,
     Join: node_acts.join,

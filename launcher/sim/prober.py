@@ -43,7 +43,7 @@ class SimProber:
         return answers
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no connections."""
 
     def _silent(self, node: Node) -> bool:
         own = [fault for fault in self._settings.faults if fault.node == node.name]

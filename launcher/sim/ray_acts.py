@@ -49,7 +49,7 @@ def unreserve(fleet: Fleet, run: Run, action: Unreserve, now: float) -> Answer:
 
 
 def verify(fleet: Fleet, run: Run, action: Verify, now: float) -> Answer:
-    """Return with the bundles of a slice as Ray has them now."""
+    """Return the bundles of a slice as Ray has them now."""
     if (ray := fleet.ray(now)) is None:
         return _headless(run, action.kind)
     if action.slice not in ray.groups:

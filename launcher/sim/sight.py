@@ -40,7 +40,7 @@ def leftovers(life: Life, now: float) -> int:
 
 
 def report(one: RankLife, now: float) -> RankReport:
-    """Return what an agent says of a rank."""
+    """Return an agent's status of a rank."""
     member, attempt = MemberName(one.rank.member), one.rank.attempt
     if one.alive(now):
         return RankReport(member=member, attempt=attempt, running=True, quiet=max(0.0, now - one.hangs))

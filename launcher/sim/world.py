@@ -19,10 +19,10 @@ class Rows(Protocol):
     """
 
     def world(self, fleet: str) -> str | None:
-        """Return the text kept under a key; None for one that was never saved."""
+        """Return the text stored under a key; None for none."""
 
     def save_world(self, fleet: str, text: str) -> None:
-        """Keep a text under a key, in place of the one before."""
+        """Store a text under a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

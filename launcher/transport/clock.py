@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-# How often a waiting loop asks whether it may go on (s).
+# How often a waiting loop checks whether it may go on (s).
 GLANCE = 0.05
 
 

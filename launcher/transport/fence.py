@@ -21,7 +21,7 @@ def power_off(command: str | None, node: Node) -> Answer:
     POWERED_OFF where it ended with 0; RemoteError where it cannot be started or does not end in time.
     """
     if command is None:
-        return Answer(result=Result.FAILED, message="the inventory names no `fence_command`")
+        return Answer(result=Result.FAILED, message="the inventory has no `fence_command`")
     ended = LocalShell().run(_HERE, words(command, node), timeout=FENCE_S)
     said = tail(ended.stdout + b"\n" + ended.stderr)
     if ended.status == 0:

@@ -32,7 +32,7 @@ ACT_S = START_S + READY_TRIES + 15.0
 _ACTS = (ImexAction.START, ImexAction.RESTART, ImexAction.CHANNEL)
 _NEVER = {PeerLink.VERSION: "IMEX or the driver is of another version", PeerLink.MAP: "its node list is not the same"}
 
-# A daemon that was started takes a moment; `-q` may hang.
+# A daemon takes a moment to start; `-q` may hang.
 _WAIT = (
     f"i=0; while [ $i -lt {READY_TRIES} ]; do "
     '[ "$(timeout 5 nvidia-imex-ctl -q 2>/dev/null)" = READY ] && exit 0; i=$((i + 1)); sleep 0.5; done; exit 1'
@@ -55,7 +55,7 @@ def set_up(client: AgentClient, run: Run, index: RunIndex, node: Node, member: M
     if not run.fleet.capabilities.own_machines or node.gpu_driver is GpuDriver.NONE:
         return ImexNotes()
     if "block" not in client.ask({"op": "hello"}, timeout=ASK_S):
-        return ImexNotes()  # without an agent there is no lease, and what comes next says so
+        return ImexNotes()  # without an agent there is no lease; the next step reports it
     part = index.slices[member.slice_key]
     mode = run.fleet.imex if len(part.nodes) > 1 else ImexMode.OFF
     bare = ImexPeers(own=_names(node), slice=_all(index, part.nodes), spares=_all(index, part.spares))
@@ -102,7 +102,7 @@ def seen(facts: Facts) -> ImexDaemon:
     """Return IMEX as the facts of a node show it."""
     unit, ready, files, domain = facts.imex_active, facts.imex_ready, facts.imex_files, facts.imex_domain
     if isinstance(ready, bool):
-        active: bool | None = True  # somebody answers, whoever started it
+        active: bool | None = True  # a daemon answers, whatever started it
     else:
         active = False if unit is None else None if isinstance(unit, Unknown) else unit
     read = files if isinstance(files, ImexFiles) else None
@@ -150,16 +150,16 @@ def _act(client: AgentClient, decision: ImexDecision) -> ImexNotes:
     try:
         ended = client.shell.run(client.access, argv, stdin=script(decision.steps).encode(), timeout=ACT_S)
     except RemoteError as error:
-        message = f"what IMEX needs could not be done: {error.message}"
+        message = f"cannot set up IMEX: {error.message}"
         return _warned(message, f"{message}; run there:\n  {operator(decision.steps)}")
     tail = ended.stderr.decode(errors="replace").strip().splitlines()
     if ended.status != 0:
-        message = f"what IMEX needs could not be done: {tail[-1] if tail else f'it ended with {ended.status}'}"
+        message = f"cannot set up IMEX: {tail[-1] if tail else f'it ended with {ended.status}'}"
         return _warned(message, f"{message}; run there:\n  {operator(decision.steps)}")
     waited = client.shell.run(client.access, ("sh", "-c", _WAIT), timeout=ACT_S)
     if waited.status != 0:
         message = f"IMEX was started, but is not READY after {READY_TRIES / 2:.0f} s"
-        return _warned(message, f"{message}: `nvidia-imex-ctl -q` says what it waits for")
+        return _warned(message, f"{message}: `nvidia-imex-ctl -q` shows what it waits for")
     return _told(decision)
 
 

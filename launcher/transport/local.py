@@ -119,7 +119,7 @@ class _LocalTalk:
 
     def last_words(self) -> str:
         """Return how it ended."""
-        return f"what asks the agents of this machine ended with {self._process.wait()}"
+        return f"the relay on this machine ended with {self._process.wait()}"
 
     def give_up(self) -> None:
         """End it."""
@@ -187,13 +187,13 @@ def _feed(pipe: IO[bytes], data: Stdin) -> None:
         with pipe:
             pipe.write(data)
     except BrokenPipeError:
-        return  # it ended without reading: its exit status says more
+        return  # it ended without reading: its exit status tells why
 
 
 def _write(target: Path, content: bytes, mode: int) -> None:
     for folder in (target.parent.parent, target.parent):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Two at once must not write into one file before either renames it.
+    # Two writers at once must not share a file before either renames it.
     partial = target.with_name(f".{target.name}.{os.getpid()}.{time.monotonic_ns()}")
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)

@@ -45,7 +45,7 @@ from launcher.transport.agent.provision import Provisioner
 ASK_S = 10.0
 KILL_S = 30.0
 STOP_S = 60.0
-# What goes wrong with the disk of this machine, and may be mended.
+# Errors of the disk of this machine, which a person can fix.
 _OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
@@ -144,7 +144,7 @@ class ShellNodes:
 
         def act() -> Answer:
             reply = client.ask(request, timeout=KILL_S)
-            if reply.get("absent"):  # nothing of ours is there, not even what could look for it
+            if reply.get("absent"):  # no program of ours is there that could scan
                 self._provision.put(run, client)
                 reply = client.ask(request, timeout=KILL_S)
             return self._free(run, client, action) if reply["ok"] and action.reused else killed(reply)
@@ -257,7 +257,7 @@ class ShellNodes:
             if error.errno not in _OUR_DISK:
                 raise
             what = f"cannot use `{self._addresses.home}`: {os.strerror(error.errno).lower()}"
-            raise StoreError(what, hints=("make room on its disk",)) from error
+            raise StoreError(what, hints=("free space on its disk",)) from error
         for client in clients:
             self._poller.touch(client)
         return replace(answer, stage=stage, elapsed=time.monotonic() - begun)

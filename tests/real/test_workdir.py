@@ -169,7 +169,7 @@ def test_rules_that_cannot_be_read_are_an_error_and_never_all_or_nothing(
     git(tmp_path, "init", "-q")
     write(tmp_path, "a")
     (tmp_path / ".git" / "config").write_text("[broken\n")
-    with pytest.raises(LaunchError, match="git cannot tell what to leave out"):
+    with pytest.raises(LaunchError, match="git cannot apply the ignore rules"):
         ignore.listing(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LaunchError, match="no `git` is here"):

@@ -108,7 +108,7 @@ class AgentClient:
             if isinstance(reply, dict):
                 return cast("Reply", reply)
         except ValueError:
-            pass  # what it wrote to stderr instead is the message
+            pass  # stderr has the message
         tail = tuple(ended.stderr.decode(errors="replace").strip().splitlines()[-20:])
         message = tail[-1] if tail else f"`{stage}` ended with {ended.status} and printed nothing"
         raise RemoteError(message, node=self.name, stage=stage, tail=tail)

@@ -210,7 +210,7 @@ class MachineConnection:
             asked = None if run else self._waiting.pop(place)
             view = self.views[run, place] if run else None
         except (ValueError, KeyError, TypeError):
-            return None  # printed by a login script; a caller that waits for a reply learns that there is none
+            return None  # printed by a login script
         if asked is not None:
             asked.set_result(found)
         if view is None:

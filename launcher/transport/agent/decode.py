@@ -37,7 +37,7 @@ _NO_TABLES: TablesReply = {"ok": False}
 def node_view(reply: StatusReply) -> NodeView:
     """Return the view of a node."""
     if reply.get("protocol", PROTOCOL) != PROTOCOL:
-        return Seen(agent=AgentReport())  # of another version: only asked where the run is to end
+        return Seen(agent=AgentReport())  # of another version, where the run is to end
     if not reply["ok"]:
         return Unseen(message=reply.get("message", ""))
     if not reply.get("agent"):

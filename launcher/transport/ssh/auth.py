@@ -16,7 +16,7 @@ _AGENT_S = 10.0
 
 
 class _Agent(AgentSSH):
-    """The keys of an agent. The agent itself is never forwarded to a machine."""
+    """The keys of an SSH agent, which is never forwarded to a machine."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class _Agent(AgentSSH):
             raise
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection to the SSH agent."""
         self._link.close()
 
 
@@ -54,7 +54,7 @@ class PrivateKeys:
 
 
 def log_in(transport: paramiko.Transport, settings: Settings, keys: PrivateKeys, op: Operation) -> None:
-    """Log in on a connection whose host key is good; RemoteError says what was tried."""
+    """Log in on a connection with a good host key; RemoteError says what was tried."""
     told: list[str] = []
     agent = _agent(settings, told)
     try:
@@ -66,18 +66,18 @@ def log_in(transport: paramiko.Transport, settings: Settings, keys: PrivateKeys,
             except paramiko.BadAuthenticationType as error:
                 op.fail(
                     "auth",
-                    f"`{settings.user}` may not log in with a key: it takes {' or '.join(error.allowed_types)}",
-                    "let sshd accept `publickey`: nobody is there to type a password",
+                    f"`{settings.user}` cannot log in with a key: sshd accepts {' or '.join(error.allowed_types)}",
+                    "enable `publickey` in its sshd_config: nvlaunch types no password",
                 )
             except paramiko.AuthenticationException:
                 if op.left == 0:
-                    message = f"the login of `{settings.user}` was not answered within {op.timeout:.0f} s"
-                    op.fail("auth", message, "what does sshd wait for: a home on a dead file server, a directory?")
+                    message = f"no answer to the login of `{settings.user}` within {op.timeout:.0f} s"
+                    op.fail("auth", message, "check the file server of its home, and its directory service")
                 if transport.is_active():
                     continue
-                _refused(settings, [*told, "then it hung up"], op)
+                _refused(settings, [*told, "then sshd closed the connection"], op)
             if more:
-                op.fail("auth", f"it wants {' and '.join(more)} besides a key", "nobody is there to answer that")
+                op.fail("auth", f"the login needs {' and '.join(more)} besides a key", "nvlaunch answers no prompts")
             return
     finally:
         if agent is not None:
@@ -86,15 +86,13 @@ def log_in(transport: paramiko.Transport, settings: Settings, keys: PrivateKeys,
 
 
 def _refused(settings: Settings, told: list[str], op: Operation) -> NoReturn:
-    message = (
-        f"permission denied for `{settings.user}`; tried {', '.join(told) if told else 'nothing: there is no key'}"
-    )
+    message = f"permission denied for `{settings.user}`; tried {', '.join(told) if told else 'no key'}"
     hints = []
     if any("passphrase" in one for one in told):
-        hints.append("load the key into an agent with `ssh-add`: nobody is asked for a passphrase here")
+        hints.append("load the key into an SSH agent with `ssh-add`: nvlaunch asks for no passphrase")
     if not any(one.startswith(("key", "agent key", "certificate")) for one in told):
-        hints.append("name an `identity_file` in the inventory, or start an agent that has the key")
-    hints.append(f"is the key in `authorized_keys` of `{settings.user}`, and is that the right user?")
+        hints.append("set `identity_file` in the inventory, or start an SSH agent that has the key")
+    hints.append(f"check that the key is in `authorized_keys` of `{settings.user}`, and that this is the right user")
     op.fail("auth", message, *hints)
 
 
@@ -104,7 +102,7 @@ def _agent(settings: Settings, told: list[str]) -> _Agent | None:
     try:
         return _Agent(settings.agent)
     except (OSError, paramiko.SSHException, EOFError) as error:
-        told.append(f"agent `{settings.agent}` (does not answer: {error})")
+        told.append(f"SSH agent `{settings.agent}` (does not answer: {error})")
         return None
 
 

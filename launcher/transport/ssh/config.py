@@ -28,7 +28,7 @@ _ASK_S = 10.0
 _ASKING = 8
 _HOPS = 8
 
-# What may stand in a host or user: it becomes an argument, and a word of the user's own ProxyCommand
+# Characters of a host or user: it becomes an argument, and a word of the user's own ProxyCommand
 # (CVE-2023-51385, CVE-2017-1000117).
 _HOST = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%-]*")
 _USER = re.compile(r"""[^-\s\x00-\x1f\x7f`'"$;&<>|(){}][^\s\x00-\x1f\x7f`'"$;&<>|(){}]*""")
@@ -61,7 +61,7 @@ class Settings:
 
 
 class _Told:
-    """What is configured for a host, once it was asked."""
+    """The configuration of a host, once it was asked for."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -94,7 +94,7 @@ class Resolver:
 
     def _resolve(self, at: Access, op: Operation, depth: int) -> Settings:
         if depth > _HOPS:
-            op.fail("resolve", f"the jump hosts of `{at.address}` go round in circles", "look at `ProxyJump`")
+            op.fail("resolve", f"the jump hosts of `{at.address}` form a loop", "check `ProxyJump`")
         refuse(at, op)
         told = self._tell(at, op)
         settings = self._settings(at, told)
@@ -104,7 +104,7 @@ class Resolver:
             if command in (None, "none"):
                 return settings
             return replace(settings, proxy_command=expand(command or "", self._tokens(at, settings)))
-        # Who goes through hosts that the inventory names is let in there by the key that it names.
+        # The inventory's key is used at jump hosts that the inventory names.
         identity = at.identity_file if at.proxy_jump else None
         return replace(settings, via=self._chain(jump, identity, op, depth))
 
@@ -147,7 +147,7 @@ class Resolver:
         )
 
     def _tokens(self, at: Access, settings: Settings) -> dict[str, str]:
-        """Return what OpenSSH puts in place of `%h` and its like (ssh_config(5), TOKENS)."""
+        """Return the values of `%h` and other tokens (ssh_config(5), TOKENS)."""
         local = socket.gethostname()
         return {
             "%": "%",
@@ -199,12 +199,12 @@ class Resolver:
         except FileNotFoundError:
             return self._parse(at, op)
         except subprocess.TimeoutExpired:
-            hint = "a `Match exec` in the SSH configuration may hang"
+            hint = "check `Match exec` in the SSH configuration"
             op.fail("resolve", f"`ssh -G` did not end within {_ASK_S:.0f} s", hint)
         if done.returncode != 0:
             said = tuple(done.stderr.decode(errors="replace").strip().splitlines()[-5:])
             message = f"OpenSSH refuses its configuration: {said[-1] if said else f'status {done.returncode}'}"
-            op.fail("resolve", message, "`ssh -G HOST` says the same", tail=said)
+            op.fail("resolve", message, "reproduce it with `ssh -G HOST`", tail=said)
         told: dict[str, list[str]] = {}
         for line in done.stdout.decode(errors="replace").splitlines():
             key, _, value = line.partition(" ")
@@ -229,7 +229,9 @@ class Resolver:
                     fresh.write_text(text)
                     fresh.replace(path)
                 except OSError as error:
-                    op.fail("resolve", f"cannot write to `{self._home}`: {error.strerror}", "mend `$NVLAUNCH_HOME`")
+                    op.fail(
+                        "resolve", f"cannot write to `{self._home}`: {error.strerror}", "make `$NVLAUNCH_HOME` writable"
+                    )
         return str(path)
 
     def _parse(self, at: Access, op: Operation) -> dict[str, list[str]]:
@@ -241,7 +243,7 @@ class Resolver:
         except FileNotFoundError:
             found = {}
         except (OSError, ValueError, paramiko.SSHException) as error:
-            op.fail("resolve", f"`{self._user}/.ssh/config` cannot be read: {error}", "install OpenSSH's `ssh`")
+            op.fail("resolve", f"cannot read `{self._user}/.ssh/config`: {error}", "install OpenSSH's `ssh`")
         told = {key: value if isinstance(value, list) else [value] for key, value in found.items()}
         told.setdefault("identityfile", [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")])
         told.setdefault("userknownhostsfile", ["~/.ssh/known_hosts ~/.ssh/known_hosts2"])
@@ -256,20 +258,20 @@ def refuse(at: Access, op: Operation) -> None:
     """
     for what, word, allowed in (("address", at.address, _HOST), ("user", at.user, _USER)):
         if word is not None and not allowed.fullmatch(word):
-            op.fail("resolve", f"{what} `{word!r}` is not one", f"mend the {what} in the inventory")
+            op.fail("resolve", f"invalid {what} `{word!r}`", f"correct the {what} in the inventory")
     if at.port is not None and not 0 < at.port < 65536:
-        op.fail("resolve", f"port `{at.port}` is not one", "mend the port in the inventory")
+        op.fail("resolve", f"invalid port `{at.port}`", "correct the port in the inventory")
 
 
 def expand(text: str, tokens: Mapping[str, str]) -> str:
-    """Return a text with `%x` replaced; a token that is not ours stays as it is."""
+    """Return a text with `%x` replaced; an unknown token stays."""
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
 
 
 def _hop(word: str, identity: str | None, op: Operation) -> Access:
     found = _HOP.fullmatch(word)
     if found is None:
-        op.fail("resolve", f"jump host `{word!r}` is not one", "it reads [user@]host[:port]")
+        op.fail("resolve", f"invalid jump host `{word!r}`", "write [user@]host[:port]")
     port = int(found["port"]) if found["port"] else None
     return Access(address=found["six"] or found["host"], user=found["user"], port=port, identity_file=identity)
 

@@ -76,7 +76,7 @@ class HandshakeSlots:
     @staticmethod
     def _take(turns: threading.BoundedSemaphore, held: contextlib.ExitStack, op: Operation) -> None:
         if not turns.acquire(timeout=op.left):
-            op.fail("connect", f"its turn did not come within {op.timeout:.0f} s", "give it more time")
+            op.fail("connect", f"no handshake slot was free within {op.timeout:.0f} s", "allow more time")
         held.callback(turns.release)
 
 
@@ -118,7 +118,7 @@ class Connection:
 
     @property
     def is_roomy(self) -> bool:
-        """Whether a session may be kept, and others still find room."""
+        """Whether a session may be kept open without taking the last one."""
         return self._limit > 1
 
     def keep(self, op: Operation) -> paramiko.Channel:
@@ -149,8 +149,8 @@ class Connection:
     def _session(self, op: Operation) -> paramiko.Channel:
         with self._free:
             if not self._free.wait_for(lambda: self._open < self._limit or not self.alive, op.left):
-                message = f"no session was free within {op.timeout:.0f} s: {self._limit} others are under way"
-                op.fail("connect", message, "`MaxSessions` in sshd_config of the machine is the limit")
+                message = f"no free session within {op.timeout:.0f} s: {self._limit} are in use"
+                op.fail("connect", message, "raise `MaxSessions` in sshd_config of the machine")
             self._open += 1
         try:
             return self.transport.open_session(timeout=min(_OPEN_S, op.left))
@@ -183,7 +183,7 @@ class Connection:
         with self._free:
             self._limit = max(1, min(self._limit, self._open))
             kept = () if self._limit > len(self._kept) else tuple(self._kept)
-        for channel in kept:  # whoever keeps it gets on without; whoever waits would not
+        for channel in kept:  # its holder continues without it; the threads that wait would not
             self.let_go(channel)
 
     def _release(self) -> None:
@@ -229,7 +229,7 @@ class _Machine:
             return link
         came = time.monotonic()
         if not self._making.acquire(timeout=op.left):
-            op.fail("connect", f"connecting took longer than {op.timeout:.0f} s", "give it more time")
+            op.fail("connect", f"connecting took longer than {op.timeout:.0f} s", "allow more time")
         try:
             if self.link is not None and self.link.alive:
                 return self.link

@@ -16,7 +16,7 @@ from launcher.transport.ssh.host_keys import HostKey, HostKeys
 from launcher.transport.ssh.operation import HostKeyError, Operation, SilentError
 from launcher.transport.ssh.route import Route, Routes, direct, dropped, proxied, through
 
-# paramiko writes what goes wrong to a log, and Python's last resort for a log that nobody reads is the terminal.
+# paramiko logs errors, and Python prints the log to the terminal where no handler is set.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
@@ -25,7 +25,7 @@ _WAKE_S = 2.0
 """How often the thread of an idle connection wakes: paramiko's own 0.1 s costs a tenth of a core at 128 nodes."""
 
 _KEEPALIVE_S = 15
-_SILENT = "is the jump host on, and is the network up as far as that?"
+_SILENT = "check that the jump host is on, and the network up to it"
 _FAST = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
 """Ciphers, fastest first; what is older than these is not spoken."""
 
@@ -44,13 +44,13 @@ class Dialler:
         self._ways = Routes()
 
     def close(self) -> None:
-        """Give up what is being connected to."""
+        """Cancel the connections that are being made."""
         self._ways.close()
 
     def dial(
         self, settings: Settings, link_to: Callable[[Settings, Operation], Connection], op: Operation
     ) -> Connection:
-        """Return a connection that has been let in; RemoteError says which step failed."""
+        """Return a connection after the login; RemoteError says which step failed."""
         transport, way = self._greet(settings, link_to, op, self._hosts.judge)
         try:
             with self._turns.turn(settings.via, op):
@@ -63,7 +63,7 @@ class Dialler:
             transport.close()
             if isinstance(error, (paramiko.SSHException, EOFError, OSError)):
                 message = f"the connection was lost while logging in: {str(error) or type(error).__name__}"
-                raise op.error("auth", message, "its sshd log has the reason") from error
+                raise op.error("auth", message, "see the log of its sshd") from error
             raise
 
     def host_key(
@@ -89,7 +89,7 @@ class Dialler:
     ) -> tuple[paramiko.Transport, Route]:
         """Return a connection after the key exchange, its host key judged.
 
-        A pin does not say of which type the key is: where the first does not match, the machine's others are looked at.
+        A pin does not say of which type the key is: where the first does not match, the machine's others are tried.
         """
         refused: HostKeyError | None = None
         without: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class Dialler:
                 if link.answers():
                     raise
                 link.cut()
-                raise dropped(op, f"jump host `{settings.via.address}` has fallen silent", _SILENT) from error
+                raise dropped(op, f"jump host `{settings.via.address}` does not answer any more", _SILENT) from error
         if settings.proxy_command is not None:
             return self._ways.add(proxied(settings, op))
         return direct(settings, self._ways, op)
@@ -157,16 +157,16 @@ class Dialler:
         options.key_types = [name for name in types if name not in without]
         try:
             transport.start_client(timeout=patience)
-            _shown(transport)  # start_client returns as well when its time is over
+            _shown(transport)  # start_client also returns after its timeout
         except (paramiko.SSHException, EOFError, OSError) as error:
             hung = transport.is_active()
             transport.close()
             if hung:
-                hint = "is the machine overloaded?"
+                hint = "check the load of the machine"
                 op.fail("connect", f"the key exchange did not end within {patience:.0f} s", hint)
             if isinstance(error, paramiko.SSHException) and "banner" not in str(error):
-                op.fail("connect", f"no common way to speak: {str(error).lower()}", "is its sshd very old?")
-            raise dropped(op, str(error).lower() or "it hung up", said=way.last_words()) from error
+                op.fail("connect", f"no common SSH algorithms: {str(error).lower()}", "its sshd may be too old")
+            raise dropped(op, str(error).lower() or "connection closed", said=way.last_words()) from error
         return transport
 
 

@@ -101,7 +101,7 @@ def _send(channel: paramiko.Channel, stdin: Iterable[bytes | memoryview]) -> Non
                 view = view[channel.send(bytes(view[:_PACKET])) :]
         channel.shutdown_write()
     except (OSError, EOFError, paramiko.SSHException):
-        return  # it ended without reading: its exit status says more
+        return  # it ended without reading: its exit status tells why
 
 
 def _drain(channel: paramiko.Channel, bell: Bell, op: Operation, stdout: _Stdout) -> tuple[bytes, bytes]:
@@ -123,8 +123,8 @@ def _lost(op: Operation, begun: float, stderr: bytes, why: str) -> Exception:
     said = f": {why}" if why else ""
     message = f"the connection was lost {took:.0f} s into the command{said}"
     if op.left == 0:
-        message = f"nothing was heard of the command within {op.timeout:.0f} s, and the connection was given up"
-    return op.error("command", message, "it may have run: look before it is done again", tail=tail(stderr))
+        message = f"no reply from the command within {op.timeout:.0f} s, and the connection was closed"
+    return op.error("command", message, "it may have run: check before running it again", tail=tail(stderr))
 
 
 def _not_begun(stdout: bytes, stderr: bytes, status: int, op: Operation) -> NoReturn:
@@ -134,4 +134,4 @@ def _not_begun(stdout: bytes, stderr: bytes, status: int, op: Operation) -> NoRe
     """
     said = tail(stdout + b"\n" + stderr)
     message = f"the login shell runs no commands: {said[-1] if said else f'it ended with {status}'}"
-    op.fail("command", message, "let the user have a login shell that runs `/bin/sh -c`", tail=said)
+    op.fail("command", message, "give the user a login shell that runs `/bin/sh -c`", tail=said)

@@ -42,7 +42,7 @@ class HostKey:
         return _SIGNATURES.get(self.kind, (self.kind,))
 
     def line(self, name: str) -> str:
-        """Return the line of a known_hosts file that says that `name` has this key."""
+        """Return the line of a known_hosts file that gives `name` this key."""
         return f"{name} {self.kind} {base64.b64encode(self.blob).decode()}\n"
 
 
@@ -119,7 +119,7 @@ class HostKeys:
         return KnownHosts(*(tuple(entry for entry in found if entry.marker is marker) for marker in _KINDS))
 
     def knows(self, settings: Settings, key: HostKey) -> bool:
-        """Whether a machine may have this key, by what is known now."""
+        """Whether a machine may have this key, as far as known."""
         return _allows(self.known(settings), settings, key)
 
     def judge(self, settings: Settings, key: HostKey, op: Operation) -> None:
@@ -140,21 +140,21 @@ class HostKeys:
             where = ", ".join(f"`{path}`" for path in dict.fromkeys(entry.path for entry in known.keys))
             raise _changed(settings, key, op, f"{' and '.join(old)} is known from {where}", old)
         if known.authorities:
-            words = f"host key {shown} is not known, and certificates of hosts (@cert-authority) cannot be checked here"
+            words = f"unknown host key {shown}, and host certificates (@cert-authority) are not supported"
             raise _error(op, key, words, (_trust(shown),))
         if settings.strict:
-            words = f"host key {shown} is not known, and `StrictHostKeyChecking` lets none be learnt"
+            words = f"unknown host key {shown}, and `StrictHostKeyChecking` accepts no new ones"
             raise _error(op, key, words, (_trust(shown),))
         self._learn(settings, key, op)
 
     def replace(self, name: str, key: HostKey) -> None:
-        """Have our own file say that a host has this key and no other."""
+        """Make this the only key of a host in our own file."""
         with self._writing() as lines:
             lines[:] = [line for line in lines if name not in _plain_names(line)]
             lines.append(key.line(name))
 
     def _learn(self, settings: Settings, key: HostKey, op: Operation) -> None:
-        """Add a key to our file, unless somebody else has just learnt another one."""
+        """Add a key to our file, unless another process just added another one."""
         with self._writing() as lines:
             there = [entry for line in lines if (entry := _entry(line, str(self.own)))]
             mine = [entry for entry in there if entry.covers(settings.known_as)]
@@ -269,7 +269,7 @@ def _hashed(names: str, name: str) -> bool:
 
 
 def _trust(fingerprint: str) -> str:
-    return f"compare {fingerprint} with the machine's own, then name it as `host_key` of the node in the inventory"
+    return f"compare {fingerprint} with the machine's own key, then set `host_key` of the node in the inventory"
 
 
 def _changed(settings: Settings, key: HostKey, op: Operation, why: str, old: tuple[str, ...]) -> HostKeyError:
@@ -280,8 +280,8 @@ def _changed(settings: Settings, key: HostKey, op: Operation, why: str, old: tup
 def _advice(settings: Settings) -> str:
     reimaged = f"if `{settings.address}` was re-imaged or replaced"
     if settings.pin is not None:
-        return f"{reimaged}, put the new one into the inventory; otherwise somebody may be in between"
-    return f"{reimaged}: `nvlaunch hosts rekey {settings.address}`; otherwise somebody may be in between"
+        return f"{reimaged}, set the new `host_key` in the inventory; otherwise the connection may be intercepted"
+    return f"{reimaged}: `nvlaunch hosts rekey {settings.address}`; otherwise the connection may be intercepted"
 
 
 def _error(

@@ -57,7 +57,7 @@ class Operation:
 
     @property
     def left(self) -> float:
-        """Return the seconds that are left, never less than none."""
+        """Return the seconds that are left, at least 0."""
         return max(0.0, self.timeout - self.elapsed)
 
     def error(
@@ -80,5 +80,5 @@ class Operation:
 
 
 def tail(output: bytes, lines: int = 20) -> tuple[str, ...]:
-    """Return the last lines of what a program said."""
+    """Return the last lines of a program's output."""
     return tuple(output.decode(errors="replace").strip().splitlines()[-lines:])

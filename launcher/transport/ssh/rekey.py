@@ -33,13 +33,13 @@ class PresentedKey:
     good: bool
 
     def foreign(self, own: Path) -> Iterator[str]:
-        """Return the files of the user in which another key stands."""
+        """Return the user's files that have another key."""
         paths = (path for path, fingerprint in self.known if fingerprint != self.key.fingerprint)
         yield from (path for path in dict.fromkeys(paths) if path != str(own))
 
 
 class Rekeying:
-    """Looks at host keys without logging in, and takes note of them in our own file."""
+    """Asks for host keys without a login, and stores accepted ones in our file."""
 
     def __init__(self, home: Path) -> None:
         self.own = home / KNOWN_HOSTS
@@ -65,16 +65,16 @@ class Rekeying:
         return None
 
     def look(self, looks: Sequence[Callable[[], PresentedKey]]) -> list[PresentedKey | RemoteError]:
-        """Return what each machine shows, all asked at once; a failure is an answer too."""
+        """Return the key of each machine, or an error; all are asked at once."""
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rekey") as pool:
             return list(pool.map(_tried, looks))
 
     def accept(self, shown: PresentedKey) -> None:
-        """Have our file say that this is the machine's key, and no other."""
+        """Make this the machine's only key in our file."""
         self._hosts.replace(shown.name, shown.key)
 
     def close(self) -> None:
-        """Let go of connections to jump hosts."""
+        """Close the connections to jump hosts."""
         self._links.close()
         self._dialler.close()
 

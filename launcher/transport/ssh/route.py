@@ -30,7 +30,7 @@ _UNHEARD_S = 60
 
 _POLL_S = 0.1
 
-_OFF = "is the machine on, is the address right, and does nothing in between drop packets?"
+_OFF = "check that the machine is on, the address right, and no firewall drops packets"
 
 
 class Route:
@@ -49,28 +49,28 @@ class Route:
         try:
             spoken = _speaks(self.pipe, max(0.001, patience))
         except TimeoutError:
-            message = f"connected, but nobody speaks there within {patience:.0f} s"
-            op.fail("connect", message, "is sshd hung, or is it another service's port?", tail=self.last_words())
+            message = f"connected, but no SSH banner within {patience:.0f} s"
+            op.fail("connect", message, "check that sshd answers, and that this is its port", tail=self.last_words())
         except OSError as error:
             raise self._dropped(op, (error.strerror or str(error)).lower()) from error
         if not spoken:
-            raise self._dropped(op, "closed before a word")
+            raise self._dropped(op, "closed before the SSH banner")
 
     def _dropped(self, op: Operation, why: str) -> DroppedError:
         if self._proxy is None:
             return dropped(op, why)
-        hint = "run the ProxyCommand of the SSH configuration by hand: it must carry what sshd says"
+        hint = "run the ProxyCommand of the SSH configuration by hand: it must pass on what sshd sends"
         return dropped(op, "the ProxyCommand ended", hint, self.last_words())
 
     def last_words(self) -> tuple[str, ...]:
-        """Return what a ProxyCommand said on stderr."""
+        """Return what a ProxyCommand wrote to stderr."""
         if self._said is None or self._said.closed:
             return ()
         self._said.seek(0)
         return tail(self._said.read())
 
     def close(self) -> None:
-        """Close it at once, also where somebody reads from it just now."""
+        """Close it at once, also while another thread reads from it."""
         if not isinstance(self.pipe, paramiko.Channel):
             with contextlib.suppress(OSError):
                 self.pipe.shutdown(socket.SHUT_RDWR)
@@ -137,7 +137,7 @@ def _why(error: OSError, settings: Settings, patience: float) -> tuple[str, str]
     if isinstance(error, TimeoutError) or error.errno == errno.EAGAIN:
         return f"no answer on port {settings.port} within {patience:.0f} s", _OFF
     if isinstance(error, ConnectionRefusedError):
-        return f"port {settings.port} refuses connections", "is sshd running, and is that its port?"
+        return f"port {settings.port} refuses connections", "check that sshd runs, on that port"
     return f"cannot connect to port {settings.port}: {(error.strerror or str(error)).lower()}", _OFF
 
 
@@ -165,8 +165,8 @@ def _addresses(settings: Settings, ways: Routes, op: Operation, patience: float)
             found = answer.get(timeout=_POLL_S)
             break
     if isinstance(found, OSError):
-        message = f"its name cannot be resolved: {(found.strerror or str(found)).lower()}"
-        hint = f"this machine must know `{settings.hostname}`, or give the node its number as `address`"
+        message = f"cannot resolve its name: {(found.strerror or str(found)).lower()}"
+        hint = f"add `{settings.hostname}` to DNS, or set the IP address as `address` of the node"
         op.fail("resolve", message, hint)
     return found
 
@@ -199,7 +199,7 @@ def proxied(settings: Settings, op: Operation) -> Route:
     except OSError as error:
         ours.close()
         said.close()
-        op.fail("connect", f"the ProxyCommand cannot be started: {error.strerror}")
+        op.fail("connect", f"cannot start the ProxyCommand: {error.strerror}")
     finally:
         theirs.close()
     return Route(ours, proxy, said)
@@ -214,19 +214,19 @@ def through(transport: paramiko.Transport, settings: Settings, op: Operation) ->
         return Route(transport.open_channel("direct-tcpip", where, ("127.0.0.1", 0), timeout=patience))
     except paramiko.ChannelException as error:
         if error.code == 1:
-            hint = f"`AllowTcpForwarding` and `PermitOpen` in sshd_config of `{jump}` decide"
-            op.fail("connect", f"jump host `{jump}` may not connect to other machines", hint)
+            hint = f"check `AllowTcpForwarding` and `PermitOpen` in sshd_config of `{jump}`"
+            op.fail("connect", f"jump host `{jump}` refuses to forward connections", hint)
         op.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        if transport.is_active() and "Timeout" not in str(error):  # another thread took the reason away
+        if transport.is_active() and "Timeout" not in str(error):  # another thread took the reason
             op.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
         if transport.is_active():
             message = f"jump host `{jump}` gets no answer on port {settings.port} within {patience:.0f} s"
             raise op.error("connect", message, _OFF, kind=SilentError) from error
-        raise dropped(op, f"jump host `{jump}` hung up") from error
+        raise dropped(op, f"jump host `{jump}` closed the connection") from error
 
 
-_BUSY = "its sshd drops connections when many come at once: `MaxStartups` in sshd_config"
+_BUSY = "raise `MaxStartups` in its sshd_config: it drops connections when many come at once"
 
 
 def dropped(op: Operation, why: str, hint: str = _BUSY, said: tuple[str, ...] = ()) -> DroppedError:
@@ -235,7 +235,7 @@ def dropped(op: Operation, why: str, hint: str = _BUSY, said: tuple[str, ...] = 
     A new attempt may succeed.
     """
     return DroppedError(
-        f"sshd did not greet: {why}",
+        f"no SSH handshake: {why}",
         node=op.node,
         stage="connect",
         elapsed=op.elapsed,
@@ -266,10 +266,10 @@ class Bell(threading.Event):
     """
 
     def clear(self) -> None:
-        """Do nothing: that one buffer is empty says nothing of the others."""
+        """Do nothing: one empty buffer says nothing of the others."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether it rang, and be ready for the next time."""
+        """Whether it rang; it can ring again."""
         rung = super().wait(timeout)
         super().clear()
         return rung

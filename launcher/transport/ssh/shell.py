@@ -104,7 +104,7 @@ class SshShell:
         try:
             return self._once(at, argv, stdin, op, take)
         except LostError:
-            return self._once(at, argv, stdin, op, take)  # it had died unnoticed, and nothing was begun on it
+            return self._once(at, argv, stdin, op, take)  # the connection was dead, and nothing was begun on it
 
     def _once(self, at: Access, argv: Sequence[str], stdin: Stdin, op: Operation, take: Take | None) -> Completed:
         link = self._links.link(at, op)

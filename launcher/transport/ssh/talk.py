@@ -1,4 +1,4 @@
-"""A program on a machine that is spoken to over a session of a kept connection."""
+"""A program on a machine, spoken to over a session of a kept connection."""
 
 import contextlib
 import queue
@@ -18,7 +18,7 @@ _BEFORE = 1 << 20
 
 
 class KeptTalk:
-    """A session of its own, as long as both sides want."""
+    """A session of its own, open as long as both sides want."""
 
     def __init__(self, link: Connection, op: Operation, argv: Sequence[str]) -> None:
         self._link = link
@@ -34,11 +34,11 @@ class KeptTalk:
 
     def send(self, data: bytes) -> None:
         """Write to its stdin."""
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):  # who reads is told
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):  # the reader reports it
             self._channel.sendall(data)
 
     def read(self) -> bytes:
-        """Return what it wrote, from where it began itself."""
+        """Return what the program wrote, without what a login printed before."""
         self._channel.settimeout(None)
         while True:
             try:
@@ -57,24 +57,24 @@ class KeptTalk:
                     return own
 
     def last_words(self) -> str:
-        """Return why it is over."""
+        """Return why it ended."""
         if self._mute:
-            return "no answer over a connection that was well"
+            return "no reply over an open connection"
         if self._before is not None:
             said = self._before.decode(errors="replace").strip().splitlines()[-1:]
             return f"the login shell runs no commands: {said[0] if said else 'it ended at once'}"
         if self._link.transport.is_active():
-            return "what asks the agent there has ended"
+            return "the relay on the machine has ended"
         return "the connection was lost"
 
     def give_up(self) -> None:
-        """Begin nothing more on this connection, and hang up."""
+        """Begin nothing more on this connection, and close the session."""
         self._mute = True
         self._link.retire()
         self._link.let_go(self._channel)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the session."""
         self._link.let_go(self._channel)
 
 
@@ -105,7 +105,7 @@ class SingleTalk:
         return self._said.get()
 
     def last_words(self) -> str:
-        """Return why it is over."""
+        """Return why it ended."""
         return self._why
 
     def give_up(self) -> None:

@@ -30,7 +30,7 @@ def agent_spec(spec: AgentSpec) -> Files:
 
 
 def shared(variables: SharedVariables) -> Files:
-    """Return the document of what ranks share as a file."""
+    """Return the document of shared variables as a file."""
     return {f"{SHARED}/{variables.name}": (variables.content, 0o600)}
 
 

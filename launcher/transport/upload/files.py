@@ -39,7 +39,7 @@ def weigh(task: Task) -> UploadSize:
             try:
                 found = path.lstat()
             except FileNotFoundError:
-                continue  # it went while we looked
+                continue  # it was removed meanwhile
             files += 1
             size += found.st_size if stat.S_ISREG(found.st_mode) else 0
         if tree.listing is not None:
@@ -87,4 +87,4 @@ def _trees(task: Task) -> Iterator[FileTree]:
         elif path.exists():
             yield FileTree(source=path, to=f"{to}{path.name}" if to.endswith("/") else to, listing=None)
         else:
-            raise LaunchError(f"`{path}`, which goes to `{to}`, is gone")
+            raise LaunchError(f"`{path}`, which is mounted at `{to}`, does not exist")

@@ -13,7 +13,7 @@ OWN_IGNORE = ".skyignore"
 
 _TAKEN = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 _IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
-# What a hook or an alias of git's hands down: it would name another repository or another index.
+# Variables that a git hook or alias passes on: they name another repository or index.
 _HANDED_DOWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 
 
@@ -34,16 +34,16 @@ class IgnoreRules:
         return self._names(argv)
 
     def ignored(self) -> Iterator[bytes]:
-        """Return what is ignored: files, and whole folders with a slash at the end."""
+        """Return the ignored files, and ignored folders with a slash at the end."""
         how = ("ls-files", "-z", "--others", "--ignored", "--directory", *self._excludes)
         return self._names(how if self._excludes else _IGNORED)
 
     def ignores(self, names: Sequence[bytes]) -> frozenset[bytes]:
-        """Return which of these folders are ignored; git lists no empty one."""
+        """Return which of these folders are ignored; git lists no empty ones."""
         if not names:
             return frozenset()
         if self._excludes:
-            return frozenset()  # asked of an index that is empty: what is ignored was listed, empty or not
+            return frozenset()  # the index is empty: ignored folders were listed, empty or not
         ended = _git(self._folder, *self._options, "check-ignore", "-z", "--stdin", stdin=b"\0".join(names) + b"\0")
         return frozenset(name for name in ended.stdout.split(b"\0") if name)
 
@@ -125,10 +125,10 @@ def _git(folder: Path, *argv: str, stdin: bytes = b"") -> "subprocess.CompletedP
 
 
 def _no_git(folder: Path, hint: str) -> LaunchError:
-    return LaunchError(f"no `git` is here to tell what to leave out of `{folder}`", hints=(hint,))
+    return LaunchError(f"git is needed for the ignore rules of `{folder}`", hints=(hint,))
 
 
 def _refusal(folder: Path, stderr: bytes) -> LaunchError:
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
     message = (lines[0] if lines else "git says nothing").removeprefix("fatal: ")
-    return LaunchError(f"git cannot tell what to leave out of `{folder}`: {message}", hints=tuple(lines[1:2]))
+    return LaunchError(f"git cannot apply the ignore rules of `{folder}`: {message}", hints=tuple(lines[1:2]))

@@ -47,7 +47,7 @@ def listing(folder: Path) -> Listing:
     read.
     """
     if not folder.is_dir():
-        raise LaunchError(f"workdir `{folder}` is gone")
+        raise LaunchError(f"workdir `{folder}` does not exist")
     found = _Found()
     if (folder / git.OWN_IGNORE).is_file():
         with git.empty_repository(folder) as empty:
@@ -64,7 +64,7 @@ def listing(folder: Path) -> Listing:
 
 
 def everything(folder: Path) -> Listing:
-    """Return all that is in a folder but `.git`, whatever git says of it."""
+    """Return all files of a folder but `.git`, ignored or not."""
     found = _Found()
     _walk(folder, b"", _is_git, found)
     return Listing(files=tuple(sorted(found.files)), empty=tuple(sorted(found.empty)), special=tuple(found.special))
@@ -154,7 +154,7 @@ def _is_real(root: Path, folder: bytes, known: dict[bytes, bool]) -> bool:
 
 
 def _walk(folder: Path, prefix: bytes, closed: Callable[[bytes], bool], found: _Found) -> None:
-    """Add what lies in a folder by kind; folders that are closed are not looked into."""
+    """Add the content of a folder by kind; closed folders are skipped."""
     waiting = [(os.fsencode(folder), prefix)]
     while waiting:
         path, name = waiting.pop()

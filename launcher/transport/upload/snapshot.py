@@ -138,7 +138,7 @@ class _Making:
             try:
                 yield self._entry(tree.source / text, text, data)
             except FileNotFoundError:
-                continue  # it went while we looked
+                continue  # it was removed meanwhile
 
     def _entry(self, path: Path, name: str, data: BinaryIO) -> list[Any]:
         if name and path.is_symlink():
@@ -205,6 +205,6 @@ def _open(path: Path) -> BinaryIO:
 def _stat(path: Path) -> tuple[int, int]:
     try:
         found = path.lstat()
-    except FileNotFoundError:  # it went while we looked
+    except FileNotFoundError:  # it was removed meanwhile
         return 0o755, 0
     return stat.S_IMODE(found.st_mode) & 0o777, found.st_mtime_ns

@@ -33,14 +33,14 @@ TABLE = {
     "not installed": (
         MANAGE, PLACE, ImexDaemon(installed=False, active=False), Act.LEFT, "not installed", "the package",
     ),
-    "cannot tell": (MANAGE, PLACE, ImexDaemon(why="no answer"), Act.LEFT, "cannot be told: no answer", ""),
+    "cannot tell": (MANAGE, PLACE, ImexDaemon(why="no answer"), Act.LEFT, "tell whether IMEX runs: no answer", ""),
     "adopt what runs": (ADOPT, PLACE, RUNNING, Act.ADOPTED, "domain of 4 has all 3", ""),
     "manage adopts as well": (MANAGE, PLACE, RUNNING, Act.ADOPTED, "domain of 4 has all 3", ""),
     "spares are not in it": (ADOPT, PLACE, replace(RUNNING, peers=FOUR[:3]), Act.ADOPTED, "domain of 3", "spares"),
     "no channel": (ADOPT, PLACE, NO_CHANNEL, Act.ADOPTED, "domain of 4", "mknod"),
-    "no channel, manage": (MANAGE, PLACE, NO_CHANNEL, Act.CHANNEL, "there was no channel", ""),
+    "no channel, manage": (MANAGE, PLACE, NO_CHANNEL, Act.CHANNEL, "the channel was missing", ""),
     "no channel, sudo asks": (MANAGE, PLACE, replace(NO_CHANNEL, sudo=False), Act.ADOPTED, "domain of 4", "mknod"),
-    "a channel of others": (MANAGE, PLACE, replace(RUNNING, channel=False), Act.ADOPTED, "of 4", "may not be used"),
+    "a channel of others": (MANAGE, PLACE, replace(RUNNING, channel=False), Act.ADOPTED, "of 4", "may not open"),
     "a map of the site's own names": (
         ADOPT, PLACE, replace(RUNNING, peers=(("10.0.7.1",), ("nvl-slot-02",), ("nvl-slot-03",))), Act.ADOPTED, "of 3",
         "spares",
@@ -54,20 +54,20 @@ TABLE = {
     "another version in the slice": (ADOPT, PLACE, replace(RUNNING, cut={1: "v"}), Act.LEFT, "10.0.7.2: v", ""),
     "another version beside it": (ADOPT, PLACE, replace(RUNNING, cut={3: "v"}), Act.ADOPTED, "domain of 4", ""),
     "it does not run, adopt": (ADOPT, PLACE, STOPPED, Act.LEFT, "does not run", "systemctl start nvidia-imex"),
-    "it does not run, manage": (MANAGE, PLACE, STOPPED, Act.START, "it did not run", ""),
+    "it does not run, manage": (MANAGE, PLACE, STOPPED, Act.START, "it was not running", ""),
     "sudo asks": (MANAGE, PLACE, replace(STOPPED, sudo=False), Act.LEFT, "`sudo -n` is refused", "systemctl start"),
     "sudo cannot be told": (MANAGE, PLACE, replace(STOPPED, sudo=None), Act.LEFT, "refused", "systemctl start"),
     "own address is not in the list": (
         MANAGE, replace(PLACE, own=frozenset(("192.168.0.1",))), STOPPED, Act.LEFT, "none of the addresses", "",
     ),
-    "a list of one is never written": (MANAGE, replace(PLACE, domain=DOMAIN[:1]), STOPPED, Act.LEFT, "no list", ""),
-    "another map, nobody there": (MANAGE, PLACE, OTHERS, Act.RESTART, "nobody uses the GPUs", ""),
+    "a list of one is never written": (MANAGE, replace(PLACE, domain=DOMAIN[:1]), STOPPED, Act.LEFT, "are unknown", ""),
+    "another map, nobody there": (MANAGE, PLACE, OTHERS, Act.RESTART, "no program uses the GPUs", ""),
     "another map, adopt": (ADOPT, PLACE, OTHERS, Act.LEFT, "does not have 10.0.7.2", "systemctl restart"),
     "another map, GPUs in use": (
-        MANAGE, PLACE, replace(OTHERS, used_by=("`python` (77)",)), Act.LEFT, "under `python` (77)", "restart",
+        MANAGE, PLACE, replace(OTHERS, used_by=("`python` (77)",)), Act.LEFT, "`python` (77) would lose", "restart",
     ),
     "another map, GPUs cannot be seen": (
-        MANAGE, PLACE, replace(OTHERS, used_by=None), Act.LEFT, "cannot be told", "restart",
+        MANAGE, PLACE, replace(OTHERS, used_by=None), Act.LEFT, "cannot tell whether programs use", "restart",
     ),
     "another map, sudo asks": (MANAGE, PLACE, replace(OTHERS, sudo=False), Act.LEFT, "refused", "restart"),
 }  # fmt: skip

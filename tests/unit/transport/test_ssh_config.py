@@ -61,7 +61,7 @@ def test_hosts_on_the_way_in_order_each_with_its_own(home: Path) -> None:
 
 
 def test_jump_hosts_that_go_round_in_circles_end(home: Path) -> None:
-    with pytest.raises(RemoteError, match="round in circles"):
+    with pytest.raises(RemoteError, match="form a loop"):
         resolve(home, Access(address="n1"), "Host *\n ProxyJump front\n")
 
 
@@ -94,15 +94,15 @@ def test_other_settings(home: Path) -> None:
 
 @pytest.mark.parametrize("word", ["-x", "", " ", "a b", "a\tb", "a\x00", "a;b", "a`b", "a'b", "$x", "a\u202eb", "a/b"])
 def test_addresses_that_are_none(home: Path, word: str) -> None:
-    with pytest.raises(RemoteError, match="is not one"):
+    with pytest.raises(RemoteError, match="invalid "):
         resolve(home, Access(address=word))
 
 
 @pytest.mark.parametrize("word", ["-l", "", "a b", "a\n", "a;b", "a|b", "$(a)"])
 def test_users_that_are_none(home: Path, word: str) -> None:
-    with pytest.raises(RemoteError, match="is not one"):
+    with pytest.raises(RemoteError, match="invalid "):
         resolve(home, Access(address="n1", user=word))
-    with pytest.raises(RemoteError, match="is not one"):
+    with pytest.raises(RemoteError, match="invalid "):
         resolve(home, Access(address="n1", proxy_jump=f"{word}@front" if word else "@front"))
 
 
