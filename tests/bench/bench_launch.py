@@ -80,7 +80,7 @@ class PlainSsh(SshShell):
 
 
 def stand_in(shared: Path) -> str:
-    """Put a Python below the folder of all hosts whose Ray does nothing for a while; answer its path on hosts."""
+    """Put a Python below the folder of all hosts whose Ray does nothing for a while; return its path on hosts."""
     base, number = Path(sys.base_prefix).resolve(), f"python{sys.version_info[0]}.{sys.version_info[1]}"
     root = shared / "standin"
     packages = root / "lib" / number / "site-packages"
@@ -111,14 +111,14 @@ class Side:
         self.times.chmod(0o777)
 
     def launch(self) -> tuple[float, int]:
-        """Answer how long it takes until each start has ended (s), and how many of them ran at once."""
+        """Return how long it takes until each start has ended (s), and how many of them ran at once."""
         begun = time.monotonic()
         if not isinstance(self.nodes._shell, PlainSsh):
             self.nodes.look(self.run)
             print(f"    {'look':10}{time.monotonic() - begun:6.2f} s", flush=True)
         with ThreadPoolExecutor(self.at_once) as pool:
             self._start_head()
-            for stage in (self._claim, self._prepare, self._join):
+            for stage in (self._acquire, self._prepare, self._join):
                 list(pool.map(stage, self.slots))
                 print(f"    {stage.__name__[1:]:10}{time.monotonic() - begun:6.2f} s", flush=True)
         while len(list(self.times.glob("*.ended"))) < len(self.slots):
@@ -142,7 +142,7 @@ class Side:
             most = max(most, now)
         return most
 
-    def _claim(self, slot: Any) -> None:
+    def _acquire(self, slot: Any) -> None:
         self._check(self.nodes.perform(self.run, Acquire(reason=REASON, node=slot.node)))
 
     def _prepare(self, slot: Any) -> None:
@@ -165,7 +165,7 @@ class Side:
 
 
 def measured(name: str, act: Callable[[], tuple[float, int]], nodes: int) -> float:
-    """Print what a launch took; answer its wall time (s)."""
+    """Print what a launch took; return its wall time (s)."""
     before = os.times()
     wall, most = act()
     after = os.times()
@@ -217,7 +217,7 @@ def main() -> None:
 
 
 def by_address(rig: Rig, path: Path) -> Path:
-    """Answer a configuration of `ssh` in which hosts are called by their addresses."""
+    """Return a configuration of `ssh` in which hosts are called by their addresses."""
     known = Path(str(path) + ".known")
     path.write_text(
         f"Host *\n  User {rig.user}\n  IdentityFile {rig.key}\n  IdentitiesOnly yes\n  BatchMode yes\n"

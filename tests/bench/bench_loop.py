@@ -34,7 +34,7 @@ FAULTS = tuple(
 
 
 def fleet() -> Inventory:
-    """Answer 280 racks of 18 nodes."""
+    """Return 280 racks of 18 nodes."""
     names = [(f"r{rack:03}", f"r{rack:03}-n{tray:02}") for rack in range(RACKS) for tray in range(1, TRAYS + 1)]
     nodes = tuple(
         Node(name=NodeName(name), rack=RackName(rack), domain=rack, access=Access(address=name)) for rack, name in names

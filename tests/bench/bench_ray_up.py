@@ -60,13 +60,13 @@ class Meter:
         return time.time(), ticks / os.sysconf("SC_CLK_TCK")
 
     def between(self, begin: float, end: float) -> float:
-        """Answer the seconds of CPU between two times of day."""
+        """Return the seconds of CPU between two times of day."""
         first, last = (min(self._notes, key=lambda note: abs(note[0] - at)) for at in (begin, end))
         return last[1] - first[1]
 
 
 def _ticks(process: Path, spaces: set[Path]) -> int:
-    """Answer what a process of these hosts, and all that it has reaped, have computed."""
+    """Return what a process of these hosts, and all that it has reaped, have computed."""
     try:
         if (process / "ns/pid").readlink() not in spaces:
             return 0
@@ -77,7 +77,7 @@ def _ticks(process: Path, spaces: set[Path]) -> int:
 
 
 def ours(rig: Rig, folder: Path) -> tuple[float, float]:
-    """Answer how long `nvlaunch up` takes until Ray has all nodes, and until every rank runs (s)."""
+    """Return how long `nvlaunch up` takes until Ray has all nodes, and until every rank runs (s)."""
     desk = Desk(folder, rig.inventory(), HOME=str(folder))
     task = desk.task("bench", TASK.format(nodes=len(rig.hosts)))
     begun, at = time.monotonic(), time.time()
@@ -96,7 +96,7 @@ def ours(rig: Rig, folder: Path) -> tuple[float, float]:
 
 
 def theirs(rig: Rig, folder: Path) -> float:
-    """Answer how long `ray up` takes until Ray has all nodes (s)."""
+    """Return how long `ray up` takes until Ray has all nodes (s)."""
     head, *workers = rig.hosts.values()
     ray = str(Path(sys.executable).with_name("ray"))
     config = folder / "cluster.json"
@@ -118,7 +118,7 @@ def theirs(rig: Rig, folder: Path) -> float:
 
 
 def cluster(rig: Rig, ray: str, head: Host, workers: list[Host]) -> dict[str, object]:
-    """Answer a configuration as Ray's example for machines of one's own has it, without anything to set up."""
+    """Return a configuration as Ray's example for machines of one's own has it, without anything to set up."""
     return {
         "cluster_name": "bench",
         "provider": {"type": "local", "head_ip": head.address, "worker_ips": [host.address for host in workers]},

@@ -113,7 +113,7 @@ def _start(rig: Rig, hosts: list[Host]) -> None:
 
 
 def _strike(rig: Rig, case: str, where: list[str]) -> set[str]:
-    """Break the node of the first rank, or its whole rack; answer the addresses that cannot come back."""
+    """Break the node of the first rank, or its whole rack; return the addresses that cannot come back."""
     host = next(host for host in rig.hosts.values() if host.address == where[0])
     if case == "raylet_killed":
         for process in host.processes("raylet"):

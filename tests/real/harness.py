@@ -37,7 +37,7 @@ class RealHarness:
         self._placed: list[Run] = []
 
     def place(self, program: Program, *, crowded: bool = False) -> Run:
-        """Answer a new run of two ranks and a spare."""
+        """Return a new run of two ranks and a spare."""
         group = Group(name="main", topology=TopologyRule(), gpus=4, run=_SCRIPTS[program], setup="true")
         run = local.place(self._fleet, f"suite-{next(_COUNT)}", group, spares=1)
         self._placed.append(run)

@@ -21,7 +21,7 @@ AMPLE_S = 60.0
 
 
 def inventory(home: Path, *, racks: int, nodes: int) -> Inventory:
-    """Answer local racks whose leases lie in the test's own home."""
+    """Return local racks whose leases lie in the test's own home."""
     return Inventory(
         name="local",
         transport=Transport.LOCAL,
@@ -41,7 +41,7 @@ def inventory(home: Path, *, racks: int, nodes: int) -> Inventory:
 
 
 def place(fleet: Inventory, run_id: str, group: Group, *, spares: int = 0, secrets: tuple[str, ...] = ()) -> Run:
-    """Answer a run of one slice a rack, on the rack's nodes in order, the last ones kept as spares."""
+    """Return a run of one slice a rack, on the rack's nodes in order, the last ones kept as spares."""
     racks: dict[RackName, list[NodeName]] = {}
     domains = {node.rack: node.domain for node in fleet.nodes}
     for node in fleet.nodes:
@@ -91,7 +91,7 @@ class Stand:
         ok(self.nodes.perform(self.run, Join(reason=REASON, slot=slot)))
 
     def label(self, slot: Slot) -> str:
-        """Answer how Ray calls a slot."""
+        """Return how Ray calls a slot."""
         return next(member.label for member in self.run.members() if member.name == slot.member)
 
     def until(self, holds: Callable[[Sighting], bool], limit: float = AMPLE_S) -> Sighting:
@@ -105,7 +105,7 @@ class Stand:
             time.sleep(0.1)
 
     def take_down(self) -> list[Answer]:
-        """Let go of every node and of the head; answer what came of it."""
+        """Let go of every node and of the head; return what came of it."""
         with ThreadPoolExecutor() as pool:
             nodes = [Release(reason=REASON, node=node) for node in self.run.placement.nodes]
             head_too = [*nodes, Release(reason=REASON, node=self.run.head, unit=Unit.HEAD)]
@@ -119,42 +119,42 @@ def ok(answer: Answer) -> Answer:
 
 
 def slots(run: Run, generation: int = 0) -> tuple[Slot, ...]:
-    """Answer who holds what at first."""
+    """Return who holds what at first."""
     members = list(run.members())
     nodes = [name for part in run.placement.slices for name in part.nodes]
     return tuple(Slot(member=m.name, node=n, generation=generation) for m, n in zip(members, nodes, strict=True))
 
 
 def agent(seen: Sighting, node: NodeName) -> AgentReport:
-    """Answer what the agent of a node says; an empty one where there is none."""
+    """Return what the agent of a node says; an empty one where there is none."""
     view = seen.nodes[node]
     return (view.agent if isinstance(view, Seen) else None) or AgentReport()
 
 
 def head(seen: Sighting) -> Head:
-    """Answer what the head says; an empty one where there is none."""
+    """Return what the head says; an empty one where there is none."""
     return (seen.head.head if isinstance(seen.head, HeadSeen) else None) or Head()
 
 
 def alive(seen: Sighting) -> set[tuple[str, int]]:
-    """Answer the slots that are alive in Ray's table, with their generations."""
+    """Return the slots that are alive in Ray's table, with their generations."""
     return {(node.slot, node.generation) for node in head(seen).nodes if node.alive}
 
 
 def rank(seen: Sighting, slot: Slot, attempt: int) -> RankReport | None:
-    """Answer what is seen of a slot's rank of an attempt."""
+    """Return what is seen of a slot's rank of an attempt."""
     reports = agent(seen, slot.node).ranks
     return next((one for one in reports if one.member == slot.member and one.attempt == attempt), None)
 
 
 def runs(seen: Sighting, slot: Slot, attempt: int) -> bool:
-    """Answer whether a slot's rank of an attempt runs."""
+    """Whether a slot's rank of an attempt runs."""
     report = rank(seen, slot, attempt)
     return report is not None and report.running
 
 
 def raylets(address: str) -> list[int]:
-    """Answer the raylets that live on a node, by the address in their arguments."""
+    """Return the raylets that live on a node, by the address in their arguments."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

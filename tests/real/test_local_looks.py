@@ -42,7 +42,7 @@ class Kept:
             ok(self.nodes.perform(self.run, Acquire(reason=REASON, node=name)))
 
     def agent(self, node: NodeName) -> int:
-        """Answer the process of a node's agent."""
+        """Return the process of a node's agent."""
         mark = f"NVLAUNCH_AGENT={self.run.id}:{node}".encode()
         for folder in Path("/proc").iterdir():
             with contextlib.suppress(OSError):

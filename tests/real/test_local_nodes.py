@@ -242,8 +242,8 @@ def test_a_killed_agent_takes_its_raylet_and_rank_along(stand: Stand) -> None:
 
 def test_a_node_is_held_against_others_and_free_after_the_end(stand: Stand, foreign: subprocess.Popen[bytes]) -> None:
     other = replace(stand.run, id=RunId(f"other-{os.getpid()}"))
-    claim = Acquire(reason=REASON, node=stand.slots[0].node)
-    held = stand.nodes.perform(other, claim)
+    acquire = Acquire(reason=REASON, node=stand.slots[0].node)
+    held = stand.nodes.perform(other, acquire)
     assert held.result is Result.HELD
     assert f"run `job` ({stand.run.id}) of somebody@here" in held.message
     assert [answer.result for answer in stand.take_down()] == [Result.KILLED] * 5
@@ -251,8 +251,8 @@ def test_a_node_is_held_against_others_and_free_after_the_end(stand: Stand, fore
     assert _pids("NVLAUNCH_AGENT", stand.run.id) == []
     assert _hidden() == []
     assert not [path for path in Path("/dev/shm").glob("nvl-*/secrets.json") if SECRET in path.read_text()]
-    assert ok(stand.nodes.perform(other, claim))
-    assert ok(stand.nodes.perform(other, Release(reason=REASON, node=claim.node))).result is Result.KILLED
+    assert ok(stand.nodes.perform(other, acquire))
+    assert ok(stand.nodes.perform(other, Release(reason=REASON, node=acquire.node))).result is Result.KILLED
     assert foreign.poll() is None
     assert _listens(6379)
 

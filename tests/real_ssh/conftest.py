@@ -48,7 +48,7 @@ def shell(home: Path, user: Path) -> Iterator[SshShell]:
 
 
 def access(rig: Rig, host: Host, **others: object) -> Access:
-    """Answer how the inventory of a rig would say that a host is reached."""
+    """Return how the inventory of a rig would say that a host is reached."""
     fields: dict[str, object] = {"address": host.address, "user": rig.user, "identity_file": str(rig.key)}
     return Access(**{**fields, **others})  # type: ignore[arg-type]
 

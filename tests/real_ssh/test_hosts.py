@@ -190,7 +190,7 @@ def test_strict_checking_lets_no_key_be_learnt_and_no_checking_is_not_had(
 
 
 def rig_inventory(rig: Rig, pinned: dict[str, str] | None = None) -> str:
-    """Answer the inventory of a rig without its pins, or with others."""
+    """Return the inventory of a rig without its pins, or with others."""
     lines = []
     for line in rig.inventory().splitlines():
         name = line.strip().split(":")[0]

@@ -43,7 +43,7 @@ def desk(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 def up(desk: Desk, name: str, *more: str, setup: str = "true", run: str = WAIT, spares: int = 1) -> tuple[int, str]:
-    """Start a task detached; answer exit code and narration."""
+    """Start a task detached; return exit code and narration."""
     text = TASK.format(name=name, setup=setup, run=run, spares=spares)
     done = desk.run("up", str(desk.task(name, text)), "-y", "-d", "-i", str(desk.inventory), *more)
     return done.returncode, done.stderr

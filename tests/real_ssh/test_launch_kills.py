@@ -85,7 +85,7 @@ def living(desk: Desk, name: str, before: int | None) -> Owner:
 
 
 def kill(desk: Desk, name: str, before: int | None = None) -> int:
-    """Kill the controller of a run, another one than the one before; answer which."""
+    """Kill the controller of a run, another one than the one before; return which."""
     owner = living(desk, name, before)
     os.kill(owner.pid, signal.SIGKILL)
     until(lambda: not owner.alive(), AMPLE_S)

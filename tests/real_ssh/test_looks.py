@@ -39,7 +39,7 @@ def harness(rig: Rig, home: Path, user: Path) -> Iterator[RealHarness]:
 
 
 def looked(harness: RealHarness, run: Run, holds: Callable[[Sighting], bool], limit: float) -> tuple[float, float]:
-    """Look until what is seen holds; answer how long that took, and the longest look of them (s)."""
+    """Look until what is seen holds; return how long that took, and the longest look of them (s)."""
     begun, longest = time.monotonic(), 0.0
     while True:
         before = time.monotonic()

@@ -81,7 +81,7 @@ class Stand:
     def nodes(self, run: Run) -> ShellNodes:
         return next(nodes for known, nodes in self.runs if known.id == run.id)
 
-    def claim(self, run: Run, at: int) -> Answer:
+    def acquire(self, run: Run, at: int) -> Answer:
         return self.nodes(run).perform(run, Acquire(reason=REASON, node=run.placement.nodes[at]))
 
     def prepare(self, run: Run, at: int) -> Answer:
@@ -90,7 +90,7 @@ class Stand:
 
     def all_ready(self, run: Run) -> None:
         def one(at: int) -> None:
-            ok(self.claim(run, at))
+            ok(self.acquire(run, at))
             ok(self.prepare(run, at))
 
         with ThreadPoolExecutor() as pool:
@@ -99,7 +99,7 @@ class Stand:
             assert self.setup(run, at).phase is Phase.DONE
 
     def setup(self, run: Run, at: int, limit: float = 60.0) -> Step:
-        """Answer how the setup of a node ended."""
+        """Return how the setup of a node ended."""
         node = run.placement.nodes[at]
         seen = self.until(run, lambda seen: agent(seen, node).setup.phase in (Phase.DONE, Phase.FAILED), limit)
         return agent(seen, node).setup
@@ -182,7 +182,7 @@ def test_a_workdir_goes_to_every_node_once_and_then_only_what_changed(stand: Sta
 
     (folder / "run.sh").write_text("edited while the run goes on")
     stand.shell.sent = 0
-    ok(stand.claim(second, 3))
+    ok(stand.acquire(second, 3))
     ok(stand.prepare(second, 3))
     assert 2_000_000 < stand.shell.sent < 2_200_000, "a swap sends to the spare alone"
     assert stand.host(second, 3).read(f"{stand.folder(second, 3)}/workdir/run.sh") == "true"
@@ -208,7 +208,7 @@ def test_file_mounts_go_to_the_home_of_the_user_and_into_the_workdir(
 
 def test_a_mount_where_the_user_may_not_write_is_said_so(stand: Stand, folder: Path) -> None:
     run = stand.place("denied", stand.fleet(), file_mounts={"/etc/nvlaunch/x": str(folder / "run.sh")})
-    ok(stand.claim(run, 0))
+    ok(stand.acquire(run, 0))
     answer = stand.prepare(run, 0)
     assert answer.result is Result.FAILED
     assert answer.message == "cannot write `/etc/nvlaunch`: permission denied"
@@ -218,7 +218,7 @@ def test_a_mount_where_the_user_may_not_write_is_said_so(stand: Stand, folder: P
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_disk_that_fills_leaves_nothing_half_and_is_said_so(stand: Stand, folder: Path, when: str) -> None:
     run = stand.place("full", stand.fleet(), workdir=str(folder))
-    ok(stand.claim(run, 0))
+    ok(stand.acquire(run, 0))
     host, ballast = stand.host(run, 0), f"/home/{stand.rig.user}/ballast"
 
     def fill() -> None:
@@ -245,7 +245,7 @@ def test_a_home_that_is_read_only_is_said_at_the_claim(stand: Stand) -> None:
     host = stand.host(run, 0)
     host.read_only(f"/home/{stand.rig.user}", True)
     try:
-        answer = stand.claim(run, 0)
+        answer = stand.acquire(run, 0)
     finally:
         host.read_only(f"/home/{stand.rig.user}", False)
     assert answer.result is Result.FAILED
@@ -261,7 +261,7 @@ def test_setup_has_the_login_s_environment_the_site_s_and_the_task_s_last(stand:
     before = host.read(profile)
     host.write(profile, 'echo noise; PATH="$HOME/tools:$PATH"; export FROM_LOGIN=yes\n', user=stand.rig.user)
     try:
-        ok(stand.claim(run, 0))
+        ok(stand.acquire(run, 0))
     finally:
         host.write(profile, before, user=stand.rig.user)
     ok(stand.prepare(run, 0))
@@ -277,7 +277,7 @@ def test_a_login_shell_that_hangs_holds_up_nobody_for_long(stand: Stand) -> None
     before = host.read(profile)
     host.write(profile, "exec sleep 600\n", user=stand.rig.user)
     try:
-        ok(stand.claim(run, 0))
+        ok(stand.acquire(run, 0))
     finally:
         host.write(profile, before, user=stand.rig.user)
     ok(stand.prepare(run, 0))
@@ -288,14 +288,14 @@ def test_a_login_shell_that_hangs_holds_up_nobody_for_long(stand: Stand) -> None
 
 def test_a_given_python_without_ray_or_with_another_one_is_refused_at_the_claim(stand: Stand) -> None:
     run = stand.place("no-ray", stand.fleet(python=PYTHON))
-    answer = stand.claim(run, 0)
+    answer = stand.acquire(run, 0)
     assert answer.result is Result.FAILED
     assert answer.message.startswith(f"`{PYTHON}` has no Ray: install Ray 2.60 there")
     old = stand.place("old-ray", stand.fleet())
     host = stand.host(old, 1)
     host.ray_version("2.9.3")
     try:
-        answer = stand.claim(old, 1)
+        answer = stand.acquire(old, 1)
     finally:
         host.ray_version("2.60.0")
     assert answer.result is Result.FAILED
@@ -305,7 +305,7 @@ def test_a_given_python_without_ray_or_with_another_one_is_refused_at_the_claim(
 def test_without_python_wheels_and_internet_it_says_what_to_set(stand: Stand) -> None:
     fleet = stand.fleet(env={"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "UV_INDEX_URL": "http://127.0.0.1:9/simple"})
     run = stand.place("offline", without_python(fleet), setup="echo never > mark")
-    ok(stand.claim(run, 0))
+    ok(stand.acquire(run, 0))
     ok(stand.prepare(run, 0))
     node = run.placement.nodes[0]
     seen = stand.until(run, lambda seen: agent(seen, node).setup.phase is not Phase.ABSENT)
@@ -353,7 +353,7 @@ def test_wheels_make_an_environment_once_a_node_and_user_without_internet(
             host.run(["sh", "-c", f"cat > {named}/ray-2.60.0-py3-none-any.whl"], stdin=content)
     fleet = without_python(stand.fleet(env={"PIP_INDEX_URL": "http://127.0.0.1:9/simple"}), wheels=named)
     run = stand.place("wheels", fleet, setup="command -v python3; echo set up > mark")
-    ok(stand.claim(run, 0))
+    ok(stand.acquire(run, 0))
     nodes = stand.nodes(run)
     with ThreadPoolExecutor() as pool:  # the head's agent wants the same environment at the same time
         preparing = pool.submit(stand.prepare, run, 0)
@@ -379,7 +379,7 @@ def test_wheels_make_an_environment_once_a_node_and_user_without_internet(
 
     again = stand.place("again", fleet)
     stand.shell.sent = 0
-    ok(stand.claim(again, 0))
+    ok(stand.acquire(again, 0))
     ok(stand.prepare(again, 0))
     assert stand.setup(again, 0).phase is Phase.DONE
     assert "venv" not in host.read(f"{stand.folder(again, 0)}/log/provision.log"), "the second run finds it made"
@@ -388,7 +388,7 @@ def test_wheels_make_an_environment_once_a_node_and_user_without_internet(
 def test_an_environment_that_a_run_did_not_finish_goes_with_it(stand: Stand) -> None:
     slow = "http://10.255.255.1/simple"  # no route: pip waits
     run = stand.place("half", without_python(stand.fleet(env={"PIP_INDEX_URL": slow, "PIP_TIMEOUT": "60"})))
-    ok(stand.claim(run, 0))
+    ok(stand.acquire(run, 0))
     ok(stand.prepare(run, 0))
     host, base = stand.host(run, 0), f"/home/{stand.rig.user}/.nvlaunch/env"
     deadline = time.monotonic() + 30

@@ -39,7 +39,7 @@ def desk(rig: Rig, tmp_path: Path) -> Iterator[Desk]:
 
 
 def running(desk: Desk, name: str) -> tuple[str, str]:
-    """Start a run; answer its id and what was said of it."""
+    """Start a run; return its id and what was said of it."""
     task = desk.task(name, TASK.format(name=name))
     up = desk.run("up", str(task), "-y", "-d", "-i", str(desk.inventory))
     assert up.returncode == 0, up.stderr

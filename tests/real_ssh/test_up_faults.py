@@ -48,7 +48,7 @@ def desk(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 def up(desk: Desk, name: str, nodes: int, *more: str, setup: str = "true") -> tuple[int, str]:
-    """Launch a task; answer exit code and what was said."""
+    """Launch a task; return exit code and what was said."""
     task = desk.task(name, TASK.format(name=name, nodes=nodes, setup=setup))
     done = desk.run("up", str(task), "-y", "-i", str(desk.inventory), *more)
     return done.returncode, done.stderr

@@ -21,7 +21,7 @@ _HEALTH_KEYS = (
 
 
 def render(state: Hardware) -> list[tuple[str, str]]:
-    """Answer the files of the state folder, by path."""
+    """Return the files of the state folder, by path."""
     files = {
         "state.json": json.dumps(asdict(state), indent=1) + "\n",
         "smi/hang": _hang(state.smi_hang),
@@ -67,7 +67,7 @@ def _identity(state: Hardware, gpu: Gpu) -> tuple[str, str]:
 
 
 def _fields(state: Hardware) -> Iterable[tuple[str, ...]]:
-    """Answer the table of `--query-gpu`: the names of the fields, then each GPU."""
+    """Return the table of `--query-gpu`: the names of the fields, then each GPU."""
     for number, gpu in enumerate(state.gpus):
         cluster, clique = _identity(state, gpu)
         row = {
@@ -105,7 +105,7 @@ def _apps(state: Hardware) -> Iterable[tuple[str, ...]]:
 
 
 def _text(state: Hardware) -> str:
-    """Answer `nvidia-smi -q`, its keys padded as driver 580 does."""
+    """Return `nvidia-smi -q`, its keys padded as driver 580 does."""
     lines = ["", "==============NVSMI LOG==============", ""]
     lines += [
         _row(0, "Driver Version", DRIVER),
@@ -182,7 +182,7 @@ def _health(state: Hardware) -> list[tuple[str, str]]:
 
 
 def _xml(state: Hardware) -> str:
-    """Answer `nvidia-smi -q -x`: the elements that anybody reads, in the driver's order."""
+    """Return `nvidia-smi -q -x`: the elements that anybody reads, in the driver's order."""
     head = '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">\n<nvidia_smi_log>\n'
     about = f"\t<driver_version>{DRIVER}</driver_version>\n\t<cuda_version>13.0</cuda_version>\n"
     about += f"\t<attached_gpus>{len(state.gpus)}</attached_gpus>\n"

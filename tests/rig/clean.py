@@ -20,7 +20,7 @@ _FORCED = 5
 
 
 def folder_name(name: str, number: int, owner: int, born: int) -> str:
-    """Answer the name of a rig's folder."""
+    """Return the name of a rig's folder."""
     return f"{name}-{number}-{owner}-{born}"
 
 

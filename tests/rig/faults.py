@@ -199,7 +199,7 @@ class Faults(Inside):
 
 
 def _with_offspring(pids: set[int]) -> set[int]:
-    """Answer processes and all below them: what a scope holds, whatever became of its environment."""
+    """Return processes and all below them: what a scope holds, whatever became of its environment."""
     below: dict[int, set[int]] = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):

@@ -49,21 +49,21 @@ class Hardware:
     units: dict[str, str] = field(default_factory=lambda: {"nvidia-imex": "inactive", "nvidia-persistenced": "active"})
 
     def with_gpus(self, **changes: Any) -> "Hardware":
-        """Answer the tray with every GPU changed in the same way."""
+        """Return the tray with every GPU changed in the same way."""
         return replace(self, gpus=tuple(replace(gpu, **changes) for gpu in self.gpus))
 
     def with_gpu(self, index: int, **changes: Any) -> "Hardware":
-        """Answer the tray with one GPU changed."""
+        """Return the tray with one GPU changed."""
         return replace(self, gpus=tuple(replace(gpu, **changes) if gpu.index == index else gpu for gpu in self.gpus))
 
     def with_xid(self, number: int, said: str, at: float = 100.0, gpu: int = 0) -> "Hardware":
-        """Answer the tray with one more Xid in its kernel log; the driver writes `NVRM: Xid (PCI:...): 79, ...`."""
+        """Return the tray with one more Xid in its kernel log; the driver writes `NVRM: Xid (PCI:...): 79, ...`."""
         bus = self.gpus[gpu].bus.rpartition(".")[0][4:]
         return replace(self, kernel_log=(*self.kernel_log, (at, f"NVRM: Xid (PCI:{bus}): {number}, {said}")))
 
 
 def hardware(name: str, rack: str, tray: int, gpus: int = 4, accelerator: str = "GB300") -> Hardware:
-    """Answer a healthy tray whose identity follows from its name: the same name, the same GPUs."""
+    """Return a healthy tray whose identity follows from its name: the same name, the same GPUs."""
     buses = ("00000008:06:00.0", "00000009:06:00.0", "00000018:06:00.0", "00000019:06:00.0")
     made = tuple(
         Gpu(

@@ -42,7 +42,7 @@ class Host(Faults):
         self.host_key = make_own(self._ground.disk(self.name), self._slot, render(self.hardware))
 
     def next_boot(self) -> int:
-        """Answer the number of the boot that comes now."""
+        """Return the number of the boot that comes now."""
         self._boots += 1
         return self._boots
 
@@ -96,6 +96,6 @@ class Host(Faults):
         self.run(["tar", "-x", "-C", "/"], stdin=packed.getvalue())
 
     def unit_calls(self, unit: str, verb: str) -> int:
-        """Answer how often `systemctl VERB UNIT` was called."""
+        """Return how often `systemctl VERB UNIT` was called."""
         said = self.run(["cat", f"/var/lib/rig/units/{unit}/{verb}"], check=False).stdout
         return int(said or 0)

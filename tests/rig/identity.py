@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def birth(pid: int) -> int | None:
-    """Answer when a process was started, in clock ticks since boot; None if there is none, or a zombie."""
+    """Return when a process was started, in clock ticks since boot; None if there is none, or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -39,7 +39,7 @@ class Ground(Protocol):
         """Have the warden do something."""
 
     def disk(self, name: str) -> Path:
-        """Answer where this machine sees a host's disk."""
+        """Return where this machine sees a host's disk."""
 
     def note_keys(self) -> None:
         """Write the known_hosts file again."""
@@ -137,15 +137,15 @@ class Inside:
         self.run(["sh", "-c", script, "sh", path, f"{mode:o}"], user=user, stdin=text)
 
     def read(self, path: str) -> str:
-        """Answer the text of a file inside."""
+        """Return the text of a file inside."""
         return self.run(["cat", path]).stdout
 
     def files(self, *folders: str) -> set[str]:
-        """Answer every path below `folders`, on their own file systems: compare before and after a run."""
+        """Return every path below `folders`, on their own file systems: compare before and after a run."""
         return set(self.run(["find", *folders, "-xdev"], check=False).stdout.splitlines())
 
     def written(self) -> set[str]:
-        """Answer every path that this host has and the machine under it has not, or not so: all that runs may leave."""
+        """Return every path that this host has and the machine under it has not, or not so: all that runs may leave."""
         return {
             f"{inside}/{path.relative_to(here)}"
             for here, inside in self._written_here().items()
@@ -154,19 +154,19 @@ class Inside:
         }
 
     def holding(self, text: str) -> list[str]:
-        """Answer the files that hold `text`, of all that this host has and the machine under it has not."""
+        """Return the files that hold `text`, of all that this host has and the machine under it has not."""
         found = ["grep", "-rlsF", "--devices=skip", text, *map(str, self._written_here())]
         return subprocess.run(found, capture_output=True, text=True).stdout.splitlines()
 
     def _written_here(self) -> dict[Path, str]:
-        """Answer where this machine sees what a host wrote, and what the host calls it."""
+        """Return where this machine sees what a host wrote, and what the host calls it."""
         disk, root = self._ground.disk(self.name), Path(f"/proc/{self.pid}/root")
         own = {path: str(path.relative_to(disk / "own")) for path in (disk / "own").iterdir()}
         uppers = {path / "up": "" for path in disk.iterdir() if path.name != "own"}
         return uppers | {path: f"/{name}" for path, name in own.items()} | {root / at[1:]: at for at in OWN_MOUNTS}
 
     def processes(self, marker: str = "", user: str | None = None) -> list[Process]:
-        """Answer the host's processes but PID 1: all, or those with `marker` in their command line or environment."""
+        """Return the host's processes but PID 1: all, or those with `marker` in their command line or environment."""
         space = _space(self.pid)
         uid = None if user is None else accounts()[user].uid
         entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]

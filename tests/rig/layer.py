@@ -44,7 +44,7 @@ class Account:
 
 @cache
 def accounts() -> dict[str, Account]:
-    """Answer root and the users, with numbers that nobody has on this machine."""
+    """Return root and the users, with numbers that nobody has on this machine."""
     taken = {int(line.split(":")[2]) for line in _lines("passwd")} | {
         int(line.split(":")[2]) for line in _lines("group")
     }
@@ -54,13 +54,13 @@ def accounts() -> dict[str, Account]:
 
 
 def _lines(name: str) -> list[str]:
-    """Answer a table of users of this machine, without those that the rig adds."""
+    """Return a table of users of this machine, without those that the rig adds."""
     lines = Path("/etc", name).read_text().splitlines()
     return [line for line in lines if line.strip() and line.split(":")[0] not in USERS]
 
 
 def _unlocked(shadow: str) -> str:
-    """Answer a line of shadow with no password: sshd takes `!` for an account that is locked, also for keys."""
+    """Return a line of shadow with no password: sshd takes `!` for an account that is locked, also for keys."""
     name, _, rest = shadow.split(":", 2)
     return f"{name}:*:{rest}"
 
@@ -72,13 +72,13 @@ def make_key(path: Path, comment: str) -> str:
 
 
 def fingerprint(public: str) -> str:
-    """Answer a public key as OpenSSH shows it: `SHA256:...`."""
+    """Return a public key as OpenSSH shows it: `SHA256:...`."""
     digest = hashlib.sha256(base64.b64decode(public.split()[1])).digest()
     return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def sshd_config(options: Mapping[str, str]) -> str:
-    """Answer the configuration of sshd: OpenSSH's own defaults but for `options`; the first mention wins."""
+    """Return the configuration of sshd: OpenSSH's own defaults but for `options`; the first mention wins."""
     return "".join(f"{key} {value}\n" for key, value in options.items()) + _SSHD
 
 

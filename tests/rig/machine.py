@@ -42,7 +42,7 @@ def require() -> None:
 
 
 def claim_range() -> tuple[int, socket.socket]:
-    """Answer a range of addresses that no rig and no route of this machine uses; it is ours while the socket is open.
+    """Return a range of addresses that no rig and no route of this machine uses; it is ours while the socket is open.
 
     The claim is a name in the kernel's abstract namespace, which goes with the last process that holds it.
     """
@@ -71,7 +71,7 @@ def _routes() -> Iterator[ipaddress.IPv4Network]:
 
 
 def exposed(python: str, hidden: tuple[str, ...]) -> tuple[str, ...]:
-    """Answer the folders that hosts need for this interpreter and would not see through an overlay of /.
+    """Return the folders that hosts need for this interpreter and would not see through an overlay of /.
 
     That is so for folders on a file system of their own, for those in home folders, which hosts do not share, and for
     those in `/tmp` and `/run`. Raises RigError where they lie in what the kernel makes.

@@ -68,19 +68,19 @@ class Plan:
         return f"nvrig{self.range}"
 
     def to_json(self) -> dict[str, Any]:
-        """Answer the plan as JSON can carry it."""
+        """Return the plan as JSON can carry it."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Plan":
-        """Answer the plan that `to_json` was given."""
+        """Return the plan that `to_json` was given."""
         slots = {name: Slot(**slot) for name, slot in data["slots"].items()}
         lists = {"exposed": tuple(data["exposed"]), "hidden": tuple(data["hidden"])}
         return Plan(**{**data, **lists, "slots": slots, "sizes": Sizes(**data["sizes"])})
 
 
 def slots(racks: int, nodes: int, of: int, outside: Sequence[str] = ()) -> dict[str, Slot]:
-    """Answer the hosts of `racks` x `nodes` in range `of`, and those outside: `r03-n07` has 10.RANGE.3.7."""
+    """Return the hosts of `racks` x `nodes` in range `of`, and those outside: `r03-n07` has 10.RANGE.3.7."""
     places = [(f"r{rack:02}", rack, node) for rack in range(1, racks + 1) for node in range(1, nodes + 1)]
     names = [(f"{rack}-n{node:02}", rack, number, node) for rack, number, node in places]
     names += [(name, "", 255, _OUTSIDE[name]) for name in outside]
@@ -101,7 +101,7 @@ def _mac(of: int, rack: int, node: int) -> str:
 
 
 def router_lines(plan: Plan) -> list[str]:
-    """Answer the `ip -batch` lines that make the router, and its link to the launching side."""
+    """Return the `ip -batch` lines that make the router, and its link to the launching side."""
     uplink = f"name {plan.uplink} address {_UPLINK_MAC} netns {plan.owner}"
     lines = [
         "link set lo up",
@@ -123,7 +123,7 @@ def router_lines(plan: Plan) -> list[str]:
 
 
 def launcher_lines(plan: Plan) -> list[str]:
-    """Answer the lines that give the launching side its address and its route; both go with the interface."""
+    """Return the lines that give the launching side its address and its route; both go with the interface."""
     return [
         f"addr add {plan.launcher_address}/32 dev {plan.uplink}",
         f"link set {plan.uplink} up",
@@ -133,19 +133,19 @@ def launcher_lines(plan: Plan) -> list[str]:
 
 
 def wire(slot: Slot, boots: int) -> str:
-    """Answer the router's interface to a host: one a boot, as the kernel removes the last one when it likes."""
+    """Return the router's interface to a host: one a boot, as the kernel removes the last one when it likes."""
     return f"h{slot.number}.{boots}"
 
 
 def cable_lines(slot: Slot, boots: int, pid: int) -> list[str]:
-    """Answer the lines that plug the host whose PID 1 is `pid` into the router."""
+    """Return the lines that plug the host whose PID 1 is `pid` into the router."""
     name = wire(slot, boots)
     peer = f"name eth0 address {slot.mac} netns {pid}"
     return [f"link add {name} address {ROUTER_MAC} type veth peer {peer}", *link_up_lines(slot, boots)]
 
 
 def link_up_lines(slot: Slot, boots: int) -> list[str]:
-    """Answer the lines that bring the cable up; down takes route and neighbour with it."""
+    """Return the lines that bring the cable up; down takes route and neighbour with it."""
     name = wire(slot, boots)
     return [
         f"link set {name} up",
@@ -155,7 +155,7 @@ def link_up_lines(slot: Slot, boots: int) -> list[str]:
 
 
 def host_lines(slot: Slot) -> list[str]:
-    """Answer the lines that a host runs itself at boot."""
+    """Return the lines that a host runs itself at boot."""
     return [
         "link set lo up",
         f"addr add {slot.address}/32 dev eth0",

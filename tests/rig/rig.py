@@ -205,13 +205,13 @@ class Rig:
         return Path(f"/proc/{self._warden.pid}/root{self.plan.folder}/world")
 
     def disk(self, name: str) -> Path:
-        """Answer where this machine sees a host's disk."""
+        """Return where this machine sees a host's disk."""
         return self._world / "hosts" / name / "disk"
 
     # what tests use
 
     def __getitem__(self, name: str) -> Host:
-        """Answer a host by name."""
+        """Return a host by name."""
         return self._all[name]
 
     @property
@@ -240,7 +240,7 @@ class Rig:
         put(self.folder / "power", "".join(lines))
 
     def racks(self) -> dict[str, list[Host]]:
-        """Answer the hosts of each rack, in tray order."""
+        """Return the hosts of each rack, in tray order."""
         return {rack: list(hosts) for rack, hosts in itertools.groupby(self.hosts.values(), lambda host: host.rack)}
 
     def cut(self, one: str, other: str, on: bool = True) -> None:
@@ -278,7 +278,7 @@ class Rig:
         return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
 
     def inventory(self, **defaults: Any) -> str:
-        """Answer the inventory of the rig as YAML, with `defaults` added to those of its own (None: left out)."""
+        """Return the inventory of the rig as YAML, with `defaults` added to those of its own (None: left out)."""
         own: dict[str, Any] = {
             "user": self.user,
             "port": 22,

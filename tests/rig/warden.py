@@ -82,7 +82,7 @@ class Warden:
             return {"error": f"{type(error).__name__}: {error}"}
 
     def do_boot(self, hosts: dict[str, int]) -> dict[str, Any]:
-        """Boot hosts, named with the number of the boot, all at once; answer the pid of each PID 1."""
+        """Boot hosts, named with the number of the boot, all at once; return the pid of each PID 1."""
         for name in hosts:
             self._bury(name)
             if name in self._hosts:

@@ -17,7 +17,7 @@ def until(holds: Callable[[], bool], patience: float = 40) -> None:
 
 
 def knock(host: Host, port: int = 22) -> str:
-    """Answer what becomes of a connection from the launching side.
+    """Return what becomes of a connection from the launching side.
 
     The kernel completes a connection in no time, also on a busy machine; sshd has to be scheduled before it greets.
     """
@@ -38,7 +38,7 @@ def knock(host: Host, port: int = 22) -> str:
 
 
 def traces(folder: Path, link: int) -> list[str]:
-    """Answer what this machine still has of a rig, by its folder and the number of its interface here."""
+    """Return what this machine still has of a rig, by its folder and the number of its interface here."""
     numbers = {int(path.read_text()) for path in Path("/sys/class/net").glob("*/ifindex")}
     mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(folder) in line]
     return [
@@ -50,7 +50,7 @@ def traces(folder: Path, link: int) -> list[str]:
 
 
 def _named(word: bytes) -> list[int]:
-    """Answer the processes with this word in their command line: the warden, and each PID 1."""
+    """Return the processes with this word in their command line: the warden, and each PID 1."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -63,7 +63,7 @@ def _named(word: bytes) -> list[int]:
 
 
 def in_namespace(kind: str, link: Path) -> list[int]:
-    """Answer the processes of this machine in a namespace."""
+    """Return the processes of this machine in a namespace."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -9,7 +9,7 @@ from launcher.transport.ssh import command
 
 
 def script(line: str) -> str:
-    """Answer what /bin/sh is given, as `printf %b` makes it of the line."""
+    """Return what /bin/sh is given, as `printf %b` makes it of the line."""
     found = re.fullmatch(r"""exec /bin/sh -c 'eval "\$\(printf %b "([A-Za-z0-9 _./=,:+@\\-]*)"\)"'""", line)
     assert found, line
     raw = re.sub(rb"\\0([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), found[1].encode())
