@@ -63,7 +63,7 @@ class Hall(Desk):
 def hall(tmp_path: Path) -> Iterator[Hall]:
     made = Hall(tmp_path)
     yield made
-    for row in Store(made.home).unfinished():
+    for row in Store(made.home).live()[0]:
         if row.owner and row.owner.alive():
             os.kill(row.owner.pid, signal.SIGKILL)
 
