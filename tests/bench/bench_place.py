@@ -22,7 +22,7 @@ ROUNDS = 15
 
 
 def fleet() -> Inventory:
-    """Answer 10,008 nodes in 556 racks, 8 racks a block."""
+    """Return 10,008 nodes in 556 racks, 8 racks a block."""
     nodes = [
         Node(
             name=NodeName(f"r{rack:03d}-n{tray:02d}"),
@@ -40,13 +40,13 @@ def fleet() -> Inventory:
 
 
 def task(name: str, **rule: object) -> Task:
-    """Answer a task of one group with four GPUs of one kind on each node."""
+    """Return a task of one group with four GPUs of one kind on each node."""
     topology = TopologyRule(**rule)  # type: ignore[arg-type]
     return Task(name=name, groups=(Group(name="main", topology=topology, gpus=4, accelerator="GB300"),))
 
 
 def crowded(inventory: Inventory) -> dict[NodeName, Unavailable]:
-    """Answer the nodes that 1,000 runs of 1 to 16 nodes have, each placed by the placer itself on part of the fleet."""
+    """Return the nodes that 1,000 runs of 1 to 16 nodes have, each placed by the placer itself on part of the fleet."""
     rnd = Random(7)
     unavailable: dict[NodeName, Unavailable] = {}
     racks = sorted({node.rack for node in inventory.nodes})
@@ -66,7 +66,7 @@ def crowded(inventory: Inventory) -> dict[NodeName, Unavailable]:
 
 
 def median_ms(asked: Task, inventory: Inventory, unavailable: UnavailableNodes, kind: type) -> float:
-    """Answer the median time of some rounds in milliseconds; TypeError if the answer is not of the expected kind."""
+    """Return the median time of some rounds in milliseconds; TypeError if the answer is not of the expected kind."""
     spent = []
     for _ in range(ROUNDS):
         start = time.perf_counter()

@@ -49,7 +49,7 @@ Rule = Callable[[Room, Ask], list[int] | None]
 
 
 def one_by_one(pick: Callable[[Sequence[int], Room, int], int]) -> Rule:
-    """Answer the rule that puts slices one after another where `pick` says, of the racks that hold one."""
+    """Return the rule that puts slices one after another where `pick` says, of the racks that hold one."""
 
     def rule(room: Room, ask: Ask) -> list[int] | None:
         left, chosen = list(room), []
@@ -118,7 +118,7 @@ class Ours:
         self.fleet, self.unavailable, self.spent = fleet(), dict[NodeName, Unavailable](), list[float]()
 
     def __call__(self, room: Room, ask: Ask) -> list[int] | None:
-        """Answer the racks of the slices, and remember the nodes for `release`."""
+        """Return the racks of the slices, and remember the nodes for `release`."""
         rule = TopologyRule(slices=ask.slices, nodes_per_slice=ask.nodes)
         asked = Task(name="run", groups=(Group(name="main", topology=rule, gpus=4, accelerator="GB300"),))
         begin = time.perf_counter()
@@ -147,7 +147,7 @@ class Ours:
 
 
 def asks(seed: int) -> list[tuple[Ask, float]]:
-    """Answer 2,000 runs, each with how long it stays, in runs that come after it: mostly small, some of many racks."""
+    """Return 2,000 runs, each with how long it stays, in runs that come after it: mostly small, some of many racks."""
     rnd = Random(seed)
     shapes = ((1, 1), (1, 2), (1, 4), (1, 4), (1, 8), (1, 8), (1, 12), (1, 16), (2, 12), (4, 16), (8, 16), (16, 16))
     return [(Ask(*rnd.choice(shapes)), rnd.expovariate(1 / 300)) for _ in range(RUNS)]
@@ -177,7 +177,7 @@ def turn_over(rule: Rule, ours: Ours | None = None) -> Tally:
 
 
 def roles() -> Task:
-    """Answer a task of a hundred groups of one to three slices, of which some go with others and some keep apart."""
+    """Return a task of a hundred groups of one to three slices, of which some go with others and some keep apart."""
     groups = tuple(
         Group(
             name=f"g{at:02d}",
@@ -218,7 +218,7 @@ def main() -> None:
 
 
 def marks() -> range:
-    """Answer after how many runs the fleet is looked at; each figure is the mean of the hundred runs before."""
+    """Return after how many runs the fleet is looked at; each figure is the mean of the hundred runs before."""
     return range(RUNS // WATCHED, RUNS + 1, RUNS // WATCHED)
 
 
