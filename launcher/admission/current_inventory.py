@@ -5,7 +5,7 @@ from pathlib import Path
 
 from launcher.admission.preflight import with_domains
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.inventory import Inventory
 from launcher.errors import SpecError
 from launcher.store.store import Store
 
@@ -24,7 +24,7 @@ def whole(store: Store, fleet: Inventory) -> Inventory:
     reported = {node.name: node.domain for node in kept.inventory.nodes if node.domain is not None}
     fresh = with_domains(written, {**reported, **store.domains.of(fleet.name)})
     # A run on an imaginary fleet keeps the settings that it started with.
-    return replace(fresh, source=fleet.source, sim=fleet.sim if fleet.transport is Transport.SIM else None)
+    return replace(fresh, source=fleet.source, sim=fleet.sim if fleet.capabilities.imaginary else None)
 
 
 def _read(path: Path) -> Inventory | None:

@@ -14,7 +14,7 @@ from launcher.core.placement.resize import ResizePlan
 from launcher.errors import Mistake
 from launcher.ports import Listener
 from launcher.setup.lease import Holder
-from launcher.transport.upload.files import Weight
+from launcher.transport.upload.files import UploadSize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class DoesNotFitNow:
 class FilesWeighed:
     """How much is sent to each node."""
 
-    weight: Weight
+    weight: UploadSize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from launcher.core.model.inventory import GpuDriver, Inventory, Node, RackName, Transport
+from launcher.core.model.inventory import GpuDriver, Inventory, Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.ports import Listener, Prober
 from launcher.probe.check_node import check_node
@@ -102,19 +102,17 @@ def _as_probed(fleet: Inventory, node: Node) -> Node:
 
     Local nodes use the Python of this process and have no GPUs; imaginary ones have no driver that reports domains.
     """
-    match fleet.transport:
-        case Transport.SSH:
-            return node
-        case Transport.LOCAL:
-            access = replace(node.access, python=node.access.python or sys.executable)
-            return replace(node, access=access, gpu_driver=GpuDriver.NONE)
-        case Transport.SIM:
-            return replace(node, domain=None, gpu_driver=node.gpu_driver if node.gpus else GpuDriver.NONE)
+    if fleet.capabilities.own_machines:
+        return node
+    if fleet.capabilities.this_machine:
+        access = replace(node.access, python=node.access.python or sys.executable)
+        return replace(node, access=access, gpu_driver=GpuDriver.NONE)
+    return replace(node, domain=None, gpu_driver=node.gpu_driver if node.gpus else GpuDriver.NONE)
 
 
 def _judged(fleet: Inventory, node: Node, facts: Facts | Unknown) -> Examined:
     findings = check_node(facts, node, ports=_pinned(fleet, node, facts))
-    if fleet.transport is Transport.LOCAL:
+    if fleet.capabilities.this_machine:
         # Findings about this machine are reported, but do not stop a start: there is no other machine.
         shown = [finding for finding in findings if finding.fact in _OF_A_LOCAL_RACK]
         findings = tuple(replace(one, stops=one.stops and one.fact in _OF_A_RUN) for one in shown)
@@ -126,7 +124,7 @@ def _pinned(fleet: Inventory, node: Node, facts: Facts | Unknown) -> frozenset[i
 
     The first free block, else the first.
     """
-    local = fleet.transport is Transport.LOCAL
+    local = fleet.capabilities.this_machine
     blocks = ports.narrow() if local else ports.heads() if node.name == HEAD else ports.wide()
     wanted = [frozenset(range(start, start + ports.PINNED)) for start in blocks.starts]
     used = frozenset() if isinstance(facts, Unknown) or isinstance(facts.ports, Unknown) else facts.ports

@@ -6,7 +6,7 @@ How much is sent to each node, and the copy that its controllers send.
 from pathlib import Path
 
 from launcher.admission.listener import AdmissionListener, FilesWeighed
-from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import Run
 from launcher.core.model.task import Task
 from launcher.transport.upload import files
@@ -31,4 +31,4 @@ def copy_files(home: Path, run: Run) -> None:
 
 
 def _sends_files(task: Task, fleet: Inventory) -> bool:
-    return fleet.transport is not Transport.SIM and (task.workdir is not None or bool(task.file_mounts))
+    return not fleet.capabilities.imaginary and (task.workdir is not None or bool(task.file_mounts))

@@ -5,7 +5,7 @@ Each adapter is imported where it is chosen, so that a run waits for no import t
 
 from pathlib import Path
 
-from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import Run
 from launcher.ports import Clock, Nodes, Prober
 from launcher.store.store import Store
@@ -13,7 +13,7 @@ from launcher.store.store import Store
 
 def open_nodes(home: Path, fleet: Inventory) -> Nodes:
     """Return the adapter for the nodes of an inventory."""
-    if fleet.transport is Transport.SIM:
+    if fleet.capabilities.imaginary:
         from launcher.sim.nodes import SimNodes
 
         return SimNodes(Store(home).worlds)
@@ -24,7 +24,7 @@ def open_nodes(home: Path, fleet: Inventory) -> Nodes:
 
 def open_prober(home: Path, fleet: Inventory) -> Prober:
     """Return the adapter that asks the nodes of an inventory for facts."""
-    if fleet.transport is Transport.SIM:
+    if fleet.capabilities.imaginary:
         from launcher.core.model.simulation import SimSettings
         from launcher.sim.prober import SimProber
 
@@ -36,7 +36,7 @@ def open_prober(home: Path, fleet: Inventory) -> Prober:
 
 def open_clock(store: Store, run: Run) -> Clock:
     """Return the clock of a run: virtual time on an imaginary fleet."""
-    if run.fleet.transport is Transport.SIM:
+    if run.fleet.capabilities.imaginary:
         from launcher.sim.clock import SimClock
 
         return SimClock(store.worlds, run)

@@ -9,7 +9,6 @@ from pathlib import Path
 from launcher.admission.queue_wait import await_turn
 from launcher.admission.reallocate import StoreAllotter
 from launcher.admission.store_retry import ControllerLog, Say, StoreRetry
-from launcher.core.model.inventory import Transport
 from launcher.core.model.run import Run, RunId, RunState
 from launcher.drive.adapters import open_clock, open_nodes, open_prober
 from launcher.drive.execute import Executor, Inline
@@ -93,7 +92,7 @@ def _wait_and_drive(store: Store, run_id: RunId, stopped: Callable[[], bool], re
             return state
         run, _ = store.load(run.id)  # with its nodes
     nodes = open_nodes(store.home, run.fleet)
-    pool = Inline() if run.fleet.transport is Transport.SIM else None
+    pool = Inline() if run.fleet.capabilities.imaginary else None
     executor = Executor(nodes, pool, StoreAllotter(store, open_facts))
     try:
         return Loop(store, nodes, open_clock(store, run), executor, run.id, retry).drive(stopped)

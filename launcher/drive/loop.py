@@ -11,7 +11,6 @@ from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.status import summarise
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Action, AddSpare, Answer, Receipt, Relocate, Resize, Result
-from launcher.core.model.inventory import Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation
 from launcher.core.model.record import rebased
@@ -145,6 +144,6 @@ class Loop:
 
 def _pool_of(run: Run) -> Pool:
     """Return who asks for health: an imaginary fleet answers at once."""
-    if run.fleet.transport is Transport.SIM:
+    if run.fleet.capabilities.imaginary:
         return Inline()
     return ThreadPoolExecutor(health_polling.FAN_OUT, thread_name_prefix="inspect")

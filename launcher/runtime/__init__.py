@@ -1,4 +1,4 @@
-"""What runs on the nodes, with the node's own Python: the standard library and Ray only.
+"""The programs that run on nodes: standard library and Ray only.
 
-Shipped as files, imported by nobody.
+Shipped as files and run by the node's own Python. The launcher imports `protocol` and `protocol_files` alone.
 """

@@ -1,6 +1,6 @@
-"""Run one part of this folder by name: `python -EsS FOLDER agent_start ...`.
+"""Run one module of this folder by name: `python -EsS FOLDER agent_start ...`.
 
-The folder is a package wherever it is put, so its parts import each other relatively, in the repository and on a node.
+The folder is a package wherever it is put, so its modules import each other relatively, here and on a node.
 """
 
 import os

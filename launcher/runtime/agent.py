@@ -1,7 +1,8 @@
-"""The one long-lived process of ours on a node for a run, or for the run's Ray head.
+"""The node agent: the one long-lived process of a run on a node.
 
-It is the session, the subreaper and the parent of `ray start --block`, so the ancestor of every rank; it holds the
-node's lease; it kills; and it answers questions on a Unix socket. It lives exactly as long as the run.
+The machine of the run's Ray head has one too. An agent is a session leader, a subreaper and the parent of `ray start
+--block`, so an ancestor of every rank. It holds the node's lease, kills, and answers requests on a Unix socket. It
+lives as long as the run.
 """
 
 import ctypes
@@ -12,20 +13,26 @@ import resource
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
-from . import files, lease, procs, prune, rpc
-from .agent_api import BEGAN, Service, clear_scratch
+from . import agent_folders, files, lease, procs, prune, rpc
+from .agent_api import AgentApi
 from .agent_start import FAILED, HELD, OK
 from .children import Children
+from .protocol import Reply
+from .protocol_files import BEGAN, AgentSpec
 
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def serve(folder: Path, writing: int) -> int:
-    """Take the lease, listen, and keep; tells the starter how it went through `writing`."""
+def serve(folder: Path, result: int) -> int:
+    """Take the lease, listen, and serve until the run is over.
+
+    The outcome of the start goes to descriptor `result`.
+    """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    spec = files.read(folder / "agent.json") or {}
+    spec = files.agent_spec(folder)
+    if spec is None:
+        raise SystemExit(f"no `agent.json` in `{folder}`")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a head's agent has a connection from each node
     try:
@@ -35,53 +42,56 @@ def serve(folder: Path, writing: int) -> int:
             raise OSError(f"processes of an earlier agent cannot be killed: {left}")
         block, _ = lease.take_block(spec["ports"], (files.read(folder / "ports.json") or {}).get("block"))
         files.write(folder / "ports.json", {"block": block})
-        _say_when(folder)
+        _note_begin(folder)
         children = Children()
-        service = Service(folder, spec, block, children)
+        api = AgentApi(folder, spec, block, children)
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        if service.listener:
-            service.listener.listen("", block + spec["heartbeat"])
-        rpc.serve(Path(spec["socket"]), service.reply)
+        if api.heartbeats and spec["heartbeat"] is not None:
+            api.heartbeats.listen("", block + spec["heartbeat"])
+        rpc.serve(Path(spec["socket"]), api.reply)
     except lease.HeldError as error:
-        clear_scratch(spec)
-        _tell(writing, {"ok": False, "held": str(error)})
+        agent_folders.clear_scratch(spec)
+        _report(result, {"ok": False, "held_by": str(error)})
         return HELD
     except OSError as error:
-        _tell(writing, {"ok": False, "message": f"the agent cannot start: {error}"})
+        _report(result, {"ok": False, "message": f"the agent cannot start: {error}"})
         return FAILED
     in_use = prune.hold(folder)
-    _tell(writing, {"ok": True, "block": block})
-    threading.Thread(target=_tidy, args=(folder, spec), name="prune", daemon=True).start()
-    watched = service.listener or service.beat
+    _report(result, {"ok": True, "block": block})
+    threading.Thread(target=_prune, args=(folder, spec), name="prune", daemon=True).start()
+    watched = api.heartbeats or api.heartbeat
     threading.Thread(target=watched.keep, args=(children.stopping,), name="watch", daemon=True).start()
-    logging.info("keeping %s on %s, ports from %s, lease %s", spec["run"], spec["place"], block, held)
-    children.serve(service.tick)
-    logging.info("done")
+    logging.info("agent of %s on %s: ports from %s, lease %s", spec["run"], spec["place"], block, held)
+    children.serve(api.tick)
+    logging.info("agent stopped")
     os.close(in_use)
     return OK
 
 
-def _tidy(folder: Path, spec: dict[str, Any]) -> None:
+def _prune(folder: Path, spec: AgentSpec) -> None:
     try:
         for path in prune.prune(folder, spec, time.time()):
-            logging.info("removed what an old run left in `%s`", path)
-    except OSError:  # a folder that somebody else changes, or may not be read: another time
-        logging.exception("cannot remove what old runs left")
+            logging.info("removed `%s` of an old run", path)
+    except OSError:  # a folder that changes, or cannot be read: another time
+        logging.exception("cannot remove the folders of old runs")
 
 
-def _say_when(folder: Path) -> None:
-    """Write down when the run began here: what the kernel's log has of earlier is not of this run. An agent that was
-    killed and started again has not begun anew; a machine that was has."""
+def _note_begin(folder: Path) -> None:
+    """Record when the run began here.
+
+    Earlier lines of the kernel's log are not of this run. An agent that is started again keeps the time, unless the
+    machine has booted since.
+    """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     if (files.read(folder / BEGAN) or {}).get("boot_id") != boot:
         files.write(folder / BEGAN, {"boot_id": boot, "at": time.monotonic()})
 
 
-def _tell(writing: int, answer: dict[str, Any]) -> None:
-    os.write(writing, json.dumps(answer).encode())
-    os.close(writing)
+def _report(result: int, reply: Reply) -> None:
+    os.write(result, json.dumps(reply).encode())
+    os.close(result)
 
 
 def main(argv: list[str]) -> int:
-    """`serve FOLDER DESCRIPTOR` is the agent; `agent_start.py` starts it."""
+    """Run the agent: `serve FOLDER DESCRIPTOR`, as `agent_start.py` does."""
     return serve(Path(argv[1]), int(argv[2]))

@@ -1,6 +1,6 @@
-"""The start of an agent: what a node is asked to run once, and what has to be over soon.
+"""Starts the agent of a run on a node.
 
-It stands before each agent of a launch, so it imports no more than it needs; the agent itself is another program.
+Run once for each node of a launch, so it imports little; the agent itself is another program.
 """
 
 import fcntl
@@ -10,41 +10,51 @@ import select
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from . import environment, files, login, logs, rpc, scope
+
+if TYPE_CHECKING:
+    from .protocol import Reply
+    from .protocol_files import AgentSpec
 
 BEGIN_S = 30.0
 OK, FAILED, HELD = 0, 1, 6
 
 
 def begin(folder: Path) -> int:
-    """Start the agent of a folder, detached, unless it lives; prints how that went, returns when it answers."""
-    spec = files.read(folder / "agent.json") or {}
+    """Start the agent of a folder, detached, unless it lives.
+
+    The reply is printed once the agent answers.
+    """
+    spec = files.agent_spec(folder)
+    if spec is None:
+        return _print(FAILED, {"ok": False, "message": f"no `agent.json` in `{folder}`"})
     scratch = files.private(Path(spec["scratch"]))
     if living := _living(spec):
-        return _say(OK, living)
+        return _print(OK, living)
     if wrong := _unfit(spec):
-        return _say(FAILED, {"ok": False, "message": wrong})
+        return _print(FAILED, {"ok": False, "message": wrong})
     (folder / "log").mkdir(mode=0o700, exist_ok=True)
     lock = os.open(scratch / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)  # two starts at once: the second finds the agent of the first
     if living := _living(spec):
-        return _say(OK, living)
+        return _print(OK, living)
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.close(reading)
         _detach(folder, spec, writing)
     os.close(writing)
-    said = _read(reading)
-    status = OK if said.get("ok") else HELD if "held" in said else FAILED
-    return _say(status, said or {"ok": False, "message": "the agent ended at once", "tail": _log_tail(folder)})
+    reply = _read(reading)
+    if reply is None:
+        return _print(FAILED, {"ok": False, "message": "the agent ended at once", "tail": _log_tail(folder)})
+    return _print(OK if reply.get("ok") else HELD if "held_by" in reply else FAILED, reply)
 
 
-def _unfit(spec: dict[str, Any]) -> str | None:
-    """Return why this interpreter will not do for Ray: its Ray is missing or too old."""
-    minor = spec.get("ray")
-    if minor is None or spec.get("interpreter"):
+def _unfit(spec: "AgentSpec") -> str | None:
+    """Return why Ray cannot run on this interpreter: it is missing there, or too old."""
+    minor = spec["ray"]
+    if spec["interpreter"]:
         return None
     version = _installed() or _asked()
     if version is None:
@@ -55,7 +65,10 @@ def _unfit(spec: dict[str, Any]) -> str | None:
 
 
 def _installed() -> str | None:
-    """Return the version of Ray that lies among this interpreter's own packages, if just one does."""
+    """Return the version of Ray among this interpreter's own packages.
+
+    None unless there is just one.
+    """
     number = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     packages = os.path.join(os.path.dirname(os.path.dirname(sys.executable)), "lib", number, "site-packages")
     try:
@@ -67,23 +80,23 @@ def _installed() -> str | None:
 
 
 def _asked() -> str | None:
-    """Return the version of Ray that the interpreter finds wherever it looks for packages."""
+    """Return the version of Ray that the interpreter finds anywhere."""
     asked = "from importlib import metadata; print(metadata.version('ray'))"
     argv = [sys.executable, "-Es", "-c", asked]
     found = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20)
     return found.stdout.strip() if found.returncode == 0 else None
 
 
-def _living(spec: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the agent of this folder says, None when there is none."""
+def _living(spec: "AgentSpec") -> "Reply | None":
+    """Return the reply of this folder's agent; None where there is none."""
     try:
-        return rpc.ask(Path(spec["socket"]), {"op": "hello"}, timeout=5)
+        return cast("Reply", rpc.ask(Path(spec["socket"]), {"op": "hello"}, timeout=5))
     except (OSError, ValueError):
         return None
 
 
-def _say(status: int, answer: dict[str, Any]) -> int:
-    print(json.dumps(answer))
+def _print(status: int, reply: "Reply") -> int:
+    print(json.dumps(reply))
     return status
 
 
@@ -91,16 +104,19 @@ def _log_tail(folder: Path) -> list[str]:
     return logs.tail(folder / "log" / "agent.log")
 
 
-def _read(handle: int) -> dict[str, Any]:
+def _read(handle: int) -> "Reply | None":
     poll = select.poll()
     poll.register(handle, select.POLLIN | select.POLLHUP)
-    said = os.read(handle, 65536) if poll.poll(BEGIN_S * 1000) else b""
-    answer: dict[str, Any] = json.loads(said) if said else {}
-    return answer
+    sent = os.read(handle, 65536) if poll.poll(BEGIN_S * 1000) else b""
+    reply: Any = json.loads(sent) if sent else None
+    return cast("Reply | None", reply)
 
 
-def _detach(folder: Path, spec: dict[str, Any], writing: int) -> None:
-    """Become the agent: a session of its own, no terminal, no pipe of the starter's, a marked environment."""
+def _detach(folder: Path, spec: "AgentSpec", writing: int) -> None:
+    """Become the agent: a session of its own, without terminal or pipes.
+
+    Its environment carries the mark of an agent.
+    """
     os.setsid()
     if os.fork() != 0:
         os._exit(0)
@@ -110,7 +126,7 @@ def _detach(folder: Path, spec: dict[str, Any], writing: int) -> None:
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.set_inheritable(writing, True)
-    whole = spec.get("login", False)
+    whole = spec["login"]
     base = environment.user(login.environ(os.environ) if whole else os.environ, whole=whole)
     env = {**base, environment.AGENT_MARK: f"{spec['run']}:{spec['place']}"}
     package = str(Path(__file__).resolve().parent)
@@ -120,5 +136,5 @@ def _detach(folder: Path, spec: dict[str, Any], writing: int) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """`begin FOLDER` starts the agent of a folder."""
+    """Start the agent of a folder: `agent_start FOLDER`."""
     return begin(Path(argv[0]).absolute())

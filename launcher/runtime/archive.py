@@ -1,6 +1,7 @@
-"""A file or folder of a node as a tar stream on stdout: what is there at the moment, whatever happens to it meanwhile.
+"""A file or folder of a node as a tar stream on stdout.
 
-What is no file, folder or symbolic link is left out, as is what may not be read; each is a line on stderr.
+The stream is valid even while the files change. Anything but files, folders and symbolic links is left out, and so is
+what cannot be read; stderr has a line for each.
 """
 
 import contextlib
@@ -18,7 +19,10 @@ MISSING = 3
 
 
 def main(argv: list[str]) -> int:
-    """Write the archive: `archive FOLDER PATH`, relative to the ranks' folder; 3 where there is no such file."""
+    """Write the archive: `archive FOLDER PATH`; 3 where the path does not exist.
+
+    The path is relative to the ranks' folder.
+    """
     folder, word = Path(argv[0]).absolute(), argv[1]
     path = Path(os.path.normpath(command.place(folder) / os.path.expanduser(word)))
     name = path.name or "root"
@@ -39,7 +43,10 @@ def main(argv: list[str]) -> int:
 
 
 def _walk(path: Path, name: str) -> Iterator[tuple[Path, str]]:
-    """Return what lies below a path, folders before their content, with its name in the archive."""
+    """Return each path below a path with its name in the archive.
+
+    Folders come before their content.
+    """
     yield path, name
     if path.is_dir() and not path.is_symlink():
         try:
@@ -65,13 +72,16 @@ def _add(archive: tarfile.TarFile, source: Path, name: str) -> None:
             archive.addfile(entry, _Whole(file, source, entry.size))  # type: ignore[arg-type]  # it only reads
         return
     else:
-        _left_out(source, "it is no file")
+        _left_out(source, "not a file")
         return
     archive.addfile(entry)
 
 
 class _Whole:
-    """A file of which so many bytes can be read, whatever happens to it: where it became shorter, zeros follow."""
+    """A file with a fixed number of bytes to read.
+
+    Zeros follow where it has become shorter.
+    """
 
     def __init__(self, file: IO[bytes], source: Path, size: int) -> None:
         self._file = file
@@ -88,7 +98,7 @@ class _Whole:
             part = b""
         if len(part) < wanted and self._whole:
             self._whole = False
-            _left_out(self._source, f"its last {self._left - len(part)} bytes, which cannot be read")
+            _left_out(self._source, f"its last {self._left - len(part)} bytes cannot be read")
         self._left -= wanted
         return part + bytes(wanted - len(part))
 

@@ -1,7 +1,7 @@
-"""Starting and reaping, all in one thread.
+"""Starts and reaps child processes, all in one thread.
 
-One thread because a parent-death signal fires when the *thread* that started the child ends, and because whoever
-reaps by `waitid(P_ALL)` takes every exit: adopted orphans and children of ours come through the same door.
+One thread, because a parent-death signal fires when the *thread* that started the child ends, and because
+`waitid(P_ALL)` returns every exit: those of children of ours and those of adopted orphans.
 """
 
 import os
@@ -20,7 +20,10 @@ TICK_S = 0.5
 
 
 class Children:
-    """The children of this process. `spawn` may be called from any thread; `serve` runs in the main thread."""
+    """The children of this process.
+
+    `spawn` may be called from any thread; `serve` runs in the main thread.
+    """
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -32,13 +35,17 @@ class Children:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Return which live children we started ourselves; all others are adopted."""
+        """Return the live children that we started; all others are adopted."""
         return frozenset(self._ends)
 
     def spawn(
         self, argv: Sequence[str], env: Mapping[str, str], *, folder: Path, log: Path, ended: Callable[[int], None]
     ) -> int:
-        """Start a program that dies with us, output to the end of `log`; `ended(exit code)` is called once."""
+        """Start a program that dies with this one; return its number.
+
+        Its output is appended to `log`. `ended(exit code)` is called once.
+        """
+
         answer: Future[int] = Future()
 
         def job() -> None:
@@ -55,14 +62,14 @@ class Children:
         return answer.result(timeout=10)
 
     def wake(self) -> None:
-        """Make `serve` look at once."""
+        """Make `serve` go round at once."""
         try:
             self._writing.send(b"\0")
         except BlockingIOError:
             return  # it is full: the reader is awake already
 
     def serve(self, tick: Callable[[], None]) -> None:
-        """Start and reap until `stopping` is set; calls `tick` about twice a second."""
+        """Start and reap until `stopping` is set; call `tick` about twice a second."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
         with selectors.DefaultSelector() as selector:

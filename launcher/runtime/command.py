@@ -1,9 +1,11 @@
-"""A command of a person's beside a rank: with the rank's variables and folder, and without its secrets.
+"""A command of `nvlaunch exec` beside a rank.
 
-It lives no longer than who asked for it, than its time, or than the agent: whichever ends first takes all that the
-command started with it. What it writes travels in frames on one stream, so that its end is told apart from a lost
-connection, and its two streams keep their order: a letter, a length, a line end, and so many bytes. `o` and `e` are
-stdout and stderr; `x` is its exit status; `t` says that its time was over, and `g` that the run has left the node.
+It has the rank's variables and folder, without its secrets. It ends with its caller, after its time, or with the agent,
+whichever comes first; everything that it started ends with it.
+
+What it writes is sent in frames on one stream, so that its end differs from a lost connection and its two streams keep
+their order: a letter, a length, a line end, and so many bytes. `o` and `e` are stdout and stderr, `x` the exit status;
+`t` says that its time was over, `g` that the run has left the node.
 """
 
 import contextlib
@@ -16,17 +18,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from . import files, logs, procs, rpc
+from . import environment, files, logs, procs, rpc
 from .children import SPAWN
+from .protocol import PROTOCOL
+from .protocol_files import AgentSpec, CommandRequest, RankSpec
 
 PR_SET_CHILD_SUBREAPER = 36
 PART = 1 << 16
 READER = 1
 FOR_EVER_S = 14 * 24 * 3600.0
 NOT_FOUND = 127
-"""What a shell says of a program that does not exist."""
+"""The exit status of a shell for a program that does not exist."""
 
 
 class ReaderGoneError(Exception):
@@ -34,57 +38,69 @@ class ReaderGoneError(Exception):
 
 
 def main(argv: list[str]) -> int:
-    """`run FOLDER` takes a command from stdin and runs it; `stop FOLDER TOKEN` ends it from outside."""
+    """Run the command on stdin, `run FOLDER`, or end it, `stop FOLDER TOKEN`."""
     folder = Path(argv[1]).absolute()
-    agent = files.read(folder / "agent.json") or {}
+    agent = files.agent_spec(folder)
     if argv[0] == "stop":
         left = procs.kill(scope(agent, argv[2])) if agent else []
         print(json.dumps({"ok": not left, "left": left}))
         return 0
     with contextlib.suppress(ReaderGoneError):
-        run(folder, agent, json.load(sys.stdin))
+        run(folder, agent, cast("CommandRequest", json.load(sys.stdin)))
     return 0
 
 
-def scope(agent: dict[str, Any], token: str) -> procs.Scope:
+def scope(agent: AgentSpec, token: str) -> procs.Scope:
     """Return the scope of one command of a run."""
     return procs.Scope(run=agent["run"], place=agent["place"], level="rank", member=f"@{token}", attempt=1)
 
 
-def mark(agent: dict[str, Any], token: str) -> str:
-    """Return what a command and its children carry: a fence of the node ends them, a new attempt does not."""
+def mark(agent: AgentSpec, token: str) -> str:
+    """Return the mark of a command and its children.
+
+    A kill of the node covers it, one of a rank does not.
+    """
     return f"{agent['run']}:{agent['place']}:0:@{token}:1"
 
 
 def variables(folder: Path, label: str, given: dict[str, str], base: dict[str, str]) -> dict[str, str]:
-    """Return what a rank sees, as of its newest attempt; where it never began, what is given."""
+    """Return the variables of a rank in its newest attempt.
+
+    `given` where it never began.
+    """
     own = folder / "ranks" / label
-    spec = files.read(own / str(logs.newest(own)) / "spec.json") if label else None
-    return {**base, **(spec["env"] | spec["rank_env"] if spec else given)}
+    found: Any = files.read(own / str(logs.newest(own)) / "spec.json") if label else None
+    spec = cast("RankSpec | None", found)
+    return {**base, **(environment.whole(folder, spec["variables"]) if spec else given)}
 
 
 def place(folder: Path) -> Path:
-    """Return where ranks run: the workdir, or the run's folder before there is one."""
+    """Return the working folder of ranks.
+
+    The workdir, or the run's folder before there is one.
+    """
     return folder / "workdir" if (folder / "workdir").is_dir() else folder
 
 
-def run(folder: Path, agent: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Run a command to its end, or to one of the ends that others make."""
+def run(folder: Path, agent: AgentSpec | None, request: CommandRequest) -> None:
+    """Run a command until it ends, its time is over, or the agent ends."""
     try:
-        given = rpc.ask(Path(agent["socket"]), {"op": "environment"}, timeout=10)
+        if agent is None:
+            raise FileNotFoundError(folder / "agent.json")
+        given = rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=10)
         life = os.pidfd_open(given["agent"])
     except (OSError, KeyError, ValueError):
         _frame(b"g", b"")
         return
-    env = variables(folder, asked["label"], asked["env"], given["base"])
-    env[procs.MARK] = mark(agent, asked["token"])
+    env = variables(folder, request["label"], request["env"], given["base"])
+    env[procs.MARK] = mark(agent, request["token"])
     os.chdir(place(folder))
-    if not shutil.which(asked["argv"][0], path=env["PATH"]):
-        _frame(b"e", f"`{asked['argv'][0]}` is not found here\n".encode())
+    if not shutil.which(request["argv"][0], path=env["PATH"]):
+        _frame(b"e", f"`{request['argv'][0]}` is not found on this node\n".encode())
         _frame(b"x", b"%d" % NOT_FOUND)
         return
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    argv = [sys.executable, "-EsS", str(SPAWN), str(os.getpid()), ".", *asked["argv"]]
+    argv = [sys.executable, "-EsS", str(SPAWN), str(os.getpid()), ".", *request["argv"]]
     with subprocess.Popen(
         argv,
         env=env,
@@ -95,15 +111,15 @@ def run(folder: Path, agent: dict[str, Any], asked: dict[str, Any]) -> None:
     ) as child:
         end = b"g"
         try:
-            end = _pass_on(child, life, asked["timeout"])
+            end = _pass_on(child, life, request["timeout"])
         finally:
-            procs.kill(scope(agent, asked["token"]), os.getpid(), grace=1.0 if end == b"t" else 0.0)
+            procs.kill(scope(agent, request["token"]), os.getpid(), grace=1.0 if end == b"t" else 0.0)
             code = child.wait()
         _frame(end, str(code if code >= 0 else 128 - code).encode() if end == b"x" else b"")
 
 
 def _pass_on(child: "subprocess.Popen[bytes]", life: int, timeout: float | None) -> bytes:
-    """Pass on what a command writes until it ends, its time is over, or the agent ends; returns which."""
+    """Send what a command writes until one of its ends; return that letter."""
     assert child.stdout
     assert child.stderr
     sources = {child.stdout.fileno(): b"o", child.stderr.fileno(): b"e"}
@@ -131,7 +147,10 @@ def _pass_on(child: "subprocess.Popen[bytes]", life: int, timeout: float | None)
 
 
 def _rest(child: "subprocess.Popen[bytes]") -> None:
-    """Pass on what was written already; whoever the command left behind may hold its streams open for ever."""
+    """Send what was written already.
+
+    A process that the command left behind may hold its streams open for ever.
+    """
     for stream, kind in ((child.stdout, b"o"), (child.stderr, b"e")):
         if stream and not stream.closed:
             os.set_blocking(stream.fileno(), False)

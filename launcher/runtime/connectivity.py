@@ -1,7 +1,7 @@
-"""Whether other machines answer when this one connects to them: asked for by whoever cannot see them.
+"""Which other machines answer when this one connects to them.
 
-Any answer counts, a refused port too. It is asked in the background, each second at most, as long as somebody wants to
-know; what was found holds for a few seconds.
+Asked for where the launcher cannot reach them. Any answer counts, a refused port too. Machines are probed in the
+background, once a second at most, while somebody asks; a result holds for a few seconds.
 """
 
 import contextlib
@@ -21,39 +21,42 @@ MOST = 256
 Targets = Mapping[str, tuple[str, Sequence[int]]]
 
 
-class Reach:
-    """What is known of other machines, by name."""
+class Connectivity:
+    """The results of the last probes, by the name of the machine."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._found: dict[str, tuple[float, bool]] = {}
-        self._asking = False
+        self._probing = False
         self._begun = -PERIOD_S
 
-    def ask(self, targets: Targets) -> dict[str, bool]:
-        """Return what was found lately of these machines, and look at them again."""
+    def probe(self, targets: Targets) -> dict[str, bool]:
+        """Return which of these machines answered lately, and probe them again."""
         at = now()
         with self._turn:
-            known = {name: told for name, told in self._found.items() if name in targets and at - told[0] < HOLDS_S}
+            known = {name: found for name, found in self._found.items() if name in targets and at - found[0] < HOLDS_S}
             self._found = known
-            if targets and not self._asking and at - self._begun >= PERIOD_S:
-                self._asking, self._begun = True, at
+            if targets and not self._probing and at - self._begun >= PERIOD_S:
+                self._probing, self._begun = True, at
                 wanted = dict(list(targets.items())[:MOST])
-                threading.Thread(target=self._look, args=(wanted,), name="reach", daemon=True).start()
+                threading.Thread(target=self._probe, args=(wanted,), name="probe", daemon=True).start()
             return {name: answers for name, (_, answers) in known.items()}
 
-    def _look(self, targets: Targets) -> None:
+    def _probe(self, targets: Targets) -> None:
         try:
             found = answering(targets)
             at = now()
             with self._turn:
                 self._found.update({name: (at, name in found) for name in targets})
         finally:
-            self._asking = False
+            self._probing = False
 
 
 def answering(targets: Targets, limit: float = CONNECT_S) -> set[str]:
-    """Return which machines say anything on any of their ports within some seconds, all asked at once."""
+    """Return which machines answer on any port within `limit` seconds.
+
+    All are probed at once.
+    """
     found: set[str] = set()
     with contextlib.ExitStack() as links, selectors.DefaultSelector() as selector:
         for name, (address, ports) in targets.items():
@@ -75,7 +78,10 @@ def answering(targets: Targets, limit: float = CONNECT_S) -> set[str]:
 
 
 def _begin(address: str, port: int) -> tuple[socket.socket, int]:
-    """Return a connection in the making, and how far it is (as errno); a name that is not known is no answer."""
+    """Return a connection in the making, and its errno.
+
+    A name that does not resolve is no answer.
+    """
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
     except OSError:

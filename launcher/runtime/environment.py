@@ -1,27 +1,32 @@
-"""The two environments of a node: the user's, for setup and ranks, and Ray's own, which they never meet."""
+"""The environments of a node: the user's and Ray's, which are never mixed.
+
+The user's is for setup and ranks.
+"""
 
 import os
 import pwd
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-# What is kept of the shell that launches on a node of its own machine: anything else would differ from run to run.
+from . import protocol_files, shared
+from .protocol_files import RankSpec, Variables
+
+# Variables kept of the shell that launches on local nodes: others would differ from run to run.
 USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 FOLDER = "@folder@"
 AGENT_MARK = "NVLAUNCH_AGENT"
-"""The variable of an agent that says whose it is."""
-# What a login on a machine of its own has of that one session, and what would be taken for Ray's or for ours.
+"""The variable that marks an agent with its run and place."""
+# Variables of one login session, and those that would be mistaken for Ray's or for ours.
 SESSION = ("PWD", "OLDPWD", "SHLVL", "_", "TERM", "MAIL", "MOTD_SHOWN")
 SESSIONS = ("SSH_", "XDG_", "DBUS_", "RAY_", "NVLAUNCH_", "SKYPILOT_")
 
 
 def user(environ: Mapping[str, str], whole: bool = False) -> dict[str, str]:
-    """Return the user's own variables out of an environment, or all of it where it is a login's (`whole`).
+    """Return the user's own variables out of an environment.
 
-    The folder of Ray's Python is taken out of PATH.
+    Nearly all of them where it is a login's (`whole`). The folder of Ray's Python is removed from PATH.
     """
     kept = {name: value for name, value in environ.items() if (_of_login(name) if whole else _of_user(name))}
     entry = pwd.getpwuid(os.getuid())
@@ -38,21 +43,47 @@ def _of_login(name: str) -> bool:
 
 
 def _without_ray(path: str) -> str:
-    """Return PATH without a virtual environment that is Ray's: a `pip install` must not change Ray under a raylet."""
+    """Return PATH without Ray's virtual environment.
+
+    A `pip install` must not change Ray under a raylet.
+    """
     own = os.path.realpath(os.path.dirname(sys.executable)) if sys.prefix != sys.base_prefix else None
     kept = [part for part in path.split(":") if part and os.path.realpath(part) != own]
     return ":".join(kept) or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def driver(spec: Mapping[str, Any], base: Mapping[str, str], folder: Path, python: str) -> dict[str, Any]:
-    """Return the orders of a rank that speaks to Ray: `python` and `ray` are those of the run's cluster."""
-    own = {name: value.replace(FOLDER, str(folder)) for name, value in spec["rank_env"].items()}
-    path = spec["env"].get("PATH", base["PATH"])
-    return {**spec, "rank_env": {**own, "PATH": f"{os.path.dirname(python)}:{path}"}}
+def given(folder: Path, variables: Variables) -> dict[str, str]:
+    """Return the variables that inventory and task give a program."""
+    return protocol_files.given(shared.read(folder, variables["shared"]), variables)
+
+
+def own(folder: Path, variables: Variables) -> dict[str, str]:
+    """Return the variables that nvlaunch gives a program."""
+    return protocol_files.own(shared.read(folder, variables["shared"]), variables)
+
+
+def whole(folder: Path, variables: Variables) -> dict[str, str]:
+    """Return both: those of nvlaunch replace what is given."""
+    return {**given(folder, variables), **own(folder, variables)}
+
+
+def driver(spec: RankSpec, base: Mapping[str, str], folder: Path, python: str) -> RankSpec:
+    """Return the spec of a rank that uses Ray itself.
+
+    The Python of the run's cluster comes first in its PATH.
+    """
+    variables = spec["variables"]
+    mine = {name: value.replace(FOLDER, str(folder)) for name, value in variables["own"].items()}
+    path = given(folder, variables).get("PATH", base["PATH"])
+    mine["PATH"] = f"{os.path.dirname(python)}:{path}"
+    return {**spec, "variables": {**variables, "own": mine}}
 
 
 def ray(asked: Mapping[str, str], folder: str, scratch: str, python: str) -> dict[str, str]:
-    """Return the environment of a Ray process: what was asked for and the least that programs need, nothing else."""
+    """Return the environment of a Ray process.
+
+    It holds what was asked for, and the least that programs need.
+    """
     base = {
         "PATH": f"{os.path.dirname(python)}:/usr/local/bin:/usr/bin:/bin",
         "HOME": scratch,  # a `~/.ray/auth_token` of the user's would change the mode of authentication

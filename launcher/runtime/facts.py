@@ -1,9 +1,9 @@
-"""Asks a machine many things at once, each in a child that can be killed: `python facts.py < request.json`.
+"""Asks a machine many things at once: `python facts.py < request.json`.
 
-A request is `{"probes": {name: {"argv": [...]} | {"builtin": name, "args": [...]}, with "timeout" in seconds, "limit"
-in bytes a stream, and "keep": only lines with one of these words}}`. The answer is one line of JSON after a mark,
-whatever a login script has printed before it. Written for the Python that a machine happens to have, 3.6 or later,
-and in one file, so that it can be sent and run in the one round trip.
+Each runs in a child that can be killed. A request is `{"probes": {name: {"argv": [...]} | {"builtin": name, "args":
+[...]}, with "timeout" in seconds, "limit" in bytes a stream, and "keep": only lines with one of these words}}`. The
+answer is one line of JSON after a mark, whatever a login script has printed before it. Written for the Python that a
+machine happens to have, 3.6 or later, and in one file, so that it can be sent and run in the one round trip.
 """
 
 import contextlib
@@ -34,7 +34,10 @@ FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin"
 
 
 class Sink:
-    """What a stream has printed: its beginning and its end, at most `limit` bytes; of lines those that are kept."""
+    """What a stream has printed: its beginning and its end.
+
+    At most `limit` bytes are kept; of lines those with one of the words.
+    """
 
     def __init__(self, limit: int, keep: "list[bytes]") -> None:
         self.limit = limit
@@ -62,7 +65,7 @@ class Sink:
             self.part = b""
 
     def _line(self, line: bytes) -> None:
-        self.lines += 0 if line.startswith(b"-- ") else 1  # journalctl's own remarks are no lines of the log
+        self.lines += 0 if line.startswith(b"-- ") else 1  # remarks of journalctl are not lines of the log
         if any(word in line for word in self.keep):
             self._store(line[:MOST_LINE] + b"\n")
 
@@ -81,7 +84,10 @@ class Sink:
 
 
 class Probe:
-    """One question in a child and a session of its own, so that all that it starts can be killed with it."""
+    """One question in a child and a session of its own.
+
+    All that it starts can be killed with it.
+    """
 
     def __init__(self, name: str, spec: "dict[str, object]") -> None:
         limit = int(str(spec.get("limit", LIMIT)))
@@ -121,11 +127,11 @@ class Probe:
         return bool(data)
 
     def look(self, now: float) -> bool:
-        """Whether the child has ended, or is past being waited for; kill it when its time is over."""
+        """Whether the child has ended or is given up; kill it after its time."""
         if now >= self.deadline and not self.timed_out:
             self.timed_out = True
             self._kill()
-        # The group is killed before its leader is reaped: until then nobody else can have its number.
+        # The group is killed before its leader is reaped: until then no other group can have its number.
         if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             self._kill()
             status = os.waitpid(self.pid, 0)[1]
@@ -141,7 +147,10 @@ class Probe:
             os.killpg(self.pid, signal.SIGKILL)
 
     def answer(self, now: float) -> "dict[str, object]":
-        """Return how it went. `age` is how long ago it ended (s); `hung`: it could not even be killed."""
+        """Return the result; `age` is how long ago it ended (s).
+
+        `hung`: it could not even be killed.
+        """
         for sink in self.sinks.values():
             sink.end()
         out, err = self.sinks["out"], self.sinks["err"]
@@ -174,7 +183,7 @@ def _child(spec: "dict[str, object]", out: int, err: int) -> None:
             try:
                 os.execvp(words[0], words)
             except OSError as error:
-                # As a shell has it: not there, or there and not to be run (forbidden, or of another architecture).
+                # As in a shell: not found, or found and not executable (forbidden, or of another architecture).
                 _leave(127 if isinstance(error, FileNotFoundError) else 126, "", f"{words[0]}: {error.strerror}")
         args = spec.get("args", ())
         _leave(0, json.dumps(BUILTINS[str(spec["builtin"])](*(args if isinstance(args, list) else ()))), "")
@@ -194,7 +203,10 @@ def _leave(code: int, out: str, err: str) -> None:
 
 
 def collect(request: "dict[str, object]") -> "dict[str, object]":
-    """Return all probes of a request, run at the same time, each within its own limit."""
+    """Return the results of all probes of a request, run at the same time.
+
+    Each has its own limit.
+    """
     path = os.environ.get("PATH", "").split(":")
     os.environ["PATH"] = ":".join(path + [folder for folder in FOLDERS if folder not in path])
     os.environ["LC_ALL"] = "C"
@@ -218,7 +230,10 @@ def collect(request: "dict[str, object]") -> "dict[str, object]":
 
 
 def _drain(selector: selectors.BaseSelector) -> None:
-    """Read what stands in the pipes of children that have ended; what escaped its session is not waited for."""
+    """Read what is left in the pipes of children that have ended.
+
+    Processes that escaped the session are not waited for.
+    """
     deadline = time.monotonic() + KILLED_WITHIN
     while time.monotonic() < deadline:
         ready = selector.select(0)
@@ -263,7 +278,10 @@ def own_name() -> "dict[str, object]":
 
 
 def space(path: str) -> "dict[str, object]":
-    """Return what is free where `path` is, or will be: bytes and inodes, and whether this user may write there."""
+    """Return the free bytes and inodes where `path` is, or will be.
+
+    Also whether this user may write there.
+    """
     at = Path(path).expanduser()
     while not at.exists() and at != at.parent:
         at = at.parent
@@ -281,11 +299,14 @@ def space(path: str) -> "dict[str, object]":
 
 
 def memory() -> "dict[str, object]":
-    """Return the memory in bytes, what of it can be had, and how long all programs waited for it (% of a minute)."""
+    """Return the memory and what is available of it (bytes).
+
+    Also how long programs waited for it (% of a minute).
+    """
     rows = (line.split() for line in _read("/proc/meminfo").splitlines())
     sizes = {row[0]: int(row[1]) * 1024 for row in rows if len(row) > 1}
     stalled = 0.0
-    # Older kernels do not tell.
+    # Older kernels have no such file.
     with contextlib.suppress(OSError, ValueError, StopIteration):
         full = next(line for line in _read("/proc/pressure/memory").splitlines() if line.startswith("full"))
         stalled = float(full.partition("avg60=")[2].split()[0])
@@ -309,9 +330,10 @@ def ports() -> "list[int]":
 
 
 def lease(*paths: str) -> "dict[str, str]":
-    """Return what the holder of the machine's lease wrote (`holder`), of the first path where somebody has it.
+    """Return what the holder of the machine's lease wrote (`holder`).
 
-    Looking shares the lock for an instant: whoever takes the lease tries for longer.
+    The first path counts that is held. Looking shares the lock for an instant; a program that takes the lease tries for
+    longer.
     """
     for path in paths:
         try:
@@ -321,14 +343,17 @@ def lease(*paths: str) -> "dict[str, str]":
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return {"holder": os.read(handle, 4096).decode("utf-8", "replace").strip() or "a run without a name"}
+            return {"holder": os.read(handle, 4096).decode("utf-8", "replace").strip() or "an unnamed run"}
         finally:
             os.close(handle)
     return {}
 
 
-class Process:
-    """A process as /proc shows it. Setting a title, as Ray does, overwrites the environment: marks are inherited."""
+class RunningProcess:
+    """A process as /proc shows it.
+
+    A title, such as Ray sets, overwrites the environment: marks are taken from ancestors too.
+    """
 
     def __init__(self, pid: int) -> None:
         folder = f"/proc/{pid}/"
@@ -348,27 +373,30 @@ class Process:
 
 
 def processes() -> "list[dict[str, object]]":
-    """Return the processes of Ray, and those with a mark of ours where we may see it; not what asks this."""
-    table: dict[int, Process] = {}
+    """Return the processes of Ray, and those with a mark of nvlaunch.
+
+    The program that asks is not among them.
+    """
+    table: dict[int, RunningProcess] = {}
     for folder in Path("/proc").iterdir():
-        # One that ended while we looked has no files any more.
+        # A process that has ended meanwhile has no files any more.
         with contextlib.suppress(OSError, ValueError, IndexError):
             if folder.name.isdecimal():
-                table[int(folder.name)] = Process(int(folder.name))
+                table[int(folder.name)] = RunningProcess(int(folder.name))
     found = []
     for pid in sorted(table):
         line = _line(pid, table)
         process, mark = table[pid], next((one.mark for one in line if one.mark), None)
-        # Below our parent is what asks.
+        # The program that asks is below our parent.
         if (process.ray or process.agent or mark) and all(one.pid != os.getppid() for one in line):
             shown = {"user": _user(process.uid), "name": process.name, "ray": process.ray}
             found.append(dict(shown, pid=pid, mark=mark, agent=process.agent))
     return found[:MOST_PROCESSES]
 
 
-def _line(pid: int, table: "dict[int, Process]") -> "list[Process]":
+def _line(pid: int, table: "dict[int, RunningProcess]") -> "list[RunningProcess]":
     """Return a process and its ancestors, nearest first."""
-    found: list[Process] = []
+    found: list[RunningProcess] = []
     while pid in table and table[pid] not in found:
         found.append(table[pid])
         pid = table[pid].parent
@@ -392,7 +420,7 @@ def infiniband(top: str = "/sys/class/infiniband") -> "list[dict[str, str]]":
 
 
 def imex_files(folder: str, channel: str) -> "dict[str, object]":
-    """Return the files of IMEX, each with a hash of it as it is, and whether we may open the channel."""
+    """Return the files of IMEX with their hashes, and the state of the channel."""
     found: dict[str, object] = {"nodes": None, "config": None, "nodes_hash": None, "config_hash": None}
     for key, name in (("nodes_hash", "nodes_config.cfg"), ("config_hash", "config.cfg")):
         file = Path(folder, name)

@@ -1,19 +1,21 @@
-"""Which raylets and ranks must not start here any more, because a kill has answered that they are gone.
+"""Raylets and ranks that must not start here again, because a kill was confirmed.
 
-A question of before the kill may come late, from a connection that hung or from a controller that died: without this
-memory it would start what everybody takes for dead. It is written down before anything is killed.
+A request from before the kill may arrive late, over a connection that hung or from a controller that died. Without
+this record it would start what everybody counts as dead. It is written before anything is killed.
 """
 
 import logging
 import threading
 from pathlib import Path
-from typing import Any
 
 from . import files
 
 
 class Fences:
-    """For each member the generation and the attempt up to which all is over on this node; kept beside the agent."""
+    """The generation and attempt of each member that are over on this node.
+
+    Everything up to them is over too. Kept in a file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -23,7 +25,7 @@ class Fences:
         self._attempts: dict[str, int] = kept.get("attempts", {})
 
     def raise_to(self, level: str, member: str, generation: int, attempt: int) -> None:
-        """Take note of a kill; one of the whole node ends nothing for good."""
+        """Record a kill; one of the whole node ends nothing for good."""
         over, until = {"generation": (self._generations, generation), "rank": (self._attempts, attempt)}.get(
             level, ({}, 0)
         )
@@ -36,9 +38,8 @@ class Fences:
             except OSError:  # a full disk must not keep anything alive; this process remembers
                 logging.exception("cannot write `%s`", self._path)
 
-    def against_raylet(self, question: dict[str, Any]) -> str:
+    def against_raylet(self, member: str, generation: int) -> str:
         """Return why a raylet must not start; an empty string where it may."""
-        member, generation = question.get("member", ""), question["generation"]
         if generation > self._generations.get(member, -1):
             return ""
         return f"generation {generation} of `{member}` is over on this node: it was killed"

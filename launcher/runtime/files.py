@@ -1,15 +1,22 @@
-"""Files that must be whole or absent, and folders that must be ours alone."""
+"""Files that are whole or absent, and folders of this user alone."""
 
 import contextlib
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from .protocol_files import AgentSpec
 
 
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file (0600) so that it survives a power cut whole: file, rename and folder are synced in order."""
+def write(path: Path, content: Mapping[str, object]) -> None:
+    """Write a JSON file (0600) that survives a power cut whole.
+
+    File, rename and folder are synced in this order.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(handle, "wb") as file:
@@ -24,8 +31,11 @@ def write(path: Path, content: dict[str, Any]) -> None:
         os.close(folder)
 
 
-def create(path: Path, content: dict[str, Any]) -> bool:
-    """Write a JSON file (0600) unless it is there already; returns whether this call made it. Atomic."""
+def create(path: Path, content: Mapping[str, object]) -> bool:
+    """Write a JSON file (0600) unless it exists; return whether it was written.
+
+    Atomic.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(handle, "wb") as file:
@@ -41,7 +51,10 @@ def create(path: Path, content: dict[str, Any]) -> bool:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """Return the content of a JSON file; None without the file, or where it is cut short or no object."""
+    """Return the content of a JSON file.
+
+    None without the file, or where it is cut short or no object.
+    """
     try:
         content = json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -49,8 +62,20 @@ def read(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
+def agent_spec(folder: Path) -> "AgentSpec | None":
+    """Return what the agent of a run's folder is started with.
+
+    None where nothing of a run is there.
+    """
+    found: Any = read(folder / "agent.json")
+    return cast("AgentSpec", found) if found and "run" in found else None
+
+
 def private(path: Path) -> Path:
-    """Make a folder of ours (0700) in a place where anybody may write; PermissionError where it is somebody else's."""
+    """Make a folder of this user (0700) where anybody may write.
+
+    PermissionError where it is somebody else's.
+    """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     found = path.lstat()

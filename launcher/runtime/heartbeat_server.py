@@ -1,14 +1,14 @@
-"""Which nodes the head's agent hears, and the head's own end when it hears too few.
+"""Heartbeats as the head's agent receives them, and the head's self-stop.
 
-The other side of `heartbeat.py`. What is read in one round has come in since the round before, nobody knows when: so
-each node has two moments. `late` is the end of that time, and a node is given up by it: others may act on a node's
-silence only when it is sure. `early` is its beginning, and the head judges itself by it. An age counts up to the end of
-the last round: while this process is stopped, nobody grows older.
+The other side of `heartbeat.py`. What is read in one round has arrived since the round before, at an unknown moment: so
+each node has two times. `late` is the end of that interval, and decides when a node counts as lost: others may act on
+its silence only when that is certain. `early` is its beginning, and decides when the head stops itself. An age counts
+up to the end of the last round: while this process is stopped, no age grows.
 
-Cut off: of the nodes that were heard within the last minute, fewer than half were heard within `self_stop`. A tie goes
-to the head's side; a node that was let go of says so, and is not missed. Whoever gives the head up needs more than half
-of the nodes of a minute, each of them silent for longer than that (`heartbeat.py` says by how much), so never both. A
-listener that was stopped for `self_stop` cannot know what was decided meanwhile, and is cut off by the same rule.
+Cut off: of the nodes with a heartbeat within the last minute, fewer than half had one within `self_stop`. A tie is in
+favour of the head; a node that was released says so, and is not counted. To count the head as lost takes more than half
+of the nodes of the last minute, each silent for longer than that (`heartbeat.py` says by how much), so never both. A
+server that was stopped for `self_stop` cannot know what was decided meanwhile, and is cut off by the same rule.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ FORGET_S = 24 * 3600.0
 
 
 class _Peer:
-    """One connection: what it has said of a line, whose it is, and when it was last heard."""
+    """One connection: part of a line, the name of its node, the last read (s)."""
 
     def __init__(self, link: socket.socket, address: str, at: float) -> None:
         self.link = link
@@ -35,7 +35,7 @@ class _Peer:
         self.at = at
 
 
-class Listener:
+class HeartbeatServer:
     """The head's side. `cut` is called once when it is cut off."""
 
     def __init__(
@@ -55,35 +55,38 @@ class Listener:
         self.cut_off = False
 
     def listen(self, address: str, port: int) -> int:
-        """Begin to listen; returns the port."""
+        """Listen; return the port."""
         self._server = socket.create_server((address, port), backlog=4096)
         self._server.setblocking(False)
         self._selector.register(self._server, selectors.EVENT_READ)
         return int(self._server.getsockname()[1])
 
     def keep(self, stopping: threading.Event) -> None:
-        """Go on for ever."""
+        """Receive heartbeats until `stopping` is set."""
         while not stopping.is_set():
             self.step(ROUND_S)
 
     def begin(self) -> None:
-        """Begin anew, because a head was started: who was heard before is not missed."""
+        """Start over for a new head.
+
+        Nodes that sent heartbeats before do not count as silent.
+        """
         with self._turn:
             self._early.clear()
             self.cut_off = False
 
     def ages(self) -> dict[str, float]:
-        """Return how long ago each node was heard (s)."""
+        """Return the seconds since each node's last heartbeat."""
         with self._turn:
             return {name: max(0.0, self._round - late) for name, late in self._late.items()}
 
     @property
     def listening(self) -> float:
-        """Return for how long this has listened (s)."""
+        """Return for how long this has been listening (s)."""
         return max(0.0, self._round - self._since)
 
     def step(self, patience: float) -> None:
-        """Read all that has come, answer it, and judge ourselves."""
+        """Read what comes within `patience` seconds, reply, and check for a cut."""
         ready = self._selector.select(patience)
         with self._turn:
             before, at = self._round, self._clock()
@@ -94,12 +97,12 @@ class Listener:
                     self._read(key.data, before, at)
             self._drop_idle(at)
             self._round = at
-            cut = not self.cut_off and self._hears_too_few(at)
+            cut = not self.cut_off and self._is_cut_off(at)
             self.cut_off = self.cut_off or cut
         if cut:
             self._cut()
 
-    def _hears_too_few(self, at: float) -> bool:
+    def _is_cut_off(self, at: float) -> bool:
         ages = [at - early for early in self._early.values()]
         heard = sum(1 for age in ages if age < self._limit)
         return 2 * heard < sum(1 for age in ages if age < self._population)
@@ -109,7 +112,7 @@ class Listener:
         while True:
             try:
                 link, address = self._server.accept()
-            except OSError:  # none is left, or no descriptor is: then nobody is counted, and who waits tries again
+            except OSError:  # none is left, or no descriptor is: then no node is counted, and those that wait try again
                 return
             link.setblocking(False)
             peer = _Peer(link, str(address[0]), at)
@@ -127,9 +130,9 @@ class Listener:
         if not part or len(peer.part) > 2 * LINE:
             self._close(peer, at)
         elif peer.part.endswith(b"\n"):
-            self._hear(peer, before, at)
+            self._count(peer, before, at)
 
-    def _hear(self, peer: _Peer, before: float, at: float) -> None:
+    def _count(self, peer: _Peer, before: float, at: float) -> None:
         name = peer.part.splitlines()[-1].decode(errors="replace")
         peer.part, peer.name, peer.at = b"", name, at
         if name.startswith(LEAVES.decode()):
@@ -156,8 +159,11 @@ class Listener:
         self._names.get(address, set()).discard(name)
 
     def _close(self, peer: _Peer, at: float) -> None:
-        """Let go of a connection. One that was taken and never gave its name counts for all that ever spoke from its
-        address: whoever made it knows that this host answers."""
+        """Close a connection.
+
+        One that was accepted and never sent a name counts for all nodes that ever sent one from its address: the node
+        that opened it knows that this machine answers.
+        """
         if not peer.name:
             self._late.update(dict.fromkeys(self._names.get(peer.address, ()), at))
         with contextlib.suppress(KeyError, ValueError):

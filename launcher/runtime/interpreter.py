@@ -1,7 +1,7 @@
-"""The Python environment for Ray of a user who has none on the node: made once, beside the runs, and shared by them.
+"""A Python environment for Ray on a node that has none.
 
-It is made under a lock in a partial folder, tried, and shown by a rename: what is there works, and two runs that want
-it at once make it once. Its name says what it was made of, so that another Ray or other wheels are another environment.
+Made once beside the runs, and shared by them: under a lock in a partial folder, tried, and put in place by a rename.
+One that is there works, and two runs that want it at once make it once. Its name is a hash of what it was made of.
 """
 
 import contextlib
@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from . import environment, files, logs, unpack
+from .protocol_files import AgentSpec, InterpreterSpec
 
 MAKE_S = 900.0
-"""Seconds for all of it, waiting for another run's attempt included; Ray and what it needs are some 100 MB."""
+"""Seconds for all of it, waiting for another run included; Ray and what it needs are some 100 MB."""
 
 NO_ENVIRONMENT = 78
-WORDS = "making a Python environment"
+MESSAGE = "making a Python environment"
 STAGE = "stage"
-"""The file in a run's folder that says what its setup is about."""
+"""The file in a run's folder with a message about what its setup is doing."""
 
 _PATIENCE = ("--retries", "1", "--timeout", "15")
 _TRY = "import ray; print(ray.__version__)"
@@ -37,10 +38,10 @@ class MakingError(Exception):
     """No environment can be made here; the message is for people."""
 
 
-class Wanted:
-    """The environment that the orders of an agent ask for."""
+class RayEnvironment:
+    """The environment that an agent's spec asks for."""
 
-    def __init__(self, folder: Path, spec: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, spec: InterpreterSpec) -> None:
         self._folder = folder
         self._spec = spec
         # folder: ~/.nvlaunch/runs/RUN/PLACE
@@ -50,28 +51,32 @@ class Wanted:
         self._home = self._base / hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]
 
     def _find_wheels(self) -> Path | None:
-        """Return where the wheels are: in the folder that is named, if this machine has it, else where sent ones go."""
-        if self._spec["wheels"] is None:
+        """Return the folder of wheels; None without wheels.
+
+        The one that is named, if this machine has it, else that of sent wheels.
+        """
+        wheels = self._spec["wheels"]
+        if wheels is None:
             return None
-        here = Path(self._spec["wheels"]["at"]).expanduser()
-        return here if here.is_dir() or not self._spec["wheels"]["sent"] else self._folder / "wheels"
+        here = Path(wheels["at"]).expanduser()
+        return here if here.is_dir() or not wheels["sent"] else self._folder / "wheels"
 
     @property
     def _sent(self) -> bool:
         return self._wheels == self._folder / "wheels"
 
     def _source(self) -> Any:
-        """Return what tells the wheels apart: names and sizes."""
+        """Return the names and sizes of the wheels, which tell sets of wheels apart."""
         if self._wheels is None or self._sent:
             return self._spec["wheels"] and self._spec["wheels"]["sent"]
         try:
             return sorted([entry.name, entry.stat().st_size] for entry in os.scandir(self._wheels))
         except OSError:
-            return None  # to make it will fail, and say why
+            return None  # making it will fail with the reason
 
     @property
     def ray(self) -> str:
-        """Return the version of Ray that is to be in it."""
+        """Return the version of Ray in it."""
         return str(self._spec["ray"])
 
     @property
@@ -81,16 +86,16 @@ class Wanted:
 
     @property
     def made(self) -> bool:
-        """Whether it is there."""
+        """Whether it exists."""
         return self.python.exists()
 
     @property
     def lacks_wheels(self) -> bool:
-        """Whether it has to be made, and the wheels for it have to be sent first."""
+        """Whether it has to be made from wheels that have not been sent yet."""
         return self._sent and not self.made and not (self._folder / "wheels").exists()
 
     def make(self) -> None:
-        """Make it, unless it is there; MakingError says why that is impossible."""
+        """Make it, unless it exists; MakingError says why that is impossible."""
         deadline = time.monotonic() + MAKE_S
         try:
             self._base.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -103,7 +108,7 @@ class Wanted:
             raise MakingError(f"cannot write `{where}`: {(error.strerror or str(error)).lower()}") from error
 
     def forget(self) -> None:
-        """Remove what was begun and has nobody who goes on with it."""
+        """Remove an unfinished one that no run is making."""
         if not (self._partial.exists() or self._scratch.exists()):
             return
         with contextlib.suppress(OSError), self._lock.open("w") as lock:
@@ -120,7 +125,10 @@ class Wanted:
 
     @property
     def _scratch(self) -> Path:
-        """Return where pip and uv put what they unpack: ended half-way, they leave it there."""
+        """Return the temporary folder of pip and uv.
+
+        They leave files there when they are killed.
+        """
         return self._base / f".{self._home.name}.tmp"
 
     @property
@@ -151,7 +159,10 @@ class Wanted:
             self._clear()
 
     def _commands(self, partial: Path) -> tuple[Sequence[str], ...]:
-        """Return how it is made and tried: with `uv` where that is, else with what Python brings. No cache stays."""
+        """Return the commands that make and try it.
+
+        With `uv` where that is installed, else with `venv` and `pip`.
+        """
         python, ray = str(partial / "bin" / "python"), f"ray=={self.ray}"
         source = ("--no-index", "--find-links", str(self._wheels)) if self._wheels else ()
         if uv := shutil.which("uv"):
@@ -182,23 +193,25 @@ class Wanted:
 
 
 def _named(argv: Sequence[str]) -> str:
-    """Return a command by the words that tell it from the others."""
+    """Return the words of a command that tell it from the others."""
     words = [os.path.basename(argv[0]), *argv[1:]]
     return " ".join(word for word in words[: words.index("install") + 1 if "install" in words else 4] if word != "-Es")
 
 
-def wanted(folder: Path, orders: dict[str, Any]) -> Wanted | None:
-    """Return the environment that an agent's orders ask for; None where its own interpreter has Ray."""
-    spec = orders.get("interpreter")
-    return Wanted(folder, spec) if spec else None
+def wanted(folder: Path, spec: AgentSpec) -> RayEnvironment | None:
+    """Return the environment that an agent's spec asks for.
+
+    None where the agent's own interpreter has Ray.
+    """
+    return RayEnvironment(folder, spec["interpreter"]) if spec["interpreter"] else None
 
 
-def setup(folder: Path, environ: Wanted, then: list[str]) -> int:
-    """Make the environment, then become the user's setup, if there is any."""
+def setup(folder: Path, environ: RayEnvironment, then: list[str]) -> int:
+    """Make the environment, then become the command `then`, if there is one."""
     try:
         environ.make()
     except MakingError as error:
-        print(f"no environment with Ray {environ.ray} can be made here: {error}")
+        print(f"cannot make a Python environment with Ray {environ.ray}: {error}")
         print("set `python:` to an interpreter with it, or `wheels:` to a folder of wheels, in the inventory")
         return NO_ENVIRONMENT
     finally:
@@ -211,8 +224,11 @@ def setup(folder: Path, environ: Wanted, then: list[str]) -> int:
     return 0
 
 
-def run(folder: Path, environ: Wanted, part: Sequence[str]) -> int:
-    """Become a part of this package on the environment's interpreter, once that is made."""
+def run(folder: Path, environ: RayEnvironment, part: Sequence[str]) -> int:
+    """Become a module of this package on the environment's interpreter.
+
+    Waits until that exists.
+    """
     deadline, pause = time.monotonic() + MAKE_S, threading.Event()
     while not environ.made:
         ended = files.read(folder / "setup.json")
@@ -226,9 +242,13 @@ def run(folder: Path, environ: Wanted, part: Sequence[str]) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """`setup FOLDER [COMMAND...]` makes the environment of a run; `run FOLDER PART...` waits for it and uses it."""
+    """Make the environment of a run, or wait for it and use it.
+
+    `setup FOLDER [COMMAND...]` and `run FOLDER PART...`.
+    """
     folder = Path(argv[1])
-    environ = wanted(folder, files.read(folder / "agent.json") or {})
+    spec = files.agent_spec(folder)
+    environ = wanted(folder, spec) if spec else None
     if environ is None:
         raise SystemExit("no environment was asked for")
     return setup(folder, environ, argv[2:]) if argv[0] == "setup" else run(folder, environ, argv[2:])

@@ -1,4 +1,7 @@
-"""What only one run may have at a time, held by kernel locks for as long as its agent lives: the node, and ports."""
+"""The lease of a node, and blocks of ports: one run at a time has them.
+
+Held by kernel locks while the run's agent lives.
+"""
 
 import contextlib
 import errno
@@ -9,30 +12,32 @@ import stat
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+
+from .protocol_files import PortsSpec
 
 # The folder of the first path may be missing, read-only, or closed to us: then the next path is tried.
 NOT_HERE = (errno.ENOENT, errno.EACCES, errno.EROFS, errno.ENOTDIR)
 
 FREE_S = 5.0
 PASSING_S = 0.3
-"""Seconds in which whoever only looked at a lease has let go of it."""
+"""Seconds in which a program that only looked at a lease has released it."""
 
 
 class HeldError(Exception):
-    """Another run has the lease; the message is what its holder wrote for people."""
+    """Another run has the lease; the message is what its holder wrote into it."""
 
 
 def take(paths: Sequence[str], holder: str) -> int:
-    """Take the lease at the first path that can be used; returns the descriptor whose life is the lease's.
+    """Take the lease at the first path that can be used; return its descriptor.
 
-    HeldError names the holder; OSError where no path can be used or one is not a plain file.
+    It is held while the descriptor is open. HeldError names the holder; OSError where no path can be used or one is not
+    a plain file.
     """
     handle = _open_first(paths)
     if not _lock(handle):
         message = os.pread(handle, 4096, 0).decode(errors="replace").strip()
         os.close(handle)
-        raise HeldError(message or "a run that did not write its name")
+        raise HeldError(message or "an unnamed run")
     os.ftruncate(handle, 0)
     os.pwrite(handle, holder.encode() + b"\n", 0)
     return handle
@@ -51,11 +56,12 @@ def _lock(handle: int) -> bool:
             return True
 
 
-def take_block(ports: dict[str, Any], before: int | None) -> tuple[int, int]:
-    """Take a block of ports that nobody has: answers its first port, and the descriptor that holds it for us.
+def take_block(ports: PortsSpec, before: int | None) -> tuple[int, int]:
+    """Take a free block of ports; return its first port, and its descriptor.
 
-    `before` is the block that this place had last. Its ports may be in use for another moment by what was just
-    killed; a head (`fixed`) waits for them, for its raylets know no other. OSError when there is no block.
+    It is held while the descriptor is open. `before` is the block that this place had last. Its ports may be in use a
+    moment longer by processes that were just killed; a head (`fixed`) waits for them, since its raylets know no others.
+    OSError where no block is free.
     """
     starts: list[int] = (
         [before]
@@ -73,7 +79,7 @@ def take_block(ports: dict[str, Any], before: int | None) -> tuple[int, int]:
         if not busy:
             return start, handle
         os.close(handle)
-        trouble = trouble or f"somebody listens on {', '.join(map(str, busy))}"
+        trouble = trouble or f"ports in use: {', '.join(map(str, busy))}"
     raise OSError(errno.EADDRINUSE, f"no block of ports is free: {trouble}")
 
 

@@ -1,4 +1,7 @@
-"""What a login gives its user: sshd itself sets barely a PATH, the rest comes from the shell's start-up files."""
+"""The variables of a login.
+
+sshd itself sets little more than PATH, the rest comes from the shell's start-up files.
+"""
 
 import logging
 import os
@@ -7,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 
 LIMIT_S = 10.0
-"""Seconds for the start-up files; some ask a licence server or a file system that hangs."""
+"""Seconds for the start-up files; some wait for a licence server or a file system that hangs."""
 
 _MARK = b"\x1envlaunch\x1e"
 _ASK = "printf '\\036nvlaunch\\036'; exec env -0"
@@ -15,10 +18,13 @@ _BY_COMMAND = ("sh", "bash", "zsh", "ksh", "mksh", "dash", "ash", "fish")
 
 
 def environ(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a login shell of this user; the given one where the shell does not tell it in time."""
+    """Return the environment of a login shell of this user.
+
+    The given one where the shell does not print it in time.
+    """
     shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
     name = os.path.basename(shell)
-    # csh takes no command beside `-l`: it is a login shell by its own name, and reads what to do.
+    # csh takes no command beside `-l`: it is a login shell by its name, and reads the command from stdin.
     argv, stdin = ([shell, "-lc", _ASK], b"") if name in _BY_COMMAND else ([f"-{name}"], _ASK.encode() + b"\n")
     try:
         with subprocess.Popen(
@@ -36,10 +42,10 @@ def environ(given: Mapping[str, str]) -> dict[str, str]:
                 os.killpg(process.pid, 9)
                 raise
     except (OSError, subprocess.TimeoutExpired) as error:
-        logging.warning("the login shell `%s` does not tell its environment: %s", shell, error)
+        logging.warning("cannot get the environment of the login shell `%s`: %s", shell, error)
         return dict(given)
     found = dict(line.split("=", 1) for line in os.fsdecode(said.partition(_MARK)[2]).split("\0") if "=" in line)
     if "PATH" not in found:
-        logging.warning("the login shell `%s` tells no PATH", shell)
+        logging.warning("the login shell `%s` sets no PATH", shell)
         return dict(given)
     return found

@@ -1,9 +1,13 @@
-"""Ends and pieces of log files, read with bounds."""
+"""The ends and pieces of log files, with bounded reads."""
 
 import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .protocol_files import LogHeader
 
 TAIL_LINES = 20
 TAIL_BYTES = 16 * 1024
@@ -11,7 +15,10 @@ PART_BYTES = 1 << 20
 
 
 def tail(path: Path) -> list[str]:
-    """Return the last 20 lines of a file, 16 KiB at most, bytes that are no UTF-8 replaced; none without a file."""
+    """Return the last 20 lines of a file, 16 KiB at most.
+
+    Invalid UTF-8 is replaced. None without a file.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -23,7 +30,10 @@ def tail(path: Path) -> list[str]:
 
 
 def part(path: Path, offset: int) -> tuple[bytes, int]:
-    """Return the bytes from an offset on (negative: counted from the end), 1 MiB at most, and the offset after them."""
+    """Return up to 1 MiB of a file from an offset, and the offset after it.
+
+    A negative offset counts from the end.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -35,7 +45,7 @@ def part(path: Path, offset: int) -> tuple[bytes, int]:
 
 
 def newest(folder: Path) -> int:
-    """Return the highest attempt that a member's folder has; 0 when it has none."""
+    """Return the highest attempt in a member's folder; 0 where there is none."""
     try:
         return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=0)
     except FileNotFoundError:
@@ -43,7 +53,10 @@ def newest(folder: Path) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Print a header line (JSON) and a piece of a log: `logs FOLDER MEMBER ATTEMPT OFFSET`; `-` is the provisioning."""
+    """Print a header line and a piece of a log.
+
+    `logs FOLDER MEMBER ATTEMPT OFFSET`; member `-` is the provisioning.
+    """
     folder, member, attempt, offset = Path(argv[0]), argv[1], int(argv[2]), int(argv[3])
     if member == "-":
         path = folder / "log" / "provision.log"
@@ -51,5 +64,6 @@ def main(argv: list[str]) -> int:
         attempt = attempt or newest(folder / "ranks" / member)
         path = folder / "ranks" / member / str(attempt) / "log"
     data, after = part(path, offset)
-    sys.stdout.buffer.write(json.dumps({"attempt": attempt, "next": after}).encode() + b"\n" + data)
+    header: LogHeader = {"attempt": attempt, "next": after}
+    sys.stdout.buffer.write(json.dumps(header).encode() + b"\n" + data)
     return 0

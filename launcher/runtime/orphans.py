@@ -1,6 +1,7 @@
-"""Answers for a folder whose agent is gone: what is left of the run on this machine, and its end.
+"""Replies for a folder whose agent is gone.
 
-A killed agent is no obstacle: its marks are in the environment of all that it started.
+They tell what is left of the run on this machine, and end it. A killed agent is no obstacle: everything that it started
+has its mark in the environment.
 """
 
 import json
@@ -9,43 +10,55 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import agent_api, files, procs, rpc
+from . import agent_folders, files, procs, rpc
 from .fences import Fences
+from .protocol import Reply, StatusReply
+from .protocol_files import AgentSpec
 
 STOP_S = procs.KILL_S + 5
 
 
 def main(argv: list[str]) -> int:
-    """`ask FOLDER` answers a question from stdin without an agent; `stop FOLDER` ends agent and run, with proof."""
+    """Reply without an agent, `ask FOLDER`, or end the run, `stop FOLDER`.
+
+    `ask` reads the request from stdin.
+    """
     folder = Path(argv[1])
-    spec = files.read(folder / "agent.json")
+    spec = files.agent_spec(folder)
     if spec is None:
-        answer: dict[str, Any] = {"ok": True, "absent": True}
+        reply: Reply = {"ok": True, "absent": True}
     elif argv[0] == "stop":
-        answer = stop(folder, spec)
+        reply = stop(folder, spec)
     else:
-        answer = ask(folder, spec, json.load(sys.stdin))
-    print(json.dumps(answer))
+        reply = ask(folder, spec, json.load(sys.stdin))
+    print(json.dumps(reply))
     return 0
 
 
-def ask(folder: Path, spec: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
-    """Return `status` (how many processes are left over) and `kill`; nothing else goes without an agent."""
+def ask(folder: Path, spec: AgentSpec, request: dict[str, Any]) -> StatusReply:
+    """Return the reply to `status` and `kill`.
+
+    Other requests are refused. A status counts the processes that are left over.
+    """
     if procs.agents(spec["run"], spec["place"]):
-        return {"ok": False, "message": "the agent lives, but its socket is gone"}
-    if question["op"] == "status":
+        return {"ok": False, "message": "the agent runs, but its socket is gone"}
+    if request["op"] == "status":
         return {"ok": True, "agent": None, "leftovers": len(procs.scan(procs.of_spec(spec)))}
-    if question["op"] != "kill":
-        return {"ok": False, "message": "no agent of this run lives on the node"}
-    fields = {name: question[name] for name in ("level", "generation", "member", "attempt") if name in question}
+    if request["op"] != "kill":
+        return {"ok": False, "message": "the agent is no longer running"}
+    fields = {name: request[name] for name in ("level", "generation", "member", "attempt") if name in request}
     scope = replace(procs.of_spec(spec), **fields)
-    Fences(folder / agent_api.FENCES).raise_to(scope.level, scope.member, scope.generation, scope.attempt)
+    fences = Fences(folder / agent_folders.FENCES)
+    fences.raise_to(scope.level, scope.member, scope.generation, scope.attempt)
     left = procs.kill(scope)
     return {"ok": not left, "left": left}
 
 
-def stop(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
-    """End the agent, by asking or by force, and all of the run; returns what is left after two scans."""
+def stop(folder: Path, spec: AgentSpec) -> Reply:
+    """End the agent, by request or by force, and all of the run.
+
+    `left` is what remains after two scans.
+    """
     agents = procs.agents(spec["run"], spec["place"])
     try:
         rpc.ask(Path(spec["socket"]), {"op": "stop"}, timeout=STOP_S)
@@ -59,5 +72,5 @@ def stop(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
     remaining = procs.kill(procs.of_spec(spec))
     remaining += [agent.pid for agent in procs.agents(spec["run"], spec["place"])]
     if not remaining:
-        agent_api.clear(folder, spec)
+        agent_folders.clear(folder, spec)
     return {"ok": not remaining, "left": remaining}

@@ -1,11 +1,11 @@
-"""Which processes of a run live on this machine, read from /proc, and how they are ended.
+"""The processes of a run on this machine: found in /proc, and killed.
 
 Everything that is started for a run carries `NVLAUNCH_MARK=<run>:<place>:<generation>[:<member>:<attempt>]` in its
-environment; `place` is the node, or `@head` for the Ray head. A mark is inherited, so it finds what a process table
-by parent loses: daemons, and children of a killed raylet.
+environment; `place` is the node, or `@head` for the Ray head. A mark is inherited, so it finds what the tree of parents
+loses: daemons, and children of a killed raylet.
 
-A process that gives itself a title (Ray's agents, some inference engines) overwrites its environment in /proc, mark and
-all. Such a one is known by its current folder, which is the run's own.
+A process that sets its title (Ray's agents, some inference engines) overwrites its environment in /proc with the mark.
+It is recognised by its current folder, which is the run's own.
 """
 
 import contextlib
@@ -16,9 +16,12 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .environment import AGENT_MARK
+
+if TYPE_CHECKING:
+    from .protocol_files import AgentSpec
 
 MARK = "NVLAUNCH_MARK"
 KILL_S = 20.0
@@ -26,8 +29,11 @@ GRACE_S = 1.0
 
 
 @dataclass(frozen=True)
-class Process:
-    """A live process. `start` is in clock ticks since boot: with `pid` it names a process for ever."""
+class ProcessId:
+    """A live process.
+
+    `start` is in clock ticks since boot: together with `pid` it is unique.
+    """
 
     pid: int
     ppid: int
@@ -36,11 +42,11 @@ class Process:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which marks a kill covers: all of a place, raylet and ranks up to a generation, or a member's up to an attempt.
+    """What a kill covers: a place, a generation, or a rank.
 
-    `scratch` is the run's own folder for Ray: that of a generation runs in `scratch/g<generation>`.
-    `until` is when a rank began that is to be spared (clock ticks since boot): an orphan without a mark that is
-    younger may be its child.
+    Generation and attempt are the highest that it covers. `scratch` is the run's folder for Ray, which runs in
+    `scratch/g<generation>`. `until` is when a rank began that must be spared (clock ticks since boot): a younger orphan
+    without a mark may be its child.
     """
 
     run: str
@@ -53,7 +59,7 @@ class Scope:
     scratch: str = ""
 
     def covers(self, mark: str) -> bool:
-        """Whether a process with this mark is to go."""
+        """Whether a process with this mark is in the scope."""
         run, place, generation, *rank = [*mark.split(":"), "", ""][:5]
         if (run, place) != (self.run, self.place):
             return False
@@ -64,21 +70,27 @@ class Scope:
         return rank[0] == self.member and rank[1].isdecimal() and int(rank[1]) <= self.attempt
 
 
-def find(pid: int) -> Process | None:
-    """Return a live process by number; None for one that is gone or a zombie whose threads are gone too."""
+def find(pid: int) -> ProcessId | None:
+    """Return a live process by number.
+
+    None for one that is gone, or a zombie without threads.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # A zombie with threads left is a process whose main thread ended alone: it still computes.
+    # A zombie with threads is a process whose main thread has ended: it still computes.
     if fields[0] in (b"Z", b"X") and int(fields[17]) <= 1:
         return None
-    return Process(pid=pid, ppid=int(fields[1]), start=int(fields[19]))
+    return ProcessId(pid=pid, ppid=int(fields[1]), start=int(fields[19]))
 
 
 def variable(pid: int, name: str) -> str | None:
-    """Return a variable of a process's environment as it was started; None without it or where we may not look."""
+    """Return a variable of a process's environment at its start.
+
+    None without it, or where it cannot be read.
+    """
     prefix = f"{name}=".encode()
     for item in _environment(pid).split(b"\0"):
         if item.startswith(prefix):
@@ -95,9 +107,10 @@ def _environment(pid: int) -> bytes:
 
 
 def mark(pid: int, scope: Scope) -> str | None:
-    """Return the mark of a process; for one that wrote a title over its environment, what its current folder says.
+    """Return the mark of a process; None without one.
 
-    A title goes over the environment from its front. A shell that somebody opened in that folder has it whole.
+    For a process whose title overwrote its environment it follows from the current folder. A title overwrites from the
+    front: a shell that a person opened in that folder has its environment whole.
     """
     found = variable(pid, MARK)
     if found is not None or b"=" in _environment(pid).partition(b"\0")[0]:
@@ -112,17 +125,17 @@ def mark(pid: int, scope: Scope) -> str | None:
     return None
 
 
-def everything() -> dict[int, Process]:
+def everything() -> dict[int, ProcessId]:
     """Return every live process of the machine by number."""
     found = (find(int(name)) for name in os.listdir("/proc") if name.isdecimal())
     return {process.pid: process for process in found if process}
 
 
-def scan(scope: Scope, agent: int | None = None, known: Iterable[int] = ()) -> list[Process]:
-    """Return the processes in a scope: the marked ones and all that descends from them.
+def scan(scope: Scope, agent: int | None = None, known: Iterable[int] = ()) -> list[ProcessId]:
+    """Return the processes in a scope: those with a mark, and all their descendants.
 
-    `agent` is a subreaper of ours whose own children are `known`. Any other child of it without a mark was orphaned
-    by a rank or by setup and has cleared its environment: only its adoption shows that it is ours.
+    `agent` is a subreaper whose own children are `known`. Another child of it without a mark is an orphan of a rank or
+    of setup that cleared its environment: only its adoption shows that it belongs to the run.
     """
     table = everything()
     marks = {pid: mark(pid, scope) for pid in table}
@@ -134,7 +147,7 @@ def scan(scope: Scope, agent: int | None = None, known: Iterable[int] = ()) -> l
     return [table[pid] for pid in sorted(_with_descendants(roots, table) - {agent, os.getpid()})]
 
 
-def _with_descendants(roots: set[int], table: dict[int, Process]) -> set[int]:
+def _with_descendants(roots: set[int], table: dict[int, ProcessId]) -> set[int]:
     children: dict[int, list[int]] = {}
     for process in table.values():
         children.setdefault(process.ppid, []).append(process.pid)
@@ -148,7 +161,10 @@ def _with_descendants(roots: set[int], table: dict[int, Process]) -> set[int]:
 
 
 def kill(scope: Scope, agent: int | None = None, known: Iterable[int] = (), grace: float = GRACE_S) -> list[int]:
-    """Kill a scope until two scans in a row are empty; returns the pids still alive after 20 seconds, else none."""
+    """Kill a scope until two scans in a row are empty.
+
+    Return the pids that are alive after 20 s, else none.
+    """
     deadline = time.monotonic() + KILL_S
     found = scan(scope, agent, known)
     if found and grace > 0:
@@ -165,8 +181,8 @@ def kill(scope: Scope, agent: int | None = None, known: Iterable[int] = (), grac
     return []
 
 
-def send(processes: Iterable[Process], number: int) -> None:
-    """Send a signal to just these processes, never to a later one that was given the same number."""
+def send(processes: Iterable[ProcessId], number: int) -> None:
+    """Send a signal to these processes, never to a later one with the same number."""
     for process in processes:
         with _handle(process) as handle:
             if handle is not None:
@@ -174,8 +190,8 @@ def send(processes: Iterable[Process], number: int) -> None:
                     signal.pidfd_send_signal(handle, number)
 
 
-def await_end(processes: Iterable[Process], seconds: float) -> bool:
-    """Wait until all of these have ended; returns whether they did within the time."""
+def await_end(processes: Iterable[ProcessId], seconds: float) -> bool:
+    """Wait until all of these have ended; return whether they did within `seconds`."""
     deadline = time.monotonic() + seconds
     for process in processes:
         with _handle(process) as handle:
@@ -191,8 +207,11 @@ def _ended(handle: int, seconds: float) -> bool:
 
 
 @contextlib.contextmanager
-def _handle(process: Process) -> Iterator[int | None]:
-    """A pidfd of the process; None when it is gone. The start is compared after opening: a pidfd cannot move on."""
+def _handle(process: ProcessId) -> Iterator[int | None]:
+    """A pidfd of the process; None where it is gone.
+
+    The start is compared after opening: a pidfd stays with its process.
+    """
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -205,12 +224,12 @@ def _handle(process: Process) -> Iterator[int | None]:
         os.close(handle)
 
 
-def agents(run: str, place: str) -> list[Process]:
-    """Return the agents of a run and place on this machine: one, or none."""
+def agents(run: str, place: str) -> list[ProcessId]:
+    """Return the agents of a run and place on this machine: one or none."""
     table = everything()
     return [p for p in table.values() if variable(p.pid, AGENT_MARK) == f"{run}:{place}" and p.pid != os.getpid()]
 
 
-def of_spec(spec: dict[str, Any]) -> Scope:
-    """Return the scope of all that an agent's spec speaks of."""
+def of_spec(spec: "AgentSpec") -> Scope:
+    """Return the scope of everything at an agent's place."""
     return Scope(run=spec["run"], place=spec["place"], scratch=spec["scratch"])

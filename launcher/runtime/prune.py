@@ -1,22 +1,28 @@
-"""What earlier runs left on this node, removed when a new one begins: the newest ten stay, and a week of them."""
+"""Removes the folders of earlier runs when a new one begins.
+
+The newest ten stay, and those of the last week.
+"""
 
 import fcntl
 import logging
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import files, procs
+
+if TYPE_CHECKING:
+    from .protocol_files import AgentSpec
 
 KEEP = 10
 KEEP_S = 7 * 24 * 3600.0
 ALIVE = "alive"
-"""Locked by an agent for as long as it lives, wherever that is: a home may be shared by many machines."""
+"""The file that an agent locks while it lives, on whatever machine: a home may be shared by many."""
 
 
 def hold(folder: Path) -> int:
-    """Return the descriptor whose life says that this folder is in use."""
+    """Return a descriptor that marks this folder as in use while it is open."""
     handle = os.open(folder / ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -25,8 +31,11 @@ def hold(folder: Path) -> int:
     return handle
 
 
-def prune(folder: Path, spec: dict[str, Any], now: float) -> list[Path]:
-    """Remove the folders of earlier runs of this place; returns which. `now` is wall-clock time (s)."""
+def prune(folder: Path, spec: "AgentSpec", now: float) -> list[Path]:
+    """Remove the folders of earlier runs of this place; return them.
+
+    `now` is wall-clock time (s).
+    """
     base = folder.parent.parent if spec["nested"] else folder.parent
     inner = spec["place"] if spec["nested"] else ""
     found = [(_used(path), path) for run in base.iterdir() if (path := run / inner) != folder and _is_ours(path)]
@@ -43,13 +52,13 @@ def _is_ours(path: Path) -> bool:
 
 
 def _used(path: Path) -> float:
-    """Return when something of a run was last written there, as far as its agent's log and orders tell."""
+    """Return when a run last wrote there, by its agent's log and spec."""
     return max(one.stat().st_mtime for one in (path, path / "agent.json", path / "log") if one.exists())
 
 
 def _lives(path: Path) -> bool:
-    spec = files.read(path / "agent.json") or {}
-    if "run" not in spec or procs.agents(spec["run"], spec["place"]):
+    spec = files.agent_spec(path)
+    if spec is None or procs.agents(spec["run"], spec["place"]):
         return True
     if not (path / ALIVE).exists():
         return False
@@ -62,7 +71,10 @@ def _lives(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove a folder, what tells that it is ours as the last: half of it left is removed another time."""
+    """Remove a folder, and last the file that shows it is a run's.
+
+    What is left of it is removed another time.
+    """
     for entry in path.iterdir():
         if entry.name == "agent.json":
             continue

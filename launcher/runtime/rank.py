@@ -1,9 +1,9 @@
-"""The parent of one rank's script: gives it its environment, waits for it, and writes down how it ended.
+"""The parent of a rank's script.
 
-It outlives the actor that started it, so that an exit is never lost; it does not outlive the agent, because without
-the agent nobody holds the node's lease. Nor does its rank live beyond the moment that the agent published last, if
-the agent is stopped and cannot end it (`heartbeat.py`). It is a subreaper: whatever the script leaves behind stays
-its descendant.
+It gives the script its environment, waits for it, and writes down how it ended. It outlives the actor that started it,
+so that no exit is lost. It does not outlive the agent, since nobody else holds the node's lease; nor does its rank live
+beyond the deadline that the agent published last, should the agent be stopped and unable to end it (`heartbeat.py`). It
+is a subreaper: whatever the script leaves behind stays its descendant.
 """
 
 import contextlib
@@ -16,33 +16,51 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from . import files, heartbeat, procs, ranks, rpc
+from . import environment, files, heartbeat, procs, ranks, rpc
+from .protocol import PROTOCOL, EnvironmentReply, EnvironmentRequest
+from .protocol_files import RankExitFile, RankSpec, RankStateFile
 
 BEGUN_TWICE = 3
 REFUSED = 4
 PR_SET_CHILD_SUBREAPER = 36
 LOOK_S = 1.0
 LATE_S = 0.5
-"""Seconds that an agent has for stopping a rank itself, once its time is over."""
+"""Seconds beyond the deadline in which an agent may stop a rank itself."""
 
 
 def main(argv: list[str]) -> int:
-    """Run one rank to its end: `rank FOLDER MEMBER_LABEL ATTEMPT`; returns 3 where this attempt was begun before, 4
-    where it was killed."""
+    """Run one rank to its end: `rank FOLDER LABEL ATTEMPT`.
+
+    Return 3 where this attempt has begun before, 4 where it was killed.
+    """
     folder = Path(argv[0])
     own = folder / "ranks" / argv[1] / argv[2]
-    spec = files.read(own / "spec.json") or {}
-    agent = files.read(folder / "agent.json") or {}
+    spec = cast("RankSpec", files.read(own / "spec.json"))
+    agent = files.agent_spec(folder)
+    if agent is None:
+        return REFUSED
     generation = int(os.environ[procs.MARK].split(":")[2])
-    question = {"op": "environment", "member": spec["member"], "generation": generation, "attempt": spec["attempt"]}
-    given = rpc.ask(Path(agent["socket"]), question, timeout=10)
+    request: EnvironmentRequest = {
+        "op": "environment",
+        "protocol": PROTOCOL,
+        "member": spec["member"],
+        "generation": generation,
+        "attempt": spec["attempt"],
+    }
+    given = cast("EnvironmentReply", rpc.ask(Path(agent["socket"]), request, timeout=10))
     if not given["ok"]:
-        print(given["message"], file=sys.stderr)
+        print(given.get("message"), file=sys.stderr)
         return REFUSED
     me = procs.find(os.getpid())
-    state = {"pid": os.getpid(), "start": me.start if me else 0, "member": spec["member"], "attempt": spec["attempt"]}
+    state: RankStateFile = {
+        "pid": os.getpid(),
+        "start": me.start if me else 0,
+        "member": spec["member"],
+        "gang": spec["gang"],
+        "attempt": spec["attempt"],
+    }
     if not files.create(own / "state.json", state):
         return BEGUN_TWICE
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -54,14 +72,22 @@ def main(argv: list[str]) -> int:
         scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
         procs.kill(scope, grace=0)
         return 1
-    files.write(own / "exit.json", {"code": code, "at": time.time()})
+    end: RankExitFile = {"code": code, "at": time.time()}
+    files.write(own / "exit.json", end)
     return 0
 
 
-def _start(folder: Path, own: Path, spec: dict[str, Any], given: dict[str, Any]) -> int:
+def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply) -> int:
     secrets = files.read(Path(given["secrets"])) or {}
-    own_env = {procs.MARK: os.environ[procs.MARK], "NVLAUNCH_HEARTBEAT": str(own / ranks.HEARTBEAT)}
-    env = {**given["base"], **spec["env"], **secrets, **spec["rank_env"], **own_env}
+    variables = spec["variables"]
+    last = {procs.MARK: os.environ[procs.MARK], "NVLAUNCH_HEARTBEAT": str(own / ranks.HEARTBEAT)}
+    env = {
+        **given["base"],
+        **environment.given(folder, variables),
+        **secrets,
+        **environment.own(folder, variables),
+        **last,
+    }
     os.chdir(folder / "workdir")
     return os.posix_spawnp(
         "bash",
@@ -78,11 +104,11 @@ def _start(folder: Path, own: Path, spec: dict[str, Any], given: dict[str, Any])
 
 
 def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:
-    """Return the script's exit code, as a shell would say it (128 + n for a signal n); None when the agent ended, or
-    the moment has passed until which it let its ranks live.
+    """Return the script's exit code as a shell says it (128 + n for a signal n).
 
-    A shell ends at once with the stop signal that it gets with its program. The program has until the end of its time:
-    once a rank is told to stop, it has ended when nothing of it is left.
+    None where the agent ended, or the deadline for its ranks has passed. A shell ends at once with the stop signal that
+    its program gets too. The program has until the end of its grace time: a rank that was told to stop has ended when
+    no process of it is left.
     """
     reading, writing = socket.socketpair()
     reading.setblocking(False)
@@ -110,7 +136,10 @@ def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:
 
 
 def _reap(script: int) -> int | None:
-    """Reap what has ended, adopted orphans too; returns the exit code when the script was among them."""
+    """Reap what has ended, adopted orphans too.
+
+    Return the exit code where the script was among them.
+    """
     code = None
     with contextlib.suppress(ChildProcessError):  # none is left
         while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
@@ -120,7 +149,10 @@ def _reap(script: int) -> int | None:
 
 
 def _children_left() -> bool:
-    """Whether anything lives that the script started, orphans too: a subreaper's own they are."""
+    """Whether a process lives that the script started.
+
+    Orphans are children of a subreaper.
+    """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -1,4 +1,4 @@
-"""The detached actor that holds a bundle of a slice and begins the ranks of its slot."""
+"""The detached actor that holds the bundle of a slot and starts the slot's ranks."""
 
 import os
 import select
@@ -8,21 +8,31 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from . import files
+from . import files, shared
+from .protocol_files import RankSpec
 
 BEGUN_S = 10.0
+FETCH_S = 20.0
 
 
-class Holder:
-    """One for each slot and generation. It has no state of its own: what began and ended is in the rank's folder."""
+class RankActor:
+    """The actor of one slot and generation.
 
-    def start(self, label: str, spec: dict[str, Any], mark: str) -> str:
-        """Begin the rank of a slot for an attempt, once; returns an empty string, or why it did not begin."""
+    It keeps no state: what began and ended is in the rank's folder.
+    """
+
+    def start(self, label: str, spec: RankSpec, mark: str, document: list[Any]) -> str:
+        """Start the rank of a slot for an attempt, once.
+
+        Return an empty string, or why it did not start. `document` refers to the shared variables in Ray's object
+        store, for a node that does not have them.
+        """
         folder = Path(os.environ["NVLAUNCH_FOLDER"])
         own = folder / "ranks" / label / str(spec["attempt"])
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (own / "state.json").exists():
             return ""
+        shared.keep(folder, spec["variables"]["shared"], lambda: _fetch(document))
         files.write(own / "spec.json", spec)
         package = str(Path(__file__).resolve().parent)
         with (own / "parent.log").open("ab") as log:
@@ -35,11 +45,22 @@ class Holder:
                 start_new_session=True,  # Ray kills the group of a worker that ends: the exit file would be lost
             )
         threading.Thread(target=parent.wait, daemon=True).start()  # or it would stay a zombie of this actor
-        return "" if begun(parent.pid, own) else f"rank `{label}` did not begin: see `{own}/parent.log`"
+        return "" if begun(parent.pid, own) else f"rank `{label}` did not start: see `{own}/parent.log`"
+
+
+def _fetch(document: list[Any]) -> bytes:
+    import ray
+
+    (reference,) = document
+    content: bytes = ray.get(reference, timeout=FETCH_S)
+    return content
 
 
 def begun(parent: int, own: Path) -> bool:
-    """Whether the parent wrote its state: looked at ten times a second, until it ends or ten seconds pass."""
+    """Whether the parent of a rank wrote its state within ten seconds.
+
+    It is polled until then, or until it ends.
+    """
     poll = select.poll()
     try:
         poll.register(os.pidfd_open(parent), select.POLLIN)

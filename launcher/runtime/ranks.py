@@ -1,24 +1,32 @@
-"""The ranks' folders on a node: `ranks/<group>-<rank>/<attempt>/{spec,state,exit}.json`, `log`, `heartbeat`."""
+"""The folders of ranks on a node: `ranks/<group>-<rank>/<attempt>/`.
+
+Each holds `spec.json`, `state.json`, `exit.json`, `log` and `heartbeat`.
+"""
 
 import contextlib
 import math
 import os
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from . import files, logs, procs
 from .heartbeat import now
+from .protocol import RankStatusRow
+from .protocol_files import RankExitFile, RankStateFile
 
 HEARTBEAT = "heartbeat"
-"""The file that a rank may write or touch to show that it gets on; `NVLAUNCH_HEARTBEAT` names it."""
+"""The file that a rank may touch as a sign of life; `NVLAUNCH_HEARTBEAT` names it."""
 STOPPING = "stopping"
-"""The file that says that a rank was sent its stop signal: from then on it has ended when all of it has."""
+"""The file that marks a rank as told to stop: it has ended when all of its processes have."""
 
 
-class Quiet:
-    """How long each rank has written nothing, by the clock that no one can set: when its files were last seen to
-    change. An agent that was just started has seen nothing yet, and says 0."""
+class QuietTimes:
+    """For how long each rank has written nothing, by a clock that nobody sets.
+
+    Counted from when an agent first looks, so that a new agent says 0.
+    """
 
     def __init__(self, clock: Callable[[], float] = now) -> None:
         self._clock = clock
@@ -41,40 +49,45 @@ def _stamp(path: Path) -> tuple[int, int]:
     return (found.st_mtime_ns, found.st_size)
 
 
-def reports(folder: Path, quiet: Quiet) -> list[dict[str, Any]]:
-    """Return of each member the newest attempt that ever began here, and every older one that still lives."""
+def statuses(folder: Path, quiet: QuietTimes) -> list[RankStatusRow]:
+    """Return the newest attempt of each member, and older ones that live.
+
+    Only attempts that began here count.
+    """
     try:
         members = sorted((folder / "ranks").iterdir())
     except FileNotFoundError:
         return []
-    return [report for member in members for report in _of_member(member, quiet)]
+    return [status for member in members for status in _of_member(member, quiet)]
 
 
-def _of_member(folder: Path, quiet: Quiet) -> list[dict[str, Any]]:
+def _of_member(folder: Path, quiet: QuietTimes) -> list[RankStatusRow]:
     attempts = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
-    told: list[dict[str, Any]] = []
+    found: list[RankStatusRow] = []
     for attempt in attempts:
-        # One whose parent has not begun, or never did, says nothing, and must not hide the one before it.
-        report = _report(folder / str(attempt), quiet)
-        if report and (report["running"] or not told):
-            told.append(report)
-    return told[::-1]
+        # An attempt whose parent has not begun, or never did, has no status, and must not hide the one before it.
+        status = _status(folder / str(attempt), quiet)
+        if status and (status["running"] or not found):
+            found.append(status)
+    return found[::-1]
 
 
-def _report(folder: Path, quiet: Quiet) -> dict[str, Any] | None:
-    state = files.read(folder / "state.json")
+def _status(folder: Path, quiet: QuietTimes) -> RankStatusRow | None:
+    state = _state(folder)
     if state is None:
         return None
-    head = {"member": state["member"], "attempt": state["attempt"]}
-    end = files.read(folder / "exit.json")
+    member, attempt = state["member"], state["attempt"]
+    end = _exit(folder)
     if end is None and alive(state):
-        return {**head, "running": True, "quiet": quiet.of(folder)}
-    end = end or files.read(folder / "exit.json")  # it may have ended between the two looks
+        return {"member": member, "attempt": attempt, "running": True, "quiet": quiet.of(folder)}
+    end = end or _exit(folder)  # it may have ended between the two looks
     if end is None:
-        return {**head, "running": False, "exit_code": None, "tail": logs.tail(folder / "log")}
+        tail = logs.tail(folder / "log")
+        return {"member": member, "attempt": attempt, "running": False, "exit_code": None, "tail": tail}
     code = end["code"]
     return {
-        **head,
+        "member": member,
+        "attempt": attempt,
         "running": False,
         "exit_code": code,
         "at": end["at"],
@@ -82,33 +95,62 @@ def _report(folder: Path, quiet: Quiet) -> dict[str, Any] | None:
     }
 
 
-def alive(state: dict[str, Any]) -> bool:
+def _state(folder: Path) -> RankStateFile | None:
+    found: Any = files.read(folder / "state.json")
+    return cast("RankStateFile | None", found)
+
+
+def _exit(folder: Path) -> RankExitFile | None:
+    found: Any = files.read(folder / "exit.json")
+    return cast("RankExitFile | None", found)
+
+
+def alive(state: RankStateFile) -> bool:
     """Whether the parent of a rank's script lives, by number and start."""
     process = procs.find(state["pid"])
     return process is not None and process.start == state["start"]
 
 
-def tell_to_stop(folder: Path, only: Collection[str] | None) -> None:
-    """Write down that the ranks here, or those of some members, are sent their stop signal."""
+def tell_to_stop(folder: Path, gang: str | None) -> None:
+    """Mark the ranks here, or those of one gang, as told to stop."""
     for own, state in _living(folder):
-        if only is None or state["member"] in only:
+        if gang is None or state["gang"] == gang:
             with contextlib.suppress(OSError):  # a full disk: then a rank ends with its script
                 (own / STOPPING).touch()
 
 
-def living(folder: Path) -> list[dict[str, Any]]:
+def living(folder: Path) -> list[RankStateFile]:
     """Return the states of the ranks whose parent lives, of any attempt."""
     return [state for _, state in _living(folder)]
 
 
-def _living(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _living(folder: Path) -> Iterator[tuple[Path, RankStateFile]]:
     for path in (folder / "ranks").glob("*/*/state.json"):
-        state = files.read(path)
+        state = _state(path.parent)
         if state and alive(state):
             yield path.parent, state
 
 
 def others_began(folder: Path, member: str, attempt: int) -> float:
-    """Return when the first living rank began that is of another member or a later attempt (clock ticks since boot)."""
+    """Return when the first living other rank began (clock ticks since boot).
+
+    Others are those of another member or a later attempt.
+    """
     others = (state for state in living(folder) if state["member"] != member or state["attempt"] > attempt)
     return min((float(state["start"]) for state in others), default=math.inf)
+
+
+def processes(
+    folder: Path, node: procs.Scope, gang: str | None, agent: int, known: Collection[int]
+) -> list[procs.ProcessId]:
+    """Return the processes of the living ranks here, or of those of one gang.
+
+    See `procs.scan` for `agent`.
+    """
+    chosen = [state for state in living(folder) if gang is None or state["gang"] == gang]
+    found: dict[int, procs.ProcessId] = {}
+    for member, attempt in {(state["member"], state["attempt"]) for state in chosen}:
+        until = math.inf if gang is None else others_began(folder, member, attempt)
+        scope = replace(node, level="rank", member=member, attempt=attempt, until=until)
+        found.update({one.pid: one for one in procs.scan(scope, agent, known)})
+    return list(found.values())

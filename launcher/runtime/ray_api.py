@@ -1,4 +1,7 @@
-"""What the supervisor asks of Ray. Every call to Ray's API stands here, so that its shape changes in one place."""
+"""Every call of the supervisor to Ray's API.
+
+A change of that API concerns this module alone.
+"""
 
 from typing import Any
 
@@ -12,7 +15,8 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from .rank_actor import Holder
+from .protocol import BundleStatus, GroupStatus, RankStart, RayNodeStatus
+from .rank_actor import RankActor
 
 NAMESPACE = "nvlaunch"
 NODE_ID = "ray.io/node-id"
@@ -20,11 +24,15 @@ DOMAIN = "ray.io/gpu-domain"
 SLOT = "nvlaunch.io/slot"
 GENERATION = "nvlaunch.io/generation"
 
-Json = dict[str, Any]
+Labels = dict[str, str]
+Document = list[Any]
+"""A reference to content in Ray's object store, in a list: an actor that is given it fetches it only where it must."""
+
+Tables = tuple[list[RayNodeStatus], list[GroupStatus]]
 
 
 def connect(address: str, node_ip: str) -> None:
-    """Become a driver of the run's cluster."""
+    """Connect as a driver of the run's cluster."""
     ray.init(
         address=address,
         namespace=NAMESPACE,
@@ -35,43 +43,48 @@ def connect(address: str, node_ip: str) -> None:
     )
 
 
-def tables() -> Json:
-    """Return Ray's nodes by our labels, and the newest group of each name with the labels of its bundles' nodes."""
+def tables() -> Tables:
+    """Return Ray's nodes that have our labels, and the placement groups.
+
+    Of groups of one name the newest counts.
+    """
     nodes = ray.nodes()
     labels = {node["NodeID"]: node["Labels"] for node in nodes}
-    groups: dict[str, Json] = {}
+    groups: dict[str, GroupStatus] = {}
     for row in placement_group_table().values():
         if row["name"] not in groups or row["state"] != "REMOVED":
             groups[row["name"]] = _group(row, labels)
-    return {"nodes": [_node(node) for node in nodes if SLOT in node["Labels"]], "groups": list(groups.values())}
+    return [_node(node) for node in nodes if SLOT in node["Labels"]], list(groups.values())
 
 
-def _node(node: Json) -> Json:
+def _node(node: dict[str, Any]) -> RayNodeStatus:
     labels = node["Labels"]
     return {
         "slot": labels[SLOT],
         "generation": int(labels[GENERATION]),
         "domain": labels.get(DOMAIN),
         "alive": bool(node["Alive"]),
-        "address": node["NodeManagerAddress"],
     }
 
 
-def _group(row: Json, labels: dict[str, Json]) -> Json:
-    bundles = []
+def _group(row: dict[str, Any], labels: dict[str, Labels]) -> GroupStatus:
+    bundles: list[BundleStatus] = []
     for index in sorted(int(key) for key in row["bundles"]):
         at = labels.get(row["bundles_to_node_id"].get(index) or "", {})
         generation = int(at[GENERATION]) if GENERATION in at else None
         bundles.append({"index": index, "slot": at.get(SLOT), "domain": at.get(DOMAIN), "generation": generation})
     hint = row.get("stats", {}).get("scheduling_state", "")
-    # PREPARED, for some milliseconds: every node has set its bundle aside, none has been told to keep it.
+    # PREPARED, for some milliseconds: every node has reserved its bundle, none has committed it.
     state = "PENDING" if row["state"] == "PREPARED" else row["state"]
     return {"slice": row["name"], "state": state, "hint": hint, "bundles": bundles}
 
 
 def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within: dict[str, str]) -> None:
-    """Ask for the group of a slice, unless it is there: one bundle a slot, each on a node of its own and on the node
-    labelled with its slot; `within` packs all of them on one value of a label."""
+    """Create the placement group of a slice, unless it exists.
+
+    It has one bundle for each slot, on the node that is labelled with the slot. `within` packs all of them on one value
+    of a label.
+    """
     if _find(key) is not None:
         return
     # STRICT_SPREAD, never PACK: a PACK group that lost a node makes the scheduler spin and blocks all other groups
@@ -86,7 +99,7 @@ def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within:
 
 
 def unreserve(key: str) -> None:
-    """Remove the group of a slice, if it is there; its actors end with it."""
+    """Remove the placement group of a slice, if it exists; its actors end with it."""
     group = _find(key)
     if group is not None:
         remove_placement_group(group)
@@ -99,34 +112,45 @@ def _find(key: str) -> PlacementGroup | None:
         return None
 
 
-def start(ranks: list[Json], timeout: float) -> list[str]:
-    """Begin ranks, each in the actor of its slot and generation; returns what went wrong, nothing if nothing did."""
+def share(content: bytes) -> Document:
+    """Put content into Ray's object store."""
+    return [ray.put(content)]
+
+
+def start(ranks: list[RankStart], document: Document, timeout: float) -> list[str]:
+    """Start ranks, each in the actor of its slot and generation.
+
+    Return a message for each that did not start.
+    """
     _end_older({rank["slot"]: rank["actor"] for rank in ranks})
-    actors = [_actor(rank) for rank in ranks]
-    asked = [a.start.remote(r["label"], r["spec"], r["mark"]) for a, r in zip(actors, ranks, strict=True)]
+    groups = {key: get_placement_group(key) for key in {rank["slice"] for rank in ranks}}
+    actors = [_actor(rank, groups[rank["slice"]]) for rank in ranks]
+    asked = [a.start.remote(r["label"], r["spec"], r["mark"], document) for a, r in zip(actors, ranks, strict=True)]
     ray.wait(asked, num_returns=len(asked), timeout=timeout)
-    return [message for rank, answer in zip(ranks, asked, strict=True) if (message := _words(rank, answer))]
+    return [message for rank, answer in zip(ranks, asked, strict=True) if (message := _message(rank, answer))]
 
 
-def _words(rank: Json, answer: Any) -> str:
+def _message(rank: RankStart, answer: Any) -> str:
     try:
         return str(ray.get(answer, timeout=0))
     except ray.exceptions.GetTimeoutError:
-        return f"rank `{rank['label']}` did not begin in time"
+        return f"rank `{rank['label']}` did not start in time"
     except ray.exceptions.RayError as error:
-        return f"rank `{rank['label']}` did not begin: {str(error).strip().splitlines()[-1]}"
+        return f"rank `{rank['label']}` did not start: {str(error).strip().splitlines()[-1]}"
 
 
 def _end_older(wanted: dict[str, str]) -> None:
-    """End the actors that earlier holders of these slots left: `<slot>#<generation>` is the name of an actor."""
+    """Kill the actors of earlier generations of these slots.
+
+    An actor's name is `<slot>#<generation>`.
+    """
     for name in ray.util.list_named_actors():
         slot = name.partition("#")[0]
         if slot in wanted and name != wanted[slot]:
             ray.kill(ray.get_actor(name), no_restart=True)
 
 
-def _actor(rank: Json) -> Any:
-    group = get_placement_group(rank["slice"])
+def _actor(rank: RankStart, group: PlacementGroup) -> Any:
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank["index"])
     options = {
         "name": rank["actor"],
@@ -137,4 +161,4 @@ def _actor(rank: Json) -> Any:
         "num_cpus": rank["bundle"].get("CPU", 0),
         "num_gpus": rank["bundle"].get("GPU", 0),
     }
-    return ray.remote(Holder).options(**options).remote()
+    return ray.remote(RankActor).options(**options).remote()

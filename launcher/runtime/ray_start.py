@@ -1,10 +1,9 @@
-"""`ray start`, with the port of Ray's client server pinned where this Ray has one, and patience for a head that starts.
+"""`ray start` after waiting for the head, with the client port pinned.
 
-Whether it has a client server depends on the node's own installation (grpcio, as in `ray[client]`), and each of the two
-answers is an error in the other case: the option is refused without it, and without the option it takes 10001, maybe
-somebody else's.
+Whether Ray has a client server depends on the node's installation (grpcio, as in `ray[client]`). Without it the option
+for its port is an error; with it and without the option, Ray takes port 10001, which may be another's.
 
-A raylet is started while its head is. Ray itself would wait too, but in steps of two seconds, of which it counts 20.
+A raylet is started while its head is. Ray itself waits too, but in steps of two seconds, and 20 of them at most.
 """
 
 import sys
@@ -19,10 +18,10 @@ from ray.scripts.scripts import main as ray_main
 from . import heartbeat
 
 HEAD_S = 600.0
-"""Seconds for a head to begin: whoever ordered this raylet kills it long before, where the head does not."""
+"""Seconds for a head to start; the launcher kills this raylet long before, where the head does not."""
 
 MISSED_S = 6.0
-"""Seconds for Ray to miss the raylet that had the slot before, which takes it three where that was killed."""
+"""Seconds for Ray to notice the end of the slot's earlier raylet; it takes three where that was killed."""
 
 _PERIOD_S = 0.2
 _PAUSE = threading.Event()
@@ -30,13 +29,13 @@ _SLOT = "nvlaunch.io/slot"
 
 
 def main(argv: list[str]) -> int:
-    """Become `ray ARGUMENT...`; the first argument is the port of the client server, or `-`."""
+    """Become `ray ARGUMENT...`: `ray_start CLIENT_PORT|- ARGUMENT...`."""
     client, *arguments = argv
     if client != "-" and find_spec("grpc") is not None:
         arguments.append(f"--ray-client-server-port={client}")
     address = _value(arguments, "--address=")
     if address is not None and not await_head(address, HEAD_S, _value(arguments, "--labels=") or ""):
-        print(f"the Ray head at `{address}` did not begin within {HEAD_S:.0f} s")
+        print(f"the Ray head at `{address}` did not start within {HEAD_S:.0f} s")
         return 1
     sys.argv = ["ray", *arguments]
     ray_main()
@@ -44,17 +43,17 @@ def main(argv: list[str]) -> int:
 
 
 def await_head(address: str, limit: float, labels: str = "") -> bool:
-    """Wait until the head's own raylet serves at `HOST:PORT`; returns whether it did within `limit` seconds.
+    """Wait until the head's own raylet serves at `HOST:PORT`.
 
-    And until Ray misses the raylet before this one, by the slot in `labels`: one that begins just while that happens
-    leaves a group without end in RESCHEDULING, FAILED_TO_COMMIT_RESOURCES (Ray 2.60; two of five times on a quick
-    machine).
+    Return whether it does within `limit` seconds. Wait also until Ray has noticed the end of the earlier raylet of the
+    slot in `labels`: one that starts meanwhile leaves a group in RESCHEDULING, FAILED_TO_COMMIT_RESOURCES for good (Ray
+    2.60; two of five times on a fast machine).
     """
     try:
         from ray._raylet import GcsClient  # type: ignore[attr-defined]  # Ray's own hints leave it out
         from ray.exceptions import RayError
     except ImportError:
-        return True  # no part of what Ray promises: without it Ray waits as it does
+        return True  # not part of Ray's public API: without it Ray waits by itself
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + limit
     while (left := deadline - time.monotonic()) > 0 and heartbeat.opens(host, int(port), left):

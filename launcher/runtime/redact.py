@@ -1,37 +1,41 @@
-"""What a program printed of its secrets is taken out of what its agent says: that goes into journals and reports."""
+"""Hides the values of secrets in an agent's replies.
+
+Programs print them, and replies go into journals and reports.
+"""
 
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from . import files
+from .protocol import Reply
 
 HIDDEN = "<hidden>"
 SHOWN = ("tail", "message")
-"""Where an answer has lines for people; everything else is for programs, and never holds what a program printed."""
+"""The fields of a reply that hold lines for people; no other one holds what a program printed."""
 SHORTEST = 4
-"""A value of fewer characters is found everywhere; to blank it out would tell more than it hides."""
+"""Characters. A shorter value occurs everywhere: to hide it would tell more than it hides."""
 
 
-class Blank:
-    """Takes the values of a file of secrets out of answers, as they are and line by line."""
+class SecretFilter:
+    """Hides the values of a file of secrets in replies, whole and line by line."""
 
     def __init__(self, secrets: Path) -> None:
         self._path = secrets
         self._stamp = (0, 0)
         self._pattern: re.Pattern[str] | None = None
 
-    def of(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return the same without the value of any secret in its lines."""
+    def clean(self, reply: Reply) -> Reply:
+        """Return the reply without the value of any secret in its lines."""
         self._read()
-        return answer if self._pattern is None else self._clean(answer, shown=False)
+        return reply if self._pattern is None else cast("Reply", self._clean(reply, shown=False))
 
     def _read(self) -> None:
         try:
             found = self._path.stat()
         except FileNotFoundError:
-            return  # what was known is still not for others
+            return  # what was known stays hidden
         if self._stamp == (found.st_mtime_ns, found.st_ino):
             return
         values = [str(value) for value in (files.read(self._path) or {}).values()]

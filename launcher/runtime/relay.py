@@ -1,9 +1,8 @@
-"""Asks the agents of a machine for whoever looks at it or has something to be done there: runs as long as its stdin is
-open and questions come.
+"""Passes requests on to the agents of a machine.
 
-Sent as a text and run by whatever Python is there, before anything of ours lies on the machine. Each line on stdin is
-a question for one agent: `key`, `socket`, `package`, `root`, `question`, `limit` (s). Each line on stdout is an
-answer, as soon as it is there: `key`, and `answer` or `words`. So an agent that hangs holds up nobody else.
+Sent as text and run by the machine's Python, before any file of ours is there; it runs while its stdin is open and
+requests come. Each line on stdin is a `RelayQuestion`, each line on stdout a `RelayAnswer`, written as soon as the
+agent has answered: an agent that hangs delays no other.
 """
 
 import fcntl
@@ -19,39 +18,47 @@ if TYPE_CHECKING:
     import subprocess
     from typing import Any
 
+    from .protocol import RelayQuestion
+
 IDLE_S = 60.0
-"""Seconds without a question after which whoever asked is gone, whatever the connection says."""
+"""Seconds without a request after which the launcher counts as gone, whatever the connection says."""
 
 HOLDS_S = 10.0
-"""Seconds for which it is not looked again whether a run without an agent has left something behind: nothing comes of
-nothing. Longer than the longest time between two looks, so that a slow answer is there for the next one."""
+"""Seconds for which a folder without an agent and without leftovers is not scanned again: nothing comes of nothing.
+Longer than the longest time between two looks, so that a slow answer is there for the next one."""
 
-ALONE_S = 15.0
-"""Seconds for our program that looks for that: on a busy machine its start alone takes some."""
+SCAN_S = 15.0
+"""Seconds for the program that scans for leftovers: on a busy machine its start alone takes some."""
 
 SIGN_S = 1.0
-"""Seconds between two signs of life while it does: a connection on which nothing comes is given up."""
+"""Seconds between two signs of life during a scan: a connection on which nothing comes is given up."""
 
 BEGUN = "ports.json"
-"""What an agent writes before it listens, and so before it starts anything: without it nothing can be left behind."""
+"""The file that an agent writes before it listens, and so before it starts anything: without it nothing is left."""
 
 PART = 1 << 16
 
 
-class Way:
-    """A question under way: to an agent's socket, or to our program that answers in place of an agent."""
+class PendingRequest:
+    """A request under way.
 
-    def __init__(self, asked: "dict[str, Any]") -> None:
+    It goes to an agent's socket, or to the program that replies where there is no agent.
+    """
+
+    def __init__(self, asked: "RelayQuestion") -> None:
         self.asked = asked
         self.begun = time.monotonic()
         self.deadline = self.begun + asked["limit"]
-        self.said = b""
+        self.reply = b""
         self.child: subprocess.Popen[bytes] | None = None
         self.link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.link.setblocking(False)
 
-    def begin(self) -> bool:
-        """Send the question; returns whether somebody listens. An agent that hangs may have a full queue."""
+    def send(self) -> bool:
+        """Send the request; return whether an agent listens.
+
+        One that hangs may have a full queue.
+        """
         try:
             self.link.connect(self.asked["socket"])
             self.link.send(json.dumps(self.asked["question"]).encode())
@@ -62,12 +69,12 @@ class Way:
             return False
         return True
 
-    def begin_alone(self) -> None:
-        """Have our program on the machine answer in place of an agent."""
+    def scan(self) -> None:
+        """Start the program that replies in place of an agent."""
         import subprocess
 
         if self.asked["question"].get("op") == "status":
-            self.deadline = time.monotonic() + ALONE_S
+            self.deadline = time.monotonic() + SCAN_S
         argv = [sys.executable, "-EsS", self.asked["package"], "orphans", "ask", self.asked["root"]]
         question = json.dumps(self.asked["question"]).encode()
         reading, writing = os.pipe()
@@ -78,98 +85,103 @@ class Way:
 
     @property
     def handle(self) -> int:
-        """Return what to wait for."""
+        """Return the descriptor to wait for."""
         return self.child.stdout.fileno() if self.child and self.child.stdout else self.link.fileno()
 
     def read(self) -> bool:
-        """Take what has come; returns whether more may come."""
+        """Read what has come; return whether more may come."""
         try:
             part = os.read(self.handle, PART)
         except BlockingIOError:
             return True
         except OSError:
             part = b""
-        self.said += part
+        self.reply += part
         return bool(part)
 
     def close(self) -> None:
-        """Let go of it; a program that has not ended is ended."""
+        """Close the connection, and end a program that still runs."""
         self.link.close()
         if self.child:
             self.child.kill()
             self.child.communicate()
 
 
-class Looks:
-    """All questions under way."""
+class Relay:
+    """All requests under way."""
 
     def __init__(self) -> None:
         self.poll = select.poll()
-        self.ways: dict[int, Way] = {}
+        self.pending: dict[int, PendingRequest] = {}
         self.empty: dict[str, float] = {}
 
-    def ask(self, asked: "dict[str, Any]") -> None:
-        """Begin a question."""
-        way = Way(asked)
-        if way.begin():
+    def ask(self, asked: "RelayQuestion") -> None:
+        """Begin a request."""
+        request = PendingRequest(asked)
+        if request.send():
             self.empty.pop(asked["root"], None)
-            self._wait_for(way)
+            self._wait_for(request)
             return
         root, looked = asked["root"], asked["question"].get("op") == "status"
         if not os.path.exists(asked["package"] + "/__main__.py"):
-            self._say(way, {"answer": {"ok": True, "absent": True}})
+            self._answer(request, {"answer": {"ok": True, "absent": True}})
         elif looked and not os.path.exists(root + "/" + BEGUN) and _is_starting(asked["socket"]):
-            self._say(way, {"message": "its agent is starting"})
-        elif looked and (self._is_held(root) or not os.path.exists(root + "/" + BEGUN)):
-            self._say(way, {"answer": {"ok": True, "agent": None, "leftovers": 0}})
+            self._answer(request, {"message": "the agent is starting"})
+        elif looked and (self._is_empty(root) or not os.path.exists(root + "/" + BEGUN)):
+            self._answer(request, {"answer": {"ok": True, "agent": None, "leftovers": 0}})
         else:
-            way.begin_alone()
-            self._wait_for(way)
+            request.scan()
+            self._wait_for(request)
 
-    def _is_held(self, root: str) -> bool:
+    def _is_empty(self, root: str) -> bool:
         return time.monotonic() - self.empty.get(root, -HOLDS_S) < HOLDS_S
 
-    def _wait_for(self, way: Way) -> None:
-        self.ways[way.handle] = way
-        self.poll.register(way.handle, select.POLLIN)
+    def _wait_for(self, request: PendingRequest) -> None:
+        self.pending[request.handle] = request
+        self.poll.register(request.handle, select.POLLIN)
 
     def turn(self) -> bool:
-        """Wait for what comes next and pass it on; returns whether a question has come."""
+        """Wait for what comes next and pass it on; return whether a request has come."""
         now = time.monotonic()
-        alone = any(way.child for way in self.ways.values())
-        patience = min([way.deadline - now for way in self.ways.values()] + [SIGN_S if alone else IDLE_S])
+        scanning = any(request.child for request in self.pending.values())
+        limits = [request.deadline - now for request in self.pending.values()]
+        patience = min([*limits, SIGN_S if scanning else IDLE_S])
         ready = [handle for handle, _ in self.poll.poll(max(0.0, patience) * 1000)]
         for handle in ready:
-            way = self.ways.get(handle)
-            if way and not way.read():
-                self._end(way)
-        for way in [way for way in self.ways.values() if way.deadline <= time.monotonic()]:
-            whom = "our program" if way.child else "the agent"
-            self._end(way, f"{whom} did not answer within {way.deadline - way.begun:.0f} s")
-        if alone and not ready:
+            request = self.pending.get(handle)
+            if request and not request.read():
+                self._end(request)
+        for request in [one for one in self.pending.values() if one.deadline <= time.monotonic()]:
+            what = "the scan for leftover processes" if request.child else "the agent"
+            self._end(request, f"{what} did not answer within {request.deadline - request.begun:.0f} s")
+        if scanning and not ready:
             os.write(1, b"\n")
         return 0 in ready
 
-    def _end(self, way: Way, message: str = "the agent hung up") -> None:
-        self.poll.unregister(way.handle)
-        del self.ways[way.handle]
+    def _end(self, request: PendingRequest, message: str = "the agent closed the connection") -> None:
+        self.poll.unregister(request.handle)
+        del self.pending[request.handle]
+        found: dict[str, Any]
         try:
-            found = {"answer": json.loads(way.said)}
+            found = {"answer": json.loads(request.reply)}
         except ValueError:
             found = {"message": message}
-        if way.child and found.get("answer", {}).get("leftovers") == 0:
-            self.empty[way.asked["root"]] = time.monotonic()
-        self._say(way, found)
+        if request.child and found.get("answer", {}).get("leftovers") == 0:
+            self.empty[request.asked["root"]] = time.monotonic()
+        self._answer(request, found)
 
-    def _say(self, way: Way, found: "dict[str, Any]") -> None:
-        data = json.dumps({"key": way.asked["key"], **found}).encode() + b"\n"
+    def _answer(self, request: PendingRequest, found: "dict[str, Any]") -> None:
+        data = json.dumps({"key": request.asked["key"], **found}).encode() + b"\n"
         while data:
             data = data[os.write(1, data) :]
-        way.close()
+        request.close()
 
 
 def _is_starting(socket_path: str) -> bool:
-    """Whether somebody just starts an agent: that holds a lock beside its socket until it is known to live."""
+    """Whether an agent is being started.
+
+    Its starter holds a lock beside the socket until the agent answers.
+    """
     try:
         lock = os.open(os.path.dirname(socket_path) + "/lock", os.O_RDONLY)
     except OSError:
@@ -185,23 +197,23 @@ def _is_starting(socket_path: str) -> bool:
 
 
 def main() -> None:
-    """Pass questions and answers on until nobody asks any more."""
-    looks, pending, since = Looks(), b"", time.monotonic()
-    looks.poll.register(0, select.POLLIN)
+    """Pass requests and replies on until no request comes any more."""
+    relay, unread, since = Relay(), b"", time.monotonic()
+    relay.poll.register(0, select.POLLIN)
     while time.monotonic() - since < IDLE_S:
-        if not looks.turn():
+        if not relay.turn():
             continue
         part = os.read(0, PART)
         if not part:
             break
         since = time.monotonic()
-        *lines, pending = (pending + part).split(b"\n")
+        *lines, unread = (unread + part).split(b"\n")
         for line in lines:
-            looks.ask(json.loads(line))
-    # What was asked last, and then hung up, is still answered: that is how a single question is asked.
-    looks.poll.unregister(0)
-    while looks.ways:
-        looks.turn()
+            relay.ask(json.loads(line))
+    # What was asked before stdin was closed is still answered: that is how a single request is sent.
+    relay.poll.unregister(0)
+    while relay.pending:
+        relay.turn()
 
 
 if __name__ == "__main__":

@@ -1,32 +1,41 @@
-"""One JSON question and one JSON answer over a Unix socket; the end of the question is the end of the stream."""
+"""One JSON request and one JSON reply over a Unix socket.
+
+The end of the stream ends the request.
+"""
 
 import json
 import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 LIMIT = 256 << 20
 
 
-def ask(path: Path, question: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """Return what the other side says; OSError (refused, timed out) or ValueError (not JSON) where it says nothing."""
+def ask(path: Path, request: Mapping[str, object], timeout: float) -> dict[str, Any]:
+    """Return the reply to a request.
+
+    OSError (refused, timed out) or ValueError (no JSON object) where there is none.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
         connection.connect(str(path))
-        connection.sendall(json.dumps(question).encode())
+        connection.sendall(json.dumps(request).encode())
         connection.shutdown(socket.SHUT_WR)
-        answer = json.loads(_read(connection))
-    if not isinstance(answer, dict):
-        raise ValueError("the answer is no object")
-    return answer
+        reply = json.loads(_read(connection))
+    if not isinstance(reply, dict):
+        raise ValueError("the reply is no object")
+    return reply
 
 
-def serve(path: Path, reply: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Listen on a path and answer each question in a thread of its own; returns when it listens."""
+def serve(path: Path, reply: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
+    """Listen on a path and answer each request in a thread of its own.
+
+    Returns once it listens.
+    """
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path.unlink(missing_ok=True)
     server.bind(str(path))
@@ -39,7 +48,7 @@ def serve(path: Path, reply: Callable[[dict[str, Any]], dict[str, Any]]) -> None
             try:
                 connection = server.accept()[0]
             except OSError as error:  # no descriptor or memory left just now: the next one may be there
-                logging.warning("cannot accept: %s", error)
+                logging.warning("cannot accept a connection: %s", error)
                 pause.wait(0.1)
                 continue
             threading.Thread(target=_serve_one, args=(connection, reply), daemon=True).start()
@@ -47,19 +56,19 @@ def serve(path: Path, reply: Callable[[dict[str, Any]], dict[str, Any]]) -> None
     threading.Thread(target=accept, name="accept", daemon=True).start()
 
 
-def _serve_one(connection: socket.socket, reply: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def _serve_one(connection: socket.socket, reply: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
     with connection:
         connection.settimeout(60)
         try:
-            question = json.loads(_read(connection))
+            request = json.loads(_read(connection))
             try:
-                answer = reply(question)
+                answer = reply(request)
             except Exception as error:
-                logging.exception("no answer to `%s`", question.get("op"))
+                logging.exception("request `%s` failed", request.get("op"))
                 answer = {"ok": False, "message": f"{type(error).__name__}: {error}"}
             connection.sendall(json.dumps(answer).encode())
         except (OSError, ValueError) as error:
-            logging.warning("a question was cut short: %s", error)
+            logging.warning("a request was cut short: %s", error)
 
 
 def _read(connection: socket.socket) -> bytes:

@@ -1,4 +1,4 @@
-"""A place for the agent that outlives our logins: a scope of the user's own service manager."""
+"""A scope of the user's service manager, in which the agent outlives a login."""
 
 import logging
 import os
@@ -7,18 +7,17 @@ import subprocess
 from pathlib import Path
 
 LINGERING = "/var/lib/systemd/linger"
-"""Where logind keeps who lingers, a file for each user: whose service manager stays without a login."""
+"""Where logind has a file for each user who lingers: whose service manager runs without a login."""
 
 LIMIT_S = 5.0
 """Seconds for the service manager's answer."""
 
 
 def lasting() -> tuple[list[str], dict[str, str]]:
-    """Return what stands before a command that has to outlive our last session, and the variables that it needs.
+    """Return a command and variables that let a command outlive the session.
 
-    `KillUserProcesses` ends whatever is in the scope of a session, also of a user who lingers (logind.conf(5)): only
-    what the service manager of such a user was asked to keep stays. Nothing where there is none, and for root, whom
-    logind leaves alone.
+    `KillUserProcesses` kills everything in the scope of a session, also for a user who lingers (logind.conf(5)), except
+    what runs under that user's service manager. Both are empty where there is none, and for root, whom logind spares.
     """
     uid = os.getuid()
     if uid == 0 or not Path(LINGERING, pwd.getpwuid(uid).pw_name).exists():
@@ -34,9 +33,9 @@ def lasting() -> tuple[list[str], dict[str, str]]:
             timeout=LIMIT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        logging.warning("the user's service manager cannot be asked: %s", error)
+        logging.warning("cannot ask the user's service manager: %s", error)
         return [], {}
     if told.returncode != 0:
-        logging.warning("the user's service manager keeps nothing: %s", told.stderr.decode(errors="replace").strip())
+        logging.warning("the user's service manager refuses a scope: %s", told.stderr.decode(errors="replace").strip())
         return [], {}
     return [*argv, "env", "-u", "XDG_RUNTIME_DIR"], variables

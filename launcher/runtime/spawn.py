@@ -1,7 +1,8 @@
-"""Become another program that cannot outlive its parent: `python spawn.py PARENT_PID FOLDER PROGRAM ARGUMENT...`.
+"""Become another program that cannot outlive its parent.
 
-A program of its own, because what is set between fork and exec in a threaded parent is not safe. It stands before each
-start on a node, so it imports little: `signal` and `typing` alone would make it three times as long.
+`python spawn.py PARENT_PID FOLDER PROGRAM ARGUMENT...`. It is a program of its own, because a threaded parent cannot
+safely run code between fork and exec. It runs before each start on a node, so it imports little: `signal` and `typing`
+alone would triple its time.
 """
 
 import _signal  # type: ignore[import-not-found]  # the C part of `signal`, all that is needed
@@ -14,7 +15,10 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(argv: list[str]) -> None:
-    """Raise the limit of open files, die with the parent, change the folder, and become the program."""
+    """Become the program, in its folder, with a parent-death signal.
+
+    It may open as many files as the machine allows.
+    """
     parent, folder, program = int(argv[0]), argv[1], argv[2:]
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before the line above

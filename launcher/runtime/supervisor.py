@@ -1,6 +1,7 @@
-"""A plain Ray driver on the head: the one process of a run that speaks to Ray.
+"""The supervisor: a plain Ray driver on the head.
 
-Groups and actors are detached and found again by name: this process keeps nothing, and may be killed at any time.
+It is the only process of a run that uses Ray's API. Groups and actors are detached and found again by name: this
+process keeps nothing, and may be killed at any time.
 """
 
 import logging
@@ -11,64 +12,76 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import heartbeat, ray_api, rpc
+from . import heartbeat, ray_api, rpc, shared
+from .protocol import Reply, TablesReply
 
-Json = dict[str, Any]
 PERIOD_S = 0.5
 STALE_S = 5.0
 CONNECT_S = 60.0
 FRESH_S = 10.0
 
 
-class Tables:
-    """Ray's tables, read again twice a second by a thread of its own, so that no question waits for Ray."""
+class RayTables:
+    """Ray's tables, read twice a second by a thread of its own.
+
+    No request waits for Ray.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._now: Json = {}
+        self._tables: ray_api.Tables = ([], [])
         self._begun = 0.0
         self._hurry = threading.Event()
 
     def keep(self) -> None:
-        """Read for ever. When Ray itself ends, so does this process: its agent starts it again."""
+        """Read for ever.
+
+        When Ray itself ends, so does this process: its agent starts it again.
+        """
         while True:
             begun = time.monotonic()
             try:
-                now = ray_api.tables()
+                tables = ray_api.tables()
             except Exception:
-                logging.exception("ray does not answer")
+                logging.exception("Ray does not answer")
                 os._exit(1)
             with self._changed:
-                self._now, self._begun = now, begun
+                self._tables, self._begun = tables, begun
                 self._changed.notify_all()
             self._hurry.wait(PERIOD_S)
             self._hurry.clear()
 
-    def latest(self) -> Json:
-        """Return the newest tables; `ready` is false when Ray has not answered for five seconds."""
-        return {"ok": True, "ready": time.monotonic() - self._begun < STALE_S, **self._now}
+    def latest(self) -> TablesReply:
+        """Return the newest tables.
 
-    def fresh(self, timeout: float) -> Json:
-        """Return tables that were asked for after this call; not `ready` when Ray does not answer in time."""
+        They are not `ready` where Ray has not answered for five seconds.
+        """
+        nodes, groups = self._tables
+        return {"ok": True, "ready": time.monotonic() - self._begun < STALE_S, "nodes": nodes, "groups": groups}
+
+    def fresh(self, timeout: float) -> TablesReply:
+        """Return tables read after this call; not `ok` where Ray does not answer in time."""
         asked = time.monotonic()
         self._hurry.set()
         with self._changed:
             if not self._changed.wait_for(lambda: self._begun >= asked, timeout):
-                return {"ok": False, "message": "ray does not answer"}
+                return {"ok": False, "message": "Ray does not answer"}
         return self.latest()
 
 
 class Supervisor:
-    """The answers of the supervisor."""
+    """The replies of the supervisor."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: RayTables, folder: Path) -> None:
         self._tables = tables
+        self._folder = folder
         self._starting = threading.Lock()
+        self._documents: dict[str, ray_api.Document] = {}
 
-    def reply(self, question: Json) -> Json:
-        """Return one question: status, verify, reserve, unreserve or start.
+    def reply(self, question: dict[str, Any]) -> Reply:
+        """Return the reply to a question: status, verify, reserve, unreserve or start.
 
-        What changes a group answers when the tables show it: the next look must not see the group that was there.
+        A change of a group is confirmed when the tables show it: the next look must not see the group of before.
         """
         match question["op"]:
             case "status":
@@ -83,10 +96,20 @@ class Supervisor:
                 return self._tables.fresh(FRESH_S)
             case "start":
                 with self._starting:
-                    wrong = ray_api.start(question["ranks"], question["timeout"])
+                    document = self._document(question["shared"])
+                    wrong = ray_api.start(question["ranks"], document, question["timeout"])
                 return {"ok": not wrong, "message": "; ".join(wrong)}
             case other:
                 return {"ok": False, "message": f"unknown question `{other}`"}
+
+    def _document(self, name: str) -> ray_api.Document:
+        """Return a document of shared variables in Ray's object store.
+
+        It is put there once; nodes fetch it from each other.
+        """
+        if name not in self._documents:
+            self._documents[name] = ray_api.share(shared.packed(self._folder, name))
+        return self._documents[name]
 
 
 def main(argv: list[str]) -> int:
@@ -97,11 +120,11 @@ def main(argv: list[str]) -> int:
     if not heartbeat.opens(host, int(port), CONNECT_S):
         return 1
     ray_api.connect(address, host)
-    tables = Tables()
+    tables = RayTables()
     threading.Thread(target=tables.keep, name="tables", daemon=True).start()
     if not tables.fresh(timeout=30).get("ready"):
         return 1
-    rpc.serve(scratch / "supervisor.sock", Supervisor(tables).reply)
+    rpc.serve(scratch / "supervisor.sock", Supervisor(tables, Path(os.environ["NVLAUNCH_FOLDER"])).reply)
     logging.info("connected to %s", address)
     threading.Event().wait()
     return 0

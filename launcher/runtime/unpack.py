@@ -1,10 +1,10 @@
-"""The user's files on a node: whole or not at all, and nothing sent that is there already.
+"""Puts the user's files on a node: whole or not at all.
 
-Two steps. `plan` reads a manifest and answers which contents are missing, after it has copied those that a former run
-left here; every copy is hashed on the way, so that nobody has to trust a file that a program may have changed. `fill`
-reads the missing contents, puts all in place, and shows it by one rename at the end.
+Nothing is sent that is there already. Two steps. `plan` reads a manifest and replies which contents are missing, after
+it has copied those that a former run left here; each copy is hashed on the way, since a program may have changed the
+file. `fill` reads the missing contents, puts all in place, and ends with one rename.
 
-A manifest is JSON, packed: `trees`, each with `to` and `entries`; `hashes` and `sizes` of the contents by number. An
+A manifest is packed JSON: `trees`, each with `to` and `entries`; `hashes` and `sizes` of the contents by number. An
 entry is `["d", name, mode, time]`, `["l", name, target]` or `["f", name, mode, time, number]`; the name is empty for a
 tree that is one file. `to` is relative to the folder that is made, absolute, or in `~/`.
 """
@@ -24,45 +24,50 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-Manifest = dict[str, Any]
+from .protocol import Reply
+from .protocol_files import Manifest
+
 HEAD = struct.Struct(">IBQ")
 END = 0xFFFFFFFF
 PART = 1 << 20
 FORMER = 4
-"""How many former runs are looked at for contents, the newest first."""
+"""The number of former runs that are searched for contents, the newest first."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class BrokenError(Exception):
-    """What came is not what the manifest says."""
+    """The contents that came do not match the manifest."""
 
 
 class RefusedError(BrokenError):
-    """What the manifest says cannot be put anywhere."""
+    """The manifest describes files that cannot be put in place."""
 
 
 LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
-"""Errors that come again when the same is tried again."""
+"""Errors that a second attempt would meet again."""
 
 
 def main(argv: list[str]) -> int:
-    """`plan FOLDER NAME BASE PLACE` and `fill FOLDER NAME` make `FOLDER/NAME`; former runs lie in `BASE/*/PLACE`."""
+    """Make `FOLDER/NAME`; former runs are in `BASE/*/PLACE`.
+
+    `plan FOLDER NAME BASE PLACE`, then `fill FOLDER NAME`.
+    """
     unpacking = Unpacking(Path(argv[1]).absolute(), argv[2])
     source = sys.stdin.buffer
     step = (lambda: unpacking.plan(Path(argv[3]), argv[4], source)) if argv[0] == "plan" else unpacking.fill
     try:
-        answer = unpacking.alone(step)
+        reply = unpacking.alone(step)
     except (OSError, BrokenError, EOFError, zlib.error) as error:
         unpacking.forget()
         lasting = isinstance(error, RefusedError) or (isinstance(error, OSError) and error.errno in LASTING)
-        answer = {"ok": False, "message": unpacking.words(error), "lasting": lasting}
-    print(json.dumps(answer))
+        reply = {"ok": False, "message": unpacking.message(error), "lasting": lasting}
+    print(json.dumps(reply))
     return 0
 
 
 class Unpacking:
-    """One folder of a run in the making: contents by number, then the tree, in a partial folder beside it."""
+    """One folder of a run in the making, as a partial folder beside it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -73,14 +78,14 @@ class Unpacking:
         self._kept = folder / f"{name}.manifest"
         self._folders: set[Path] = set()
 
-    def alone(self, step: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return a step that nobody else does at the same time: a controller that was started again may ask again."""
+    def alone(self, step: Callable[[], Reply]) -> Reply:
+        """Return the reply of a step; one runs at a time, also if asked twice."""
         with (self._folder / f".{self._name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return {"ok": True} if self._target.exists() else step()
 
-    def plan(self, base: Path, place: str, source: BinaryIO) -> dict[str, Any]:
-        """Return the numbers of the contents that are missing here."""
+    def plan(self, base: Path, place: str, source: BinaryIO) -> Reply:
+        """Return the numbers of the contents that have to be sent."""
         self.forget()
         (self._partial / "contents").mkdir(mode=0o700, parents=True)
         packed = source.read()
@@ -103,7 +108,7 @@ class Unpacking:
             raise OSError(errno.ENOSPC, f"{len(files)} files are needed, {room.f_favail} are left")
 
     def _former(self, base: Path, place: str) -> dict[str, list[Path]]:
-        """Return where former runs have put contents, by hash."""
+        """Return the files of former runs by the hash of their content."""
         paths = (run / place / f"{self._name}.manifest" for run in base.absolute().iterdir())
         found = (path for path in paths if path.is_file() and path != self._kept)
         known: dict[str, list[Path]] = {}
@@ -111,7 +116,7 @@ class Unpacking:
             try:
                 manifest = read(path.read_bytes())
             except (OSError, ValueError, zlib.error):
-                continue  # it is only a hint where to look
+                continue  # without it more is sent
             for file, entry in _files(manifest, path.with_name(self._name)):
                 known.setdefault(manifest["hashes"][entry[4]], []).append(file)
         return known
@@ -122,15 +127,15 @@ class Unpacking:
             try:
                 source = path.open("rb")
             except OSError:
-                continue  # it is gone, or not ours to read any more: the next one, or the launcher, has it
+                continue  # it is gone or unreadable: the next one, or the launcher, has it
             with source, own.open("wb") as target:
                 if _pour(_all(source), target) == digest:
                     return True
         own.unlink(missing_ok=True)
         return False
 
-    def fill(self) -> dict[str, Any]:
-        """Read the missing contents from stdin, make the tree, and show it."""
+    def fill(self) -> Reply:
+        """Read the missing contents from stdin, make the tree, and put it in place."""
         source = sys.stdin.buffer
         packed = (self._partial / "manifest").read_bytes()
         manifest = read(packed)
@@ -171,7 +176,7 @@ class Unpacking:
                 uses[number] -= 1
                 self._put(number, path, mode, time_ns, last=not uses[number])
         for kind, name, *rest in reversed(tree["entries"]):
-            # Inside only: the mode of a folder that was there before is its owner's business. Ours stay open to us.
+            # Inside only: a folder that was there before keeps its mode. Those made here stay open to this user.
             if kind == "d" and self._is_inside(root / name):
                 os.chmod(root / name, rest[0] | 0o700)
                 os.utime(root / name, ns=(rest[1], rest[1]))
@@ -180,7 +185,7 @@ class Unpacking:
         return self._tree == path or self._tree in path.parents
 
     def _need(self, folder: Path) -> None:
-        """Make a folder; one inside must not lead out by a link."""
+        """Make a folder; one inside the tree must not lead out of it by a link."""
         if folder in self._folders:
             return
         if self._is_inside(folder):
@@ -192,7 +197,7 @@ class Unpacking:
         self._folders.add(folder)
 
     def _put(self, number: int, path: Path, mode: int, time_ns: int, *, last: bool) -> None:
-        """Put a content in its place, by rename: where a file is outside, somebody may be reading it."""
+        """Put a content in place by a rename: another program may have it open."""
         source = self._partial / "contents" / str(number)
         if last:
             os.chmod(source, mode)
@@ -215,11 +220,11 @@ class Unpacking:
             raise
 
     def forget(self) -> None:
-        """Remove what was begun."""
+        """Remove the partial folder."""
         shutil.rmtree(self._partial, ignore_errors=True)
 
-    def words(self, error: Exception) -> str:
-        """Return what went wrong, for people."""
+    def message(self, error: Exception) -> str:
+        """Return a message for an error."""
         if not isinstance(error, OSError):
             return str(error) or type(error).__name__
         if error.errno in FULL:
@@ -230,13 +235,13 @@ class Unpacking:
 
 
 def read(packed: bytes) -> Manifest:
-    """Return a manifest."""
+    """Return a manifest from its packed form."""
     manifest: Manifest = json.loads(zlib.decompress(packed))
     return manifest
 
 
 def destination(to: str, folder: Path) -> Path:
-    """Return where a tree goes."""
+    """Return the root of a tree, given `to` and the folder that is made."""
     return folder / Path(to).expanduser() if to else folder
 
 
@@ -249,7 +254,7 @@ def _files(manifest: Manifest, folder: Path) -> Iterator[tuple[Path, list[Any]]]
 
 
 def _pour(parts: Iterator[bytes], target: BinaryIO) -> str:
-    """Write parts to a file and answer the hash of them all."""
+    """Write parts to a file; return the hash of them all."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -260,7 +265,7 @@ def _pour(parts: Iterator[bytes], target: BinaryIO) -> str:
 def _exactly(source: BinaryIO, count: int) -> bytes:
     data = source.read(count)
     if len(data) < count:
-        raise EOFError("the files of the run did not arrive whole: the stream ended half-way")
+        raise EOFError("the files of the run did not arrive whole: the stream ended early")
     return data
 
 
@@ -287,7 +292,7 @@ def _unpacked(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def sync(folder: Path) -> None:
-    """Have the disk hold contents before a name shows them, so that no power cut leaves empty files behind."""
+    """Write a file system to disk: a power cut must leave no empty files."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         ctypes.CDLL(None).syncfs(handle)

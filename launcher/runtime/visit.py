@@ -1,4 +1,4 @@
-"""A person's shell at a terminal, beside a rank: with its variables, in its folder."""
+"""A shell at a terminal beside a rank: with the rank's variables, in its folder."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ TERMINAL = ("TERM", "COLORTERM", "SSH_AUTH_SOCK")
 
 
 def main(argv: list[str]) -> int:
-    """Become the user's own shell: `visit FOLDER LABEL`; the label of no rank is `-`."""
+    """Become the user's shell: `visit FOLDER LABEL`; label `-` stands for no rank."""
     folder = Path(argv[0]).absolute()
     label = "" if argv[1] == "-" else argv[1]
     base = environment.user(os.environ)

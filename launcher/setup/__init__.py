@@ -1,1 +1,1 @@
-"""Operations: facts to the commands, files and settings that make a node ready. Pure."""
+"""The commands, files and settings that prepare a node. Pure."""

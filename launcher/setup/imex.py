@@ -1,9 +1,9 @@
-"""What is done about IMEX, which lends GPU memory from tray to tray, on one node of a run: facts to a decision.
+"""What a run does about IMEX on one node: facts to a decision.
 
-A domain has one node list, the same bytes on every tray, read when the daemon starts. Ours names every node of the
-NVLink domain, spares and strangers too, so that replacing a node changes nothing. A daemon that runs is never started
-again under a program that uses the node's GPUs: that ends all that it has borrowed and lent. Nodes of other runs are
-never touched at all, whose leases we do not have.
+IMEX lends GPU memory from tray to tray. A domain has one node list, the same bytes on every tray, read when the daemon
+starts. Ours names every node of the NVLink domain, spares and nodes of others too, so that replacing a node changes
+nothing. A running daemon is never restarted under a program that uses the node's GPUs: that ends all that it has
+borrowed and lent. Nodes of other runs, whose leases the run does not have, are never touched.
 """
 
 import re
@@ -38,13 +38,13 @@ READY_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Daemon:
-    """IMEX on a node as it was seen. None, everywhere, is what could not be seen; `why` says why.
+class ImexDaemon:
+    """IMEX on a node as it was observed.
 
-    `peers` are the lines of the map that the daemon was started with, each with all names it has there, in order; `cut`
-    are those of them that it will never speak to as things are, with the reason. `listed` and `settings` are the files
-    on disk. `channel`: whether the user may use the channel device, `no_channel`: that there is none. `used_by` are
-    programs that use the node's GPUs.
+    None, everywhere, is unknown; `why` gives the reason. `peers` are the lines of the map that the daemon was started
+    with, each with all names it has there, in order; `cut` are those of them that it will never speak to as things are,
+    with the reason. `listed` and `settings` are the files on disk. `channel`: whether the user may use the channel
+    device, `no_channel`: that there is none. `used_by` are programs that use the node's GPUs.
     """
 
     installed: bool = True
@@ -62,8 +62,8 @@ class Daemon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A node and those that it must share memory with, each by all the names it may have in a list.
+class ImexPeers:
+    """A node and those that it must share memory with, by their names in lists.
 
     `own` is the node itself; `slice` the nodes of its slice and `spares` those kept for it; `domain` the addresses of
     all nodes of the NVLink domain, in tray order.
@@ -76,52 +76,54 @@ class Place:
 
 
 @unique
-class Kind(Enum):
-    """What is done. LEFT: nothing, and it is told why nothing can be."""
+class ImexAction(Enum):
+    """What is done. LEFT: nothing, for the reason given."""
 
     OFF = "off"
     ADOPTED = "adopted"
     START = "started"
-    RESTART = "started again"
-    CHANNEL = "given its channel"
-    LEFT = "left as it is"
+    RESTART = "restarted"
+    CHANNEL = "channel created"
+    LEFT = "unchanged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What is done about IMEX on a node and why. `steps` are shell commands for root, done in order.
+class ImexDecision:
+    """What is done about IMEX on a node, and why.
 
-    `warning` says what a person should see to; the launch goes on.
+    `steps` are shell commands for root, in order. `warning` is for a person; the launch goes on.
     """
 
-    kind: Kind
+    kind: ImexAction
     reason: str
     steps: tuple[str, ...] = ()
     warning: str = ""
 
 
-def decide(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
+def decide(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision:
     """Return what is done about IMEX on a node."""
     if mode is ImexMode.OFF:
-        return Decision(kind=Kind.OFF, reason="the inventory says `imex: off`")
+        return ImexDecision(kind=ImexAction.OFF, reason="the inventory says `imex: off`")
     if len(place.slice) < 2:
-        return Decision(kind=Kind.OFF, reason="a slice of one node needs none")
+        return ImexDecision(kind=ImexAction.OFF, reason="a slice of one node does not need it")
     if not seen.installed:
         message = "IMEX is not installed: GPU memory cannot be shared beyond the tray"
-        return Decision(kind=Kind.LEFT, reason=message, warning=f"{message}; install the package `nvidia-imex`")
+        return ImexDecision(
+            kind=ImexAction.LEFT, reason=message, warning=f"{message}; install the package `nvidia-imex`"
+        )
     if seen.active is None:
-        return _left(f"whether IMEX runs cannot be told: {seen.why}")
+        return _left(f"cannot tell whether IMEX runs: {seen.why}")
     return _running(mode, place, seen) if seen.active else _stopped(mode, place, seen)
 
 
-def _running(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
+def _running(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision:
     lines = seen.peers if seen.peers is not None else _single(seen.listed)
     if lines is None:
         return _left(f"IMEX runs, but its node list cannot be seen: {seen.why}")
     if missing := _missing(place.slice, lines):
         return _with_another_list(mode, place, seen, missing)
     if cut := [f"{_shown(lines[at])}: {why}" for at, why in seen.cut.items() if _concerns(place, lines, at)]:
-        return _left(f"the running IMEX domain cuts nodes of the slice off ({'; '.join(cut)})")
+        return _left(f"the running IMEX domain excludes nodes of the slice ({'; '.join(cut)})")
     if seen.ready is False:
         return _left(_NOT_READY)
     source = "" if seen.peers is not None else f", by its file: {seen.why}"
@@ -130,27 +132,32 @@ def _running(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
         return _without_channel(mode, seen, reason)
     warning = ""
     if seen.channel is False:
-        warning = f"`{CHANNEL}` may not be used by this user: memory of other trays cannot be borrowed"
+        warning = f"this user may not open `{CHANNEL}`: ranks cannot use GPU memory of other trays"
     elif _missing((*place.slice, *place.spares), lines):
-        warning = "spares of the slice are not in the node list of IMEX: a swap to one of them will need it changed"
-    return Decision(kind=Kind.ADOPTED, reason=reason, warning=warning)
+        warning = "the IMEX node list lacks spares of the slice: change it before a node is replaced with one of them"
+    return ImexDecision(kind=ImexAction.ADOPTED, reason=reason, warning=warning)
 
 
-def _without_channel(mode: ImexMode, seen: Daemon, reason: str) -> Decision:
-    """Return for a daemon that runs after a boot that made no channel, as drivers do where nobody asked for one."""
+def _without_channel(mode: ImexMode, seen: ImexDaemon, reason: str) -> ImexDecision:
+    """Return the decision for a daemon without a channel device.
+
+    Drivers make none at boot where they are not configured to.
+    """
     if mode is ImexMode.MANAGE and seen.sudo:
-        return Decision(kind=Kind.CHANNEL, reason=f"{reason}, but there was no channel", steps=_channel(seen))
-    warning = f"there is no `{CHANNEL}`; run there:\n  {operator(_channel(seen))}"
-    return Decision(kind=Kind.ADOPTED, reason=reason, steps=_channel(seen), warning=warning)
+        return ImexDecision(
+            kind=ImexAction.CHANNEL, reason=f"{reason}, but the channel was missing", steps=_channel(seen)
+        )
+    warning = f"`{CHANNEL}` is missing; run on the node:\n  {operator(_channel(seen))}"
+    return ImexDecision(kind=ImexAction.ADOPTED, reason=reason, steps=_channel(seen), warning=warning)
 
 
 _NOT_READY = (
-    "IMEX runs, but is not READY (`nvidia-imex-ctl -q`): after a crash it waits until all that had borrowed its memory "
-    "are back (IMEX_WAIT_FOR_QUORUM)"
+    "IMEX runs, but is not READY (`nvidia-imex-ctl -q`): after a crash it waits for all nodes that had "
+    "borrowed its memory (IMEX_WAIT_FOR_QUORUM)"
 )
 
 
-def _with_another_list(mode: ImexMode, place: Place, seen: Daemon, missing: Sequence[str]) -> Decision:
+def _with_another_list(mode: ImexMode, place: ImexPeers, seen: ImexDaemon, missing: Sequence[str]) -> ImexDecision:
     message = f"the running IMEX domain does not have {', '.join(missing[:4])}{' ...' if len(missing) > 4 else ''}"
     if obstacle := _obstacle(place):
         return _left(f"{message}, and {obstacle}")
@@ -158,16 +165,18 @@ def _with_another_list(mode: ImexMode, place: Place, seen: Daemon, missing: Sequ
     if mode is not ImexMode.MANAGE:
         return _left(message, steps)
     if seen.used_by is None:
-        return _left(f"{message}; it is not started again, for whether somebody uses the GPUs cannot be told", steps)
+        return _left(f"{message}; not restarted: cannot tell whether programs use the GPUs", steps)
     if seen.used_by:
         users = ", ".join(seen.used_by[:4])
-        return _left(f"{message}; it is not started again under {users}, which would lose what it borrowed", steps)
+        return _left(f"{message}; not restarted: {users} would lose borrowed memory", steps)
     if not seen.sudo:
         return _left(f"{message}, and `sudo -n` is refused", steps)
-    return Decision(kind=Kind.RESTART, reason=f"{message}, and nobody uses the GPUs of the node", steps=steps)
+    return ImexDecision(
+        kind=ImexAction.RESTART, reason=f"{message}, and no program uses the GPUs of the node", steps=steps
+    )
 
 
-def _stopped(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
+def _stopped(mode: ImexMode, place: ImexPeers, seen: ImexDaemon) -> ImexDecision:
     if obstacle := _obstacle(place):
         return _left(f"IMEX does not run, and {obstacle}")
     steps = (*_files(place, seen), *_start("start"), *_channel(seen))
@@ -175,20 +184,23 @@ def _stopped(mode: ImexMode, place: Place, seen: Daemon) -> Decision:
         return _left("IMEX does not run, and the inventory does not say `imex: manage`", steps)
     if not seen.sudo:
         return _left("IMEX does not run, and `sudo -n` is refused", steps)
-    return Decision(kind=Kind.START, reason="it did not run", steps=steps)
+    return ImexDecision(kind=ImexAction.START, reason="it was not running", steps=steps)
 
 
-def _obstacle(place: Place) -> str | None:
+def _obstacle(place: ImexPeers) -> str | None:
     """Return why the node list of the domain cannot be written."""
     if len(place.domain) < 2:
-        return "no list of the nodes of its NVLink domain is known"
+        return "the nodes of its NVLink domain are unknown"
     if not place.own & set(place.domain):
         return "the node has none of the addresses that its NVLink domain has in the inventory"
     return None
 
 
-def _files(place: Place, seen: Daemon) -> tuple[str, ...]:
-    """Return how the files become as they should be. A site's own list stays where it has the whole slice."""
+def _files(place: ImexPeers, seen: ImexDaemon) -> tuple[str, ...]:
+    """Return the commands that write the files.
+
+    A site's own list stays where it has the whole slice.
+    """
     listed = _single(seen.listed)
     keeps = listed is not None and len(listed) > 1 and not _missing((place.own, *place.slice, *place.spares), listed)
     wanted = {**PORTS, **QUORUM, **GRACE, **{k: v for k, v in seen.settings.items() if v != FOR_EVER}, **FORCED}
@@ -201,7 +213,10 @@ def _files(place: Place, seen: Daemon) -> tuple[str, ...]:
 
 
 def _write(path: str, lines: Sequence[str], how: str) -> str:
-    """Return a command that writes lines; in double quotes only, so that a person can put it into single ones."""
+    """Return a command that writes lines.
+
+    In double quotes only, so that a person can put it into single ones.
+    """
     message = " ".join(f'"{line}"' for line in lines)
     if how == ">>":
         return f'printf "%s\\n" {message} >> {path}'
@@ -224,12 +239,15 @@ _CHANNEL_STEP = (
 )
 
 
-def _channel(seen: Daemon) -> tuple[str, ...]:
+def _channel(seen: ImexDaemon) -> tuple[str, ...]:
     return (_CHANNEL_STEP,) if seen.no_channel else ()
 
 
 def script(steps: Sequence[str]) -> str:
-    """Return the steps as a script for root's shell, which ends at the first that fails."""
+    """Return the steps as a script for root's shell.
+
+    It ends at the first step that fails.
+    """
     return "\n".join(("set -e", *steps, ""))
 
 
@@ -238,10 +256,13 @@ def operator(steps: Sequence[str]) -> str:
     return f"sudo sh -c {shlex.quote(' && '.join(steps))}"
 
 
-def _left(why: str, steps: Sequence[str] = ()) -> Decision:
-    """Return that nothing is done; the warning has what an operator would type on each node of the slice."""
+def _left(why: str, steps: Sequence[str] = ()) -> ImexDecision:
+    """Return the decision to do nothing.
+
+    The warning has the commands that an operator would run on each node of the slice.
+    """
     todo = f"; run on every node of the slice:\n  {operator(steps)}" if steps else ""
-    return Decision(kind=Kind.LEFT, reason=why, steps=tuple(steps), warning=f"{why}{todo}")
+    return ImexDecision(kind=ImexAction.LEFT, reason=why, steps=tuple(steps), warning=f"{why}{todo}")
 
 
 def _single(lines: Sequence[str] | None) -> tuple[tuple[str, ...], ...] | None:
@@ -255,7 +276,10 @@ _ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:]*:[0-9a-fA-F:.]*")
 
 
 def _missing(wanted: Sequence[frozenset[str]], lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return who is in no line. A line with a name of the site's own may be anybody's: so many may be missing."""
+    """Return the names of nodes that are in no line.
+
+    A line with a name of the site's own may stand for any node: so many may be missing.
+    """
     named = [set(line) for line in lines]
     absent = [names for names in wanted if not any(names & line for line in named)]
     everybody = frozenset(name for names in wanted for name in names)
@@ -263,7 +287,7 @@ def _missing(wanted: Sequence[frozenset[str]], lines: Sequence[Sequence[str]]) -
     return [] if len(absent) <= len(strangers) else [min(names) for names in absent]
 
 
-def _concerns(place: Place, lines: Sequence[Sequence[str]], at: int) -> bool:
+def _concerns(place: ImexPeers, lines: Sequence[Sequence[str]], at: int) -> bool:
     names = set(lines[at]) if at < len(lines) else set()
     return any(names & node for node in place.slice)
 

@@ -1,4 +1,7 @@
-"""Where everything of a run lies on a node. One type owns every path; the node's programs get them from here."""
+"""The paths of a run on a node.
+
+One type owns every path; the programs on the node get them from here.
+"""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -12,10 +15,11 @@ HEAD_PLACE = "@head"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The folders of one unit of a run on a machine. `root` may be relative: then to the login's home.
+    """The folders of one unit of a run on a machine.
 
-    `former` says where other runs of the place lie: a folder of runs, and what to enter in each. `scratch` is short and
-    outside: the path of a Unix socket has 107 bytes at most, and Ray adds some 70.
+    `root` may be relative to the login's home. `former` says where other runs of the place lie: a folder of runs, and
+    what to enter in each. `scratch` is short and outside: the path of a Unix socket has 107 bytes at most, and Ray adds
+    some 70.
     """
 
     run: RunId
@@ -59,7 +63,10 @@ class Layout:
 
 
 def place(node: str | None, unit: Unit) -> str:
-    """Return how marks call a unit: by its node, or `@head`, for there is one head a run."""
+    """Return the name of a unit in marks.
+
+    The node's, or `@head`: a run has one head.
+    """
     return HEAD_PLACE if unit is Unit.HEAD or node is None else node
 
 

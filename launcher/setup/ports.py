@@ -1,9 +1,11 @@
-"""The one map of the ports that a run pins, all below 9000: under Ray's own worker ports and the kernel's ephemeral
-ones, so that neither somebody else's Ray nor a client's socket takes one of ours.
+"""The ports that a run pins, all below 9000.
 
-Each unit of a run on a machine has a block, and its agent takes the first free one of those listed here. A real
-machine has one wide block for its raylet; local nodes share a machine, and Ray listens on every interface whatever
-its address, so they take narrow ones, as do the heads that share a machine outside the racks.
+They lie under Ray's own worker ports and the kernel's ephemeral ones, so that neither another Ray nor a client's socket
+takes one of them.
+
+Each unit of a run on a machine has a block, and its agent takes the first free one of those listed here. A real machine
+has one wide block for its raylet; local nodes share a machine, and Ray listens on every interface whatever its address,
+so they take narrow ones, as do the heads that share a machine outside the racks.
 """
 
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 # Above 6379, the default of Ray itself and of Redis.
 FIRST = 6400
 LAST = 9000
-# Ports that people's own services have: a block with one of them is left out.
+# Well-known ports: a block with one of them is left out.
 BUSY = (8000, 8080, 8265, 8443, 8888)
 NARROW = 40
 WIDE = 1180
@@ -21,7 +23,10 @@ PINNED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The ports of one Ray node (`gcs`, `heartbeat` and `client`: of a head), for its workers, and for rendezvous."""
+    """The ports of one Ray node, for its workers, and for rendezvous.
+
+    `gcs`, `heartbeat` and `client` are those of a head.
+    """
 
     gcs: int
     heartbeat: int
@@ -37,9 +42,10 @@ class Ports:
     master: tuple[int, int]
 
     def master_port(self, attempt: int, lane: int = 0, lanes: int = 1) -> int:
-        """Return MASTER_PORT of an attempt: a new one each time, so that no socket of the last attempt is in the way.
+        """Return MASTER_PORT of an attempt.
 
-        Each of the `lanes` groups on a node has ports of its own.
+        A new one each time, so that no socket of the last attempt is in the way. Each of the `lanes` groups on a node
+        has ports of its own.
         """
         first, last = self.master
         return first + (attempt * lanes + lane) % (last - first + 1)
@@ -47,13 +53,16 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Where a unit's block of ports may begin, and how many ports it has."""
+    """Where a unit's block of ports may begin, and its size."""
 
     starts: tuple[int, ...]
     size: int
 
     def ports(self, start: int) -> Ports:
-        """Return the ports of the block that begins at `start`: ten for Ray, a sixth of the rest for rendezvous."""
+        """Return the ports of the block that begins at `start`.
+
+        Ten are for Ray, a sixth of the rest for rendezvous.
+        """
         first_master = start + self.size - (self.size - PINNED) // 6
         return Ports(
             gcs=start,
@@ -76,17 +85,23 @@ HEARTBEAT = 1
 
 
 def narrow(first: int = FIRST) -> Blocks:
-    """Return the blocks of local nodes and of heads: as many as fit, without those with a port of people's own."""
+    """Return the blocks of local nodes and of heads.
+
+    As many as fit, without those with a well-known port.
+    """
     starts = range(first, LAST - NARROW + 1, NARROW)
     kept = (start for start in starts if not any(start <= port < start + NARROW for port in BUSY))
     return Blocks(starts=tuple(kept), size=NARROW)
 
 
 def wide() -> Blocks:
-    """Return the blocks of a raylet on a machine of its own: nearly the same one ten times, past what is in the way."""
+    """Return the blocks of a raylet on a machine of its own.
+
+    Nearly the same one ten times, each past a port that may be in use.
+    """
     return Blocks(starts=tuple(range(FIRST, FIRST + 100, PINNED)), size=WIDE)
 
 
 def heads() -> Blocks:
-    """Return the blocks of heads on a machine that may have a raylet besides."""
+    """Return the blocks of heads on a machine that may also have a raylet."""
     return narrow(FIRST + 100 + WIDE)

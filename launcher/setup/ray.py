@@ -1,4 +1,4 @@
-"""How Ray is started: arguments, labels and environment of a head and of a slot's raylet."""
+"""The arguments, labels and environment of Ray heads and raylets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,10 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At:
-    """Where a Ray node runs: its address, its ports, its `--temp-dir`, and whether it shares its machine."""
+    """Where a Ray node runs: address, ports, `--temp-dir`.
+
+    `shared`: it shares its machine with other nodes.
+    """
 
     address: str
     ports: Ports
@@ -41,13 +44,13 @@ class At:
 
 
 def head_argv(at: At) -> tuple[str, ...]:
-    """Return the arguments of a head: a Ray node of its own that nothing is placed on."""
+    """Return the arguments of a head: a Ray node that nothing is placed on."""
     ports = at.ports
     return (
         "start",
         "--head",
         *OPTIONS,
-        "--no-monitor",  # the autoscaler's: a run has the nodes that it was given
+        "--no-monitor",  # no autoscaler: a run has the nodes that it was given
         f"--port={ports.gcs}",
         f"--dashboard-port={ports.dashboard}",
         "--dashboard-host=127.0.0.1",
@@ -60,10 +63,10 @@ def head_argv(at: At) -> tuple[str, ...]:
 def slot_argv(
     at: At, head: str, node: Node, labels: Mapping[str, str], *, driven: bool, groups: int = 1
 ) -> tuple[str, ...]:
-    """Return the arguments of a slot's raylet; `head` is `address:port`, `groups` how many may have a member there.
+    """Return the arguments of a slot's raylet.
 
-    A bundle of ours takes one CPU, for what a rank really uses is not Ray's to count. What a driver makes is, and its
-    prints go to the driver.
+    `head` is `address:port`, `groups` how many may have a member there. A bundle of ours takes one CPU, because what a
+    rank really uses is not Ray's to count. What a driver makes is, and its output goes to the driver.
     """
     ours = ("--include-log-monitor=false", f"--num-cpus={groups}")
     pretended = (f"--num-cpus={CPUS_LOCAL}",) if at.shared else ()
@@ -96,20 +99,28 @@ def _node_argv(at: At) -> tuple[str, ...]:
     )
 
 
-def labels(run: Run, slot: Slot, member: Member) -> dict[str, str]:
-    """Return the labels of a slot's raylet: its levels, its domain, its slot and its generation."""
-    placed = place_labels(run.node(slot.node), run.fleet.levels)
-    return {**placed, SLOT: member.slot, GENERATION: str(slot.generation)}
+def labels(levels: Sequence[str], node: Node, slot: Slot, member: Member) -> dict[str, str]:
+    """Return the labels of a slot's raylet on a node.
+
+    Its place at each level, its domain, slot and generation.
+    """
+    return {**place_labels(node, levels), SLOT: member.slot, GENERATION: str(slot.generation)}
 
 
 def place_labels(node: Node, levels: Sequence[str]) -> dict[str, str]:
-    """Return the labels that say where a node is: its place at each level, and its NVLink domain where it is known."""
+    """Return the labels of a node's location.
+
+    Its place at each level, and its NVLink domain where that is known.
+    """
     places = {f"nvlaunch.io/{level}": value for level in levels if (value := node.at(level))}
     return {**places, DOMAIN: node.domain} if node.domain else places
 
 
 def within(run: Run, part: Slice) -> dict[str, str]:
-    """Return the label on which Ray packs a slice: the domain for a rack, the level's own for one above, else none."""
+    """Return the label on which Ray packs a slice.
+
+    The domain for a rack, the level's own for one above, else none.
+    """
     level = run.group(part.group).topology.within
     if level in (ANY_LEVEL, NODE_LEVEL):
         return {}
@@ -119,18 +130,21 @@ def within(run: Run, part: Slice) -> dict[str, str]:
 
 
 def bundle(group: Group) -> dict[str, float]:
-    """Return what a slot's bundle takes of its node; a driver's has a CPU for a task on each GPU."""
+    """Return the resources of a slot's bundle.
+
+    A driver's has a CPU for a task on each GPU.
+    """
     cpus = max(1, group.gpus) if group.driver is not None else 1
     return {"CPU": float(cpus), **({"GPU": float(group.gpus)} if group.gpus else {})}
 
 
 def environment(head: bool) -> dict[str, str]:
-    """Return the variables of every Ray process of a run, besides those that the agent adds.
+    """Return the variables of every Ray process of a run.
 
-    Health checks: a killed raylet is noticed in about 3 s, silence in 18 (threshold x (period + timeout)), so ten
-    seconds of it kill nobody. Keepalive, equal on head and nodes, so that silence cannot freeze the placement queue;
-    it gives a silent connection up after 15 s, for then every check fails at once: with 8 s, nodes that were cut off
-    for ten were declared dead.
+    The agent adds others. Health checks: a killed raylet is noticed in about 3 s, silence in 18 (threshold x (period +
+    timeout)), so ten seconds of it kill nothing. Keepalive is equal on head and nodes, so that silence cannot freeze
+    the placement queue; it closes a silent connection after 15 s, and then every check fails at once: with 8 s, nodes
+    that were cut off for ten were declared dead.
     """
     common = {
         "RAY_AUTH_MODE": "token",

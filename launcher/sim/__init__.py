@@ -1,1 +1,1 @@
-"""An imaginary fleet with a virtual clock: the `Nodes` port without machines."""
+"""An imaginary fleet behind the same ports as real machines, in virtual time."""

@@ -1,4 +1,7 @@
-"""Virtual time for an imaginary fleet, kept with its world, so that it goes on where it was after a restart."""
+"""Virtual time for an imaginary fleet.
+
+It is kept with the fleet, so that it continues after a restart.
+"""
 
 import math
 import time
@@ -36,11 +39,17 @@ class SimClock:
         return self._at + max(0.0, time.time() - self._real) * self._speed
 
     def wall(self) -> float:
-        """Return the imaginary time of day: that of the first question, and what has passed since."""
+        """Return the imaginary time of day.
+
+        That of the first call, and what has passed since.
+        """
         return self._real + self.now()
 
     def wait(self, until: float, wake: Callable[[], bool]) -> None:
-        """Return at the virtual time `until`, or as soon as `wake()` is true; a wait without an end really waits."""
+        """Return at the virtual time `until`, or as soon as `wake()` is true.
+
+        A wait without an end takes real time.
+        """
         while not wake() and (left := until - self.now()) > 0:
             if self._jumps and math.isfinite(until):
                 self._save(until)

@@ -1,5 +1,4 @@
-"""A person's own business on an imaginary node: commands that print what they would see, and files that were never
-written."""
+"""What people do on an imaginary node: commands and files that are made up."""
 
 import io
 import tarfile
@@ -17,7 +16,10 @@ PART = 1 << 16
 
 
 def execute(fleet: Fleet, run: Run, node: NodeName, command: Command, hear: Hear, now: float) -> int:
-    """Pretend to run a command: it prints its variables, and succeeds. RemoteError where no agent lives."""
+    """Pretend to run a command: it prints its variables, and succeeds.
+
+    RemoteError where no agent runs.
+    """
     life = fleet.life(node)
     if refusal := node_acts.refusal(life, run, node, "exec", now):
         raise RemoteError(refusal.message, node=node, stage="exec")
@@ -36,7 +38,10 @@ def _lines(run: Run, node: NodeName, command: Command) -> Iterator[str]:
 
 
 def fetch(fleet: Fleet, node: NodeName, path: str, take: Take, now: float) -> tuple[str, ...]:
-    """Pretend that a path is a file, which holds its own name; RemoteError where the node does not answer."""
+    """Pretend that a path is a file, which holds its own name.
+
+    RemoteError where the node does not answer.
+    """
     if not fleet.life(node).reachable(now):
         raise RemoteError(f"no answer from `{node}`", node=node, stage="fetch")
     packed, content = io.BytesIO(), f"{path} of {node}\n".encode()

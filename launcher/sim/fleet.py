@@ -1,4 +1,7 @@
-"""A run's nodes in an imaginary fleet: their rows, kept with the lives and views made of them until they change."""
+"""The nodes of a run in an imaginary fleet.
+
+Their rows are kept with the lives and views made of them until they change.
+"""
 
 from collections.abc import Mapping
 
@@ -11,15 +14,18 @@ from launcher.sim.lives import Circumstances, Life
 from launcher.sim.ray import HeadLife, Tables, head_after, head_life, head_view
 from launcher.sim.reach import Reach, merged, reach, within
 from launcher.sim.sight import node_view
-from launcher.sim.world import NEVER, Host, Ray, Rows, Watch, World, dump, load_host, load_world
+from launcher.sim.world import NEVER, Ray, Rows, SimHost, SimWorld, Watch, dump, load_host, load_world
 
 HEAD = NodeName("head")
 """What the machine that the inventory names for Ray heads is called here; no fault befalls it but `head_killed`."""
 
 
 class Fleet:
-    """The nodes of one run. `host` and `world` read the stored rows afresh; a look takes what was read last, for
-    nobody but the run itself changes the rows of nodes that it holds."""
+    """The nodes of one run.
+
+    `host` and `world` read the stored rows; a look takes what was read last, because only the run itself changes the
+    rows of nodes that it has.
+    """
 
     def __init__(self, run: Run, rows: Rows) -> None:
         self._run = run
@@ -32,8 +38,8 @@ class Fleet:
         self._nodes_until = -NEVER
         self._head: HeadView | None = None
         self._head_until = -NEVER
-        self._world = World()
-        self._hosts: dict[NodeName, Host] = {}
+        self._world = SimWorld()
+        self._hosts: dict[NodeName, SimHost] = {}
         self._reach: Reach | None = None
         self._read_world()
         for node in run.fleet.nodes:
@@ -44,11 +50,14 @@ class Fleet:
 
     @property
     def run(self) -> Run:
-        """Return the run that this is the fleet of."""
+        """Return the run of this fleet."""
         return self._run
 
     def look(self, now: float) -> Sighting:
-        """Return what is seen of the run now; made anew only for what may have changed since the last look."""
+        """Return what is seen of the run now.
+
+        Made anew only for what may have changed since the last look.
+        """
         if now >= self._nodes_until:
             self._nodes.clear()
             self._nodes_until = NEVER
@@ -65,44 +74,44 @@ class Fleet:
         return Sighting(nodes=dict(self._nodes), head=self._head, reached=self._reached(now))
 
     def next_change(self, now: float) -> float:
-        """Return the first moment after a time at which something changes on a node; NEVER if nothing will."""
+        """Return the first time after a time at which a node changes; NEVER for none."""
         return min(life.after(now) for life in self._lives.values())
 
     def begin(self, now: float) -> None:
-        """Count the faults of the run from now on, if they are not counted yet."""
+        """Start the clock of the run's faults, unless it runs."""
         if self.world().began_at is None:
-            self.save_world(World(began_at=now))
+            self.save_world(SimWorld(began_at=now))
             self._forget()
 
     def watched(self, now: float, node: str | None) -> tuple[Watch, ...]:
-        """Return where the head was, and is from now on."""
+        """Return all places of the head, with that from now on."""
         before = self.world().watches
         return before if before and before[-1].node == node else (*before, Watch(since=now, node=node))
 
     def life(self, node: NodeName) -> Life:
-        """Return the life of a node, by its row as it is stored now."""
+        """Return the life of a node, by its stored row."""
         text = self._rows.world(self._node_key(node))
         if node not in self._lives or text != self._texts.get(node):
             self._texts[node] = text
             self._keep(node, load_host(text))
         return self._lives[node]
 
-    def save(self, node: NodeName, host: Host) -> None:
-        """Keep a node's row."""
+    def save(self, node: NodeName, host: SimHost) -> None:
+        """Store a node's row."""
         text = dump(host)
         self._rows.save_world(self._node_key(node), text)
         self._texts[node] = text
         self._keep(node, host)
 
-    def world(self) -> World:
-        """Return the run's row as it is stored now."""
+    def world(self) -> SimWorld:
+        """Return the run's stored row."""
         if self._rows.world(self._run_key) != self._texts.get(self._run_key):
             self._read_world()
             self._forget()
         return self._world
 
-    def save_world(self, world: World) -> None:
-        """Keep the run's row."""
+    def save_world(self, world: SimWorld) -> None:
+        """Store the run's row."""
         text = dump(world)
         self._rows.save_world(self._run_key, text)
         self._texts[self._run_key] = text
@@ -112,27 +121,33 @@ class Fleet:
             self._forget()
 
     def circumstances(self, node: NodeName) -> Circumstances:
-        """Return what befalls a node during the run."""
+        """Return the faults and silences of a node during the run."""
         if node not in self._around:
             self._around[node] = self._befalls(node)
         return self._around[node]
 
     def head_reachable(self, now: float) -> bool:
-        """Whether the head's machine can be seen."""
+        """Whether the head's machine can be reached."""
         return within(self._head_around().silent, now) is None
 
     def machine_reachable(self, node: NodeName | None, now: float) -> bool:
-        """Whether a machine where a head is, or was, can be seen; None is the one that the inventory names."""
+        """Whether a machine where a head is, or was, can be reached.
+
+        None is the one that the inventory names for heads.
+        """
         return within(self.circumstances(node or HEAD).silent, now) is None
 
     def ray(self, now: float) -> Ray | None:
-        """Return the run's Ray as it is stored now; None where it cannot be asked, or not yet."""
+        """Return the run's Ray as it is stored now.
+
+        None where it cannot be asked, or not yet.
+        """
         ray = self.world().ray
         head = self._head_life()
         return ray if head is not None and head.answers(now) and self.head_reachable(now) else None
 
     def tables(self, ray: Ray, now: float) -> Tables:
-        """Return what Ray's tables say."""
+        """Return Ray's tables."""
         return Tables(self._run, ray, self._lives, now)
 
     def head_lives(self, now: float) -> bool:
@@ -148,7 +163,7 @@ class Fleet:
         return self.circumstances(self._run.head or HEAD)
 
     def _heard(self, now: float) -> Mapping[NodeName, float]:
-        """Return how long the head's agent has not heard each agent of the run that it listens for."""
+        """Return the age of each node's last heartbeat to the head's agent (s)."""
         listens = self._world.watches[-1].since if self._world.watches else now
         return {
             name: min(max(life.unheard(now), now - life.agent_dies), now - listens)
@@ -157,7 +172,10 @@ class Fleet:
         }
 
     def _reached(self, now: float) -> Mapping[NodeName, Reached]:
-        """Return what a node that we see says of each that we do not: one of another rack, where there is one."""
+        """Return what reachable nodes say of each unreachable one.
+
+        One of another rack is asked, where there is one.
+        """
         unseen = [name for name, view in self._nodes.items() if isinstance(view, Unseen)]
         asked = [name for name, view in self._nodes.items() if isinstance(view, Seen) and view.agent]
         if not unseen or not asked:
@@ -197,8 +215,8 @@ class Fleet:
             off_at=self._hosts[node].off_at if node in self._hosts else None,
         )
 
-    def _keep(self, node: NodeName, host: Host) -> None:
-        before = self._hosts.get(node, Host())
+    def _keep(self, node: NodeName, host: SimHost) -> None:
+        before = self._hosts.get(node, SimHost())
         self._hosts[node] = host
         listens = (before.run, before.agent_at, before.off_at) != (host.run, host.agent_at, host.off_at)
         troubled = self._reach is not None and any(self._reach.cut.values())
@@ -207,7 +225,7 @@ class Fleet:
         else:
             self._live(node, host)
 
-    def _live(self, node: NodeName, host: Host) -> None:
+    def _live(self, node: NodeName, host: SimHost) -> None:
         self._lives[node] = lives.life(host, self.circumstances(node))
         self._nodes.pop(node, None)
         self._head = None

@@ -1,6 +1,6 @@
-"""How long what was begun on a node lives: every moment at which something changes there, from its row and its faults.
+"""The lives of what was begun on a node: every time at which it changes.
 
-Worked out once for each change of a row; a look then only compares these times with the clock.
+Worked out from row and faults, once for each change of a row; a look then only compares these times with the clock.
 """
 
 import zlib
@@ -13,7 +13,7 @@ from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.sim import faults as fault_table
 from launcher.sim.faults import SLOWNESS, strike
 from launcher.sim.reach import Stretch, within
-from launcher.sim.world import NEVER, Host, Rank, Raylet
+from launcher.sim.world import NEVER, Rank, Raylet, SimHost
 
 JITTER = 0.2
 SETUP_SHARE = 0.3
@@ -27,8 +27,11 @@ SIGNALLED = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What befalls one node during a run: its own faults, by the clock, when it does not answer us (`silent`), when
-    its host is cut off from all others, when from the head's, and when its agent stops itself because of it."""
+    """The faults and silences of one node during a run.
+
+    Its own faults by the clock, when it does not answer the launcher (`silent`), when it is cut off from all others,
+    when from the head's machine, and when its agent stops itself because of it.
+    """
 
     node: NodeName
     settings: SimSettings
@@ -40,26 +43,38 @@ class Circumstances:
     off_at: float | None = None
 
     def start_s(self, begun: float) -> float:
-        """Return how long a raylet begun then takes to be known to Ray (s), by node, and by `slow_start`."""
+        """Return the time until a raylet begun then is known to Ray (s).
+
+        It depends on the node, and on `slow_start`.
+        """
         spread = zlib.crc32(f"{self.settings.seed}:{self.node}".encode()) / 0xFFFFFFFF
         slow = SLOWNESS if fault_table.during(self.faults, FaultKind.SLOW_START, begun) else 1.0
         return self.settings.start_s * slow * (1 - JITTER + 2 * JITTER * spread)
 
     def killed(self, begun: float, *kinds: FaultKind) -> float:
-        """Return when something begun then is killed by one of these kinds of fault; NEVER if by none."""
+        """Return when something begun then is killed by one of these faults.
+
+        NEVER if by none.
+        """
         return min((strike(self.faults, kind, begun)[0] for kind in kinds), default=NEVER)
 
     def dark(self, begun: float) -> float:
-        """Return when something begun then goes with the power of its host; NEVER if it does not."""
+        """Return when something begun then ends with its machine's power; or NEVER."""
         ordered = self.off_at if self.off_at is not None and begun <= self.off_at else NEVER
         return min(ordered, self.killed(begun, FaultKind.POWER_CUT))
 
     def self_stop(self, begun: float) -> float:
-        """Return when the agent kills what was begun then, because the head's host has been silent for too long."""
+        """Return when the agent kills what was begun then, in its self-stop.
+
+        The head's machine has been silent for too long.
+        """
         return min((at for at in self.stops if begun < at), default=NEVER)
 
     def stopped(self, begun: float) -> Stretch:
-        """Return from when on a raylet begun then is stopped for so long that Ray holds it for dead, and until when."""
+        """Return when a raylet begun then is stopped for so long that Ray drops it.
+
+        From when, and until when.
+        """
         for fault in self.faults:
             begins, ends = fault_table.window(fault)
             if fault.fault is FaultKind.RAYLET_STOPPED and begun < begins and ends - begins >= NOTICE_SILENCE_S:
@@ -99,7 +114,10 @@ class RayletLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLife:
-    """When a rank ends, and from when on it writes nothing; `code` None: without an exit status."""
+    """When a rank ends, and from when on it writes nothing.
+
+    With `code` None it ends without an exit status.
+    """
 
     rank: Rank
     ends: float
@@ -115,7 +133,7 @@ class RankLife:
 class Life:
     """The lives of all that was begun on a node."""
 
-    host: Host
+    host: SimHost
     around: Circumstances
     agent_dies: float
     setup: SetupLife | None
@@ -123,30 +141,33 @@ class Life:
     ranks: tuple[RankLife, ...]
 
     def reachable(self, now: float) -> bool:
-        """Whether the node can be seen."""
+        """Whether the node can be reached."""
         return within(self.around.silent, now) is None
 
     def answers(self, now: float) -> bool:
-        """Whether the node's host answers other hosts."""
+        """Whether the node answers other machines."""
         return within(self.around.cut, now) is None
 
     def unheard(self, now: float) -> float:
-        """Return for how long the node and the head's host have not reached each other (s)."""
+        """Return how long node and head's machine have not reached each other (s)."""
         stretch = within(self.around.severed, now)
         return now - max(stretch[0], self.host.agent_at or 0.0) if stretch else 0.0
 
     def hears(self, now: float) -> bool:
-        """Whether the agent there ever had an answer of the head's host: only then it counts its silence."""
+        """Whether the agent there ever had an answer of the head's machine.
+
+        Only then it counts its silence.
+        """
         stretch = within(self.around.severed, now)
         return stretch is None or (self.host.agent_at or 0.0) < stretch[0]
 
     def restless(self, now: float) -> bool:
-        """Whether what is seen here, or heard of it, differs from moment to moment."""
+        """Whether what is seen here changes from moment to moment."""
         dead = self.host.agent_at is not None and now > self.agent_dies
         return dead or self.unheard(now) > 0 or any(one.hangs <= now < one.ends for one in self.ranks)
 
     def agent(self, now: float) -> bool:
-        """Whether an agent lives there."""
+        """Whether an agent runs there."""
         return self.host.agent_at is not None and now < self.agent_dies
 
     def raylet(self, now: float) -> RayletLife | None:
@@ -154,7 +175,10 @@ class Life:
         return next((life for life in reversed(self.raylets) if life.alive(now)), None)
 
     def after(self, now: float) -> float:
-        """Return the first moment after a time at which something here changes; NEVER if nothing will."""
+        """Return the first time after a time at which something here changes.
+
+        NEVER if nothing will.
+        """
         around = self.around
         moments = [self.agent_dies, *(at for one in (*around.silent, *around.severed) for at in one)]
         moments += [self.setup.ends] if self.setup else []
@@ -163,7 +187,7 @@ class Life:
         return min((at for at in moments if at > now), default=NEVER)
 
 
-def life(host: Host, around: Circumstances) -> Life:
+def life(host: SimHost, around: Circumstances) -> Life:
     """Return the lives of all that a node's row says was begun there."""
     raylets = tuple(_raylet(raylet, around) for raylet in host.raylets)
     dies = {one.raylet.generation: one.dies for one in raylets}
@@ -178,7 +202,7 @@ def life(host: Host, around: Circumstances) -> Life:
     )
 
 
-def _setup(host: Host, around: Circumstances) -> SetupLife | None:
+def _setup(host: SimHost, around: Circumstances) -> SetupLife | None:
     if host.setup is None:
         return None
     begun = host.setup.begun_at
@@ -195,7 +219,7 @@ def _raylet(raylet: Raylet, around: Circumstances) -> RayletLife:
         (killed, killed + NOTICE_KILL_S),
         (power, power + NOTICE_SILENCE_S),
         (stop, stop - SELF_STOP_S + NOTICE_SILENCE_S),
-        (goes_on, goes_on),  # it learns that it is dead, and ends
+        (goes_on, goes_on),  # Ray tells it that it is dead, and it ends
     )
     noticed = min(noticed, stopped + NOTICE_SILENCE_S)
     return RayletLife(raylet=raylet, ready=begun + around.start_s(begun), dies=dies, noticed=noticed)
@@ -223,5 +247,8 @@ def _or_never(at: float | None) -> float:
 
 
 def by_clock(faults: Iterable[Fault], began_at: float) -> tuple[Fault, ...]:
-    """Return faults that are told from a run's first action on, with the times that the clock will show."""
+    """Return faults with the times of the clock.
+
+    They are given from a run's first action on.
+    """
     return tuple(replace(fault, at=fault.at + began_at) for fault in faults)

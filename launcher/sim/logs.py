@@ -1,4 +1,7 @@
-"""The logs of an imaginary fleet: a few lines of a program that was never run, growing with the time."""
+"""The logs of an imaginary fleet: a few lines of a program that never ran.
+
+They grow with the time.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +14,10 @@ STEPS = 10
 
 
 def rank_log(run: Run, member: Member, node: NodeName, one: RankLife, now: float, run_s: float) -> bytes:
-    """Return all that a rank has written by now: its variables, some steps, and how it ended."""
+    """Return all that a rank has written by now.
+
+    Its variables, some steps, and how it ended.
+    """
     lines = [*_variables(run, member, node, one), *_steps(one, now, run_s)]
     if not one.alive(now):
         lines += list(ending(one.code))

@@ -1,4 +1,7 @@
-"""What is done to one node of an imaginary fleet: each act changes its row at once, and answers as a real node does."""
+"""Actions on one node of an imaginary fleet.
+
+Each changes the node's row at once, and answers as a real node does.
+"""
 
 from dataclasses import replace
 from signal import Signals
@@ -11,19 +14,20 @@ from launcher.core.model.simulation import FaultKind
 from launcher.sim.faults import during
 from launcher.sim.fleet import Fleet
 from launcher.sim.lives import Life
-from launcher.sim.world import Host, Raylet, Setup
+from launcher.sim.world import Raylet, Setup, SimHost
 
 STRANGER = "somebody@elsewhere"
-STRANGE = "not free: `python` (pid 4711, of somebody) computes on GPU 0"
+STRANGE = "not free: `python` (pid 4711, of another user) computes on GPU 0"
 
 DONE = Answer(result=Result.DONE)
 KILLED = Answer(result=Result.KILLED)
 
 
-def claim(fleet: Fleet, run: Run, action: Acquire, now: float) -> Answer:
-    """Take a node's lease and start its agent; HELD while another run, or a fault's stranger, has it.
+def acquire(fleet: Fleet, run: Run, action: Acquire, now: float) -> Answer:
+    """Take a node's lease and start its agent; HELD while it is taken.
 
-    The store gives a node to one run at a time, so that two processes never take the same lease at once.
+    Another run may have it, or a fault. The store gives a node to one run at a time, so that two processes never take
+    the same lease at once.
     """
     fleet.begin(now)
     life = fleet.life(action.node)
@@ -40,7 +44,10 @@ def claim(fleet: Fleet, run: Run, action: Acquire, now: float) -> Answer:
 
 
 def prepare(fleet: Fleet, run: Run, action: Prepare, now: float) -> Answer:
-    """Begin the setup of a claimed node; nothing where the member's runs there or went well."""
+    """Begin the setup of an acquired node.
+
+    Nothing where the member's setup runs there or has succeeded.
+    """
     life = fleet.life(action.node)
     if refused := refusal(life, run, action.node, action.kind, now):
         return refused
@@ -52,7 +59,10 @@ def prepare(fleet: Fleet, run: Run, action: Prepare, now: float) -> Answer:
 
 
 def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
-    """Begin the raylet of a slot; nothing where one of its generation, or a newer one, was begun."""
+    """Begin the raylet of a slot.
+
+    Nothing where one of its generation, or a newer one, was begun.
+    """
     node, generation = action.slot.node, action.slot.generation
     life = fleet.life(node)
     if refused := refusal(life, run, node, action.kind, now):
@@ -71,8 +81,10 @@ def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
 
 
 def signal(fleet: Fleet, run: Run, action: Signal, now: float) -> Answer:
-    """Send a stop signal to the ranks on a node that have had none, or to those of one gang; each ends of it a second
-    later."""
+    """Send a stop signal to the ranks on a node, or to those of one gang.
+
+    Only to those that have had none; each ends of it a second later.
+    """
     life = fleet.life(action.node)
     if refused := refusal(life, run, action.node, action.kind, now):
         return refused
@@ -90,8 +102,11 @@ def signal(fleet: Fleet, run: Run, action: Signal, now: float) -> Answer:
 
 
 def kill(fleet: Fleet, run: Run, action: Kill, now: float) -> Answer:
-    """Kill what lives of the run on a node at a level; CANNOT_TELL where the node does not answer, NOT_FREE where
-    something is to start again and a stranger computes on a GPU."""
+    """Kill what lives of the run on a node at a level.
+
+    CANNOT_TELL where the node does not answer, NOT_FREE where something is to start again and another process computes
+    on a GPU.
+    """
     life = fleet.life(action.node)
     if not life.reachable(now):
         return replace(silent(action.node, action.kind), result=Result.CANNOT_TELL)
@@ -104,20 +119,25 @@ def kill(fleet: Fleet, run: Run, action: Kill, now: float) -> Answer:
 
 
 def release(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
-    """Kill all of the run on a node and let go of its lease; CANNOT_TELL where the node does not answer."""
+    """Kill all of the run on a node and release its lease.
+
+    CANNOT_TELL where the node does not answer.
+    """
     if action.node is None:
-        return failed(action.kind, "no node is named to let go of")
+        return failed(action.kind, "no node to release")
     life = fleet.life(action.node)
     if not life.reachable(now):
         return replace(silent(action.node, action.kind), result=Result.CANNOT_TELL)
     if life.host.run == run.id:
-        fleet.save(action.node, Host())
+        fleet.save(action.node, SimHost())
     return KILLED
 
 
 def power_off(fleet: Fleet, run: Run, action: PowerOff, now: float) -> Answer:
-    """Cut the power of a node: all that was begun there is gone, also where nobody can look. It comes up again by
-    itself, as empty as after a power cut."""
+    """Power a node off: all that was begun there is gone, reachable or not.
+
+    It comes up again by itself, as empty as after a power cut.
+    """
     if run.fleet.fence_command is None:
         return failed(action.kind, "the inventory has no `fence_command`")
     life = fleet.life(action.node)
@@ -126,21 +146,21 @@ def power_off(fleet: Fleet, run: Run, action: PowerOff, now: float) -> Answer:
 
 
 def silent(node: str, stage: str) -> Answer:
-    """Return for a machine that does not."""
+    """Return the failed answer of a node that does not reply."""
     return failed(stage, f"no answer from `{node}`")
 
 
 def failed(stage: str, message: str) -> Answer:
-    """Return that an act did not succeed, and why."""
+    """Return a failed answer with its reason."""
     return Answer(result=Result.FAILED, stage=stage, message=message)
 
 
 def member(run: Run, name: MemberName) -> Member:
-    """Return the slot of that name."""
+    """Return the member of a name."""
     return next(slot for slot in run.members() if slot.name == name)
 
 
-def _killed(life: Life, action: Kill, now: float) -> Host:
+def _killed(life: Life, action: Kill, now: float) -> SimHost:
     raylets = [one.raylet for one in life.raylets if one.alive(now)]
     ranks = [one.rank for one in life.ranks if one.alive(now)]
     match action.level:
@@ -155,9 +175,12 @@ def _killed(life: Life, action: Kill, now: float) -> Host:
 
 
 def refusal(life: Life, run: Run, node: NodeName, stage: str, now: float) -> Answer | None:
-    """Return why nothing can be done there that needs the run's agent; None where it lives and is seen."""
+    """Return why the run's agent can do nothing there.
+
+    None where it runs and is reachable.
+    """
     if not life.reachable(now):
         return silent(node, stage)
     if life.host.run != run.id or not life.agent(now):
-        return failed(stage, f"no agent of this run lives on `{node}`")
+        return failed(stage, f"the agent is no longer running on `{node}`")
     return None

@@ -1,4 +1,7 @@
-"""`Nodes` without machines: an imaginary fleet in rows that several processes share. Nothing takes real time."""
+"""The `Nodes` port over an imaginary fleet. Nothing takes real time.
+
+Its rows are shared by several processes.
+"""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -36,9 +39,10 @@ LOG_LIMIT = 1 << 20
 
 
 class SimNodes:
-    """The machines of imaginary fleets, each run with a clock of its own, the one that every `SimClock` of it shows.
+    """The machines of imaginary fleets.
 
-    What each action does stands in `node_acts` and `ray_acts`.
+    Each run has a clock of its own, the one that every `SimClock` of it shows. The actions are in `node_acts` and
+    `ray_acts`.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -59,7 +63,7 @@ class SimNodes:
             return ACTS[type(action)](fleet, run, action, clock.now())
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
-        """Return what befalls a node, as it would show it."""
+        """Return the health of a node, by its faults."""
         with self._turn:
             fleet, clock = self._open(run)
             now = clock.now()
@@ -68,7 +72,10 @@ class SimNodes:
             return health(fleet.circumstances(node).faults, now)
 
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
-        """Return what a rank, or the agent, of a node has written from a byte on; nothing where none was begun."""
+        """Return what a rank, or the agent, of a node has written from a byte on.
+
+        Nothing where none was begun.
+        """
         with self._turn:
             fleet, clock = self._open(run)
             life, now = fleet.life(node), clock.now()
@@ -102,7 +109,7 @@ class SimNodes:
     def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:
         """Raise LaunchError: there is no machine."""
         del run, member
-        raise LaunchError(f"`{node}` is imaginary, and nobody can log in there")
+        raise LaunchError(f"`{node}` is imaginary: there is no shell to open")
 
     def close(self) -> None:
         """Forget what was read; the rows stay."""
@@ -122,7 +129,7 @@ def _release(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
 
 
 ACTS: Mapping[type[NodeAction], Callable[..., Answer]] = {
-    Acquire: node_acts.claim,
+    Acquire: node_acts.acquire,
     Prepare: node_acts.prepare,
     StartHead: ray_acts.start_head,
     Join: node_acts.join,

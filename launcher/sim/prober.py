@@ -1,4 +1,7 @@
-"""`Prober` without machines: the nodes of an imaginary fleet are well, but for those that are silent from the start."""
+"""The `Prober` port over an imaginary fleet.
+
+Its nodes are well, but for those that are silent from the start.
+"""
 
 from collections.abc import Mapping, Sequence
 from uuid import NAMESPACE_OID, uuid5
@@ -21,7 +24,10 @@ _CLIQUE = 32766
 
 
 class SimProber:
-    """Makes facts up. Faults count from the first action of a run: before it, those `at: 0` are there already."""
+    """Makes facts up.
+
+    Faults count from the first action of a run: before it, those `at: 0` are there already.
+    """
 
     def __init__(self, settings: SimSettings) -> None:
         self._settings = settings
@@ -37,7 +43,7 @@ class SimProber:
         return answers
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no connections."""
 
     def _silent(self, node: Node) -> bool:
         own = [fault for fault in self._settings.faults if fault.node == node.name]

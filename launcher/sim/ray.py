@@ -1,4 +1,4 @@
-"""What Ray answers in an imaginary fleet: its node table and placement groups, as real Ray 2.60 was measured."""
+"""Ray's tables in an imaginary fleet, as real Ray 2.60 was measured."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,10 @@ INFEASIBLE = "INFEASIBLE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadLife:
-    """When the Ray head of a run is ready, and when it dies; `power` is when its agent went with its host."""
+    """When the Ray head of a run is ready, and when it dies.
+
+    `power` is when its agent ended with its machine.
+    """
 
     ray: Ray
     ready: float
@@ -65,7 +68,10 @@ class Tables:
             self._by_slot.setdefault(one.raylet.slot, []).append((name, one))
 
     def nodes(self) -> Iterator[RayNode]:
-        """Return every raylet that ever joined; one that died unnoticed is still alive to Ray."""
+        """Return every raylet that ever joined.
+
+        One that died unnoticed is still alive to Ray.
+        """
         for name, one in self._known:
             alive = one.trusted(self._now)
             raylet = one.raylet
@@ -78,7 +84,10 @@ class Tables:
                 yield self.group(part)
 
     def group(self, part: Slice) -> GroupReport:
-        """Return a slice's group: CREATED while a raylet in its domain lives for each slot, as far as Ray knows."""
+        """Return a slice's group.
+
+        CREATED while a raylet in its domain lives for each slot, as far as Ray knows.
+        """
         labels = self._labels[part.key]
         slots = [list(self._inside(label, part)) for label in labels]
         holders = [self._holder(slot) for slot in slots]
@@ -124,7 +133,10 @@ def head_view(
     heard: Mapping[NodeName, float],
     now: float,
 ) -> HeadView:
-    """Return what a look at the head's machine finds; `heard` is what its agent says of the others."""
+    """Return what a look at the head's machine finds.
+
+    `heard` are the ages of heartbeats.
+    """
     if within(around.silent, now):
         return Unseen(message=f"no answer from `{around.node}`")
     if head is None or head.power <= now:
@@ -141,7 +153,10 @@ def head_view(
 
 
 def head_after(head: HeadLife | None, around: Circumstances, now: float) -> float:
-    """Return the first moment after a time at which something changes at the head's machine; NEVER if nothing will."""
+    """Return the first time after a time at which the head's machine changes.
+
+    NEVER if it will not.
+    """
     moments = [at for stretch in around.silent for at in stretch]
     moments += [head.ready, head.dies] if head else []
     return min((at for at in moments if at > now), default=NEVER)

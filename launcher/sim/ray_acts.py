@@ -1,4 +1,4 @@
-"""What is done through the Ray head of an imaginary fleet: the head itself, placement groups, and ranks."""
+"""Actions on the Ray of an imaginary fleet: head, groups, ranks."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,10 @@ from launcher.sim.world import Rank, Ray
 
 
 def start_head(fleet: Fleet, run: Run, action: StartHead, now: float) -> Answer:
-    """Begin a Ray head, with the tables of the one before it; nothing where one lives."""
+    """Begin a Ray head, with the tables of the one before it.
+
+    Nothing where one lives.
+    """
     fleet.begin(now)
     if not fleet.head_reachable(now):
         return silent(run.head or HEAD, action.kind)
@@ -46,7 +49,7 @@ def unreserve(fleet: Fleet, run: Run, action: Unreserve, now: float) -> Answer:
 
 
 def verify(fleet: Fleet, run: Run, action: Verify, now: float) -> Answer:
-    """Return with the bundles of a slice as Ray has them now."""
+    """Return the bundles of a slice as Ray has them now."""
     if (ray := fleet.ray(now)) is None:
         return _headless(run, action.kind)
     if action.slice not in ray.groups:
@@ -56,7 +59,10 @@ def verify(fleet: Fleet, run: Run, action: Verify, now: float) -> Answer:
 
 
 def start(fleet: Fleet, run: Run, action: Start, now: float) -> Answer:
-    """Begin the ranks of a gang that were not begun in this attempt; FAILED names the members that could not."""
+    """Begin the ranks of a gang that were not begun in this attempt.
+
+    FAILED names the members that could not start.
+    """
     if (ray := fleet.ray(now)) is None:
         return _headless(run, action.kind)
     groups = fleet.tables(ray, now).groups()
@@ -74,7 +80,10 @@ def start(fleet: Fleet, run: Run, action: Start, now: float) -> Answer:
 
 
 def release_head(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
-    """End the Ray head of a run and drop its tables; CANNOT_TELL where its machine does not answer."""
+    """End the Ray head of a run and drop its tables.
+
+    CANNOT_TELL where its machine does not answer.
+    """
     del run
     if not fleet.machine_reachable(action.node, now):
         return replace(silent(action.node or HEAD, action.kind), result=Result.CANNOT_TELL)

@@ -1,4 +1,7 @@
-"""Who reaches whom in an imaginary fleet, and when an agent stops itself because of it; in seconds."""
+"""Which machines of an imaginary fleet reach each other, as times (s).
+
+Also when an agent stops itself because of it.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ from launcher.core.control.timing import POPULATION_S, SELF_STOP_S
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import Fault, FaultKind
 from launcher.sim import faults
-from launcher.sim.world import NEVER, Host, Watch
+from launcher.sim.world import NEVER, SimHost, Watch
 
 Stretch = tuple[float, float]
 
@@ -34,9 +37,10 @@ def within(stretches: Iterable[Stretch], at: float) -> Stretch | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Of each node of a run: when its host is cut off from all others, when from the head's, when its agent stops.
+    """The silences of each node of a run.
 
-    `lost` says when the head's host hears too few, and its agent stops the head and all that ask it.
+    When its machine is cut off from all others, when from the head's, when its agent stops. `lost` says when the head's
+    machine receives too few heartbeats, and its agent stops the head and all that ask it.
     """
 
     cut: Mapping[NodeName, tuple[Stretch, ...]]
@@ -45,8 +49,11 @@ class Reach:
     lost: tuple[float, ...] = ()
 
 
-def reach(happen: Iterable[Fault], hosts: Mapping[NodeName, Host], watches: tuple[Watch, ...], run: str) -> Reach:
-    """Return who reaches whom, by the faults on the clock, what stands in the rows, and where the head was when."""
+def reach(happen: Iterable[Fault], hosts: Mapping[NodeName, SimHost], watches: tuple[Watch, ...], run: str) -> Reach:
+    """Return which machines reach each other.
+
+    By the faults on the clock, the rows, and where the head was when.
+    """
     own: dict[NodeName, list[Fault]] = {}
     for fault in happen:
         own.setdefault(fault.node, []).append(fault)
@@ -63,14 +70,17 @@ def reach(happen: Iterable[Fault], hosts: Mapping[NodeName, Host], watches: tupl
     return Reach(cut=cut, severed=severed, stops=stops, lost=lost)
 
 
-def _off(host: Host) -> tuple[Stretch, ...]:
+def _off(host: SimHost) -> tuple[Stretch, ...]:
     return () if host.off_at is None else ((host.off_at, host.off_at + POWERED_OFF_S),)
 
 
 def _from_head(
     node: NodeName, cut: Mapping[NodeName, tuple[Stretch, ...]], watches: tuple[Watch, ...]
 ) -> Iterable[Stretch]:
-    """Return when a node and the head of the time do not reach each other; the head's own node always does."""
+    """Return when a node and the head of the time do not reach each other.
+
+    The head's own node always does.
+    """
     for at, watch in enumerate(watches):
         until = watches[at + 1].since if at + 1 < len(watches) else NEVER
         there = cut.get(NodeName(watch.node), ()) if watch.node else ()
@@ -80,12 +90,15 @@ def _from_head(
 
 
 def _lost(
-    hosts: Mapping[NodeName, Host],
+    hosts: Mapping[NodeName, SimHost],
     severed: Mapping[NodeName, tuple[Stretch, ...]],
     watches: tuple[Watch, ...],
     run: str,
 ) -> tuple[float, ...]:
-    """Return when the head has heard fewer than half of those it heard in the last minute, for long enough."""
+    """Return when the head received too few heartbeats for long enough.
+
+    Fewer than half of the nodes of the last minute sent one.
+    """
     agents = {node: host.agent_at for node, host in hosts.items() if host.run == run and host.agent_at is not None}
     moments = {at for node in agents for stretch in severed[node] for at in (*stretch, stretch[0] + POPULATION_S)}
     moments |= {watch.since for watch in watches} | set(agents.values())

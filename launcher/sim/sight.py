@@ -1,4 +1,4 @@
-"""What a look at a node of an imaginary fleet finds, made of its life and the time."""
+"""What a look at a node of an imaginary fleet finds, by life and time."""
 
 from launcher.core.model.observation import AgentReport, NodeView, Phase, RankReport, Seen, Step, Unseen
 from launcher.core.model.run import MemberName, RunId
@@ -7,7 +7,10 @@ from launcher.sim.logs import ending
 
 
 def node_view(life: Life, node: str, run: RunId, now: float, *, head: bool = False) -> NodeView:
-    """Return what is seen of a run on a node at a time; `head`: its agent has a head to listen for."""
+    """Return what is seen of a run on a node at a time.
+
+    `head`: its agent has a head to follow.
+    """
     if not life.reachable(now):
         return Unseen(message=f"no answer from `{node}`")
     if life.host.run != run:
@@ -26,7 +29,10 @@ def node_view(life: Life, node: str, run: RunId, now: float, *, head: bool = Fal
 
 
 def leftovers(life: Life, now: float) -> int:
-    """Return how many of the raylets and ranks that live have no agent: its own is gone, whoever is there now."""
+    """Return how many living raylets and ranks have no agent.
+
+    Their own is gone, whatever agent is there now.
+    """
     since = life.host.agent_at if life.agent(now) else None
     raylets = [one.raylet.begun_at for one in life.raylets if one.alive(now)]
     ranks = [one.rank.begun_at for one in life.ranks if one.alive(now)]
@@ -34,7 +40,7 @@ def leftovers(life: Life, now: float) -> int:
 
 
 def report(one: RankLife, now: float) -> RankReport:
-    """Return what an agent says of a rank."""
+    """Return an agent's status of a rank."""
     member, attempt = MemberName(one.rank.member), one.rank.attempt
     if one.alive(now):
         return RankReport(member=member, attempt=attempt, running=True, quiet=max(0.0, now - one.hangs))

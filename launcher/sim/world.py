@@ -1,7 +1,7 @@
-"""What is remembered of an imaginary fleet: one small row for each node, one for each run. Times are in seconds.
+"""The rows of an imaginary fleet: one for each node, one for each run.
 
-Only what was done to the fleet is kept. What follows from it (a raylet that is up, a rank that has ended, a host
-without power) is a function of these rows, the settings and the time: `lives` and `ray` answer it.
+Times are in seconds. Only what was done to the fleet is kept. What follows from it (a raylet that is up, a rank that
+has ended, a machine without power) is a function of these rows, the settings and the time: see `lives` and `ray`.
 """
 
 import json
@@ -13,13 +13,16 @@ NEVER = float("inf")
 
 
 class Rows(Protocol):
-    """Where the rows are kept, so that commands and controllers of several processes see one fleet."""
+    """Where the rows are kept.
+
+    Commands and controllers of several processes see one fleet.
+    """
 
     def world(self, fleet: str) -> str | None:
-        """Return the text kept under a key; None for one that was never saved."""
+        """Return the text stored under a key; None for none."""
 
     def save_world(self, fleet: str, text: str) -> None:
-        """Keep a text under a key, in place of the one before."""
+        """Store a text under a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raylet:
-    """A raylet that was begun on a node for a slot; `ended_at` is when a kill killed it."""
+    """A raylet that was begun on a node for a slot.
+
+    `ended_at` is when a kill killed it.
+    """
 
     slot: str
     generation: int
@@ -42,7 +48,10 @@ class Raylet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """A rank that was begun under a raylet of a node; `signalled` is the number of the stop signal it got."""
+    """A rank that was begun under a raylet of a node.
+
+    `signalled` is the number of the stop signal it got.
+    """
 
     member: str
     attempt: int
@@ -56,10 +65,10 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """A node: which run has its lease, since when its agent lives, and all that was begun on it for that run.
+class SimHost:
+    """A node: the run that has its lease, and all that was begun on it.
 
-    `off_at` is when it was last powered off by order.
+    `agent_at` is since when its agent runs, `off_at` when it was last powered off on request.
     """
 
     run: str | None = None
@@ -69,7 +78,7 @@ class Host:
     raylets: tuple[Raylet, ...] = ()
     ranks: tuple[Rank, ...] = ()
 
-    def killed(self, now: float, raylets: Iterable[Raylet], ranks: Iterable[Rank]) -> "Host":
+    def killed(self, now: float, raylets: Iterable[Raylet], ranks: Iterable[Rank]) -> "SimHost":
         """Return the node after these of its raylets and ranks were killed at `now`."""
         gone, ended = set(raylets), set(ranks)
         return replace(
@@ -81,9 +90,12 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ray:
-    """The Ray head of a run: `since` its tables exist, `begun_at` its newest process; `groups` says since when
-    each slice's placement group is asked for. `node` is where it lives, None for a machine of its own, and
-    `cluster` which incarnation of the run's Ray it is."""
+    """The Ray head of a run.
+
+    `since` its tables exist, `begun_at` its newest process; `groups` says since when each slice's placement group is
+    asked for. `node` is where it lives, None for a machine of its own, and `cluster` which incarnation of the run's Ray
+    it is.
+    """
 
     since: float
     begun_at: float
@@ -94,45 +106,53 @@ class Ray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Where agents find the head, from a time on; `node` None is a machine of its own."""
+    """The machine of the head from a time on.
+
+    `node` None is a machine of its own.
+    """
 
     since: float
     node: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """What a run did to the fleet besides its nodes; its faults are counted from `began_at`. `watches` has every place
-    where its head was, in order."""
+class SimWorld:
+    """What a run did to the fleet besides its nodes.
+
+    Its faults are counted from `began_at`. `watches` has every place where its head was, in order.
+    """
 
     began_at: float | None = None
     ray: Ray | None = None
     watches: tuple[Watch, ...] = ()
 
 
-def dump(row: Host | World) -> str:
+def dump(row: SimHost | SimWorld) -> str:
     """Return the text of a row."""
     return json.dumps(row, default=_plain, separators=(",", ":"))
 
 
-def load_host(text: str | None) -> Host:
+def load_host(text: str | None) -> SimHost:
     """Return the node that a text describes; a free one where there is none."""
     if text is None:
-        return Host()
+        return SimHost()
     row: dict[str, Any] = json.loads(text)
     setup = row.pop("setup")
     raylets = tuple(Raylet(**raylet) for raylet in row.pop("raylets"))
     ranks = tuple(Rank(**rank) for rank in row.pop("ranks"))
-    return Host(setup=Setup(**setup) if setup else None, raylets=raylets, ranks=ranks, **row)
+    return SimHost(setup=Setup(**setup) if setup else None, raylets=raylets, ranks=ranks, **row)
 
 
-def load_world(text: str | None) -> World:
-    """Return the run's part that a text describes; one that has not begun where there is none."""
+def load_world(text: str | None) -> SimWorld:
+    """Return the run's part that a text describes.
+
+    One that has not begun where there is none.
+    """
     if text is None:
-        return World()
+        return SimWorld()
     row: dict[str, Any] = json.loads(text)
     watches = tuple(Watch(**watch) for watch in row["watches"])
-    return World(began_at=row["began_at"], ray=Ray(**row["ray"]) if row["ray"] else None, watches=watches)
+    return SimWorld(began_at=row["began_at"], ray=Ray(**row["ray"]) if row["ray"] else None, watches=watches)
 
 
 def _plain(value: object) -> dict[str, object]:

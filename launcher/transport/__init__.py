@@ -1,1 +1,1 @@
-"""Ways to machines: shells over local processes and SSH, and the `Nodes` port over either."""
+"""Shells over local processes and SSH, and the `Nodes` port over either."""

@@ -3,12 +3,15 @@
 import time
 from collections.abc import Callable
 
-# How often a waiting loop asks whether it may go on (s).
+# How often a waiting loop checks whether it may go on (s).
 GLANCE = 0.05
 
 
 class SystemClock:
-    """Seconds since this machine booted, suspension included: it never goes back and outlives the process."""
+    """Seconds since this machine booted, suspension included.
+
+    It never goes back and outlives the process.
+    """
 
     def now(self) -> float:
         """Return the time in seconds."""

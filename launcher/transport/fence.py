@@ -1,4 +1,4 @@
-"""Switching a machine off from here, by the command that the inventory names for it."""
+"""Powers a machine off by the inventory's `fence_command`, from here."""
 
 import re
 import shlex
@@ -6,7 +6,7 @@ import shlex
 from launcher.core.model.actions import Answer, Result
 from launcher.core.model.inventory import Access, Node
 from launcher.transport.local import LocalShell
-from launcher.transport.ssh.errand import tail
+from launcher.transport.ssh.operation import tail
 
 FENCE_S = 60.0
 """Seconds in which a power switch has answered; a BMC takes ten and more where it is busy."""
@@ -16,12 +16,12 @@ _FIELD = re.compile(r"\{(node|address|rack)\}")
 
 
 def power_off(command: str | None, node: Node) -> Answer:
-    """Run an inventory's `fence_command` for a node on this machine; POWERED_OFF where it ended with 0.
+    """Run an inventory's `fence_command` for a node, on this machine.
 
-    RemoteError where it cannot be started or does not end in time.
+    POWERED_OFF where it ended with 0; RemoteError where it cannot be started or does not end in time.
     """
     if command is None:
-        return Answer(result=Result.FAILED, message="the inventory names no `fence_command`")
+        return Answer(result=Result.FAILED, message="the inventory has no `fence_command`")
     ended = LocalShell().run(_HERE, words(command, node), timeout=FENCE_S)
     said = tail(ended.stdout + b"\n" + ended.stderr)
     if ended.status == 0:

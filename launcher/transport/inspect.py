@@ -1,4 +1,4 @@
-"""The health of a node of a run, asked over the connection that is there anyway."""
+"""The health of a node of a run, over a connection that is open anyway."""
 
 from importlib import resources
 
@@ -7,23 +7,24 @@ from launcher.core.model.observation import Health, Unseen
 from launcher.errors import RemoteError
 from launcher.probe import health, node_facts
 from launcher.probe.results import Unknown
-from launcher.transport.agent.client import Site
+from launcher.runtime.protocol_files import BEGAN
+from launcher.transport.agent.client import AgentClient
 
 WAY_S = 4.0
 """Seconds for the way there and back, besides those of the slowest probe."""
 
-BEGAN = "began.json"
-"""Where an agent says when it began, below the folder of its run."""
 
+def inspect(client: AgentClient, node: Node) -> Health | Unseen:
+    """Return the health of a node.
 
-def inspect(site: Site, node: Node) -> Health | Unseen:
-    """Return the health of a node. One that shares its machine with others has none of its own."""
-    if site.shared:
+    One that shares its machine with others has none of its own.
+    """
+    if client.shared:
         return Health(at=0.0)
     script = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
-    call = health.call(script, node, f"{site.layout.root}/{BEGAN}")
+    call = health.call(script, node, f"{client.layout.root}/{BEGAN}")
     try:
-        ended = site.shell.run(site.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
+        ended = client.shell.run(client.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
     except RemoteError as error:
         return Unseen(message=error.advice)
     if ended.status == node_facts.NO_PYTHON:

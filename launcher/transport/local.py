@@ -23,12 +23,18 @@ HANG_UP_S = 10.0
 
 
 class LocalShell:
-    """Runs commands in sessions of their own, so that a time-out ends all that they started."""
+    """Runs commands in sessions of their own.
+
+    So a time-out ends all that they started.
+    """
 
     def run(
         self, at: Access, argv: Sequence[str], *, stdin: Stdin = b"", timeout: float, take: Take | None = None
     ) -> Completed:
-        """Run a command to its end; RemoteError after `timeout` seconds or where it cannot be started."""
+        """Run a command to its end.
+
+        RemoteError after `timeout` seconds, or where it cannot be started.
+        """
         begun = time.monotonic()
         try:
             process = subprocess.Popen(
@@ -59,7 +65,10 @@ class LocalShell:
         return Completed(status=status, stdout=stdout, stderr=stderr)
 
     def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
-        """Write files below a folder (0700), each by rename; RemoteError where that is impossible."""
+        """Write files below a folder (0700), each by a rename.
+
+        RemoteError where that is impossible.
+        """
         del timeout  # a local disk has none
         try:
             for name, (content, mode) in files.items():
@@ -110,7 +119,7 @@ class _LocalTalk:
 
     def last_words(self) -> str:
         """Return how it ended."""
-        return f"what asks the agents of this machine ended with {self._process.wait()}"
+        return f"the relay on this machine ended with {self._process.wait()}"
 
     def give_up(self) -> None:
         """End it."""
@@ -126,7 +135,10 @@ class _LocalTalk:
 
 
 def _hang_up(process: "subprocess.Popen[bytes]") -> None:
-    """Close a process's streams, as a lost connection does, and let it clean up behind itself before it is killed."""
+    """Close a process's streams, as a lost connection does.
+
+    It may clean up before it is killed.
+    """
     for pipe in (process.stdout, process.stderr):
         if pipe:
             pipe.close()
@@ -139,7 +151,10 @@ def _hang_up(process: "subprocess.Popen[bytes]") -> None:
 def _streams(
     process: "subprocess.Popen[bytes]", stdin: Stdin, timeout: float, take: Take | None
 ) -> tuple[bytes, bytes]:
-    """Return what a process writes to its end, without the stdout that was taken; TimeoutExpired as `communicate`."""
+    """Return what a process writes to its end.
+
+    Without the stdout that was taken; TimeoutExpired as `communicate`.
+    """
     if take is None:
         return process.communicate(stdin, timeout=timeout)  # type: ignore[arg-type]  # any buffer will do
     assert process.stdin
@@ -172,13 +187,13 @@ def _feed(pipe: IO[bytes], data: Stdin) -> None:
         with pipe:
             pipe.write(data)
     except BrokenPipeError:
-        return  # it ended without reading: its exit status says more
+        return  # it ended without reading: its exit status tells why
 
 
 def _write(target: Path, content: bytes, mode: int) -> None:
     for folder in (target.parent.parent, target.parent):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Two at once must not write into one file before either renames it.
+    # Two writers at once must not share a file before either renames it.
     partial = target.with_name(f".{target.name}.{os.getpid()}.{time.monotonic_ns()}")
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)

@@ -1,11 +1,11 @@
-"""The `Nodes` port over a shell: each action is a question to an agent, or what makes an agent ask itself."""
+"""The `Nodes` port over a shell: most actions are a request to an agent."""
 
 import errno
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from launcher.core.model.actions import (
     Acquire,
@@ -31,36 +31,51 @@ from launcher.core.model.observation import Health, Sighting, Unseen
 from launcher.core.model.run import MemberName, Run
 from launcher.errors import LaunchError, RemoteError, StoreError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
-from launcher.setup import joint
+from launcher.runtime.protocol import KillRequest, Reply, SignalRequest
+from launcher.setup import gpus
 from launcher.transport import fence, inspect
-from launcher.transport.agent import commands, provision, ranks
-from launcher.transport.agent.addresses import Sites
+from launcher.transport.agent import commands, ranks
+from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done, free, killed
-from launcher.transport.agent.client import Json, Site
-from launcher.transport.agent.heads import Heads
-from launcher.transport.agent.observe import Sights
+from launcher.transport.agent.client import AgentClient
+from launcher.transport.agent.heads import RayHeads
+from launcher.transport.agent.observe import Observer
+from launcher.transport.agent.provision import Provisioner
 
 ASK_S = 10.0
 KILL_S = 30.0
 STOP_S = 60.0
-# What goes wrong with the disk of this machine, and may be mended.
+# Errors of the disk of this machine, which a person can fix.
 _OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
-class ShellNodes:
-    """The machines of runs, reached by a shell; see `Nodes` for what each method answers."""
+_LEVELS: Mapping[Level, Literal["node", "generation", "rank"]] = {
+    Level.NODE: "node",
+    Level.GENERATION: "generation",
+    Level.RANK: "rank",
+}
 
-    def __init__(self, sites: Sites, shell: Shell, owner: str) -> None:
-        self._sites = sites
+
+class ShellNodes:
+    """The machines of runs, reached by a shell.
+
+    See `Nodes` for what each method returns.
+    """
+
+    def __init__(self, addresses: Addresses, shell: Shell, owner: str) -> None:
+        self._addresses = addresses
         self._shell = shell
-        self._provision = provision.Provision(sites, owner)
-        self._heads = Heads(sites)
-        self._looks = sites.looks
-        self._sights = Sights(sites, self._looks)
+        self._provision = Provisioner(addresses, owner)
+        self._heads = RayHeads(addresses)
+        self._poller = addresses.poller
+        self._observer = Observer(addresses)
 
     def look(self, run: Run) -> Sighting:
-        """Return what exists of the run on each of its nodes and on its head, all asked at once."""
-        return self._sights.look(run)
+        """Return what exists of the run on its nodes and on its head.
+
+        All are asked at once.
+        """
+        return self._observer.look(run)
 
     def perform(self, run: Run, action: NodeAction) -> Answer:
         """Carry out an action through the agents of the machines that it concerns."""
@@ -68,37 +83,37 @@ class ShellNodes:
 
     def _acquire(self, run: Run, action: Acquire) -> Answer:
         """Take the node's lease and start its agent."""
-        site = self._sites.slot(run, action.node)
-        return self._act("acquire", lambda: self._provision.keep(run, site), site)
+        client = self._addresses.slot(run, action.node)
+        return self._act("acquire", lambda: self._provision.ensure_agent(run, client), client)
 
     def _prepare(self, run: Run, action: Prepare) -> Answer:
         """Put scripts, secrets and workdir on the node and start its setup."""
-        site = self._sites.slot(run, action.node)
-        return self._act("prepare", lambda: self._provision.prepare(run, action), site)
+        client = self._addresses.slot(run, action.node)
+        return self._act("prepare", lambda: self._provision.prepare(run, action), client)
 
     def _start_head(self, run: Run, action: StartHead) -> Answer:
         """Start the Ray head and the supervisor."""
-        site = self._sites.head(run)
+        client = self._addresses.head(run)
 
         def act() -> Answer:
-            kept = self._provision.keep(run, site)
+            kept = self._provision.ensure_agent(run, client)
             ready = self._provision.prepare_head(run) if kept.result is Result.DONE else kept
             return self._heads.start(run, action.cluster) if ready.result is Result.DONE else ready
 
-        return self._act("start_head", act, site)
+        return self._act("start_head", act, client)
 
     def _join(self, run: Run, action: Join) -> Answer:
         """Start the raylet of a slot."""
-        site = self._sites.slot(run, action.slot.node)
-        return self._act("join", lambda: self._heads.join(run, action.slot), site)
+        client = self._addresses.slot(run, action.slot.node)
+        return self._act("join", lambda: self._heads.join(run, action.slot), client)
 
     def _reserve(self, run: Run, action: Reserve) -> Answer:
         """Ask Ray for the slice's placement group."""
-        return self._act("reserve", lambda: self._heads.reserve(run, action.slice), self._sites.head(run))
+        return self._act("reserve", lambda: self._heads.reserve(run, action.slice), self._addresses.head(run))
 
     def _unreserve(self, run: Run, action: Unreserve) -> Answer:
         """Remove the slice's placement group."""
-        return self._act("unreserve", lambda: self._heads.unreserve(run, action.slice), self._sites.head(run))
+        return self._act("unreserve", lambda: self._heads.unreserve(run, action.slice), self._addresses.head(run))
 
     def _verify(self, run: Run, action: Verify) -> Answer:
         """Return with the bundles of the slice as Ray has them now."""
@@ -106,67 +121,72 @@ class ShellNodes:
 
     def _start(self, run: Run, action: Start) -> Answer:
         """Start the ranks of a gang for an attempt."""
-        nodes = {slot.node for slot in action.slots}
-        touched = (self._sites.slot(run, node) for node in nodes)
-        return self._act("start", lambda: ranks.start(self._sites, self._heads, run, action), *touched)
+        gang = {member.name for member in self._addresses.environment(run).index.by_gang[action.gang]}
+        touched = [self._addresses.slot(run, slot.node) for slot in action.slots if slot.member in gang]
+        return self._act("start", lambda: ranks.start(self._addresses, self._heads, run, action), *touched)
 
     def _signal(self, run: Run, action: Signal) -> Answer:
         """Send the stop signal to the ranks on a node."""
-        site = self._sites.slot(run, action.node)
-        question: Json = {"op": "signal", "signal": action.signal}
+        client = self._addresses.slot(run, action.node)
+        request: SignalRequest = {"op": "signal", "signal": action.signal}
         if action.gang is not None:
-            question["members"] = [member.name for member in run.members() if run.gang(member) == action.gang]
-        return self._act("signal", lambda: done(site.ask(question, timeout=ASK_S)), site)
+            request["gang"] = action.gang
+        return self._act("signal", lambda: done(client.ask(request, timeout=ASK_S)), client)
 
     def _kill(self, run: Run, action: Kill) -> Answer:
         """Kill by marker at a level; where the slot stays, its GPUs have to be free then."""
-        site = self._sites.slot(run, action.node)
-        question: Json = {"op": "kill", "level": action.level.value}
+        client = self._addresses.slot(run, action.node)
+        request: KillRequest = {"op": "kill", "level": _LEVELS[action.level]}
         if action.level is Level.GENERATION:
-            question |= {"member": action.member, "generation": action.generation}
+            request["member"], request["generation"] = action.member, action.generation
         if action.level is Level.RANK:
-            question |= {"member": action.member, "attempt": action.attempt}
+            request["member"], request["attempt"] = action.member, action.attempt
 
         def act() -> Answer:
-            told = site.ask(question, timeout=KILL_S)
-            if told.get("absent"):  # nothing of ours is there, not even what could look for it
-                self._provision.put(run, site)
-                told = site.ask(question, timeout=KILL_S)
-            return self._free(run, site, action) if told["ok"] and action.reused else killed(told)
+            reply = client.ask(request, timeout=KILL_S)
+            if reply.get("absent"):  # no program of ours is there that could scan
+                self._provision.put(run, client)
+                reply = client.ask(request, timeout=KILL_S)
+            return self._free(run, client, action) if reply["ok"] and action.reused else killed(reply)
 
-        return self._act("kill", act, site)
+        return self._act("kill", act, client)
 
-    def _free(self, run: Run, site: Site, action: Kill) -> Answer:
-        """Whether the GPUs of a killed node are free, or those of one member where others go on beside it.
+    def _free(self, run: Run, client: AgentClient, action: Kill) -> Answer:
+        """Return whether the GPUs of a killed node are free.
 
-        Programs of an older launcher do not know the question.
+        Only those of one member count where others go on beside it. Programs of an older launcher do not know the
+        question.
         """
-        node = run.node(NodeName(site.name))
-        some = joint.gpus(run, node, action.member) if action.level is Level.RANK else range(node.gpus)
+        index = self._addresses.environment(run).index
+        node = index.nodes[action.node]
+        some = gpus.of_member(run, index, node, action.member) if action.level is Level.RANK else range(node.gpus)
         try:
-            return free(site, node, some)
+            return free(client, node, some)
         except RemoteError:
-            self._provision.put(run, site)
-            return free(site, node, some)
+            self._provision.put(run, client)
+            return free(client, node, some)
 
     def _release(self, run: Run, action: Release) -> Answer:
         """Kill all of the run on a unit, stop its agent, let go of the lease."""
         slot = action.node if action.unit is Unit.SLOT else None
-        site = self._sites.slot(run, slot) if slot is not None else self._sites.head_on(run, action.node)
+        client = self._addresses.slot(run, slot) if slot is not None else self._addresses.head_on(run, action.node)
 
-        return self._act("release", lambda: killed(self._stop(run, site)), site)
+        return self._act("release", lambda: killed(self._stop(run, client)), client)
 
-    def _stop(self, run: Run, site: Site) -> Json:
-        """End an agent and all of the run; where nothing can be written (a full disk) by what is there already."""
+    def _stop(self, run: Run, client: AgentClient) -> Reply:
+        """End an agent and all of the run.
+
+        Where nothing can be written (a full disk), by the programs that are there already.
+        """
         unwritten: RemoteError | None = None
         try:
-            self._provision.put(run, site)
+            self._provision.put(run, client)
         except RemoteError as error:
             unwritten = error
-        told = site.answer("orphans", "stop", site.layout.root, timeout=STOP_S)
-        if unwritten is not None and told.get("absent"):
+        reply = client.answer("orphans", "stop", client.layout.root, timeout=STOP_S)
+        if unwritten is not None and reply.get("absent"):
             raise unwritten
-        return told
+        return reply
 
     def _power_off(self, run: Run, action: PowerOff) -> Answer:
         """Run the inventory's `fence_command` for a node, on this machine."""
@@ -189,33 +209,43 @@ class ShellNodes:
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
         """Return what a node shows of its own health."""
-        return inspect.inspect(self._sites.slot(run, node), run.node(node))
+        return inspect.inspect(self._addresses.slot(run, node), self._addresses.environment(run).index.nodes[node])
 
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
-        """Return what stands in a log from a byte offset on; RemoteError where the node cannot be asked."""
-        return ranks.read_log(self._sites.slot(run, node), log, offset)
+        """Return a piece of a log from a byte offset on.
+
+        RemoteError where the node cannot be asked.
+        """
+        return ranks.read_log(self._addresses.slot(run, node), log, offset)
 
     def exec_command(self, run: Run, node: NodeName, command: Command, hear: Hear) -> int:
         """Run a command beside a rank until it ends; return its exit status."""
-        return commands.execute(self._sites.slot(run, node), run, run.node(node), command, hear)
+        environment = self._addresses.environment(run)
+        return commands.execute(
+            self._addresses.slot(run, node), environment, environment.index.nodes[node], command, hear
+        )
 
     def stop_command(self, run: Run, node: NodeName, command: Command) -> None:
         """End a command and all that it started."""
-        commands.stop(self._sites.slot(run, node), command)
+        commands.stop(self._addresses.slot(run, node), command)
 
     def fetch(self, run: Run, node: NodeName, path: str, take: Take) -> tuple[str, ...]:
-        """Send a file or folder of a node to `take`, as a tar stream; return what was left out, and why."""
-        return commands.fetch(self._sites.slot(run, node), path, take)
+        """Send a file or folder of a node to `take`, as a tar stream.
+
+        Return what was left out, and why.
+        """
+        return commands.fetch(self._addresses.slot(run, node), path, take)
 
     def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:
         """Return the program that opens a terminal on a node."""
-        return commands.visit(self._sites.slot(run, node), member)
+        return commands.visit(self._addresses.slot(run, node), member)
 
-    def _act(self, stage: str, act: Callable[[], Answer], *sites: Site) -> Answer:
-        """Return what came of an action, with its time; what went wrong on one machine is an answer too.
+    def _act(self, stage: str, act: Callable[[], Answer], *clients: AgentClient) -> Answer:
+        """Return the answer to an action, with its time.
 
-        What these units said before is forgotten: a look never shows less than what was answered. StoreError where it
-        is our own disk, for which no node is to blame.
+        An error on one machine is an answer too. Earlier replies of these units are out of date then: a look never
+        shows less than what was answered. StoreError where it is the launcher's own disk, for which no node is to
+        blame.
         """
         begun = time.monotonic()
         try:
@@ -226,13 +256,13 @@ class ShellNodes:
         except OSError as error:
             if error.errno not in _OUR_DISK:
                 raise
-            what = f"cannot use `{self._sites.home}`: {os.strerror(error.errno).lower()}"
-            raise StoreError(what, hints=("make room on its disk",)) from error
-        for site in sites:
-            self._looks.touch(site)
+            what = f"cannot use `{self._addresses.home}`: {os.strerror(error.errno).lower()}"
+            raise StoreError(what, hints=("free space on its disk",)) from error
+        for client in clients:
+            self._poller.touch(client)
         return replace(answer, stage=stage, elapsed=time.monotonic() - begun)
 
     def close(self) -> None:
         """Let go of connections; the nodes go on."""
-        self._looks.close()
+        self._poller.close()
         self._shell.close()

@@ -4,9 +4,9 @@ import getpass
 import socket
 from pathlib import Path
 
-from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.inventory import Inventory
 from launcher.ports import Nodes, Prober, Shell
-from launcher.transport.agent.addresses import Sites, leases
+from launcher.transport.agent.addresses import Addresses, leases
 from launcher.transport.local import LocalShell
 from launcher.transport.nodes import ShellNodes
 from launcher.transport.prober import ShellProber
@@ -14,19 +14,22 @@ from launcher.transport.ssh.shell import SshShell
 
 
 def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
-    """Return the way to the machines of an inventory; `owner` is who people see as the holder of a lease."""
+    """Return the `Nodes` of an inventory.
+
+    `owner` is who people see as the holder of a lease.
+    """
     shell = open_shell(home, fleet)
     return ShellNodes(
-        Sites(home.absolute(), fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}"
+        Addresses(home.absolute(), fleet, shell), shell, owner or f"{getpass.getuser()}@{socket.gethostname()}"
     )
 
 
 def open_prober(home: Path, fleet: Inventory) -> Prober:
-    """Return the way to the facts of the machines of an inventory."""
-    local = fleet.transport is Transport.LOCAL
+    """Return the `Prober` of an inventory."""
+    local = fleet.capabilities.this_machine
     return ShellProber(open_shell(home, fleet), () if local else leases(fleet), shared=local)
 
 
 def open_shell(home: Path, fleet: Inventory) -> Shell:
-    """Return the way to run commands on the machines of an inventory."""
-    return LocalShell() if fleet.transport is Transport.LOCAL else SshShell(home.absolute())
+    """Return the shell that runs commands on the machines of an inventory."""
+    return LocalShell() if fleet.capabilities.this_machine else SshShell(home.absolute())

@@ -1,4 +1,7 @@
-"""The `Prober` port over a shell: one round trip a machine, and nothing of it stays there."""
+"""The `Prober` port over a shell: one round trip a machine.
+
+Nothing of it stays there.
+"""
 
 import contextlib
 import threading
@@ -27,8 +30,10 @@ _Told: TypeAlias = tuple[Sequence[Node], Facts | Unknown | Exception]
 
 
 class ShellProber:
-    """Asks machines by running one script. `leases` are where the lease of a machine may be; `shared` says that all
-    nodes are on one machine, which is asked once."""
+    """Asks machines by running one script.
+
+    `leases` are the paths of a machine's lease; `shared` says that all nodes are on one machine, which is asked once.
+    """
 
     def __init__(self, shell: Shell, leases: Sequence[str] = (), *, shared: bool = False) -> None:
         self._shell = shell
@@ -57,7 +62,10 @@ class ShellProber:
         self._shell.close()
 
     def _ask_all(self, machines: Sequence[Sequence[Node]], told: "SimpleQueue[_Told]") -> None:
-        """Begin to ask. Nobody waits for these threads: Ctrl-C need not wait for a machine that hangs."""
+        """Ask all machines, in threads that nobody waits for.
+
+        Ctrl-C need not wait for a machine that hangs.
+        """
         waiting: SimpleQueue[Sequence[Node]] = SimpleQueue()
         for part in machines:
             waiting.put(part)
@@ -75,7 +83,10 @@ class ShellProber:
             threading.Thread(target=work, name="probe", daemon=True).start()
 
     def _machines(self, nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
-        """Return the nodes that one question is enough for; those of a shared machine may differ in their Python."""
+        """Return groups of nodes that one question is enough for.
+
+        Nodes of a shared machine may differ in their Python.
+        """
         if not self._shared:
             yield from ((node,) for node in nodes)
             return

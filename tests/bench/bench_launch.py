@@ -26,9 +26,9 @@ from launcher.core.model.task import Group, TopologyRule
 from launcher.drive.execute import FAN_OUT
 from launcher.ports import Completed
 from launcher.setup.ray import environment
-from launcher.transport.agent.addresses import Sites
+from launcher.transport.agent.addresses import Addresses
 from launcher.transport.nodes import ShellNodes
-from launcher.transport.ssh.errand import Errand
+from launcher.transport.ssh.operation import Operation
 from launcher.transport.ssh.shell import SshShell
 from tests.real import local
 from tests.rig import Rig
@@ -73,9 +73,7 @@ class PlainSsh(SshShell):
 
     config = ""
 
-    def _run(
-        self, at: Access, argv: Sequence[str], parts: Sequence[Any], errand: Errand, take: Any = None
-    ) -> Completed:
+    def _run(self, at: Access, argv: Sequence[str], parts: Sequence[Any], op: Operation, take: Any = None) -> Completed:
         command = ["ssh", "-F", self.config, at.address, "--", shlex.join(argv)]
         ended = subprocess.run(command, input=b"".join(map(bytes, parts)), capture_output=True)
         return Completed(status=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)
@@ -105,7 +103,7 @@ class Side:
 
     def __init__(self, rig: Rig, home: Path, shell: SshShell, run: Run, at_once: int) -> None:
         self.run = run
-        self.nodes = ShellNodes(Sites(home, run.fleet, shell), shell, "bench@here")
+        self.nodes = ShellNodes(Addresses(home, run.fleet, shell), shell, "bench@here")
         self.slots = local.slots(run)
         self.times = rig.shared / "times" / run.id
         self.at_once = at_once
@@ -129,8 +127,8 @@ class Side:
         return time.monotonic() - begun, self._most_at_once()
 
     def _start_head(self) -> None:
-        head = self.nodes._sites.head(self.run)
-        self._check(self.nodes._provision.keep(self.run, head))
+        head = self.nodes._addresses.head(self.run)
+        self._check(self.nodes._provision.ensure_agent(self.run, head))
         argv = ("start", "--head", f"--port={self.nodes._heads.ports(head).gcs}")
         told = head.ask({"op": "ray", "generation": 0, "argv": argv, "env": environment(head=True)}, timeout=30)
         assert told["ok"], told

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from launcher.core.model.run import Run
 from launcher.drive.execute import Fixed, execute
 from launcher.sim.nodes import SimNodes
-from launcher.sim.world import Host, Rank, Ray, Raylet, Setup, Watch, World, dump, load_host, load_world
+from launcher.sim.world import Rank, Ray, Raylet, Setup, SimHost, SimWorld, Watch, dump, load_host, load_world
 from tests.effort import drawn
 from tests.property.worlds import Play, runs
 
@@ -31,7 +31,7 @@ ranks = st.builds(
     signalled_at=maybe,
 )
 hosts = st.builds(
-    Host,
+    SimHost,
     run=st.none() | words,
     agent_at=maybe,
     setup=st.none() | st.builds(Setup, member=words, begun_at=times),
@@ -40,12 +40,12 @@ hosts = st.builds(
 )
 rays = st.builds(Ray, since=times, begun_at=times, groups=st.dictionaries(words, times, max_size=2))
 watches = st.lists(st.builds(Watch, since=times, node=st.none() | words), max_size=2).map(tuple)
-worlds = st.builds(World, began_at=maybe, ray=st.none() | rays, watches=watches)
+worlds = st.builds(SimWorld, began_at=maybe, ray=st.none() | rays, watches=watches)
 
 
 @drawn(50)
 @given(hosts, worlds)
-def test_rows_are_read_back_as_they_were_written(host: Host, world: World) -> None:
+def test_rows_are_read_back_as_they_were_written(host: SimHost, world: SimWorld) -> None:
     assert load_host(dump(host)) == host
     assert load_world(dump(world)) == world
 
@@ -86,5 +86,5 @@ def test_without_faults_every_run_succeeds_and_leaves_nothing(run: Run) -> None:
     play = Play(run)
     decision = play.drive(lambda decision: decision.state.final, ticks=1000)
     assert decision.state.value == "succeeded"
-    assert all(load_host(play.rows.texts[f"hall/{node}"]) == Host() for node in play.run.placement.nodes)
+    assert all(load_host(play.rows.texts[f"hall/{node}"]) == SimHost() for node in play.run.placement.nodes)
     assert 60.0 < play.clock.now() < 120.0

@@ -100,7 +100,7 @@ def test_an_exit_status_comes_back(stand: Stand, status: int) -> None:
 def test_death_by_a_signal_and_a_program_that_is_not_there(stand: Stand) -> None:
     assert begin(stand, "sh", "-c", "kill -SEGV $$").run().status == 139
     absent = begin(stand, "no-such-program").run()
-    assert (absent.status, absent.err) == (127, b"`no-such-program` is not found here\n")
+    assert (absent.status, absent.err) == (127, b"`no-such-program` is not found on this node\n")
 
 
 def test_arguments_and_bytes_arrive_as_they_are(stand: Stand) -> None:
@@ -145,7 +145,7 @@ def test_a_command_over_its_time_is_ended_with_all_that_it_started(stand: Stand)
     script = "trap '' TERM; env -i setsid sleep 301 & setsid sleep 300 & echo on; sleep 300"
     heard = begin(stand, "sh", "-c", script, timeout=1.0).run()
     assert isinstance(heard.error, RemoteError)
-    assert heard.error.message == "its time was over, and it was ended"
+    assert heard.error.message == "the command was ended after its time"
     assert heard.out == b"on\n"
     assert marked() == []
     assert not alive("sleep", "301"), "one that cleared its environment"
@@ -185,7 +185,7 @@ def test_it_ends_with_the_run_and_not_with_a_rank(stand: Stand) -> None:
     assert not alive("sleep", "304")
     again = begin(stand, "true").run()
     assert isinstance(again.error, RemoteError)
-    assert again.error.message == "no agent of this run lives on the node"
+    assert again.error.message == "the agent is no longer running"
 
 
 def alive(*argv: str) -> bool:
@@ -227,7 +227,7 @@ def test_a_folder_comes_back_also_after_the_end(stand: Stand, tmp_path: Path) ->
     assert names["out put/same.sh"].isreg()
     assert names["out put/latest"].linkname == "deep"
     assert names["out put/run.sh"].mode == 0o755
-    assert left_out == (f"{out / 'pipe'}: it is no file",)
+    assert left_out == (f"{out / 'pipe'}: not a file",)
     assert "short/run.sh" in fetched(stand, "short")[0]
     with pytest.raises(RemoteError, match="No such file or directory"):
         fetched(stand, "nothing")

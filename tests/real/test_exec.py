@@ -74,7 +74,7 @@ def test_ranks_that_failed_are_named_each_with_its_code(desk: Stand) -> None:
     assert "error: `sh` failed on 1 of 2: main/1: exited with 7\n" in err
     assert run(desk, "exec", "job", "--", "sh", "-c", "exit 9")[2] == "error: `sh` failed on `main/0`: exited with 9\n"
     code, _, err = run(desk, "exec", "job", "--all", "--timeout", "1", "--", "sleep", "305")
-    assert (code, "failed on 2 of 2: main/[0-1]: its time was over" in err) == (1, True)
+    assert (code, "failed on 2 of 2: main/[0-1]: the command was ended after its time" in err) == (1, True)
     assert not sleeping("305")
 
 

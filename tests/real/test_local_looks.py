@@ -114,7 +114,7 @@ def test_what_asks_the_agents_may_die_and_is_started_again(kept: Kept) -> None:
 def test_agents_and_the_heads_agent_hear_each_other(kept: Kept) -> None:
     nodes = kept.nodes
     assert isinstance(nodes, ShellNodes)
-    ok(nodes._provision.keep(kept.run, nodes._sites.head(kept.run)))
+    ok(nodes._provision.ensure_agent(kept.run, nodes._addresses.head(kept.run)))
 
     def until(holds: Callable[[Sighting], bool]) -> Sighting:
         deadline = time.monotonic() + 20
@@ -176,7 +176,7 @@ def test_a_node_whose_agent_is_just_starting_is_not_taken_for_a_free_one(home: P
     run = local.place(fleet, f"starts-{os.getpid()}", Group(name="main", topology=TopologyRule(), run="true"))
     nodes = open_nodes(home, fleet, "somebody@here")
     assert isinstance(nodes, ShellNodes)
-    site = nodes._sites.slot(run, N1)
+    site = nodes._addresses.slot(run, N1)
     nodes._provision.put(run, site)
     scratch = Path(site.layout.scratch)
     scratch.mkdir(mode=0o700)
@@ -185,7 +185,7 @@ def test_a_node_whose_agent_is_just_starting_is_not_taken_for_a_free_one(home: P
             fcntl.flock(lock, fcntl.LOCK_EX)  # as whoever starts an agent does
             view = nodes.look(run).nodes[N1]
             assert isinstance(view, Unseen)
-            assert "its agent is starting" in view.message
+            assert "the agent is starting" in view.message
         view = nodes.look(run).nodes[N1]
         assert isinstance(view, Seen)
         assert (view.agent, view.leftovers) == (None, 0)

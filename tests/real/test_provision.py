@@ -57,7 +57,7 @@ def test_files_that_are_gone_are_an_answer_that_names_them(stand: Stand, tmp_pat
     answer = stand.nodes.perform(lost, Prepare(reason=REASON, node=slot.node, member=slot.member))
     ok(stand.nodes.perform(lost, Release(reason=REASON, node=slot.node)))
     assert answer.result is Result.FAILED
-    assert answer.message == f"workdir `{tmp_path / 'gone'}` is gone"
+    assert answer.message == f"workdir `{tmp_path / 'gone'}` does not exist"
 
 
 def test_what_goes_to_each_node_is_said_before_and_much_of_it_is_warned_of(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 heartbeat = importlib.import_module("launcher.runtime.heartbeat")
 procs = importlib.import_module("launcher.runtime.procs")
 ranks = importlib.import_module("launcher.runtime.ranks")
+shared = importlib.import_module("launcher.runtime.shared")
 rpc = importlib.import_module("launcher.runtime.rpc")
 PACKAGE = Path(rpc.__file__).parent
 MARK = "r:n1:0:main/0:1"
@@ -35,6 +37,8 @@ class AgentReport:
         (folder / "agent.json").write_text(json.dumps(spec))
         (folder / "secrets.json").write_text("{}")
         (folder / "workdir").mkdir()
+        document = {"envs": {"main": {}}, "addresses": {}}
+        shared.keep(folder, "abc", lambda: zlib.compress(json.dumps(document).encode()))
         rpc.serve(Path(socket), self._reply)
 
     def _reply(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +53,8 @@ class AgentReport:
         (self.folder / "run.sh").write_text(script)
         own = self.folder / "ranks" / "main-0" / "1"
         own.mkdir(parents=True)
-        spec = {"member": "main/0", "attempt": 1, "script": "run.sh", "env": {}, "rank_env": {}}
+        variables = {"shared": "abc", "group": "main", "node": {}, "own": {}, "addresses": {}}
+        spec = {"member": "main/0", "gang": "run", "attempt": 1, "script": "run.sh", "variables": variables}
         (own / "spec.json").write_text(json.dumps(spec))
         argv = [sys.executable, "-EsS", str(PACKAGE), "rank", str(self.folder), "main-0", "1"]
         return subprocess.Popen(argv, env={**os.environ, "NVLAUNCH_MARK": MARK}, stderr=subprocess.PIPE)

@@ -14,7 +14,7 @@ import pytest
 
 from launcher.errors import LaunchError
 from launcher.transport.upload import bundle, ignore, snapshot
-from launcher.transport.upload.snapshot import Snapshot, Tree
+from launcher.transport.upload.snapshot import FileTree, Snapshot
 
 
 def write(root: Path, *names: str) -> None:
@@ -169,7 +169,7 @@ def test_rules_that_cannot_be_read_are_an_error_and_never_all_or_nothing(
     git(tmp_path, "init", "-q")
     write(tmp_path, "a")
     (tmp_path / ".git" / "config").write_text("[broken\n")
-    with pytest.raises(LaunchError, match="git cannot tell what to leave out"):
+    with pytest.raises(LaunchError, match="git cannot apply the ignore rules"):
         ignore.listing(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LaunchError, match="no `git` is here"):
@@ -228,8 +228,8 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path / "node")
 
 
-def take(folder: Path, to: Path, *mounts: Tree) -> Snapshot:
-    return snapshot.take([Tree(source=folder, to="", listing=ignore.listing(folder)), *mounts], to)
+def take(folder: Path, to: Path, *mounts: FileTree) -> Snapshot:
+    return snapshot.take([FileTree(source=folder, to="", listing=ignore.listing(folder)), *mounts], to)
 
 
 @pytest.fixture
@@ -291,7 +291,7 @@ def test_a_cut_stream_or_a_broken_content_shows_nothing(folder: Path, node: Node
     whole = bytes(taken.contents(node.plan("one", taken)["missing"]))
     flipped = bytearray(whole)
     flipped[len(whole) // 2] ^= 1
-    for broken, words in ((whole[:-100], "half-way"), (bytes(flipped), "")):
+    for broken, words in ((whole[:-100], "ended early"), (bytes(flipped), "")):
         node.plan("one", taken)
         answer = node.program("one", "fill", stdin=broken)
         assert not answer["ok"]
@@ -311,9 +311,9 @@ def test_mounts_go_where_they_are_told_by_rename_and_leave_what_is_there(
     taken = take(
         folder,
         tmp_path / "kept",
-        Tree(source=mount, to="~/data", listing=listing),
-        Tree(source=mount / "a", to=str(tmp_path / "elsewhere" / "config"), listing=None),
-        Tree(source=mount / "a", to="conf/inner", listing=None),
+        FileTree(source=mount, to="~/data", listing=listing),
+        FileTree(source=mount / "a", to=str(tmp_path / "elsewhere" / "config"), listing=None),
+        FileTree(source=mount / "a", to="conf/inner", listing=None),
     )
     arrived = node.receive("one", taken)
     assert (home / "data" / "theirs").exists()
@@ -327,7 +327,7 @@ def test_a_mount_does_not_go_through_a_link_of_the_workdir(folder: Path, node: N
     outside = tmp_path / "outside"
     outside.mkdir()
     (folder / "out").symlink_to(outside)
-    taken = take(folder, tmp_path / "kept", Tree(source=folder / "run.sh", to="out/x", listing=None))
+    taken = take(folder, tmp_path / "kept", FileTree(source=folder / "run.sh", to="out/x", listing=None))
     missing = node.plan("one", taken)["missing"]
     answer = node.program("one", "fill", stdin=taken.contents(missing))
     assert "`out` is a link" in answer["message"]

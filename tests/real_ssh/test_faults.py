@@ -82,7 +82,7 @@ def test_a_dead_host_and_dropped_packets_are_silence(shell: SshShell, rig: Rig, 
 def test_a_tarpit_is_no_silence(shell: SshShell, rig: Rig, host: Host) -> None:
     host.tarpit(True)
     error = fails(shell, access(rig, host), timeout=2)
-    assert (error.stage, error.message) == ("connect", "connected, but nobody speaks there within 2 s")
+    assert (error.stage, error.message) == ("connect", "connected, but no SSH banner within 2 s")
     host.tarpit(False)
     assert answers(shell, access(rig, host))
 
@@ -107,7 +107,7 @@ def test_dead_hosts_do_not_delay_the_others(shell: SshShell, rig: Rig, host: Hos
 def test_a_name_that_does_not_resolve(shell: SshShell, rig: Rig, host: Host) -> None:
     error = fails(shell, replace(access(rig, host), address="no-such-host.invalid"))
     assert error.stage == "resolve"
-    assert error.message.startswith("its name cannot be resolved")
+    assert error.message.startswith("cannot resolve its name")
     assert "`no-such-host.invalid`" in error.hints[0]
 
 
@@ -119,7 +119,7 @@ def test_strange_names_reach_no_program(shell: SshShell, word: str) -> None:
         with pytest.raises(RemoteError) as caught:
             shell.run(at, ["true"], timeout=AMPLE_S)
         assert caught.value.stage == "resolve"
-        assert caught.value.message.endswith("is not one")
+        assert caught.value.message.startswith("invalid ")
 
 
 def test_another_key_is_permission_denied_and_says_what_was_tried(
@@ -145,7 +145,7 @@ def test_a_login_that_is_not_answered(shell: SshShell, rig: Rig, host: Host) -> 
         AuthorizedKeysFile="none", AuthorizedKeysCommand="/usr/bin/sleep 60", AuthorizedKeysCommandUser="root"
     )
     error = fails(shell, access(rig, host), timeout=5)
-    assert (error.stage, error.message) == ("auth", "the login of `ubuntu` was not answered within 5 s")
+    assert (error.stage, error.message) == ("auth", "no answer to the login of `ubuntu` within 5 s")
     host.sshd_options()
 
 
@@ -216,7 +216,7 @@ def test_a_link_that_is_cut_for_30_s_ends_what_is_over_its_time_and_nothing_else
         with pytest.raises(RemoteError) as caught:
             short.result(timeout=AMPLE_S)
         assert time.monotonic() - cut < 20
-        assert caught.value.message.startswith("nothing was heard of the command within 4 s")
+        assert caught.value.message.startswith("no reply from the command within 4 s")
         error = fails(shell, at, timeout=2)
         assert error.message == "no answer on port 22 within 2 s"
         until(lambda: time.monotonic() - cut > 30, patience=40)

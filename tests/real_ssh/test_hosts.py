@@ -13,7 +13,7 @@ import pytest
 
 from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
-from launcher.transport.ssh.errand import HostKeyError
+from launcher.transport.ssh.operation import HostKeyError
 from launcher.transport.ssh.shell import SshShell
 from tests.real_ssh.conftest import AMPLE_S, access, nvlaunch
 from tests.rig import Host, Rig
@@ -128,7 +128,7 @@ def test_a_pin_is_the_only_key(rig: Rig, host: Host, home: Path, user: Path) -> 
     other = rig["r01-n01"].fingerprint
     error = refused(home, replace(at, host_key=other))
     assert error.message == f"the host key has changed to {host.fingerprint}: the inventory pins {other}"
-    assert "put the new one into the inventory" in error.hints[0]
+    assert "set the new `host_key` in the inventory" in error.hints[0]
     inventory = home / "fleet.yaml"
     home.mkdir(exist_ok=True)
     inventory.write_text(rig_inventory(rig, pinned={host.name: other}))
@@ -181,7 +181,7 @@ def test_strict_checking_lets_no_key_be_learnt_and_no_checking_is_not_had(
     config = user / ".ssh" / "config"
     config.write_text(f"Host 10.*\n  StrictHostKeyChecking {word}\n")
     error = refused(home, access(rig, host))
-    assert error.message.startswith(f"host key {host.fingerprint} is not known")
+    assert error.message.startswith(f"unknown host key {host.fingerprint}")
     config.write_text("Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n")
     assert fresh(home, access(rig, host))
     host.power_cut()

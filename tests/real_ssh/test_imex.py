@@ -178,7 +178,7 @@ def test_adopt_warns_where_nothing_runs_and_touches_nothing(rig: Rig, launch: Be
 
 def test_a_slice_of_one_node_needs_none(rig: Rig, launch: Begin) -> None:
     (answer,) = launch(ImexMode.MANAGE, (1,), (2,)).prepare().values()
-    assert answer.notes == ("IMEX off: a slice of one node needs none",)
+    assert answer.notes == ("IMEX off: a slice of one node does not need it",)
     assert answer.warnings == ()
     assert calls(rig) == {}
 
@@ -188,7 +188,7 @@ def test_a_node_of_another_run_in_the_rack_is_not_touched(rig: Rig, launch: Begi
     theirs = hosts(rig)[3].run(["cat", LIST]).stdout
     launch(ImexMode.ADOPT, (4, 5)).prepare()
     for answer in launch(ImexMode.MANAGE, (1, 2)).prepare().values():
-        assert answer.notes == ("IMEX started: it did not run",)
+        assert answer.notes == ("IMEX started: it was not running",)
     assert calls(rig) == {host.name: (1, 0) for host in hosts(rig)[:2]}
     assert hosts(rig)[3].run(["cat", LIST]).stdout == theirs
 
@@ -200,8 +200,8 @@ def test_another_list_is_replaced_only_where_nobody_uses_the_gpus(rig: Rig, laun
     second.set_hardware(apps=((4711, "python", 1000),))
     answers = list(launch(ImexMode.MANAGE, (1, 2)).prepare().values())
     assert [answer.result for answer in answers] == [Result.DONE, Result.DONE]
-    assert "IMEX started again" in answers[0].notes[0]
-    assert "is not started again under `python` (4711)" in answers[1].warnings[0]
+    assert "IMEX restarted" in answers[0].notes[0]
+    assert "not restarted: `python` (4711) would lose" in answers[1].warnings[0]
     assert calls(rig) == {first.name: (0, 1)}
 
 
@@ -234,5 +234,5 @@ def test_up_tells_what_an_operator_has_to_do_and_goes_on(rig: Rig, tmp_path: Pat
     assert up.stderr.count("IMEX does not run, and the inventory does not say `imex: manage`") == 1
     listed = " ".join(f'"{host.address}"' for host in hosts(rig))
     assert listed in up.stderr
-    assert "IMEX left as it is: IMEX does not run" in desk.run("events", "shares").stdout
+    assert "IMEX unchanged: IMEX does not run" in desk.run("events", "shares").stdout
     assert calls(rig) == {}

@@ -17,7 +17,7 @@ from launcher.core.model.observation import Phase, Sighting, Step
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, TopologyRule
 from launcher.ports import Completed, Stdin, Take
-from launcher.transport.agent.addresses import Sites
+from launcher.transport.agent.addresses import Addresses
 from launcher.transport.nodes import ShellNodes
 from launcher.transport.ssh.shell import SshShell
 from tests.real import local
@@ -75,7 +75,7 @@ class Stand:
             spares=1,
         )
         made = replace(made, task=replace(made.task, **task))
-        self.runs.append((made, ShellNodes(Sites(self.home, fleet, self.shell), self.shell, "me@here")))
+        self.runs.append((made, ShellNodes(Addresses(self.home, fleet, self.shell), self.shell, "me@here")))
         return made
 
     def nodes(self, run: Run) -> ShellNodes:

@@ -118,7 +118,7 @@ def spoil(rig: Rig) -> dict[str, tuple[Callable[[Host], object], str]]:
     return {
         "r01-n01": (Host.power_cut, "reachable: no answer on port 22"),
         "r01-n02": (lambda host: host.drop(True), "reachable: no answer on port 22"),
-        "r01-n03": (lambda host: host.tarpit(True), "reachable: connected, but nobody speaks there"),
+        "r01-n03": (lambda host: host.tarpit(True), "reachable: connected, but no SSH banner"),
         "r01-n04": (lambda host: host.fill_disk(home), "disk: `/` has 0.0 GiB free and is 100% full"),
         "r01-n05": (lambda host: host.read_only(home, True), "disk: `~` is read-only"),
         "r01-n06": (Host.rekey, "reachable: the host key has changed to"),

@@ -65,7 +65,7 @@ def test_faults_behind_a_bastion_are_told_from_those_of_the_bastion(
     assert told(behind(fleet, host.name)) == ("connect", silent)
     host.drop(False)
     host.tarpit(True)
-    hung = "connected, but nobody speaks there within 5 s"
+    hung = "connected, but no SSH banner within 5 s"
     assert told(behind(fleet, host.name)) == ("connect", hung)
     host.tarpit(False)
     assert shell.run(behind(fleet, host.name), ["true"], timeout=AMPLE_S).status == 0
@@ -75,7 +75,7 @@ def test_faults_behind_a_bastion_are_told_from_those_of_the_bastion(
     assert words.startswith(f"jump host `{bastion.address}`: permission denied for `stranger`; tried key")
     bastion.sshd_options(AllowTcpForwarding="no")
     other = SshShell(tmp_path / "other")
-    with pytest.raises(RemoteError, match="may not connect to other machines") as caught:
+    with pytest.raises(RemoteError, match="refuses to forward connections") as caught:
         other.run(behind(fleet, host.name), ["true"], timeout=AMPLE_S)
     assert "AllowTcpForwarding" in caught.value.hints[0]
     other.close()
@@ -108,7 +108,7 @@ def test_a_bastion_that_falls_silent_is_told_from_its_hosts_and_found_again(shel
     fleet.bastion.drop(True)
     with pytest.raises(RemoteError) as caught:
         shell.run(other, ["true"], timeout=3)
-    assert caught.value.message == f"sshd did not greet: jump host `{fleet.bastion.address}` has fallen silent"
+    assert caught.value.message == f"no SSH handshake: jump host `{fleet.bastion.address}` does not answer any more"
     fleet.bastion.drop(False)
     for one in (at, other):
         assert shell.run(one, ["true"], timeout=AMPLE_S).status == 0
@@ -265,7 +265,7 @@ def test_named_keys_come_before_the_many_of_an_agent(
         make_key(tmp_path / f"k{number}", f"k{number}")
         subprocess.run(["ssh-add", "-q", str(tmp_path / f"k{number}")], check=True)
     at = access(rig, rig["r01-n01"])
-    with pytest.raises(RemoteError, match="then it hung up"):
+    with pytest.raises(RemoteError, match="then sshd closed the connection"):
         shell.run(replace(at, identity_file=str(tmp_path / "k7")), ["true"], timeout=AMPLE_S)
     assert shell.run(at, ["true"], timeout=AMPLE_S).status == 0
 
@@ -299,7 +299,7 @@ def test_a_certificate_lets_in(rig: Rig, shell: SshShell, tmp_path: Path, user: 
 def test_an_sshd_that_takes_no_keys_is_not_asked_for_a_password(shell: SshShell, rig: Rig, user: Path) -> None:
     host = rig["r01-n04"]
     host.sshd_options(PubkeyAuthentication="no", PasswordAuthentication="yes")
-    with pytest.raises(RemoteError, match="may not log in with a key: it takes password"):
+    with pytest.raises(RemoteError, match="cannot log in with a key: sshd accepts password"):
         shell.run(access(rig, host), ["true"], timeout=AMPLE_S)
     host.sshd_options()
 
@@ -322,7 +322,7 @@ def test_openssh_is_asked_once_a_host_and_fast(
     user: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from launcher.transport.ssh.config import Resolver
-    from launcher.transport.ssh.errand import Errand
+    from launcher.transport.ssh.operation import Operation
 
     (tmp_path / "bin").mkdir()
     counted = tmp_path / "bin" / "ssh"
@@ -333,7 +333,7 @@ def test_openssh_is_asked_once_a_host_and_fast(
     places = [Access(address=f"r{rack:02}-n{tray:02}", proxy_jump="front") for rack in range(8) for tray in range(16)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with ThreadPoolExecutor(64) as pool:
-        list(pool.map(lambda at: resolver.resolve(at, Errand("x", 60)), places * 2))
+        list(pool.map(lambda at: resolver.resolve(at, Operation("x", 60)), places * 2))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     hosts = re.findall(r"-- (\S+)$", (tmp_path / "calls").read_text(), re.MULTILINE)
     assert len(set(hosts)) == 129

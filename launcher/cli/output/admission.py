@@ -28,13 +28,12 @@ from launcher.cli.output.errors import mistake_text
 from launcher.cli.output.plan import fleet_text, plan_text
 from launcher.cli.output.progress import ProbeProgress
 from launcher.cli.output.table import table
-from launcher.core.model.inventory import Transport
 from launcher.core.model.nodeset import NodeName, fold, fold_messages
 from launcher.core.model.placement import Slice
 from launcher.core.model.text import count
 from launcher.core.placement.resize import ResizePlan
 from launcher.probe.findings import CheckResult
-from launcher.transport.upload.files import Weight
+from launcher.transport.upload.files import UploadSize
 
 MANY_FILES = 20_000
 MANY_BYTES = 200_000_000
@@ -74,7 +73,7 @@ class AdmissionReport:
         """Write a notice."""
         match notice:
             case InventoryRead(fleet=fleet):
-                self._probe.quiet = fleet.transport is not Transport.SSH
+                self._probe.quiet = not fleet.capabilities.own_machines
                 say(fleet_text(fleet))
             case FileWarning(mistake=mistake):
                 warn(mistake_text(mistake))
@@ -116,7 +115,7 @@ def _kind(notice: KindChosen) -> str:
     return f"group `{group.name}`: {kind}, choice {notice.index + 1} of {notice.total}{fits}"
 
 
-def _files(weight: Weight) -> None:
+def _files(weight: UploadSize) -> None:
     amount = f"{count(weight.files, 'file')}, {weight.size / 1e6:.1f} MB, {weight.ignored} ignored"
     say(f"to each node: {amount}")
     if weight.files > MANY_FILES or weight.size > MANY_BYTES:

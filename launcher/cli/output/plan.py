@@ -6,7 +6,7 @@ from launcher.api.plan import FragmentationChange
 from launcher.cli.output.console import clean
 from launcher.cli.output.shortfall import level_header, not_free
 from launcher.cli.output.table import table
-from launcher.core.model.inventory import ANY_LEVEL, Inventory, Transport
+from launcher.core.model.inventory import ANY_LEVEL, Inventory
 from launcher.core.model.nodeset import fold
 from launcher.core.model.placement import Placement, Slice, group_of
 from launcher.core.model.text import count
@@ -17,7 +17,7 @@ def fleet_text(fleet: Inventory) -> str:
     """Return the line that names the inventory in use."""
     racks = len({node.rack for node in fleet.nodes})
     size = f"{count(racks, 'rack')}, {count(len(fleet.nodes), 'node')}"
-    kind = "simulated: no program runs" if fleet.transport is Transport.SIM else fleet.transport.value
+    kind = "simulated: no program runs" if fleet.capabilities.imaginary else fleet.transport.value
     return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
 
 

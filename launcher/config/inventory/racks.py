@@ -104,9 +104,9 @@ class RackReader:
 
     def _node(self, rack: str, node: _RackNode, places: Mapping[str, str], tray: int | None, number: int) -> Node:
         values = node.values
-        local = self._transport is Transport.LOCAL
+        local = self._transport.capabilities.this_machine
         driver = GpuDriver(values.get("gpu_driver", str) or (GpuDriver.NONE if local else GpuDriver.NVIDIA))
-        pretended = driver is GpuDriver.NONE or self._transport is not Transport.SSH
+        pretended = driver is GpuDriver.NONE or not self._transport.capabilities.own_machines
         gpus = values.get("gpus", int)
         return Node(
             name=NodeName(node.name),
@@ -125,7 +125,7 @@ class RackReader:
     def _access(self, node: _RackNode, number: int) -> Access:
         address = node.own.get("address", str)
         if address is None:
-            address = self._local_address(node, number) if self._transport is Transport.LOCAL else node.name
+            address = self._local_address(node, number) if self._transport.capabilities.this_machine else node.name
         access = read_access(address, node.values, self._out)
         key = (access.address, access.port, access.proxy_jump)
         first = self._addresses.setdefault(key, node.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import NOWHERE, Mark
 from launcher.config.yaml.values import FieldValue, Values
-from launcher.core.model.inventory import Inventory, Transport
+from launcher.core.model.inventory import Inventory
 from launcher.core.model.task import Task
 from launcher.errors import Mistake, SpecError
 
@@ -99,7 +99,7 @@ def check_mounts(
 
     `where` and `marks` are those of the ParsedTask, for positions in its file.
     """
-    if inventory.transport is not Transport.LOCAL:
+    if not inventory.capabilities.this_machine:
         return
     outside = [to for to in task.file_mounts if to.startswith(("/", "~/"))]
     if outside:

@@ -15,12 +15,38 @@ NODE_LEVEL = "node"
 ANY_LEVEL = "any"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the nodes of a transport are, and so what can be done with them.
+
+    `own_machines`: each is a machine with an address, host key, drivers and IMEX of its own. `this_machine`: all are
+    parts of the launching machine, whose shell, files and Python they share. `imaginary`: no program runs on them; they
+    answer at once, in virtual time.
+    """
+
+    own_machines: bool = False
+    this_machine: bool = False
+    imaginary: bool = False
+
+
 class Transport(Enum):
     """How the nodes of an inventory are reached."""
 
     SSH = "ssh"
     LOCAL = "local"
     SIM = "sim"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what the nodes of this transport are."""
+        return _CAPABILITIES[self]
+
+
+_CAPABILITIES: Mapping[Transport, Capabilities] = {
+    Transport.SSH: Capabilities(own_machines=True),
+    Transport.LOCAL: Capabilities(this_machine=True),
+    Transport.SIM: Capabilities(imaginary=True),
+}
 
 
 class GpuDriver(Enum):
@@ -111,6 +137,11 @@ class Inventory:
     domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sim: SimSettings | None = None
     source: str = "built-in"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what the nodes of this inventory are."""
+        return self.transport.capabilities
 
     def cut_down(self, names: Iterable[NodeName]) -> "Inventory":
         """Return the inventory of a run that has these nodes only."""

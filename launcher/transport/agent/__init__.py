@@ -1,1 +1,1 @@
-"""What launcher and node agents say to each other: requests, replies, and the looks at a run."""
+"""The launcher's side of the protocol with node agents."""

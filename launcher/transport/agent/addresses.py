@@ -1,76 +1,116 @@
-"""Where the units of a run are, by the transport of its inventory."""
+"""The agents of runs on the machines of one inventory.
+
+Their clients, ports and files.
+"""
 
 import sys
 from hashlib import sha256
 from pathlib import Path
 
 from launcher.core.model.actions import Unit
-from launcher.core.model.inventory import Access, Inventory, Transport
+from launcher.core.model.inventory import Access, Inventory
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.run import Run
+from launcher.core.model.run import Run, RunId
 from launcher.ports import Shell
+from launcher.runtime.protocol import Reply
 from launcher.setup import layout, ports
-from launcher.transport.agent.client import Json, Site
-from launcher.transport.agent.poller import Looks
+from launcher.setup.environ import RunEnvironment
+from launcher.transport.agent.client import AgentClient
+from launcher.transport.agent.poller import Poller
+from launcher.transport.upload.bundle import Files
 
 FALLBACK_LEASE = "/tmp/.nvlaunch-lease"  # noqa: S108 - a known place that anybody may lock is the point
 
 
 def leases(fleet: Inventory) -> tuple[str, ...]:
-    """Return where the lease of a machine may be, the first path that can be used."""
+    """Return the paths of a machine's lease; the first that can be used counts."""
     return (fleet.lease_path, FALLBACK_LEASE)
 
 
-class Sites:
-    """The units of runs on the machines of one inventory."""
+class Addresses:
+    """Finds the agents of runs, and remembers what they and their nodes were given.
+
+    `environment` holds what is computed once for a run, so that nothing is computed for each node from all others.
+    """
 
     def __init__(self, home: Path, fleet: Inventory, shell: Shell) -> None:
         self.home = home
-        self.looks = Looks(shell)
-        self._local = fleet.transport is Transport.LOCAL
+        self.poller = Poller(shell)
+        self._local = fleet.capabilities.this_machine
         self._shell = shell
         self._blocks: dict[tuple[str, str], int] = {}
+        self._environments: dict[RunId, tuple[Run, RunEnvironment]] = {}
+        self._placed: dict[tuple[str, str], Files] = {}
 
-    def note_block(self, site: Site, told: Json) -> int:
-        """Take in what an agent said of itself; return the first of its ports, which it keeps as long as it lives."""
-        block = self._blocks[site.access.address, site.layout.root] = int(told["block"])
+    def environment(self, run: Run) -> RunEnvironment:
+        """Return the index and the variables of a run, computed once for its placement."""
+        known = self._environments.get(run.id)
+        if known is None or not _has_same_placement(known[0], run):
+            known = self._environments[run.id] = (run, RunEnvironment(run))
+        return known[1]
+
+    def put(self, client: AgentClient, files: Files, remembered: Files) -> None:
+        """Write files below the folder of a unit.
+
+        Those of the second kind are remembered for `ensure`.
+        """
+        client.put({**files, **remembered})
+        self._placed[client.access.address, client.layout.root] = dict(remembered)
+
+    def ensure(self, client: AgentClient, files: Files) -> None:
+        """Write files below the folder of a unit, unless this process did before."""
+        placed = self._placed.setdefault((client.access.address, client.layout.root), {})
+        missing = {name: file for name, file in files.items() if placed.get(name) != file}
+        if missing:
+            client.put(missing)
+            placed.update(missing)
+
+    def note_block(self, client: AgentClient, reply: Reply) -> int:
+        """Remember the first port of an agent, which it keeps while it lives; return it."""
+        block = self._blocks[client.access.address, client.layout.root] = reply["block"]
         return block
 
-    def block(self, site: Site) -> int | None:
-        """Return the first port of a unit, where its agent has told; only a claim begins another agent."""
-        return self._blocks.get((site.access.address, site.layout.root))
+    def block(self, client: AgentClient) -> int | None:
+        """Return the first port of an agent; None where its agent has not been asked yet."""
+        return self._blocks.get((client.access.address, client.layout.root))
 
-    def slot(self, run: Run, node: NodeName) -> Site:
-        """Return the unit of a slot on a node of the run."""
-        access = run.node(node).access
+    def slot(self, run: Run, node: NodeName) -> AgentClient:
+        """Return the client of the agent on a node of the run."""
+        access = self.environment(run).index.nodes[node].access
         blocks = ports.narrow() if self._local else ports.wide()
-        return self._site(run, node, Unit.SLOT, access, blocks, self._leases(run.fleet, node))
+        return self._client(run, node, Unit.SLOT, access, blocks, self._leases(run.fleet, node))
 
-    def head(self, run: Run) -> Site:
-        """Return the unit of the run's head."""
+    def head(self, run: Run) -> AgentClient:
+        """Return the client of the agent of the run's head."""
         return self.head_on(run, run.head)
 
-    def head_on(self, run: Run, where: NodeName | None) -> Site:
-        """Return the unit of a head on a node of the run, or on the machine that the inventory names for heads."""
-        access = run.node(where).access if where is not None else run.fleet.head
+    def head_on(self, run: Run, where: NodeName | None) -> AgentClient:
+        """Return the client of a head's agent on a node.
+
+        With None, on the inventory's machine for heads.
+        """
+        access = self.environment(run).index.nodes[where].access if where is not None else run.fleet.head
         if access is None:
             raise LookupError(f"run `{run.id}` has no place for its head")
         blocks = ports.narrow() if self._local else ports.heads()
-        return self._site(run, where or access.address, Unit.HEAD, access, blocks, ())
+        return self._client(run, where or access.address, Unit.HEAD, access, blocks, ())
 
     def _leases(self, fleet: Inventory, node: NodeName) -> tuple[str, ...]:
-        """A machine has one lease, whatever an inventory calls it; a local node is a thing of this home alone."""
+        """Return the paths of a node's lease.
+
+        A machine has one lease, whatever its name in an inventory; local nodes have one each in this home.
+        """
         if not self._local:
             return leases(fleet)
         suffix = f".{sha256(str(self.home).encode()).hexdigest()[:8]}.{node}"
         return (fleet.lease_path + suffix, FALLBACK_LEASE + suffix)
 
-    def _site(
+    def _client(
         self, run: Run, name: str, unit: Unit, access: Access, blocks: ports.Blocks, leases: tuple[str, ...]
-    ) -> Site:
+    ) -> AgentClient:
         place = layout.place(name, unit)
         lay = layout.local(str(self.home), run.id, place) if self._local else layout.remote(run.id, place)
-        return Site(
+        return AgentClient(
             name=name,
             unit=unit,
             shell=self._shell,
@@ -80,5 +120,9 @@ class Sites:
             leases=leases,
             shared=self._local,
             python=access.python or (sys.executable if self._local else "python3"),
-            kept=self.looks,
+            connections=self.poller,
         )
+
+
+def _has_same_placement(one: Run, other: Run) -> bool:
+    return one.placement is other.placement and one.task is other.task and one.fleet is other.fleet

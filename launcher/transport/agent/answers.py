@@ -1,42 +1,43 @@
-"""What an agent said, as the answer to an action."""
+"""Replies of agents as answers to actions."""
 
 from launcher.core.model.actions import Answer, Result
 from launcher.core.model.inventory import GpuDriver, Node
-from launcher.transport.agent.client import Json, Site
+from launcher.runtime.protocol import Reply
+from launcher.transport.agent.client import AgentClient
 
 GPUS_S = 60.0
-"""Seconds for a node to say whether its GPUs are free: it gives its driver 20 for each of two questions."""
+"""Seconds for a node to check its GPUs: it gives its driver 20 for each of two questions."""
 
 
-def done(told: Json) -> Answer:
-    """Return DONE, or FAILED with the agent's words."""
-    if told.get("absent"):
-        return Answer(result=Result.FAILED, message="the run has nothing on the node yet")
-    if told["ok"]:
+def done(reply: Reply) -> Answer:
+    """Return DONE, or FAILED with the agent's message."""
+    if reply.get("absent"):
+        return Answer(result=Result.FAILED, message="the run has no files on the node yet")
+    if reply["ok"]:
         return Answer(result=Result.DONE)
     return Answer(
         result=Result.FAILED,
-        message=told["message"],
-        tail=tuple(told.get("tail", ())),
-        lasting=told.get("lasting", False),
+        message=reply.get("message", ""),
+        tail=tuple(reply.get("tail", ())),
+        lasting=reply.get("lasting", False),
     )
 
 
-def killed(told: Json) -> Answer:
+def killed(reply: Reply) -> Answer:
     """Return KILLED after two empty scans, else CANNOT_TELL with what is left."""
-    if told["ok"]:
+    if reply["ok"]:
         return Answer(result=Result.KILLED)
-    left = told.get("left")
-    message = f"still alive: {', '.join(map(str, left))}" if left else told.get("message", "nobody answers")
+    left = reply.get("left")
+    message = f"still alive: {', '.join(map(str, left))}" if left else reply.get("message", "no reply")
     return Answer(result=Result.CANNOT_TELL, message=message)
 
 
-def free(site: Site, node: Node, gpus: range) -> Answer:
-    """Return KILLED for a killed node once nobody computes on these of the GPUs there, else NOT_FREE and why.
+def free(client: AgentClient, node: Node, gpus: range) -> Answer:
+    """Return KILLED for a killed node whose GPUs in `gpus` are free, else NOT_FREE.
 
-    Asked of the driver on the node, whoever may compute there: a rank in a container carries no mark of ours.
+    The node's driver is asked, since a rank in a container carries no mark.
     """
     if node.gpu_driver is GpuDriver.NONE or not gpus:
         return Answer(result=Result.KILLED)
-    told = site.answer("gpus", site.layout.root, str(gpus.stop), str(gpus.start), timeout=GPUS_S)
-    return Answer(result=Result.KILLED if told["ok"] else Result.NOT_FREE, message=told.get("message", ""))
+    reply = client.answer("gpus", client.layout.root, str(gpus.stop), str(gpus.start), timeout=GPUS_S)
+    return Answer(result=Result.KILLED if reply["ok"] else Result.NOT_FREE, message=reply.get("message", ""))

@@ -1,39 +1,49 @@
-"""One unit of a run on a machine: how it is reached, where its folders are, and how its agent is spoken to."""
+"""The client of one agent.
+
+It knows how the machine is reached, where its folders are, and how the agent is asked.
+"""
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from launcher.core.model.actions import Unit
 from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
 from launcher.ports import Completed, Shell, Stdin, Take
+from launcher.runtime.protocol import PROTOCOL, AgentRequest, Reply, mismatch
 from launcher.setup.layout import Layout
 from launcher.setup.ports import Blocks
 from launcher.transport.agent import relay
 from launcher.transport.upload.bundle import Files
 
-Json = dict[str, Any]
-
 LARGEST = 32_000
-"""Bytes of a question that a kept connection takes without making others wait."""
-
+"""Bytes of a request that an open connection takes without delaying others."""
 
 LEAST_S = 1.0
-"""Seconds that are left to ask once more when a kept connection was lost late."""
+"""Seconds that are left to ask once more where an open connection was lost late."""
+
+OTHER_VERSION = "drive the run with the version of nvlaunch that started it; `nvlaunch down` works with this one too"
 
 
-class Kept(Protocol):
-    """Connections to machines that are kept open, for questions to agents."""
+class OpenConnections(Protocol):
+    """Connections to machines that are open anyway, for requests to agents."""
 
-    def ask(self, site: "Site", question: Json, timeout: float) -> Json | None:
-        """Return what the agent of a unit says; None where no connection is open, or it is lost meanwhile."""
+    def ask(self, client: "AgentClient", request: Mapping[str, Any], timeout: float) -> Reply | None:
+        """Return an agent's reply.
+
+        None where no connection to its machine is open, or it is lost meanwhile.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """A unit of a run on a machine. `name` is for people; `shared` says that other nodes are on the same machine."""
+class AgentClient:
+    """An agent of a run, by its unit and machine.
+
+    `name` is for people; `shared` says that the machine has other nodes of the inventory too.
+    """
 
     name: str
     unit: Unit
@@ -44,50 +54,71 @@ class Site:
     leases: tuple[str, ...]
     shared: bool
     python: str
-    kept: Kept | None = None
+    connections: OpenConnections | None = None
 
-    def ask(self, question: Json, *, timeout: float) -> Json:
-        """Return what the agent says, or what the machine says in its place; RemoteError where nobody does.
+    def ask(self, request: AgentRequest, *, timeout: float) -> Reply:
+        """Return the agent's reply, or that of its machine where there is no agent.
 
-        Over a connection that is open anyway: a program for each question costs a node more than the answer. What is
-        asked may be asked twice.
+        RemoteError where there is none, or the agent is of another version. Sent over a connection that is open anyway,
+        if there is one: a program for each request costs a node more than the reply. It may be sent twice.
         """
-        begun, text = time.monotonic(), json.dumps(question).encode()
-        told = self.kept.ask(self, question, timeout) if self.kept is not None and len(text) <= LARGEST else None
-        if told is not None:
-            return told
-        left = max(LEAST_S, timeout - (time.monotonic() - begun))
-        argv = [
-            *(self.python, "-EsS", "-c", relay.ONE),
-            *(self.layout.socket, self.layout.package, self.layout.root, str(left)),
-        ]
-        return self._json(self.shell.run(self.access, argv, stdin=text, timeout=left + 2), question["op"])
+        begun, sent = time.monotonic(), with_protocol(request)
+        text = json.dumps(sent).encode()
+        small = self.connections is not None and len(text) <= LARGEST
+        reply = self.connections.ask(self, sent, timeout) if self.connections is not None and small else None
+        if reply is None:
+            left = max(LEAST_S, timeout - (time.monotonic() - begun))
+            argv = [
+                *(self.python, "-EsS", "-c", relay.ONE),
+                *(self.layout.socket, self.layout.package, self.layout.root, str(left)),
+            ]
+            reply = self._json(self.shell.run(self.access, argv, stdin=text, timeout=left + 2), request["op"])
+        return self._checked(reply, request["op"])
 
     @property
     def machine(self) -> Access | None:
-        """Return what tells machines apart; None: the one that all sites of a local inventory share."""
+        """Return what tells machines apart.
+
+        None for the one that all nodes of a local inventory share.
+        """
         return None if self.shared else self.access
 
     def program(self, *argv: str, timeout: float, stdin: Stdin = b"", take: Take | None = None) -> Completed:
-        """Run one of our programs on the node; `take` is given its stdout as it comes."""
+        """Run a program of `launcher/runtime` on the node.
+
+        `take` is given its stdout as it comes.
+        """
         command = [self.python, "-EsS", self.layout.package, *argv]
         return self.shell.run(self.access, command, stdin=stdin, timeout=timeout, take=take)
 
-    def answer(self, *argv: str, timeout: float, stdin: Stdin = b"") -> Json:
-        """Run one of our programs that answers in JSON, whatever its exit status."""
+    def answer(self, *argv: str, timeout: float, stdin: Stdin = b"") -> Reply:
+        """Run a program of `launcher/runtime` that prints a reply.
+
+        Its exit status does not matter.
+        """
         return self._json(self.program(*argv, timeout=timeout, stdin=stdin), argv[0])
 
     def put(self, files: Files) -> None:
         """Write files below the run's folder on the node."""
         self.shell.put(self.access, self.layout.root, files, timeout=30)
 
-    def _json(self, ended: Completed, stage: str) -> Json:
+    def _json(self, ended: Completed, stage: str) -> Reply:
         try:
-            answer = json.loads(ended.stdout)
-            if isinstance(answer, dict):
-                return answer
+            reply = json.loads(ended.stdout)
+            if isinstance(reply, dict):
+                return cast("Reply", reply)
         except ValueError:
-            pass  # what it wrote to stderr instead is the message
+            pass  # stderr has the message
         tail = tuple(ended.stderr.decode(errors="replace").strip().splitlines()[-20:])
-        message = tail[-1] if tail else f"`{stage}` ended with {ended.status} and said nothing"
+        message = tail[-1] if tail else f"`{stage}` ended with {ended.status} and printed nothing"
         raise RemoteError(message, node=self.name, stage=stage, tail=tail)
+
+    def _checked(self, reply: Reply, stage: str) -> Reply:
+        if wrong := mismatch(reply.get("protocol", PROTOCOL)):
+            raise RemoteError(f"agent of `{self.name}`: {wrong}", node=self.name, stage=stage, hints=(OTHER_VERSION,))
+        return reply
+
+
+def with_protocol(request: Mapping[str, object]) -> dict[str, Any]:
+    """Return a request as it is sent: with the protocol."""
+    return {**request, "protocol": PROTOCOL}

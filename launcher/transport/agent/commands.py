@@ -1,55 +1,66 @@
-"""A person's own business on a node of a run: commands beside a rank, files back, a shell at a terminal."""
+"""What people do on a node of a run.
+
+They run commands beside a rank, copy files back, and open a shell at a terminal.
+"""
 
 import json
 from collections.abc import Sequence
 
 from launcher.core.model.inventory import Node
-from launcher.core.model.run import MemberName, Run
+from launcher.core.model.run import MemberName
 from launcher.errors import RemoteError
 from launcher.ports import Command, Hear, Stream, Take
-from launcher.setup import environ
+from launcher.runtime.protocol_files import CommandRequest
+from launcher.setup.environ import RunEnvironment
 from launcher.transport.agent.answers import killed
-from launcher.transport.agent.client import Site
+from launcher.transport.agent.client import AgentClient
 
 AS_LONG_AS_IT_TAKES = 14 * 24 * 3600.0
-"""Seconds: no limit of ours, where a dead connection is noticed by its own signs."""
+"""Seconds: in effect no limit; a dead connection is noticed earlier."""
 
 BEYOND_S = 15.0
 """Seconds beyond a command's own time in which the node ends it and says so."""
 
 STOP_S = 30.0
 NO_SUCH_FILE = 3
-_OVER = {b"t": "its time was over, and it was ended", b"g": "no agent of this run lives on the node"}
-_UNTOLD = "the node has no programs of this run, or they broke"
+_ENDS = {b"t": "the command was ended after its time", b"g": "the agent is no longer running"}
+_UNKNOWN = "the node has no programs of this run, or they are broken"
 
 
 def label(member: MemberName | None) -> str:
-    """Return how the folder of a rank is called; `-` for none."""
+    """Return the name of a rank's folder; `-` for none."""
     return member.replace("/", "-") if member else "-"
 
 
-def execute(site: Site, run: Run, node: Node, command: Command, hear: Hear) -> int:
-    """Run a command to its end; return its exit status. RemoteError says why it has none."""
-    member = next((one for one in run.members() if one.name == command.member), None)
-    question = {
+def execute(client: AgentClient, environment: RunEnvironment, node: Node, command: Command, hear: Hear) -> int:
+    """Run a command to its end and return its exit status.
+
+    RemoteError says why it has none.
+    """
+    member = environment.index.by_name.get(command.member) if command.member else None
+    given = environment.at_first.whole(environment.setup(node, member)) if member else dict(node.env)
+    request: CommandRequest = {
         "token": command.token,
         "argv": list(command.argv),
         "label": label(command.member).strip("-"),
-        "env": environ.setup(run, node, member) if member else dict(node.env),
+        "env": given,
         "timeout": command.timeout,
     }
     frames = Frames(hear)
     limit = min(AS_LONG_AS_IT_TAKES, (command.timeout or AS_LONG_AS_IT_TAKES) + BEYOND_S)
-    stdin = json.dumps(question).encode()
-    ended = site.program("command", "run", site.layout.root, timeout=limit, stdin=stdin, take=frames.take)
+    stdin = json.dumps(request).encode()
+    ended = client.program("command", "run", client.layout.root, timeout=limit, stdin=stdin, take=frames.take)
     if frames.status is not None:
         return frames.status
     tail = tuple(ended.stderr.decode(errors="replace").strip().splitlines()[-20:])
-    raise RemoteError(_OVER.get(frames.end, _UNTOLD), node=node.name, stage="exec", tail=tail)
+    raise RemoteError(_ENDS.get(frames.end, _UNKNOWN), node=node.name, stage="exec", tail=tail)
 
 
 class Frames:
-    """Takes the stream of `launcher/runtime/command.py` apart. `end` is the letter of how it ended, empty before."""
+    """Takes the stream of `runtime/command.py` apart.
+
+    `end` is the letter of its last frame, empty before.
+    """
 
     def __init__(self, hear: Hear) -> None:
         self.status: int | None = None
@@ -58,7 +69,7 @@ class Frames:
         self._rest = bytearray()
 
     def take(self, part: bytes) -> None:
-        """Pass on what is whole by now."""
+        """Pass on the frames that are complete."""
         self._rest += part
         while (line := self._rest.find(b"\n")) > 0:
             kind, size = bytes(self._rest[:1]), int(self._rest[1:line])
@@ -77,26 +88,32 @@ class Frames:
             self.status = int(data)
 
 
-def stop(site: Site, command: Command) -> None:
-    """End a command and all that it started; RemoteError where something of it is left."""
-    answer = killed(site.answer("command", "stop", site.layout.root, command.token, timeout=STOP_S))
+def stop(client: AgentClient, command: Command) -> None:
+    """End a command and all that it started.
+
+    RemoteError where a process of it is left.
+    """
+    answer = killed(client.answer("command", "stop", client.layout.root, command.token, timeout=STOP_S))
     if answer.message:
-        raise RemoteError(f"the command did not end: {answer.message}", node=site.name, stage="exec")
+        raise RemoteError(f"the command did not end: {answer.message}", node=client.name, stage="exec")
 
 
-def fetch(site: Site, path: str, take: Take) -> tuple[str, ...]:
-    """Send a file or folder to `take` as a tar stream; return what was left out, and why."""
-    ended = site.program("archive", site.layout.root, path, timeout=AS_LONG_AS_IT_TAKES, take=take)
-    said = tuple(ended.stderr.decode(errors="replace").strip().splitlines())
+def fetch(client: AgentClient, path: str, take: Take) -> tuple[str, ...]:
+    """Send a file or folder to `take` as a tar stream.
+
+    Return what was left out, and why.
+    """
+    ended = client.program("archive", client.layout.root, path, timeout=AS_LONG_AS_IT_TAKES, take=take)
+    lines = tuple(ended.stderr.decode(errors="replace").strip().splitlines())
     if ended.status == 0:
-        return said
-    message = said[-1] if said else f"it ended with {ended.status}"
+        return lines
+    message = lines[-1] if lines else f"exit status {ended.status}"
     if ended.status == NO_SUCH_FILE:
-        raise RemoteError(message, node=site.name, stage="fetch")
-    raise RemoteError(f"`{path}` cannot be sent: {message}", node=site.name, stage="fetch", tail=said[-20:])
+        raise RemoteError(message, node=client.name, stage="fetch")
+    raise RemoteError(f"cannot copy `{path}`: {message}", node=client.name, stage="fetch", tail=lines[-20:])
 
 
-def visit(site: Site, member: MemberName | None) -> tuple[str, ...]:
+def visit(client: AgentClient, member: MemberName | None) -> tuple[str, ...]:
     """Return the program that opens a terminal beside a rank."""
-    shell: Sequence[str] = (site.python, "-EsS", site.layout.package, "visit", site.layout.root, label(member))
-    return site.shell.terminal(site.access, shell)
+    shell: Sequence[str] = (client.python, "-EsS", client.layout.package, "visit", client.layout.root, label(member))
+    return client.shell.terminal(client.access, shell)

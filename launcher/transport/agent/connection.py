@@ -1,82 +1,116 @@
-"""One machine that is looked at each second: a program of ours there, spoken to line by line over a kept connection.
+"""A kept connection to one machine: `runtime/relay.py`, line by line.
 
-Nothing here waits for a machine. Questions are sent to whoever has none under way; returns come in a thread of the
-connection's own; a connection that is mute for too long is given up, and a new one is made in the background. Who has
-a question of another kind for an agent sends it over the same connection, and waits by itself.
+Nothing here waits for a machine. Requests go to agents that have none under way; replies come in a thread of the
+connection's own. A connection on which nothing comes for too long is closed, and a new one is made in the background.
+Requests other than looks use the same connection, and their callers wait by themselves.
 """
 
+import contextlib
 import itertools
 import json
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any, cast
 
 from launcher.core.model.inventory import Access
 from launcher.errors import LaunchError
 from launcher.ports import Shell, Talk
-from launcher.transport.agent.client import Json, Site
+from launcher.runtime.protocol import RelayAnswer, RelayQuestion, StatusReply
+from launcher.transport.agent.client import AgentClient
 
 AGENT_S = 2.5
-"""Seconds in which an agent answers; the machine says so of one that does not."""
+"""Seconds for an agent's reply; of one that gives none the machine says so."""
 
 MUTE_S = 4.0
-"""Seconds after which a connection on which nothing comes is given up."""
+"""Seconds after which a connection is closed on which nothing comes."""
 
 BEGIN_S = 15.0
 """The same for a new connection: an interpreter has to start there, maybe on a busy machine."""
 
 DIAL_S = 15.0
 KNOCK_S = 2.0
-"""Seconds for a new connection, and for its first packet: a host that is back is knocked at again soon."""
+"""Seconds for a new connection, and for its first packet: a machine that is back is tried again soon."""
 
 PAUSE_S = 0.5
 """The least time between two attempts to connect (s)."""
 
 KEPT_S = 3.0
-"""Seconds for which the last answer still holds."""
+"""Seconds for which the last reply holds."""
 
 Key = tuple[str, str]
-"""Run and place of a unit; for a question outside of looks, nothing and a number."""
+"""Run and place of a unit; for a request other than a look an empty run and a number."""
 
 
 @dataclass(slots=True)
-class Spot:
-    """What is known of one unit on a machine. Times are monotonic (s), `since` is the wall clock's."""
+class UnitView:
+    """What is known of one unit on a machine.
+
+    Times are monotonic (s), `since` is wall-clock time. `asked` is when the request under way was sent, `of` when that
+    of the last reply was; `touched` is when the last action on the unit ended: earlier replies are out of date.
+    `trouble` has lasted since `since`.
+    """
 
     asked: float | None = None
-    """When the question under way was asked."""
-    answer: Json | None = None
+    reply: StatusReply | None = None
     of: float = 0.0
-    """When the last answer was asked for."""
     touched: float = 0.0
-    """When the last action on the unit ended: what was asked before says nothing any more."""
-    trouble: str = "it has not answered yet"
+    trouble: str = "no reply yet"
     since: float | None = None
 
-    def heard(self, answer: Json) -> None:
-        """Take in an answer to the question under way."""
+    def replied(self, reply: StatusReply) -> None:
+        """Take in a reply to the request under way."""
         if self.asked is not None:
-            self.answer, self.of, self.since = answer, self.asked, None
+            self.reply, self.of, self.since = reply, self.asked, None
         self.asked = None
 
     def failed(self, message: str) -> None:
-        """Take in that the question under way has no answer."""
+        """Take in that the request under way has no reply."""
         self.asked, self.trouble = None, message
         self.since = self.since or time.time()
 
 
-class Eye:
-    """A machine and the units of runs there. `changed` is notified of each answer, and guards what is kept."""
+class Changes(threading.Condition):
+    """Guards what is known of units, and wakes a look only where that matters."""
 
-    def __init__(self, shell: Shell, access: Access, python: str, changed: threading.Condition, pool: Executor) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self._followers: list[Callable[[Key], bool]] = []
+
+    @contextlib.contextmanager
+    def followed_by(self, take: Callable[[Key], bool]) -> Iterator[None]:
+        """Tell `take` of each change in this block; True wakes the waiting thread.
+
+        Called with the lock held.
+        """
+        self._followers.append(take)
+        try:
+            yield
+        finally:
+            self._followers.remove(take)
+
+    def tell(self, keys: Iterable[Key]) -> None:
+        """Report that these units have changed. Called with the lock held."""
+        woken = [take(key) for key in keys for take in self._followers]
+        if any(woken):
+            self.notify_all()
+
+
+class MachineConnection:
+    """A machine and the units of runs there.
+
+    `changes` is told of each reply, and guards what is known.
+    """
+
+    def __init__(self, shell: Shell, access: Access, python: str, changes: Changes, pool: Executor) -> None:
         self._shell = shell
         self._access = access
         self._argv = (python, "-EsS", "-c", resources.files("launcher.runtime").joinpath("relay.py").read_text())
-        self._changed = changed
+        self._changes = changes
         self._pool = pool
         self._talk: Talk | None = None
         self._dialling = False
@@ -86,22 +120,25 @@ class Eye:
         self._closed = False
         self._sending = threading.Lock()
         self._numbers = itertools.count()
-        self._waiting: dict[str, Future[Json]] = {}
-        self.spots: dict[Key, Spot] = {}
+        self._waiting: dict[str, Future[RelayAnswer]] = {}
+        self.views: dict[Key, UnitView] = {}
 
-    def ask(self, wanted: Mapping[Key, tuple[Site, Json]]) -> None:
-        """Ask each unit that has no question under way; called with `changed` held."""
+    def look(self, wanted: Mapping[Key, tuple[AgentClient, Mapping[str, Any]]]) -> None:
+        """Send the request of each unit that has none under way.
+
+        Called with the lock of `changes` held.
+        """
         now = time.monotonic()
-        first = min((spot.asked for spot in self.spots.values() if spot.asked is not None), default=now)
+        first = min((view.asked for view in self.views.values() if view.asked is not None), default=now)
         if self._talk and now - max(self._spoke, first) > self._patience:
             self._patience = math.inf
             self._pool.submit(self._talk.give_up)
         lines: list[bytes] = []
-        for key, (site, question) in wanted.items():
-            spot = self.spots.setdefault(key, Spot())
-            if spot.asked is None and (self._talk or self._may_dial(now)):
-                spot.asked = now
-                lines.append(line(key, site, question, AGENT_S))
+        for key, (client, request) in wanted.items():
+            view = self.views.setdefault(key, UnitView())
+            if view.asked is None and (self._talk or self._may_dial(now)):
+                view.asked = now
+                lines.append(line(key, client, request, AGENT_S))
         if not lines:
             return
         if self._talk:
@@ -110,16 +147,18 @@ class Eye:
             self._dialling, self._dialled = True, now
             self._pool.submit(self._dial, lines)
 
-    def begin(self, site: Site, question: Json, limit: float) -> "Future[Json] | None":
-        """Send a question outside of looks, if there is a connection; called with `changed` held. The future answers
-        what the machine says within `limit` seconds (`answer` or `words`), ConnectionError where the connection ends.
+    def begin(self, client: AgentClient, request: Mapping[str, Any], limit: float) -> "Future[RelayAnswer] | None":
+        """Send a request other than a look; None without a connection.
+
+        Called with the lock of `changes` held. The future returns what the machine says within `limit` seconds;
+        ConnectionError where the connection ends.
         """
         if self._talk is None:
             return None
         number = str(next(self._numbers))
-        asked: Future[Json] = Future()
+        asked: Future[RelayAnswer] = Future()
         self._waiting[number] = asked
-        self._pool.submit(self._send, self._talk, [line(("", number), site, question, limit)])
+        self._pool.submit(self._send, self._talk, [line(("", number), client, request, limit)])
         return asked
 
     def _may_dial(self, now: float) -> bool:
@@ -134,75 +173,83 @@ class Eye:
         except Exception as error:
             self._lost(f"{type(error).__name__}: {error}")
             raise
-        with self._changed:
+        with self._changes:
             self._talk, self._dialling, self._spoke, self._patience = talk, False, time.monotonic(), BEGIN_S
-            for spot in self.spots.values():
-                spot.asked = self._spoke if spot.asked is not None else None  # not before now
+            pending = self._pending()
+            for key in pending:
+                self.views[key].asked = self._spoke  # not before now
+            self._changes.tell(pending)
         if self._closed:
             talk.close()
-        threading.Thread(target=self._hear, args=(talk,), name="hear", daemon=True).start()
+        threading.Thread(target=self._listen, args=(talk,), name="listen", daemon=True).start()
         self._send(talk, lines)
 
     def _send(self, talk: Talk, lines: list[bytes]) -> None:
-        """A connection that takes nothing any more ends for its reader too, who says so."""
+        """Write lines.
+
+        A connection that takes none any more ends for its reader too, which reports it.
+        """
         with self._sending:
             talk.send(b"".join(lines))
 
-    def _hear(self, talk: Talk) -> None:
-        pending = b""
+    def _listen(self, talk: Talk) -> None:
+        unread = b""
         while part := talk.read():
-            *lines, pending = (pending + part).split(b"\n")
-            with self._changed:
+            *lines, unread = (unread + part).split(b"\n")
+            with self._changes:
                 self._spoke, self._patience = time.monotonic(), MUTE_S
-                for said in lines:
-                    self._take(said)
-                self._changed.notify_all()
+                self._changes.tell([key for text in lines if (key := self._take(text)) is not None])
         self._lost(talk.last_words())
         talk.close()
 
-    def _take(self, said: bytes) -> None:
+    def _take(self, text: bytes) -> Key | None:
+        """Take in a line; return the unit of which more is known now."""
         try:
-            told = json.loads(said)
-            run, place = told["key"]
+            found: RelayAnswer = json.loads(text)
+            run, place = found["key"]
             asked = None if run else self._waiting.pop(place)
-            spot = self.spots[run, place] if run else None
+            view = self.views[run, place] if run else None
         except (ValueError, KeyError, TypeError):
-            return  # a login script's own words; who waits for an answer hears of its absence
+            return None  # printed by a login script
         if asked is not None:
-            asked.set_result(told)
-        elif spot is None:
-            return
-        elif "answer" in told:
-            spot.heard(told["answer"])
+            asked.set_result(found)
+        if view is None:
+            return None
+        if "answer" in found:
+            view.replied(cast("StatusReply", found["answer"]))
         else:
-            spot.failed(told.get("message", "it says nothing"))
+            view.failed(found.get("message", "no reply"))
+        return (run, place)
 
     def _lost(self, message: str) -> None:
-        with self._changed:
+        with self._changes:
             self._talk, self._dialling = None, False
-            for spot in self.spots.values():
-                if spot.asked is not None:
-                    spot.failed(message)
+            pending = self._pending()
+            for key in pending:
+                self.views[key].failed(message)
+            self._changes.tell(pending)
             waiting, self._waiting = self._waiting, {}
-            self._changed.notify_all()
         for asked in waiting.values():
             asked.set_exception(ConnectionError(message))
 
+    def _pending(self) -> list[Key]:
+        return [key for key, view in self.views.items() if view.asked is not None]
+
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._closed = True
         if self._talk:
             self._talk.close()
 
 
-def line(key: Key, site: Site, question: Json, limit: float) -> bytes:
-    """Return what the program on the machine is sent: a question for the agent of a unit, and its seconds."""
-    asked = {
+def line(key: Key, client: AgentClient, request: Mapping[str, Any], limit: float) -> bytes:
+    """Return the line for the relay on a machine: a request for the agent of a unit."""
+    asked: RelayQuestion = {
         "key": key,
-        "socket": site.layout.socket,
-        "package": site.layout.package,
-        "root": site.layout.root,
-        "question": question,
+        "socket": client.layout.socket,
+        "package": client.layout.package,
+        "root": client.layout.root,
+        "question": dict(request),
         "limit": limit,
     }
     return json.dumps(asked).encode() + b"\n"

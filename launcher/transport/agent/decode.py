@@ -1,7 +1,6 @@
-"""An agent's answers as the types of the observation."""
+"""Status replies of agents as the types of an observation."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from launcher.core.model.actions import Bundle
 from launcher.core.model.nodeset import NodeName
@@ -21,43 +20,62 @@ from launcher.core.model.observation import (
     Unseen,
 )
 from launcher.core.model.run import MemberName
+from launcher.runtime.protocol import (
+    PROTOCOL,
+    BundleStatus,
+    GroupStatus,
+    ProgramStatus,
+    RankStatusRow,
+    RayNodeStatus,
+    StatusReply,
+    TablesReply,
+)
 
-Json = dict[str, Any]
+_NO_TABLES: TablesReply = {"ok": False}
 
 
-def node_view(answer: Json) -> NodeView:
-    """Return what a node's agent says, or that there is none."""
-    if not answer["ok"]:
-        return Unseen(message=answer["message"])
-    if not answer.get("agent"):
-        return Seen(leftovers=answer.get("leftovers", 0))
-    ranks = tuple(_rank(rank) for rank in answer["ranks"])
+def node_view(reply: StatusReply) -> NodeView:
+    """Return the view of a node."""
+    if reply.get("protocol", PROTOCOL) != PROTOCOL:
+        return Seen(agent=AgentReport())  # of another version, where the run is to end
+    if not reply["ok"]:
+        return Unseen(message=reply.get("message", ""))
+    if not reply.get("agent"):
+        return Seen(leftovers=reply.get("leftovers", 0))
     agent = AgentReport(
-        setup=step(answer["setup"]), ray=step(answer["ray"]), ranks=ranks, head_silent=answer.get("head_silent")
+        setup=step(reply["setup"]),
+        ray=step(reply["ray"]),
+        ranks=tuple(_rank(rank) for rank in reply["ranks"]),
+        head_silent=reply.get("head_silence"),
     )
     return Seen(agent=agent)
 
 
-def head_view(answer: Json, nodes_of_run: Iterable[NodeName]) -> HeadView:
-    """Return what the agent of the head says, or that there is none. A node that it never heard has been silent for as
-    long as it has listened: nothing of a head is started on a node before the head's host was heard there."""
-    if not answer["ok"]:
-        return Unseen(message=answer["message"])
-    if not answer.get("agent"):
-        return HeadSeen(leftovers=answer.get("leftovers", 0))
-    told = answer.get("supervisor", {})
-    known: Mapping[str, float] = answer.get("heard", {})
-    heard = {name: known.get(name, answer["listening"]) for name in nodes_of_run} if "listening" in answer else {}
-    if not told.get("ok"):
-        return HeadSeen(head=Head(ray=step(answer["ray"]), heard=heard))
-    nodes = tuple(_ray_node(row) for row in told.get("nodes", ()))
-    groups = tuple(_group(row) for row in told.get("groups", ()))
-    head = Head(ray=step(answer["ray"]), ready=told["ready"], nodes=nodes, groups=groups, heard=heard)
+def head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName]) -> HeadView:
+    """Return the view of the head.
+
+    A node without a heartbeat has been silent for as long as the head has listened: nothing is started on a node for a
+    head before the head's machine answered it.
+    """
+    if reply.get("protocol", PROTOCOL) != PROTOCOL:
+        return HeadSeen(head=Head())
+    if not reply["ok"]:
+        return Unseen(message=reply.get("message", ""))
+    if not reply.get("agent"):
+        return HeadSeen(leftovers=reply.get("leftovers", 0))
+    tables = reply.get("supervisor", _NO_TABLES)
+    known: Mapping[str, float] = reply.get("heartbeat_ages", {})
+    heard = {name: known.get(name, reply["listening"]) for name in nodes_of_run} if "listening" in reply else {}
+    if not tables["ok"]:
+        return HeadSeen(head=Head(ray=step(reply["ray"]), heard=heard))
+    nodes = tuple(_ray_node(row) for row in tables.get("nodes", ()))
+    groups = tuple(_group(row) for row in tables.get("groups", ()))
+    head = Head(ray=step(reply["ray"]), ready=tables["ready"], nodes=nodes, groups=groups, heard=heard)
     return HeadSeen(head=head)
 
 
-def step(row: Json) -> Step:
-    """Return where a program stands that an agent watches."""
+def step(row: ProgramStatus) -> Step:
+    """Return how a program stands that an agent watches."""
     return Step(
         phase=Phase(row["phase"]),
         exit_code=row.get("exit_code"),
@@ -67,7 +85,7 @@ def step(row: Json) -> Step:
     )
 
 
-def _rank(row: Json) -> RankReport:
+def _rank(row: RankStatusRow) -> RankReport:
     return RankReport(
         member=MemberName(row["member"]),
         attempt=row["attempt"],
@@ -79,18 +97,18 @@ def _rank(row: Json) -> RankReport:
     )
 
 
-def _ray_node(row: Json) -> RayNode:
+def _ray_node(row: RayNodeStatus) -> RayNode:
     return RayNode(slot=row["slot"], generation=row["generation"], domain=row["domain"], alive=row["alive"])
 
 
-def _group(row: Json) -> GroupReport:
+def _group(row: GroupStatus) -> GroupReport:
     return GroupReport(
         slice=row["slice"], state=GroupState(row["state"]), hint=row["hint"], bundles=bundles(row["bundles"])
     )
 
 
-def bundles(rows: list[Json]) -> tuple[Bundle, ...]:
-    """Return where Ray says the bundles of a group are."""
+def bundles(rows: Sequence[BundleStatus]) -> tuple[Bundle, ...]:
+    """Return where Ray has the bundles of a group."""
     return tuple(
         Bundle(index=row["index"], slot=row["slot"], domain=row["domain"], generation=row["generation"]) for row in rows
     )

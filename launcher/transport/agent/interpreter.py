@@ -1,20 +1,23 @@
-"""The Python environment that a machine without one is given: which Ray, and from where."""
+"""The Python environment for a machine whose inventory names no Python."""
 
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
 from launcher.core.model.inventory import Access
-from launcher.transport.agent.client import Json
+from launcher.runtime.protocol_files import InterpreterSpec, WheelsSpec
 
 MINOR = "2.60"
-"""The Ray that all of this is written for; an interpreter with an older one is refused."""
+"""The minor release of Ray that nvlaunch is written for; an interpreter with an older one is refused."""
 
 _OLDEST = f"{MINOR}.0"
 
 
 def ray() -> str:
-    """Return the exact version for new environments: that of this machine, so that all nodes get the same."""
+    """Return the version of Ray for new environments.
+
+    That of this machine, so that all nodes get the same.
+    """
     try:
         own = metadata.version("ray")
     except metadata.PackageNotFoundError:
@@ -22,19 +25,20 @@ def ray() -> str:
     return own if own.startswith(f"{MINOR}.") else _OLDEST
 
 
-def wanted(access: Access, env: Mapping[str, str]) -> Json | None:
-    """Return an agent's orders for an environment; None for a machine whose Python is named.
+def wanted(access: Access, env: Mapping[str, str]) -> InterpreterSpec | None:
+    """Return the environment that an agent has to make.
 
-    Wheels are its own where it has the folder that is named, else those of this machine.
+    None for a machine whose Python is named. Its wheels are the machine's own where it has the folder that is named,
+    else those of this machine.
     """
     if access.python is not None:
         return None
     return {"ray": ray(), "wheels": _wheels(access.wheels), "env": dict(env)}
 
 
-def _wheels(folder: str | None) -> Json | None:
+def _wheels(folder: str | None) -> WheelsSpec | None:
     if folder is None:
         return None
     here = Path(folder).expanduser()
-    own = sorted([entry.name, entry.stat().st_size] for entry in here.iterdir()) if here.is_dir() else None
+    own = sorted((entry.name, entry.stat().st_size) for entry in here.iterdir()) if here.is_dir() else None
     return {"at": folder, "sent": own}

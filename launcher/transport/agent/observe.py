@@ -1,81 +1,108 @@
-"""A look at a run: what each of its agents says, and what they say of machines that we cannot see."""
+"""A look at a run: the status of its agents, and of unreachable machines."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
+from launcher.core.model.inventory import Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import NodeView, Reached, Seen, Sighting, Unseen
-from launcher.core.model.run import Run, RunId
+from launcher.core.model.run import Run, RunId, Wanted
+from launcher.errors import LaunchError
+from launcher.runtime.protocol import PROTOCOL, StatusReply, StatusRequest, mismatch
 from launcher.setup.ports import FIRST
 from launcher.transport.agent import decode, drivers
-from launcher.transport.agent.addresses import Sites
-from launcher.transport.agent.client import Json, Site
-from launcher.transport.agent.poller import Looks
+from launcher.transport.agent.addresses import Addresses
+from launcher.transport.agent.client import OTHER_VERSION, AgentClient
 
-ASKERS = 2
-"""How many agents try to reach a machine that we cannot see."""
+PROBERS = 2
+"""The number of agents that probe a machine which the launcher cannot reach."""
 
 SSH_PORT = 22
 
 
-class Sights:
-    """Remembers of each run whom the last look did not see, and where its head listens."""
+class Observer:
+    """Looks at runs.
 
-    def __init__(self, sites: Sites, looks: Looks) -> None:
-        self._sites = sites
-        self._looks = looks
+    It remembers of each run which nodes the last look did not reach, and where its head listens.
+    """
+
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._poller = addresses.poller
         self._views: dict[RunId, Mapping[NodeName, NodeView]] = {}
-        self._listens: dict[RunId, tuple[str, int]] = {}
+        self._heartbeat_servers: dict[RunId, tuple[str, int]] = {}
 
     def look(self, run: Run) -> Sighting:
-        """Return what exists of the run on each of its nodes and on its head, all asked at once."""
+        """Return what exists of the run on its nodes and on its head, all asked at once."""
         names = [node.name for node in run.fleet.nodes]
-        slots, head = [self._sites.slot(run, name) for name in names], self._sites.head(run)
-        asked = self._questions(run)
-        told = self._looks.look([*slots, head], [*(asked[name] for name in names), {"op": "status"}])
+        clients, head = [self._addresses.slot(run, name) for name in names], self._addresses.head(run)
+        asked = self._requests(run)
+        told = self._poller.look([*clients, head], [*(asked[name] for name in names), {"op": "status"}])
+        _check_protocol(run, told)
         drivers.follow(run, told[:-1])
-        drivers.add_groups(run, told[-1].get("supervisor", {}))
-        views = {name: decode.node_view(answer) for name, answer in zip(names, told[:-1], strict=True)}
+        if "supervisor" in told[-1]:
+            drivers.add_groups(run, told[-1]["supervisor"])
+        views = {name: decode.node_view(reply) for name, reply in zip(names, told[:-1], strict=True)}
         self._views[run.id] = views
-        self._learn(run, head, told[-1])
+        self._note_head(run, head, told[-1])
         reached = _reached(views, dict(zip(names, told[:-1], strict=True)))
         return Sighting(nodes=views, head=decode.head_view(told[-1], names), reached=reached)
 
-    def _learn(self, run: Run, head: Site, told: Json) -> None:
-        if told["ok"] and "block" in told:
-            self._listens[run.id] = (head.access.address, head.blocks.ports(told["block"]).heartbeat)
+    def _note_head(self, run: Run, head: AgentClient, reply: StatusReply) -> None:
+        if reply["ok"] and "block" in reply:
+            self._heartbeat_servers[run.id] = (head.access.address, head.blocks.ports(reply["block"]).heartbeat)
 
-    def _questions(self, run: Run) -> dict[NodeName, Json]:
-        """Return what each agent is asked: one question, with all that it is to find out for us."""
-        base: Json = {"op": "status"}
-        if run.id in self._listens:
-            base["head"] = list(self._listens[run.id])
-        asked = {node.name: dict(base) for node in run.fleet.nodes}
+    def _requests(self, run: Run) -> dict[NodeName, StatusRequest]:
+        """Return the request to each agent, with the machines that it is to probe."""
+        base: StatusRequest = {"op": "status"}
+        if run.id in self._heartbeat_servers:
+            base["head"] = self._heartbeat_servers[run.id]
+        asked = {node.name: base.copy() for node in run.fleet.nodes}
         views = self._views.get(run.id, {})
-        for name, view in views.items():
-            if isinstance(view, Unseen) and name in asked:
-                access = run.node(name).access
-                target = [access.address, [access.port or SSH_PORT, FIRST]]
-                for asker in askers(run, views, name):
-                    asked[asker].setdefault("reach", {})[name] = target
+        able = [node for node in run.fleet.nodes if _has_agent(views.get(node.name))]
+        unseen = [node for node in run.fleet.nodes if isinstance(views.get(node.name), Unseen)]
+        by_rack = {rack: probers(able, rack) for rack in {node.rack for node in unseen}}
+        for node in unseen:
+            ports = [node.access.port or SSH_PORT, FIRST]
+            for name in by_rack[node.rack]:
+                asked[name].setdefault("probe", {})[node.name] = (node.access.address, ports)
         return asked
 
 
-def askers(run: Run, views: Mapping[NodeName, NodeView], name: NodeName) -> Sequence[NodeName]:
-    """Return whose agents try to reach a node: those of other racks first, for they go another way."""
-    rack = run.node(name).rack
-    able = [node for node in run.fleet.nodes if _has_agent(views.get(node.name))]
-    return [node.name for node in sorted(able, key=lambda node: node.rack == rack)][:ASKERS]
+def probers(able: Sequence[Node], rack: RackName) -> Sequence[NodeName]:
+    """Return the nodes with an agent that probe a node of a rack.
+
+    Nodes of other racks come first, because they use another path.
+    """
+    others = islice((node for node in able if node.rack != rack), PROBERS)
+    own = islice((node for node in able if node.rack == rack), PROBERS)
+    return [node.name for node in (*others, *own)][:PROBERS]
+
+
+def _check_protocol(run: Run, told: Sequence[StatusReply]) -> None:
+    """Raise LaunchError where an agent is of another version.
+
+    It must not be taken for a silent one. A run that is to end needs no status of its agents.
+    """
+    if run.wanted is Wanted.NOTHING:
+        return
+    for reply in told:
+        if wrong := mismatch(reply.get("protocol", PROTOCOL)):
+            raise LaunchError(f"agents of run `{run.name}`: {wrong}", hints=(OTHER_VERSION,))
 
 
 def _has_agent(view: NodeView | None) -> bool:
     return isinstance(view, Seen) and view.agent is not None
 
 
-def _reached(views: Mapping[NodeName, NodeView], told: Mapping[NodeName, Json]) -> dict[NodeName, Reached]:
-    """Return who reaches the nodes that we do not see; of two that do not agree, the one that does."""
+def _reached(views: Mapping[NodeName, NodeView], told: Mapping[NodeName, StatusReply]) -> dict[NodeName, Reached]:
+    """Return the probes of unseen nodes.
+
+    Where two agents disagree, the one counts that got an answer.
+    """
     found: dict[NodeName, Reached] = {}
-    for by, answer in told.items():
-        for name, answers in answer.get("reached", {}).items():
+    for by, reply in told.items():
+        for name, answers in reply.get("reachable", {}).items():
             node = NodeName(name)
             if isinstance(views.get(node), Unseen) and (answers or node not in found):
                 found[node] = Reached(by=by, answers=answers)

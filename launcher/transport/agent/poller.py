@@ -1,133 +1,183 @@
-"""Looks at all units of a run: who has answered lately, who has not and since when. Never waits for one of them.
+"""Looks at all units of a run: their newest replies.
 
-Its connections are there for single questions too: they spare a machine an interpreter each.
+For a unit without a reply it tells since when there is none; it waits for none of them for long. Its connections carry
+single requests too, which spares a machine an interpreter for each.
 """
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, cast
 
 from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
 from launcher.ports import Shell
-from launcher.transport.agent.client import Json, Site
-from launcher.transport.agent.connection import KEPT_S, Eye, Key, Spot
+from launcher.runtime.protocol import RelayAnswer, Reply, StatusReply, StatusRequest
+from launcher.transport.agent.client import AgentClient, with_protocol
+from launcher.transport.agent.connection import KEPT_S, Changes, Key, MachineConnection, UnitView
 
 PATIENCE_S = 1.0
-"""Seconds for which a look waits for those that have not answered yet."""
+"""Seconds for which a look waits for units that have not replied yet."""
 
 FIRST_S = 5.0
-"""The same for the first look at a run: its connections have to be made, and nobody has been seen yet."""
+"""The same for the first look at a run: its connections have to be made, and nothing is known yet."""
 
 GRACE_S = 2.0
-"""Seconds for the way to a machine and back, besides those that its agent has."""
+"""Seconds for the way to a machine and back, besides those of its agent."""
 
 FAN_OUT = 256
 """Connections that are made, or written to, at once: a silent machine holds its place for a few seconds."""
 
 
-class Looks:
-    """The machines that are looked at, by how they are reached."""
+class Poller:
+    """The connections to machines, by how they are reached."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._changed = threading.Condition()
+        self._changes = Changes()
         self._pool = ThreadPoolExecutor(max_workers=FAN_OUT, thread_name_prefix="look")
-        self._eyes: dict[Access | None, Eye] = {}
+        self._machines: dict[Access | None, MachineConnection] = {}
         self._known: set[str] = set()
         self._closed = False
 
-    def look(self, sites: Sequence[Site], questions: Sequence[Json]) -> list[Json]:
-        """Return the newest that each unit says, or that nobody does (`ok` false), within a second or so."""
+    def look(self, clients: Sequence[AgentClient], requests: Sequence[StatusRequest]) -> list[StatusReply]:
+        """Return the newest reply of each unit, within a second or so.
+
+        One that is not `ok` where there is none.
+        """
         begun = time.monotonic()
-        wanted: dict[Access | None, dict[Key, tuple[Site, Json]]] = {}
-        for site, question in zip(sites, questions, strict=True):
-            wanted.setdefault(site.machine, {})[_key(site)] = (site, question)
-        runs = {site.layout.run for site in sites}
+        asked = {_key(client): (client, with_protocol(one)) for client, one in zip(clients, requests, strict=True)}
+        by_machine: dict[Access | None, dict[Key, tuple[AgentClient, dict[str, Any]]]] = {}
+        for key, (client, request) in asked.items():
+            by_machine.setdefault(client.machine, {})[key] = (client, request)
+        runs = {client.layout.run for client in clients}
         patience = PATIENCE_S if runs <= self._known else FIRST_S
         self._known |= runs
-        with self._changed:
-            spots = {key: spot for machine, part in wanted.items() for key, spot in self._ask(machine, part).items()}
-            deadline = begun + patience
-            # A question of before this look may say nothing of the actions that have ended since: it is asked again.
-            again = {key for key, spot in spots.items() if spot.asked is not None and spot.asked < begun}
-            while (left := deadline - time.monotonic()) > 0:
-                for machine, part in wanted.items():
-                    answered = {key for key in again & part.keys() if spots[key].asked is None}
-                    again -= answered
-                    self._ask(machine, {key: part[key] for key in answered})
-                if not any(_is_late(spot, begun) for spot in spots.values()):
-                    break
-                self._changed.wait(left)
+        with self._changes:
+            views: dict[Key, UnitView] = {}
+            for machine, part in by_machine.items():
+                views |= self._look(machine, part)
+            awaited = _Awaited(views, begun)
+            with self._changes.followed_by(awaited.take):
+                while not awaited.over and (left := begun + patience - time.monotonic()) > 0:
+                    self._changes.wait(left)
+                    for key in awaited.again():
+                        self._look(asked[key][0].machine, {key: asked[key]})
+                        awaited.take(key)
             now = time.monotonic()
-            return [_answer(spots[_key(site)], now) for site in sites]
+            return [_newest(views[_key(client)], now) for client in clients]
 
-    def ask(self, site: Site, question: Json, timeout: float) -> Json | None:
-        """Return what the agent of a unit says to a question, over the connection of looks; None where there is none,
-        or where it is lost meanwhile. RemoteError where the agent does not answer in time."""
-        with self._changed:
-            eye = self._eyes.get(site.machine)
-            asked = eye.begin(site, question, timeout) if eye is not None and not self._closed else None
-        return None if asked is None else _told(asked, site, question, timeout)
+    def ask(self, client: AgentClient, request: Mapping[str, Any], timeout: float) -> Reply | None:
+        """Return an agent's reply to a single request.
 
-    def _ask(self, machine: Access | None, part: Mapping[Key, tuple[Site, Json]]) -> dict[Key, Spot]:
-        if not part:
-            return {}
-        first = next(iter(part.values()))[0]
-        eye = self._eyes.get(machine)
-        if eye is None:
-            eye = Eye(self._shell, first.access, first.python, self._changed, self._pool)
-            self._eyes[machine] = eye
-        eye.ask(part)
-        return {key: eye.spots.setdefault(key, Spot()) for key in part}
+        None without a connection, or where it is lost meanwhile; RemoteError where no reply comes in time.
+        """
+        with self._changes:
+            machine = self._machines.get(client.machine)
+            asked = machine.begin(client, request, timeout) if machine is not None and not self._closed else None
+        return None if asked is None else _await(asked, client, request, timeout)
 
-    def touch(self, site: Site) -> None:
-        """Take note that an action on a unit has ended: what was asked before that says nothing of it any more."""
-        with self._changed:
-            eye = self._eyes.get(site.machine)
-            if eye is not None:
-                eye.spots.setdefault(_key(site), Spot()).touched = time.monotonic()
+    def _look(
+        self, machine: Access | None, part: Mapping[Key, tuple[AgentClient, Mapping[str, Any]]]
+    ) -> dict[Key, UnitView]:
+        connection = self._machines.get(machine)
+        if connection is None:
+            first = next(iter(part.values()))[0]
+            connection = MachineConnection(self._shell, first.access, first.python, self._changes, self._pool)
+            self._machines[machine] = connection
+        connection.look(part)
+        return {key: connection.views.setdefault(key, UnitView()) for key in part}
+
+    def touch(self, client: AgentClient) -> None:
+        """Take note that an action on a unit has ended.
+
+        Replies to earlier requests are out of date.
+        """
+        with self._changes:
+            connection = self._machines.get(client.machine)
+            if connection is not None:
+                connection.views.setdefault(_key(client), UnitView()).touched = time.monotonic()
 
     def close(self) -> None:
-        """Let go of all connections."""
-        with self._changed:
+        """Close all connections."""
+        with self._changes:
             self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for eye in self._eyes.values():
-            eye.close()
+        for connection in self._machines.values():
+            connection.close()
 
 
-def _told(asked: "Future[Json]", site: Site, question: Json, timeout: float) -> Json | None:
-    message = f"nothing was heard of the agent within {timeout:.0f} s"
+class _Awaited:
+    """The units that a look waits for: each that was asked in it and may still reply.
+
+    No look waits for a unit that let an earlier look wait, or that has not replied for some time. The reply to a
+    request from before this look may be older than actions that have ended since: then the unit is asked again.
+    """
+
+    def __init__(self, views: Mapping[Key, UnitView], begun: float) -> None:
+        self._views = views
+        self._begun = begun
+        self._late = {key for key, view in views.items() if self._is_late(view)}
+        self._before = {key for key, view in views.items() if view.asked is not None and view.asked < begun}
+        self._due: list[Key] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether no unit is left to wait for, or to ask again."""
+        return not self._late and not self._due
+
+    def take(self, key: Key) -> bool:
+        """Take in a change of a unit; return whether the look has something to do."""
+        view = self._views.get(key)
+        if view is None:
+            return False
+        if key in self._before and view.asked is None:
+            self._before.discard(key)
+            self._due.append(key)
+        (self._late.add if self._is_late(view) else self._late.discard)(key)
+        return bool(self._due) or not self._late
+
+    def again(self) -> Sequence[Key]:
+        """Return the units to ask again, once each."""
+        due, self._due = self._due, []
+        return due
+
+    def _is_late(self, view: UnitView) -> bool:
+        return view.asked is not None and view.asked >= self._begun and view.since is None
+
+
+def _await(
+    asked: "Future[RelayAnswer]", client: AgentClient, request: Mapping[str, Any], timeout: float
+) -> Reply | None:
+    message = f"no reply from the agent within {timeout:.0f} s"
     if wait((asked,), timeout + GRACE_S).done:
         if asked.exception() is not None:
             return None
-        told = asked.result()
-        if "answer" in told:
-            return dict(told["answer"])
-        message = str(told.get("message", "the agent says nothing"))
-    raise RemoteError(message, node=site.name, stage=question["op"])
+        found = asked.result()
+        if "answer" in found:
+            return cast("Reply", found["answer"])
+        message = found.get("message", "no reply")
+    raise RemoteError(message, node=client.name, stage=request["op"])
 
 
-def _key(site: Site) -> Key:
-    return (site.layout.run, site.layout.place)
+def _key(client: AgentClient) -> Key:
+    return (client.layout.run, client.layout.place)
 
 
-def _is_late(spot: Spot, begun: float) -> bool:
-    """Whether a unit was asked in this look and may still answer. For one that has let an earlier look wait, and
-    for one that has not answered for some time, no other look waits."""
-    return spot.asked is not None and spot.asked >= begun and spot.since is None
-
-
-def _answer(spot: Spot, now: float) -> Json:
-    if spot.answer is not None and spot.of >= spot.touched and now - spot.of <= KEPT_S:
-        return _copy(spot.answer)
-    message = spot.trouble if spot.since is not None else "it has not answered in time"
-    since = time.strftime("%H:%M:%S UTC", time.gmtime(spot.since)) if spot.since is not None else ""
+def _newest(view: UnitView, now: float) -> StatusReply:
+    if view.reply is not None and view.of >= view.touched and now - view.of <= KEPT_S:
+        return _copy(view.reply)
+    message = view.trouble if view.since is not None else "no reply in time"
+    since = time.strftime("%H:%M:%S UTC", time.gmtime(view.since)) if view.since is not None else ""
     return {"ok": False, "message": f"{message}, since {since}" if since else message}
 
 
-def _copy(answer: Json) -> Json:
-    """Return a copy that may be added to: what is kept is shown again."""
-    return {**answer, "supervisor": dict(answer["supervisor"])} if "supervisor" in answer else dict(answer)
+def _copy(reply: StatusReply) -> StatusReply:
+    """Return a copy that may be added to.
+
+    The original is returned again by the next look.
+    """
+    copy = reply.copy()
+    if "supervisor" in copy:
+        copy["supervisor"] = copy["supervisor"].copy()
+    return copy

@@ -1,179 +1,178 @@
-"""Making a node ready for a run: its agent, its files, its setup."""
+"""Prepares a node for a run: its agent, its files, its setup."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from threading import Lock
 
 from launcher.core.control.timing import POPULATION_S, SELF_STOP_S
 from launcher.core.model.actions import Answer, Prepare, Result, Unit
-from launcher.core.model.run import Member, Run, RunId
+from launcher.core.model.run import Run, RunId
 from launcher.core.model.task import Group
-from launcher.setup import environ, joint
+from launcher.runtime.protocol import PROTOCOL, PrepareRequest, Reply
+from launcher.runtime.protocol_files import AgentSpec
 from launcher.setup.layout import Layout
-from launcher.setup.lease import holder_words
+from launcher.setup.lease import describe_holder
 from launcher.setup.ports import HEARTBEAT, PINNED
 from launcher.transport import imex
 from launcher.transport.agent import interpreter
-from launcher.transport.agent.addresses import Sites
+from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
-from launcher.transport.agent.client import Json, Site
+from launcher.transport.agent.client import AgentClient
 from launcher.transport.upload import bundle, files
 from launcher.transport.upload.snapshot import Snapshot
 
 PORT_LOCKS = ("/run/lock/nvlaunch-ports", "/tmp/.nvlaunch-ports")  # noqa: S108
 BEGIN_S = 35.0
 UNPACK_S = 600.0
-JOINT = "@node"
-"""Whose setup it is where several groups have a member on a node: no group can be called so."""
 SLOWEST = 500_000
-"""Bytes a second to a node, below which its files do not arrive in time: 64 nodes at once behind one slow link."""
+"""Bytes per second to a node that its files must reach: the share of 64 nodes behind one slow link."""
 
 
-class Provision:
-    """Claims and prepares nodes. The files of a run are read once."""
+class Provisioner:
+    """Acquires and prepares nodes. The files of a run are read once."""
 
-    def __init__(self, sites: Sites, owner: str) -> None:
-        self._sites = sites
+    def __init__(self, addresses: Addresses, owner: str) -> None:
+        self._addresses = addresses
         self._owner = owner
-        self._kept: dict[tuple[RunId, str], Snapshot] = {}
-        self._keeping = Lock()
-        self._scripts: dict[tuple[str, str], bundle.Files] = {}
+        self._snapshots: dict[tuple[RunId, str], Snapshot] = {}
+        self._reading = Lock()
 
-    def keep(self, run: Run, site: Site) -> Answer:
-        """Start the agent of a unit unless it lives; HELD says who has the lease."""
-        told = site.ask({"op": "hello"}, timeout=10)
-        if told.get("ok") and not told.get("absent"):
-            self._sites.note_block(site, told)
+    def ensure_agent(self, run: Run, client: AgentClient) -> Answer:
+        """Start the agent of a unit, unless it runs; HELD names the holder of the lease."""
+        reply = client.ask({"op": "hello"}, timeout=10)
+        if reply.get("ok") and not reply.get("absent"):
+            self._addresses.note_block(client, reply)
             return Answer(result=Result.DONE)
-        self.put(run, site)
-        told = site.answer("agent_start", site.layout.root, timeout=BEGIN_S)
-        if "held" in told:
-            return Answer(result=Result.HELD, message=told["held"])
-        if told.get("ok"):
-            self._sites.note_block(site, told)
-        return done(told)
+        self.put(run, client)
+        started = client.answer("agent_start", client.layout.root, timeout=BEGIN_S)
+        if "held_by" in started:
+            return Answer(result=Result.HELD, message=started["held_by"])
+        if started.get("ok"):
+            self._addresses.note_block(client, started)
+        return done(started)
 
-    def put(self, run: Run, site: Site) -> None:
-        """Put programs, orders, scripts and token of a run on a machine, all at once."""
-        token = {"token": (bundle.token(self._sites.home, run.id), 0o600)}
-        groups = run.task.groups if site.unit is Unit.SLOT else ()
-        scripts = {name: file for group in groups for name, file in _scripts(group).items()}
-        site.put({**bundle.programs(), **bundle.orders(self._orders(run, site)), **scripts, **token})
-        self._scripts[site.access.address, site.layout.root] = scripts
+    def put(self, run: Run, client: AgentClient) -> None:
+        """Write the files of a run to a machine, in one go.
 
-    def _orders(self, run: Run, site: Site) -> Json:
-        holder = holder_words(run.name, run.id, self._owner)
+        Programs, agent spec, scripts, shared variables and token.
+        """
+        token = {"token": (bundle.token(self._addresses.home, run.id), 0o600)}
+        task = self._of_task(run) if client.unit is Unit.SLOT else {}
+        self._addresses.put(client, {**bundle.programs(), **bundle.agent_spec(self._spec(run, client)), **token}, task)
+
+    def _of_task(self, run: Run) -> bundle.Files:
+        """Return the files that are the same on every node of a run.
+
+        Scripts and shared variables.
+        """
+        scripts = {name: file for group in run.task.groups for name, file in _scripts(group).items()}
+        return {**scripts, **bundle.shared(self._addresses.environment(run).at_first)}
+
+    def _spec(self, run: Run, client: AgentClient) -> AgentSpec:
+        holder = describe_holder(run.name, run.id, self._owner)
         return {
+            "protocol": PROTOCOL,
             "run": run.id,
-            "place": site.layout.place,
+            "place": client.layout.place,
             "holder": holder,
-            "scratch": site.layout.scratch,
-            "socket": site.layout.socket,
-            "lease": list(site.leases),
+            "scratch": client.layout.scratch,
+            "socket": client.layout.socket,
+            "lease": list(client.leases),
             "ports": {
-                "starts": _rotated(site.blocks.starts, site.layout.scratch),
+                "starts": _rotated(client.blocks.starts, client.layout.scratch),
                 "pinned": PINNED,
                 "locks": list(PORT_LOCKS),
                 "holder": holder,
-                "fixed": site.unit is Unit.HEAD,
+                "fixed": client.unit is Unit.HEAD,
             },
-            "heartbeat": HEARTBEAT if site.unit is Unit.HEAD else None,
+            "heartbeat": HEARTBEAT if client.unit is Unit.HEAD else None,
             "self_stop": SELF_STOP_S,
             "population": POPULATION_S,
-            "login": not site.shared,
-            "nested": bool(site.layout.former[1]),
+            "login": not client.shared,
+            "nested": bool(client.layout.former[1]),
             "ray": interpreter.MINOR,
-            "interpreter": None if site.shared else interpreter.wanted(site.access, self._env(run, site)),
+            "interpreter": None if client.shared else interpreter.wanted(client.access, self._env(run, client)),
         }
 
-    def _env(self, run: Run, site: Site) -> dict[str, str]:
-        """Return the variables of a site's machine; one outside of the racks has none."""
-        return next((dict(node.env) for node in run.fleet.nodes if node.access == site.access), {})
+    def _env(self, run: Run, client: AgentClient) -> dict[str, str]:
+        """Return the inventory's variables of a machine; one outside the racks has none."""
+        return self._addresses.environment(run).of_machine.get(client.access, {})
 
     def prepare(self, run: Run, action: Prepare) -> Answer:
-        """Put scripts, secrets and workdir on a claimed node and start its setup, once each."""
-        site, node = self._sites.slot(run, action.node), run.node(action.node)
-        member = next(one for one in run.members() if one.name == action.member)
-        crew = joint.crew(run, member)
-        envs = {one.group: environ.setup(run, node, one) for one in crew}
-        scripts = _of_crew(run, crew, envs)
-        if not scripts.items() <= self._scripts.get((site.access.address, site.layout.root), {}).items():
-            site.put(scripts)  # its agent was begun by another controller, or for another task
-        question = {
+        """Write files to an acquired node and start its setup, once each.
+
+        Scripts, secrets and workdir.
+        """
+        environment = self._addresses.environment(run)
+        client, node = self._addresses.slot(run, action.node), environment.index.nodes[action.node]
+        member = environment.index.by_name[action.member]
+        self._addresses.ensure(client, self._of_task(run))
+        request: PrepareRequest = {
             "op": "prepare",
-            "setup": _setup(run, crew),
-            "env": envs[member.group],
-            "secrets": bundle.user_secrets(self._sites.home, run.id),
+            "variables": environment.setup(node, member),
+            "setups": [
+                {"script": Layout.setup_script(one.group), "variables": environment.setup(node, one)}
+                for one in environment.index.colocated(member)
+                if run.group(one.group).setup
+            ],
+            "secrets": bundle.user_secrets(self._addresses.home, run.id),
             "workdir": run.task.workdir is not None or bool(run.task.file_mounts),
         }
-        memory = imex.see_to(site, run, node, member)
-        return replace(self._ask(run, site, question), notes=memory.notes, warnings=memory.warnings)
+        memory = imex.set_up(client, run, environment.index, node, member)
+        return replace(self._prepare(run, client, request), notes=memory.notes, warnings=memory.warnings)
 
     def prepare_head(self, run: Run) -> Answer:
-        """Give the agent of the head what its Ray needs: an environment, where the machine has no Python with Ray."""
-        question: Json = {"op": "prepare", "setup": None, "env": {}, "secrets": {}, "workdir": False}
-        return self._ask(run, self._sites.head(run), question)
+        """Have the agent of the head make a Python environment, where needed."""
+        request: PrepareRequest = {"op": "prepare", "variables": None, "setups": [], "secrets": {}, "workdir": False}
+        return self._prepare(run, self._addresses.head(run), request)
 
-    def _ask(self, run: Run, site: Site, question: Json) -> Answer:
-        """Ask an agent to prepare, and send what it needs for that, each thing once."""
-        told = site.ask(question, timeout=20)
+    def _prepare(self, run: Run, client: AgentClient, request: PrepareRequest) -> Answer:
+        """Send a request to prepare, and the files that the agent asks for, once each."""
+        reply = client.ask(request, timeout=20)
         for name in ("workdir", "wheels"):
-            if told.get("need") == name:
-                sent = self._send(site, name, self._snapshot(run, site, name))
+            if reply.get("need") == name:
+                sent = self._send(client, name, self._snapshot(run, client, name))
                 if not sent["ok"]:
                     return done(sent)
-                told = site.ask(question, timeout=20)
-        return done(told)
+                reply = client.ask(request, timeout=20)
+        return done(reply)
 
-    def _snapshot(self, run: Run, site: Site, name: str) -> Snapshot:
-        """Return what is sent: the user's files, or the wheels that the inventory names for the machine."""
-        wheels = (site.access.wheels or "") if name == "wheels" else ""
-        home, key = self._sites.home, (run.id, wheels)
-        with self._keeping:
-            if key not in self._kept:
-                self._kept[key] = files.keep_wheels(home, run.id, wheels) if wheels else files.keep(home, run)
-            return self._kept[key]
+    def _snapshot(self, run: Run, client: AgentClient, name: str) -> Snapshot:
+        """Return the files to send: the user's, or the wheels for the machine."""
+        wheels = (client.access.wheels or "") if name == "wheels" else ""
+        home, key = self._addresses.home, (run.id, wheels)
+        with self._reading:
+            if key not in self._snapshots:
+                self._snapshots[key] = files.keep_wheels(home, run.id, wheels) if wheels else files.keep(home, run)
+            return self._snapshots[key]
 
     @staticmethod
-    def _send(site: Site, name: str, snapshot: Snapshot) -> Json:
-        """Send files to a node, all that it does not have; returns what the node says of it."""
-        root = site.layout.root
-        told = site.answer("unpack", "plan", root, name, *site.layout.former, stdin=snapshot.manifest, timeout=UNPACK_S)
-        if not told["ok"] or "missing" not in told:
-            return told
-        contents = snapshot.contents(told["missing"])
+    def _send(client: AgentClient, name: str, snapshot: Snapshot) -> Reply:
+        """Send a node the files that it does not have; return its reply."""
+        root, former = client.layout.root, client.layout.former
+        reply = client.answer("unpack", "plan", root, name, *former, stdin=snapshot.manifest, timeout=UNPACK_S)
+        if not reply["ok"] or "missing" not in reply:
+            return reply
+        contents = snapshot.contents(reply["missing"])
         timeout = UNPACK_S + len(contents) / SLOWEST
-        return site.answer("unpack", "fill", root, name, stdin=contents, timeout=timeout)
+        return client.answer("unpack", "fill", root, name, stdin=contents, timeout=timeout)
 
 
 def _rotated(starts: tuple[int, ...], name: str) -> list[int]:
-    """Return the blocks from another first one for each unit: a head that comes back must find its own still free,
-    not just taken by a unit that began meanwhile."""
+    """Return the blocks in an order that begins elsewhere for each unit.
+
+    A head that is started again must find its own block free, not just taken by a unit that started meanwhile.
+    """
     first = int(sha256(name.encode()).hexdigest(), 16) % len(starts)
     return [*starts[first:], *starts[:first]]
 
 
 def _scripts(group: Group) -> bundle.Files:
-    """Return the user's scripts of a group, byte for byte; a driver stands where others have what ranks run."""
+    """Return the user's scripts of a group, byte for byte.
+
+    A driver takes the place of `run`.
+    """
     files = {Layout.run_script(group.name): ((group.driver or group.run).encode(), 0o600)}
     if group.setup:
         files[Layout.setup_script(group.name)] = (group.setup.encode(), 0o600)
     return files
-
-
-def _of_crew(run: Run, crew: Sequence[Member], envs: Mapping[str, Mapping[str, str]]) -> bundle.Files:
-    """Return the scripts of all that sit on a node, with one that runs their setups where there are several."""
-    files = {name: file for member in crew for name, file in _scripts(run.group(member.group)).items()}
-    if len(crew) > 1:
-        wanting = [member for member in crew if run.group(member.group).setup]
-        files[Layout.setup_script(JOINT)] = (joint.script(wanting, envs).encode(), 0o600)
-    return files
-
-
-def _setup(run: Run, crew: Sequence[Member]) -> str | None:
-    """Return the script that makes a node ready for its members: the one setup there is, or that of all of them."""
-    wanting = [member for member in crew if run.group(member.group).setup]
-    if not wanting:
-        return None
-    return Layout.setup_script(wanting[0].group if len(crew) == 1 else JOINT)

@@ -1,99 +1,130 @@
-"""Starting the ranks of a gang, and reading what they wrote."""
+"""Starts the ranks of a gang, and reads their logs."""
 
 import json
 
 from launcher.core.model.actions import Answer, Result, Start
-from launcher.core.model.run import Member, Run
+from launcher.core.model.run import Member, MemberName, Run
 from launcher.core.placement import colocation
 from launcher.errors import RemoteError
 from launcher.ports import LogName, LogPart
-from launcher.setup import environ, ray
+from launcher.runtime.protocol import DriveRequest, RankStart, StartRequest
+from launcher.runtime.protocol_files import LogHeader
+from launcher.setup import ray
 from launcher.setup.layout import Layout
 from launcher.transport.agent import drivers
-from launcher.transport.agent.addresses import Sites
+from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
-from launcher.transport.agent.client import Json, Site
-from launcher.transport.agent.heads import Heads
+from launcher.transport.agent.client import AgentClient
+from launcher.transport.agent.heads import RayHeads
+from launcher.transport.upload import bundle
 
 BEGIN_S = 30.0
 BEGIN_EACH_S = 1.0
 DRIVE_S = 20.0
 
 
-def start(sites: Sites, heads: Heads, run: Run, action: Start) -> Answer:
-    """Begin every rank of a gang in the actor of its slot, and its drivers; FAILED names those that did not begin."""
-    members = [member for member in run.members() if run.gang(member) == action.gang]
-    masters = {group: _master_port(sites, heads, run, action, group) for group in {m.group for m in members}}
-    for member in members:
+def start(addresses: Addresses, heads: RayHeads, run: Run, action: Start) -> Answer:
+    """Start every rank of a gang in the actor of its slot, and its drivers.
+
+    FAILED names those that did not start.
+    """
+    gang = _GangStart(addresses, heads, run, action)
+    for member in gang.members:
         if drivers.leads(run, member):
-            begun = _drive(sites, heads, run, action, member, masters[member.group])
+            begun = gang.drive(member)
             if begun.result is not Result.DONE:
                 return begun
-    plain = [member for member in members if run.group(member.group).driver is None]
-    ranks = [_rank(sites, run, action, member, masters[member.group]) for member in plain]
+    ranks = [gang.rank(member) for member in gang.members if run.group(member.group).driver is None]
     if not ranks:
         return Answer(result=Result.DONE)
+    addresses.ensure(addresses.head(run), bundle.shared(gang.shared))
     limit = BEGIN_S + BEGIN_EACH_S * len(ranks)
-    question = {"op": "start", "ranks": ranks, "timeout": limit}
+    question: StartRequest = {"op": "start", "shared": gang.shared.name, "ranks": ranks, "timeout": limit}
     return done(heads.ask(run, question, timeout=limit + 5))
 
 
-def _drive(sites: Sites, heads: Heads, run: Run, action: Start, member: Member, master_port: int) -> Answer:
-    """Begin a driver under the agent of its slot, with what its rank would be given and what it needs for Ray."""
-    rank, head = _rank(sites, run, action, member, master_port), sites.head(run)
-    own = {
-        **rank["spec"]["rank_env"],
-        **ray.environment(head=False),
-        "RAY_ADDRESS": f"{head.access.address}:{heads.ports(head).gcs}",
-        "NVLAUNCH_SLICES": environ.slices(run, action.slots),
-    }
-    node = next(slot.node for slot in action.slots if slot.member == member.name)
-    question = {
-        "op": "drive",
-        "label": member.label,
-        "spec": {**rank["spec"], "rank_env": own},
-        "mark": rank["mark"],
-    }
-    return done(sites.slot(run, node).ask(question, timeout=DRIVE_S))
+class _GangStart:
+    """One start of a gang: the holders of all slots, and what its ranks are told."""
+
+    def __init__(self, addresses: Addresses, heads: RayHeads, run: Run, action: Start) -> None:
+        self._addresses = addresses
+        self._heads = heads
+        self._run = run
+        self._action = action
+        self._environment = addresses.environment(run)
+        self._slots = {slot.member: slot for slot in action.slots}
+        self.members = self._environment.index.by_gang[action.gang]
+        self.shared = self._environment.shared(action.slots)
+        self._masters = {group: self._master_port(group) for group in {member.group for member in self.members}}
+
+    def _master_port(self, group: str) -> int:
+        first = self._slots[MemberName(f"{group}/0")]
+        lane, lanes = colocation.position_on_node(self._run.task, self._run.group(group))
+        ports = self._heads.ports(self._addresses.slot(self._run, first.node))
+        return ports.master_port(self._action.attempt, lane, lanes)
+
+    def rank(self, member: Member) -> RankStart:
+        """Return what the actor of a slot needs to start its rank."""
+        slot, attempt = self._slots[member.name], self._action.attempt
+        variables = self._environment.rank(
+            self.shared,
+            self._environment.index.nodes[slot.node],
+            member,
+            attempt=attempt,
+            restarts=self._action.restarts,
+            master_port=self._masters[member.group],
+        )
+        return {
+            "slot": member.label,
+            "label": member.label,
+            "actor": f"{member.label}#{slot.generation}",
+            "slice": member.slice_key,
+            "index": member.slice_rank,
+            "bundle": ray.bundle(self._run.group(member.group)),
+            "mark": self._addresses.slot(self._run, slot.node).layout.mark(slot.generation, member, attempt),
+            "spec": {
+                "member": member.name,
+                "gang": self._action.gang,
+                "attempt": attempt,
+                "script": Layout.run_script(member.group),
+                "variables": variables,
+            },
+        }
+
+    def drive(self, member: Member) -> Answer:
+        """Start a driver under the agent of its slot.
+
+        It has the variables of a rank, and those that it needs for Ray.
+        """
+        rank, head = self.rank(member), self._addresses.head(self._run)
+        variables = rank["spec"]["variables"]
+        own = {
+            **variables["own"],
+            **ray.environment(head=False),
+            "RAY_ADDRESS": f"{head.access.address}:{self._heads.ports(head).gcs}",
+            "NVLAUNCH_SLICES": self._environment.slices(self._action.slots),
+        }
+        client = self._addresses.slot(self._run, self._slots[member.name].node)
+        self._addresses.ensure(client, bundle.shared(self.shared))
+        request: DriveRequest = {
+            "op": "drive",
+            "label": member.label,
+            "spec": {**rank["spec"], "variables": {**variables, "own": own}},
+            "mark": rank["mark"],
+        }
+        return done(client.ask(request, timeout=DRIVE_S))
 
 
-def _master_port(sites: Sites, heads: Heads, run: Run, action: Start, group: str) -> int:
-    first = next(slot for slot in action.slots if slot.member == f"{group}/0")
-    lane, lanes = colocation.position_on_node(run.task, run.group(group))
-    return heads.ports(sites.slot(run, first.node)).master_port(action.attempt, lane, lanes)
+def read_log(client: AgentClient, log: LogName, offset: int) -> LogPart:
+    """Return a piece of the log of a rank, or of the provisioning.
 
-
-def _rank(sites: Sites, run: Run, action: Start, member: Member, master_port: int) -> Json:
-    slot = next(slot for slot in action.slots if slot.member == member.name)
-    site = sites.slot(run, slot.node)
-    own = environ.rank(
-        run, member, action.slots, attempt=action.attempt, restarts=action.restarts, master_port=master_port
-    )
-    return {
-        "slot": member.label,
-        "label": member.label,
-        "actor": f"{member.label}#{slot.generation}",
-        "slice": member.slice_key,
-        "index": member.slice_rank,
-        "bundle": ray.bundle(run.group(member.group)),
-        "mark": site.layout.mark(slot.generation, member, action.attempt),
-        "spec": {
-            "member": member.name,
-            "attempt": action.attempt,
-            "script": Layout.run_script(member.group),
-            "env": environ.given(run, run.node(slot.node), member),
-            "rank_env": own,
-        },
-    }
-
-
-def read_log(site: Site, log: LogName, offset: int) -> LogPart:
-    """Return a piece of a log of a rank, or of the provisioning; RemoteError where the node cannot be asked."""
+    RemoteError where the node cannot be asked.
+    """
     member = log.member.replace("/", "-") if log.member else "-"
-    ended = site.program("logs", site.layout.root, member, str(log.attempt), str(offset), timeout=20)
-    header, _, data = ended.stdout.partition(b"\n")
+    ended = client.program("logs", client.layout.root, member, str(log.attempt), str(offset), timeout=20)
+    line, _, data = ended.stdout.partition(b"\n")
     if ended.status != 0:
         tail = tuple(ended.stderr.decode(errors="replace").splitlines()[-5:])
-        raise RemoteError("the log cannot be read", node=site.name, stage="logs", tail=tail)
-    told = json.loads(header)
-    return LogPart(data=data, next_offset=told["next"], attempt=told["attempt"])
+        raise RemoteError("cannot read the log", node=client.name, stage="logs", tail=tail)
+    header: LogHeader = json.loads(line)
+    return LogPart(data=data, next_offset=header["next"], attempt=header["attempt"])

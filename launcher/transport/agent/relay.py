@@ -1,7 +1,7 @@
-"""The way to an agent's socket for a single question: a few lines that run on the machine.
+"""The program for a single request to an agent's socket.
 
-They are the argument of `python -c` and import nothing but C modules: a question costs 12 ms of CPU, where
-`import socket, json` alone would double that. Looks, which are asked each second, have a way of their own (`relay.py`).
+It is the argument of `python -c` and imports C modules only: so a request costs 12 ms of CPU, and `import socket, json`
+would double that. Looks, which are made each second, keep a connection instead (`runtime/relay.py`).
 """
 
 ONE = """

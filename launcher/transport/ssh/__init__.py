@@ -1,1 +1,4 @@
-"""Commands and files on one machine over SSH: kept connections, verified host keys, deadlines."""
+"""Commands and files on one machine over SSH.
+
+Connections are kept, host keys verified, and operations bounded in time.
+"""

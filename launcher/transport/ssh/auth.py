@@ -1,4 +1,4 @@
-"""Logging in: by the keys that are named, by certificates, and by the agent. Never by asking anybody."""
+"""Logs in by keys, certificates and the SSH agent, never by a prompt."""
 
 import socket
 import threading
@@ -10,13 +10,13 @@ import paramiko
 from paramiko.agent import AgentSSH
 
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.errand import Errand
+from launcher.transport.ssh.operation import Operation
 
 _AGENT_S = 10.0
 
 
 class _Agent(AgentSSH):
-    """The keys of an agent. The agent itself is never forwarded to a machine."""
+    """The keys of an SSH agent, which is never forwarded to a machine."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -30,11 +30,11 @@ class _Agent(AgentSSH):
             raise
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection to the SSH agent."""
         self._link.close()
 
 
-class Keys:
+class PrivateKeys:
     """Private keys by their file, each read once."""
 
     def __init__(self) -> None:
@@ -53,49 +53,47 @@ class Keys:
             return self._loaded[name]
 
 
-def log_in(transport: paramiko.Transport, settings: Settings, keys: Keys, errand: Errand) -> None:
-    """Log in on a connection whose host key is good; RemoteError says what was tried."""
+def log_in(transport: paramiko.Transport, settings: Settings, keys: PrivateKeys, op: Operation) -> None:
+    """Log in on a connection with a good host key; RemoteError says what was tried."""
     told: list[str] = []
     agent = _agent(settings, told)
     try:
         for name, key in _offers(settings, keys, agent, told):
             told.append(name)
-            transport.auth_timeout = max(0.001, errand.left)
+            transport.auth_timeout = max(0.001, op.left)
             try:
                 more = transport.auth_publickey(settings.user, key)
             except paramiko.BadAuthenticationType as error:
-                errand.fail(
+                op.fail(
                     "auth",
-                    f"`{settings.user}` may not log in with a key: it takes {' or '.join(error.allowed_types)}",
-                    "let sshd accept `publickey`: nobody is there to type a password",
+                    f"`{settings.user}` cannot log in with a key: sshd accepts {' or '.join(error.allowed_types)}",
+                    "enable `publickey` in its sshd_config: nvlaunch types no password",
                 )
             except paramiko.AuthenticationException:
-                if errand.left == 0:
-                    message = f"the login of `{settings.user}` was not answered within {errand.timeout:.0f} s"
-                    errand.fail("auth", message, "what does sshd wait for: a home on a dead file server, a directory?")
+                if op.left == 0:
+                    message = f"no answer to the login of `{settings.user}` within {op.timeout:.0f} s"
+                    op.fail("auth", message, "check the file server of its home, and its directory service")
                 if transport.is_active():
                     continue
-                _refused(settings, [*told, "then it hung up"], errand)
+                _refused(settings, [*told, "then sshd closed the connection"], op)
             if more:
-                errand.fail("auth", f"it wants {' and '.join(more)} besides a key", "nobody is there to answer that")
+                op.fail("auth", f"the login needs {' and '.join(more)} besides a key", "nvlaunch answers no prompts")
             return
     finally:
         if agent is not None:
             agent.close()
-    _refused(settings, told, errand)
+    _refused(settings, told, op)
 
 
-def _refused(settings: Settings, told: list[str], errand: Errand) -> NoReturn:
-    message = (
-        f"permission denied for `{settings.user}`; tried {', '.join(told) if told else 'nothing: there is no key'}"
-    )
+def _refused(settings: Settings, told: list[str], op: Operation) -> NoReturn:
+    message = f"permission denied for `{settings.user}`; tried {', '.join(told) if told else 'no key'}"
     hints = []
     if any("passphrase" in one for one in told):
-        hints.append("load the key into an agent with `ssh-add`: nobody is asked for a passphrase here")
+        hints.append("load the key into an SSH agent with `ssh-add`: nvlaunch asks for no passphrase")
     if not any(one.startswith(("key", "agent key", "certificate")) for one in told):
-        hints.append("name an `identity_file` in the inventory, or start an agent that has the key")
-    hints.append(f"is the key in `authorized_keys` of `{settings.user}`, and is that the right user?")
-    errand.fail("auth", message, *hints)
+        hints.append("set `identity_file` in the inventory, or start an SSH agent that has the key")
+    hints.append(f"check that the key is in `authorized_keys` of `{settings.user}`, and that this is the right user")
+    op.fail("auth", message, *hints)
 
 
 def _agent(settings: Settings, told: list[str]) -> _Agent | None:
@@ -104,16 +102,17 @@ def _agent(settings: Settings, told: list[str]) -> _Agent | None:
     try:
         return _Agent(settings.agent)
     except (OSError, paramiko.SSHException, EOFError) as error:
-        told.append(f"agent `{settings.agent}` (does not answer: {error})")
+        told.append(f"SSH agent `{settings.agent}` (does not answer: {error})")
         return None
 
 
 def _offers(
-    settings: Settings, keys: Keys, agent: _Agent | None, told: list[str]
+    settings: Settings, keys: PrivateKeys, agent: _Agent | None, told: list[str]
 ) -> Iterator[tuple[str, paramiko.PKey]]:
-    """Return what to try: the named keys, from the agent where it has them, then what else the agent has.
+    """Return the keys to offer: those that are named, then the SSH agent's.
 
-    sshd counts every offer (MaxAuthTries 6), so that what was named comes first.
+    A named key is taken from the SSH agent where it has it. sshd counts every offer (MaxAuthTries 6), so that named
+    keys come first.
     """
     held = {key.asbytes(): key for key in agent.get_keys()} if agent else {}
     for path in settings.identities:
@@ -127,7 +126,9 @@ def _offers(
             yield f"agent key {key.get_name()}", key
 
 
-def _from_file(path: str, settings: Settings, keys: Keys, told: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
+def _from_file(
+    path: str, settings: Settings, keys: PrivateKeys, told: list[str]
+) -> Iterator[tuple[str, paramiko.PKey]]:
     try:
         key = keys.load(path)
         bare = keys.load(path, bare=True)
@@ -151,7 +152,10 @@ def _from_file(path: str, settings: Settings, keys: Keys, told: list[str]) -> It
 
 
 def _certified(path: str, certificate: str) -> paramiko.PKey | None:
-    """Return a key with a certificate, if that is of this key: it contains the public key after the type."""
+    """Return a key with a certificate, if that is of this key.
+
+    A certificate contains the public key after the type.
+    """
     try:
         key = paramiko.PKey.from_path(path)
         key.load_certificate(certificate)

@@ -1,4 +1,4 @@
-r"""A command as one line for sshd, which hands it to the login shell of the user, whatever that is.
+r"""A command as one line for sshd, which hands it to the login shell.
 
 Quoting happens here and nowhere else. The login shell may be csh or fish, whose quotes are not those of sh: it is given
 letters, digits and octal escapes alone, and starts /bin/sh on what they mean.
@@ -16,9 +16,9 @@ MARK = b"\x1envlaunch\x1e"
 
 _PLAIN = re.compile(rb"[^A-Za-z0-9 _./=,:+@-]")
 
-# `timeout` puts the command into a process group and kills all of that: sshd would leave it running when we hang up.
-# Its signal would end sshd's report of the status as well, were it not for the sh around it: it says 128 + n. What that
-# sh says of a signal ("Killed") goes nowhere, the command's own stderr (3) is as it was.
+# `timeout` puts the command into a process group and kills all of that: sshd would leave it running when the connection
+# ends. Without the sh around it, sshd would report the signal and no status: sh exits with 128 + n. What sh prints on
+# a signal ("Killed") is dropped, the command's own stderr (3) is as it was.
 _SCRIPT = (
     "printf '\\036nvlaunch\\036'; exec 3>&2 2>/dev/null; "
     "(exec timeout -s KILL {limit:.3f} {command} 2>&3 3>&-); exit $?"
@@ -26,17 +26,23 @@ _SCRIPT = (
 
 
 def line(argv: Sequence[str], limit: float) -> str:
-    """Return the line that runs `argv` for `limit` seconds at most, and then kills all that it started."""
+    """Return the line that runs `argv` for `limit` seconds at most.
+
+    Then everything that it started is killed.
+    """
     return _sh(_SCRIPT.format(limit=max(limit, 0.001), command=shlex.join(argv)))
 
 
 def kept(argv: Sequence[str]) -> str:
-    """Return the line that becomes `argv`, marked as `line` marks it, for as long as its stdin is open."""
+    """Return the line that becomes `argv` while its stdin is open.
+
+    Its output is marked as `line` marks it.
+    """
     return _sh(f"printf '\\036nvlaunch\\036'; exec {shlex.join(argv)}")
 
 
 def terminal(argv: Sequence[str]) -> str:
-    """Return the line that becomes `argv`, which has the terminal and all the time it wants."""
+    """Return the line that becomes `argv` at a terminal, without a limit."""
     return _sh(f"exec {shlex.join(argv)}")
 
 
@@ -52,8 +58,8 @@ def output(stdout: bytes) -> bytes | None:
 
 
 # Reads `MODE SIZE LENGTH\n`, a name of LENGTH bytes and SIZE bytes of content for each file, then `end`. Nothing is
-# renamed to its place before the end was read, so that a connection that is lost half-way leaves nothing behind. It
-# imports nothing that Python has not loaded anyway: this runs once on every node of a start.
+# renamed to its place before the end was read, so that a lost connection leaves nothing behind. It imports
+# only what Python has loaded anyway: this runs once on every node of a launch.
 UNPACK = """
 import os, sys
 source, target = sys.stdin.buffer, sys.argv[1]

@@ -1,4 +1,7 @@
-"""How a machine is reached: the inventory's word first, then the user's SSH configuration as OpenSSH resolves it."""
+"""How a machine is reached, by the inventory and the SSH configuration.
+
+The inventory comes first, then the user's configuration as OpenSSH resolves it.
+"""
 
 import hashlib
 import os
@@ -16,7 +19,7 @@ from typing import Any
 import paramiko
 
 from launcher.core.model.inventory import Access
-from launcher.transport.ssh.errand import Errand
+from launcher.transport.ssh.operation import Operation
 
 CONNECT_S = 10.0
 """Seconds for each step of connecting; `ConnectTimeout` in the user's configuration is another."""
@@ -25,7 +28,7 @@ _ASK_S = 10.0
 _ASKING = 8
 _HOPS = 8
 
-# What may stand in a host or user: it becomes an argument, and a word of the user's own ProxyCommand
+# Characters of a host or user: it becomes an argument, and a word of the user's own ProxyCommand
 # (CVE-2023-51385, CVE-2017-1000117).
 _HOST = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%-]*")
 _USER = re.compile(r"""[^-\s\x00-\x1f\x7f`'"$;&<>|(){}][^\s\x00-\x1f\x7f`'"$;&<>|(){}]*""")
@@ -58,7 +61,7 @@ class Settings:
 
 
 class _Told:
-    """What is configured for a host, once it was asked."""
+    """The configuration of a host, once it was asked for."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -66,7 +69,10 @@ class _Told:
 
 
 class Resolver:
-    """Answers settings; OpenSSH is asked once for each machine. `home` is ours, not the user's."""
+    """Resolves settings; OpenSSH is asked once for each machine.
+
+    `home` is that of nvlaunch, not the user's.
+    """
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -76,18 +82,21 @@ class Resolver:
         self._told: dict[tuple[str, str | None, int | None], _Told] = {}
         self._guard = threading.Lock()
 
-    def resolve(self, at: Access, errand: Errand) -> Settings:
-        """Return how a machine is reached; RemoteError where its name cannot be used or OpenSSH refuses."""
+    def resolve(self, at: Access, op: Operation) -> Settings:
+        """Return the settings of a machine.
+
+        RemoteError where its name cannot be used or OpenSSH refuses.
+        """
         known = self._known.get(at)
         if known is None:
-            known = self._known[at] = self._resolve(at, errand, 0)
+            known = self._known[at] = self._resolve(at, op, 0)
         return known
 
-    def _resolve(self, at: Access, errand: Errand, depth: int) -> Settings:
+    def _resolve(self, at: Access, op: Operation, depth: int) -> Settings:
         if depth > _HOPS:
-            errand.fail("resolve", f"the jump hosts of `{at.address}` go round in circles", "look at `ProxyJump`")
-        refuse(at, errand)
-        told = self._tell(at, errand)
+            op.fail("resolve", f"the jump hosts of `{at.address}` form a loop", "check `ProxyJump`")
+        refuse(at, op)
+        told = self._tell(at, op)
         settings = self._settings(at, told)
         jump = at.proxy_jump or _one(told, "proxyjump")
         if jump is None or jump == "none":
@@ -95,16 +104,19 @@ class Resolver:
             if command in (None, "none"):
                 return settings
             return replace(settings, proxy_command=expand(command or "", self._tokens(at, settings)))
-        # Who goes through hosts that the inventory names is let in there by the key that it names.
+        # The inventory's key is used at jump hosts that the inventory names.
         identity = at.identity_file if at.proxy_jump else None
-        return replace(settings, via=self._chain(jump, identity, errand, depth))
+        return replace(settings, via=self._chain(jump, identity, op, depth))
 
-    def _chain(self, jump: str, identity: str | None, errand: Errand, depth: int) -> Settings | None:
-        """Return the last of several hosts that are gone through; only the first has a way of its own."""
+    def _chain(self, jump: str, identity: str | None, op: Operation, depth: int) -> Settings | None:
+        """Return the last of several jump hosts.
+
+        Only the first is reached by its own configuration.
+        """
         last: Settings | None = None
         for word in jump.split(","):
-            hop = _hop(word.strip(), identity, errand)
-            settings = self._resolve(hop, errand, depth + 1)
+            hop = _hop(word.strip(), identity, op)
+            settings = self._resolve(hop, op, depth + 1)
             last = settings if last is None else replace(settings, via=last, proxy_command=None)
         return last
 
@@ -135,7 +147,7 @@ class Resolver:
         )
 
     def _tokens(self, at: Access, settings: Settings) -> dict[str, str]:
-        """Return what OpenSSH puts in place of `%h` and its like (ssh_config(5), TOKENS)."""
+        """Return the values of `%h` and other tokens (ssh_config(5), TOKENS)."""
         local = socket.gethostname()
         return {
             "%": "%",
@@ -161,42 +173,49 @@ class Resolver:
             return os.environ.get("SSH_AUTH_SOCK")
         return None if named == "none" else self._path(named, {})
 
-    def _tell(self, at: Access, errand: Errand) -> dict[str, list[str]]:
-        """Return what is configured for a host, asked once: many that wait for a jump host's get the same answer."""
+    def _tell(self, at: Access, op: Operation) -> dict[str, list[str]]:
+        """Return the configuration of a host, asked once.
+
+        Many machines that wait for one jump host get the same reply.
+        """
         with self._guard:
             told = self._told.setdefault((at.address, at.user, at.port), _Told())
         with told.lock:
             if told.lines is None:
-                told.lines = self._ask(at, errand)
+                told.lines = self._ask(at, op)
             return told.lines
 
-    def _ask(self, at: Access, errand: Errand) -> dict[str, list[str]]:
-        """Return what OpenSSH says of a host, or what paramiko reads from the user's file where there is no ssh."""
+    def _ask(self, at: Access, op: Operation) -> dict[str, list[str]]:
+        """Return OpenSSH's configuration of a host.
+
+        Without `ssh`, what paramiko reads from the user's file.
+        """
         options = [("-l", at.user), ("-p", at.port)]
         given = [word for key, value in options if value is not None for word in (key, str(value))]
-        argv = ["ssh", "-G", "-F", self._wrapped(errand), *given, "--", at.address]
+        argv = ["ssh", "-G", "-F", self._wrapped(op), *given, "--", at.address]
         try:
             with self._asking:
                 done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S)
         except FileNotFoundError:
-            return self._parse(at, errand)
+            return self._parse(at, op)
         except subprocess.TimeoutExpired:
-            hint = "a `Match exec` in the SSH configuration may hang"
-            errand.fail("resolve", f"`ssh -G` did not end within {_ASK_S:.0f} s", hint)
+            hint = "check `Match exec` in the SSH configuration"
+            op.fail("resolve", f"`ssh -G` did not end within {_ASK_S:.0f} s", hint)
         if done.returncode != 0:
             said = tuple(done.stderr.decode(errors="replace").strip().splitlines()[-5:])
             message = f"OpenSSH refuses its configuration: {said[-1] if said else f'status {done.returncode}'}"
-            errand.fail("resolve", message, "`ssh -G HOST` says the same", tail=said)
+            op.fail("resolve", message, "reproduce it with `ssh -G HOST`", tail=said)
         told: dict[str, list[str]] = {}
         for line in done.stdout.decode(errors="replace").splitlines():
             key, _, value = line.partition(" ")
             told.setdefault(key, []).append(value)
         return told
 
-    def _wrapped(self, errand: Errand) -> str:
-        """Return a configuration that reads the user's and the machine's, as ssh does, and then sets our defaults.
+    def _wrapped(self, op: Operation) -> str:
+        """Return a configuration file with our defaults after the user's.
 
-        `ssh -G` alone says `ask` where nobody said anything, and also where the user said so.
+        It includes the user's and the machine's, as ssh does. `ssh -G` alone prints `ask` where nothing is configured,
+        and also where `ask` is.
         """
         own = self._user / ".ssh"
         text = f'Include "{own}/config"\nInclude /etc/ssh/ssh_config\nMatch all\n'
@@ -210,10 +229,12 @@ class Resolver:
                     fresh.write_text(text)
                     fresh.replace(path)
                 except OSError as error:
-                    errand.fail("resolve", f"cannot write to `{self._home}`: {error.strerror}", "mend `$NVLAUNCH_HOME`")
+                    op.fail(
+                        "resolve", f"cannot write to `{self._home}`: {error.strerror}", "make `$NVLAUNCH_HOME` writable"
+                    )
         return str(path)
 
-    def _parse(self, at: Access, errand: Errand) -> dict[str, list[str]]:
+    def _parse(self, at: Access, op: Operation) -> dict[str, list[str]]:
         config = paramiko.SSHConfig()
         try:
             with (self._user / ".ssh" / "config").open() as file:
@@ -222,7 +243,7 @@ class Resolver:
         except FileNotFoundError:
             found = {}
         except (OSError, ValueError, paramiko.SSHException) as error:
-            errand.fail("resolve", f"`{self._user}/.ssh/config` cannot be read: {error}", "install OpenSSH's `ssh`")
+            op.fail("resolve", f"cannot read `{self._user}/.ssh/config`: {error}", "install OpenSSH's `ssh`")
         told = {key: value if isinstance(value, list) else [value] for key, value in found.items()}
         told.setdefault("identityfile", [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")])
         told.setdefault("userknownhostsfile", ["~/.ssh/known_hosts ~/.ssh/known_hosts2"])
@@ -230,24 +251,27 @@ class Resolver:
         return told
 
 
-def refuse(at: Access, errand: Errand) -> None:
-    """Raise RemoteError for a host or user that could be taken for something else by a program that gets it."""
+def refuse(at: Access, op: Operation) -> None:
+    """Raise RemoteError for a host, user or port that is no plain name.
+
+    A program that gets it could take it for something else.
+    """
     for what, word, allowed in (("address", at.address, _HOST), ("user", at.user, _USER)):
         if word is not None and not allowed.fullmatch(word):
-            errand.fail("resolve", f"{what} `{word!r}` is not one", f"mend the {what} in the inventory")
+            op.fail("resolve", f"invalid {what} `{word!r}`", f"correct the {what} in the inventory")
     if at.port is not None and not 0 < at.port < 65536:
-        errand.fail("resolve", f"port `{at.port}` is not one", "mend the port in the inventory")
+        op.fail("resolve", f"invalid port `{at.port}`", "correct the port in the inventory")
 
 
 def expand(text: str, tokens: Mapping[str, str]) -> str:
-    """Return a text with `%x` replaced; a token that is not ours stays as it is."""
+    """Return a text with `%x` replaced; an unknown token stays."""
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
 
 
-def _hop(word: str, identity: str | None, errand: Errand) -> Access:
+def _hop(word: str, identity: str | None, op: Operation) -> Access:
     found = _HOP.fullmatch(word)
     if found is None:
-        errand.fail("resolve", f"jump host `{word!r}` is not one", "it reads [user@]host[:port]")
+        op.fail("resolve", f"invalid jump host `{word!r}`", "write [user@]host[:port]")
     port = int(found["port"]) if found["port"] else None
     return Access(address=found["six"] or found["host"], user=found["user"], port=port, identity_file=identity)
 

@@ -1,4 +1,4 @@
-"""One command in one session: its streams, its end, and what is said where it has none."""
+"""One command in one session: its streams, its end, and its errors."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -8,9 +8,9 @@ import paramiko
 
 from launcher.ports import Completed, Take
 from launcher.transport.ssh import command
-from launcher.transport.ssh.errand import Errand, tail
-from launcher.transport.ssh.links import GRACE_S, Link
-from launcher.transport.ssh.way import Bell
+from launcher.transport.ssh.connections import GRACE_S, Connection
+from launcher.transport.ssh.operation import Operation, tail
+from launcher.transport.ssh.route import Bell
 
 _AT_ONCE = 1 << 16  # bytes of stdin that fit into sshd's window (2 MiB): no thread is needed to send them
 _PART = 1 << 20
@@ -20,7 +20,10 @@ Stdin = Sequence[bytes | memoryview]
 
 
 class _Stdout:
-    """What a command itself writes, from behind the mark on: kept, or given to who takes it as it comes."""
+    """What a command itself writes, after the mark.
+
+    It is kept, or passed to `take` as it comes.
+    """
 
     def __init__(self, take: Take | None) -> None:
         self.kept = bytearray()
@@ -40,43 +43,49 @@ class _Stdout:
 
 
 def exchange(
-    link: Link,
+    link: Connection,
     channel: paramiko.Channel,
     argv: Sequence[str],
     stdin: Stdin,
-    errand: Errand,
+    op: Operation,
     take: Take | None = None,
 ) -> Completed:
-    """Return the end of a command; RemoteError where it did not end in time or the connection was lost."""
-    limit = errand.left
-    begun = errand.elapsed
+    """Return the end of a command.
+
+    RemoteError where it did not end in time or the connection was lost.
+    """
+    limit = op.left
+    begun = op.elapsed
     bell = Bell()
     channel.in_buffer.set_event(bell)
     channel.in_stderr_buffer.set_event(bell)
     try:
         channel.exec_command(command.line(argv, limit))
         _feed(channel, stdin, limit + GRACE_S)
-        stdout, stderr = _drain(channel, bell, errand, _Stdout(take))
-        channel.status_event.wait(errand.left + GRACE_S)
+        stdout, stderr = _drain(channel, bell, op, _Stdout(take))
+        channel.status_event.wait(op.left + GRACE_S)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise _lost(errand, begun, b"", str(error)) from error
+        raise _lost(op, begun, b"", str(error)) from error
     status = channel.exit_status
     own = command.output(stdout)
-    took = errand.elapsed - begun
+    took = op.elapsed - begun
     if status == command.KILLED and took >= limit:
-        errand.fail("command", f"`{argv[0]}` did not end within {errand.timeout:.0f} s", tail=tail(stderr))
-    if status == -1 and (errand.left == 0 or not link.transport.is_active()):
-        raise _lost(errand, begun, stderr, "")
+        op.fail("command", f"`{argv[0]}` did not end within {op.timeout:.0f} s", tail=tail(stderr))
+    if status == -1 and (op.left == 0 or not link.transport.is_active()):
+        raise _lost(op, begun, stderr, "")
     if own is None:
-        _not_begun(stdout, stderr, status, errand)
+        _not_begun(stdout, stderr, status, op)
     if status in (126, 127) and stderr.startswith(b"timeout: failed to run command"):
         reason = tail(stderr)[0].rsplit(": ", 1)[-1]
-        errand.fail("command", f"cannot start `{argv[0]}`: {reason}")
+        op.fail("command", f"cannot start `{argv[0]}`: {reason}")
     return Completed(status=command.KILLED if status == -1 else status, stdout=own, stderr=stderr)
 
 
 def _feed(channel: paramiko.Channel, stdin: Stdin, limit: float) -> None:
-    """Send stdin, in a thread of its own if it is large: a command may write before it has read it all."""
+    """Send stdin, in a thread of its own if it is large.
+
+    A command may write before it has read it all.
+    """
     channel.settimeout(limit)
     if sum(len(part) for part in stdin) <= _AT_ONCE:
         _send(channel, (b"".join(stdin),))
@@ -92,10 +101,10 @@ def _send(channel: paramiko.Channel, stdin: Iterable[bytes | memoryview]) -> Non
                 view = view[channel.send(bytes(view[:_PACKET])) :]
         channel.shutdown_write()
     except (OSError, EOFError, paramiko.SSHException):
-        return  # it ended without reading: its exit status says more
+        return  # it ended without reading: its exit status tells why
 
 
-def _drain(channel: paramiko.Channel, bell: Bell, errand: Errand, stdout: _Stdout) -> tuple[bytes, bytes]:
+def _drain(channel: paramiko.Channel, bell: Bell, op: Operation, stdout: _Stdout) -> tuple[bytes, bytes]:
     stderr = bytearray()
     while True:
         over = channel.closed or channel.eof_received
@@ -105,21 +114,24 @@ def _drain(channel: paramiko.Channel, bell: Bell, errand: Errand, stdout: _Stdou
             stderr += channel.recv_stderr(_PART)
         if over:
             return bytes(stdout.kept), bytes(stderr)
-        if not bell.wait(errand.left + GRACE_S) and errand.left == 0:
+        if not bell.wait(op.left + GRACE_S) and op.left == 0:
             return bytes(stdout.kept), bytes(stderr)
 
 
-def _lost(errand: Errand, begun: float, stderr: bytes, why: str) -> Exception:
-    took = errand.elapsed - begun
+def _lost(op: Operation, begun: float, stderr: bytes, why: str) -> Exception:
+    took = op.elapsed - begun
     said = f": {why}" if why else ""
     message = f"the connection was lost {took:.0f} s into the command{said}"
-    if errand.left == 0:
-        message = f"nothing was heard of the command within {errand.timeout:.0f} s, and the connection was given up"
-    return errand.error("command", message, "it may have run: look before it is done again", tail=tail(stderr))
+    if op.left == 0:
+        message = f"no reply from the command within {op.timeout:.0f} s, and the connection was closed"
+    return op.error("command", message, "it may have run: check before running it again", tail=tail(stderr))
 
 
-def _not_begun(stdout: bytes, stderr: bytes, status: int, errand: Errand) -> NoReturn:
-    """Raise RemoteError for a login that runs no commands: `nologin`, a forced command, an expired account."""
+def _not_begun(stdout: bytes, stderr: bytes, status: int, op: Operation) -> NoReturn:
+    """Raise RemoteError for a login that runs no commands.
+
+    `nologin`, a forced command, an expired account.
+    """
     said = tail(stdout + b"\n" + stderr)
     message = f"the login shell runs no commands: {said[-1] if said else f'it ended with {status}'}"
-    errand.fail("command", message, "let the user have a login shell that runs `/bin/sh -c`", tail=said)
+    op.fail("command", message, "give the user a login shell that runs `/bin/sh -c`", tail=said)

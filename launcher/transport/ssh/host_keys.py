@@ -1,6 +1,7 @@
-"""Host keys: which a machine may have, by the inventory's pin, the user's known_hosts files and ours.
+"""The host keys that a machine may have.
 
-The user's files are read and never written. Ours learns the keys of machines that are in none of them.
+By the inventory's pin, the user's known_hosts files and our own. The user's files are read and never written. Ours
+learns the keys of machines that are in none of them.
 """
 
 import base64
@@ -18,13 +19,13 @@ from enum import Enum
 from pathlib import Path
 
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.errand import Errand, HostKeyError
+from launcher.transport.ssh.operation import HostKeyError, Operation
 
 _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class HostKey:
     """A public host key: its type, and its bytes as they travel."""
 
     kind: str
@@ -41,12 +42,12 @@ class Key:
         return _SIGNATURES.get(self.kind, (self.kind,))
 
     def line(self, name: str) -> str:
-        """Return the line of a known_hosts file that says that `name` has this key."""
+        """Return the line of a known_hosts file that gives `name` this key."""
         return f"{name} {self.kind} {base64.b64encode(self.blob).decode()}\n"
 
 
 class Marker(Enum):
-    """What a line of a known_hosts file says of its key (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
+    """The marker of a line of a known_hosts file (sshd(8))."""
 
     HOST = ""
     AUTHORITY = "@cert-authority"
@@ -54,13 +55,13 @@ class Marker(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KnownHostsLine:
     """A line of a known_hosts file."""
 
     path: str
     marker: Marker
     names: str
-    key: Key
+    key: HostKey
 
     def covers(self, name: str) -> bool:
         """Whether the line is about a host."""
@@ -75,26 +76,32 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownHosts:
     """What the files say of a host."""
 
-    keys: tuple[Entry, ...] = ()
-    revoked: tuple[Entry, ...] = ()
-    authorities: tuple[Entry, ...] = ()
+    keys: tuple[KnownHostsLine, ...] = ()
+    revoked: tuple[KnownHostsLine, ...] = ()
+    authorities: tuple[KnownHostsLine, ...] = ()
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Return what to negotiate first, so that the machine shows a key that can be compared."""
+        """Return the algorithms to negotiate first.
+
+        With them the machine presents a key that can be compared.
+        """
         return tuple(dict.fromkeys(name for entry in self.keys for name in entry.key.algorithms))
 
 
 @dataclass(slots=True)
 class _File:
-    """A file as it was when it was read. Plain names have an index: a site's file may have thousands of lines."""
+    """A file as it was read.
+
+    Plain names have an index: a site's file may have thousands of lines.
+    """
 
     seen: tuple[int, ...] = ()
-    named: dict[str, list[Entry]] = field(default_factory=dict)
-    others: list[Entry] = field(default_factory=list)
+    named: dict[str, list[KnownHostsLine]] = field(default_factory=dict)
+    others: list[KnownHostsLine] = field(default_factory=list)
 
 
 class HostKeys:
@@ -105,46 +112,49 @@ class HostKeys:
         self._files: dict[str, _File] = {}
         self._guard = threading.Lock()
 
-    def known(self, settings: Settings) -> Known:
+    def known(self, settings: Settings) -> KnownHosts:
         """Return what the user's files and ours say of a machine."""
         paths = (*settings.known_hosts, str(self.own))
         found = [entry for path in paths for entry in self._about(path, settings.known_as)]
-        return Known(*(tuple(entry for entry in found if entry.marker is marker) for marker in _KINDS))
+        return KnownHosts(*(tuple(entry for entry in found if entry.marker is marker) for marker in _KINDS))
 
-    def knows(self, settings: Settings, key: Key) -> bool:
-        """Whether a machine may have this key, by what is known now."""
+    def knows(self, settings: Settings, key: HostKey) -> bool:
+        """Whether a machine may have this key, as far as known."""
         return _allows(self.known(settings), settings, key)
 
-    def judge(self, settings: Settings, key: Key, errand: Errand) -> None:
-        """Return where the machine may have this key, learning it where nothing is known; HostKeyError where not."""
+    def judge(self, settings: Settings, key: HostKey, op: Operation) -> None:
+        """Return if the machine may have this key; HostKeyError otherwise.
+
+        A key is learnt where nothing is known of the machine.
+        """
         known = self.known(settings)  # read once: another process may learn the same key meanwhile
         if _allows(known, settings, key):
             return
         shown = key.fingerprint
         if any(entry.key == key for entry in known.revoked):
-            raise _error(errand, key, f"host key {shown} is revoked in `{known.revoked[0].path}`", ())
+            raise _error(op, key, f"host key {shown} is revoked in `{known.revoked[0].path}`", ())
         if settings.pin is not None:
-            raise _changed(settings, key, errand, f"the inventory pins {settings.pin}", (settings.pin,))
+            raise _changed(settings, key, op, f"the inventory pins {settings.pin}", (settings.pin,))
         if known.keys:
             old = tuple(dict.fromkeys(entry.key.fingerprint for entry in known.keys))
             where = ", ".join(f"`{path}`" for path in dict.fromkeys(entry.path for entry in known.keys))
-            raise _changed(settings, key, errand, f"{' and '.join(old)} is known from {where}", old)
+            raise _changed(settings, key, op, f"{' and '.join(old)} is known from {where}", old)
         if known.authorities:
-            words = f"host key {shown} is not known, and certificates of hosts (@cert-authority) cannot be checked here"
-            raise _error(errand, key, words, (_trust(shown),))
+            words = f"unknown host key {shown}, and host certificates (@cert-authority) are not supported"
+            raise _error(op, key, words, (_trust(shown),))
         if settings.strict:
-            words = f"host key {shown} is not known, and `StrictHostKeyChecking` lets none be learnt"
-            raise _error(errand, key, words, (_trust(shown),))
-        self._learn(settings, key, errand)
+            words = f"unknown host key {shown}, and `StrictHostKeyChecking` accepts no new ones"
+            raise _error(op, key, words, (_trust(shown),))
+        self._learn(settings, key, op)
 
-    def replace(self, name: str, key: Key) -> None:
-        """Have our own file say that a host has this key and no other."""
+    def replace(self, name: str, key: HostKey) -> None:
+        """Make this the only key of a host in our own file."""
         with self._writing() as lines:
             lines[:] = [line for line in lines if name not in _plain_names(line)]
             lines.append(key.line(name))
 
-    def _learn(self, settings: Settings, key: Key, errand: Errand) -> None:
-        """Add a key to our file, unless somebody else has just learnt another one."""
+    def _learn(self, settings: Settings, key: HostKey, op: Operation) -> None:
+        """Add a key to our file, unless another process just added another one."""
         with self._writing() as lines:
             there = [entry for line in lines if (entry := _entry(line, str(self.own)))]
             mine = [entry for entry in there if entry.covers(settings.known_as)]
@@ -152,11 +162,14 @@ class HostKeys:
                 lines.append(key.line(settings.known_as))
         if mine and all(entry.key != key for entry in mine):
             old = tuple(entry.key.fingerprint for entry in mine)
-            raise _changed(settings, key, errand, f"{old[0]} is known from `{self.own}`", old)
+            raise _changed(settings, key, op, f"{old[0]} is known from `{self.own}`", old)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[list[str]]:
-        """Give the lines of our file to be changed; other writers wait, readers see all of it or nothing."""
+        """Yield the lines of our file, to be changed.
+
+        Other writers wait; readers see the old or the new file.
+        """
         self.own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self.own.with_name(f"{self.own.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -172,7 +185,7 @@ class HostKeys:
         finally:
             os.close(lock)
 
-    def _about(self, path: str, name: str) -> Iterable[Entry]:
+    def _about(self, path: str, name: str) -> Iterable[KnownHostsLine]:
         file = self._read(path)
         return [*file.named.get(name, ()), *(entry for entry in file.others if entry.covers(name))]
 
@@ -189,7 +202,7 @@ class HostKeys:
             return _File()
 
 
-def _allows(known: Known, settings: Settings, key: Key) -> bool:
+def _allows(known: KnownHosts, settings: Settings, key: HostKey) -> bool:
     if any(entry.key == key for entry in known.revoked):
         return False
     if settings.pin is not None:
@@ -214,8 +227,11 @@ def _parsed(text: str, path: str, seen: tuple[int, ...]) -> _File:
     return file
 
 
-def _entry(line: str, path: str) -> Entry | None:
-    """Return a line as an entry; None for comments and for what OpenSSH would skip as well."""
+def _entry(line: str, path: str) -> KnownHostsLine | None:
+    """Return a line as an entry.
+
+    None for comments, and for what OpenSSH skips as well.
+    """
     words = line.split()
     if not words or words[0].startswith("#"):
         return None
@@ -229,7 +245,7 @@ def _entry(line: str, path: str) -> Entry | None:
         blob = base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         return None
-    return Entry(path, marker, names, Key(kind, blob))
+    return KnownHostsLine(path, marker, names, HostKey(kind, blob))
 
 
 def _plain_names(line: str) -> list[str]:
@@ -237,7 +253,10 @@ def _plain_names(line: str) -> list[str]:
 
 
 def _literal(pattern: str) -> str:
-    """Return a pattern of OpenSSH as one of fnmatch: brackets, as in `[host]:2222`, stand for themselves."""
+    """Return a pattern of OpenSSH as one of fnmatch.
+
+    Brackets, as in `[host]:2222`, stand for themselves.
+    """
     return pattern.replace("[", "[[]")
 
 
@@ -250,24 +269,24 @@ def _hashed(names: str, name: str) -> bool:
 
 
 def _trust(fingerprint: str) -> str:
-    return f"compare {fingerprint} with the machine's own, then name it as `host_key` of the node in the inventory"
+    return f"compare {fingerprint} with the machine's own key, then set `host_key` of the node in the inventory"
 
 
-def _changed(settings: Settings, key: Key, errand: Errand, why: str, old: tuple[str, ...]) -> HostKeyError:
+def _changed(settings: Settings, key: HostKey, op: Operation, why: str, old: tuple[str, ...]) -> HostKeyError:
     words = f"the host key has changed to {key.fingerprint}: {why}"
-    return _error(errand, key, words, (_advice(settings),), old)
+    return _error(op, key, words, (_advice(settings),), old)
 
 
 def _advice(settings: Settings) -> str:
     reimaged = f"if `{settings.address}` was re-imaged or replaced"
     if settings.pin is not None:
-        return f"{reimaged}, put the new one into the inventory; otherwise somebody may be in between"
-    return f"{reimaged}: `nvlaunch hosts rekey {settings.address}`; otherwise somebody may be in between"
+        return f"{reimaged}, set the new `host_key` in the inventory; otherwise the connection may be intercepted"
+    return f"{reimaged}: `nvlaunch hosts rekey {settings.address}`; otherwise the connection may be intercepted"
 
 
 def _error(
-    errand: Errand, key: Key, words: str, hints: tuple[str, ...], expected: tuple[str, ...] = ()
+    op: Operation, key: HostKey, words: str, hints: tuple[str, ...], expected: tuple[str, ...] = ()
 ) -> HostKeyError:
-    error = HostKeyError(words, node=errand.node, stage="host key", elapsed=errand.elapsed, hints=hints)
+    error = HostKeyError(words, node=op.node, stage="host key", elapsed=op.elapsed, hints=hints)
     error.expected, error.presented = expected, key.fingerprint
     return error

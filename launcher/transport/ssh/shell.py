@@ -8,11 +8,11 @@ from launcher.ports import Completed, Take, Talk
 from launcher.ports import Stdin as Input
 from launcher.transport.ssh import command, terminal
 from launcher.transport.ssh.config import Resolver
+from launcher.transport.ssh.connections import ConnectionPool
 from launcher.transport.ssh.dial import Dialler
-from launcher.transport.ssh.errand import Errand, LostError, tail
 from launcher.transport.ssh.exchange import Stdin, exchange
-from launcher.transport.ssh.host_keys import HostKeys, Key
-from launcher.transport.ssh.links import Links
+from launcher.transport.ssh.host_keys import HostKey, HostKeys
+from launcher.transport.ssh.operation import LostError, Operation, tail
 from launcher.transport.ssh.talk import KeptTalk, SingleTalk
 
 KNOWN_HOSTS = "known_hosts"
@@ -20,13 +20,16 @@ TERMINAL_S = 30.0
 
 
 class SshShell:
-    """Runs commands and writes files on machines that are reached by SSH; `home` keeps the host keys we learn."""
+    """Runs commands and writes files on machines over SSH.
+
+    `home` keeps the host keys that are learnt.
+    """
 
     def __init__(self, home: Path) -> None:
         self._resolver = Resolver(home)
         self._keys = HostKeys(home / KNOWN_HOSTS)
         self._dialler = Dialler(self._keys)
-        self._links = Links(self._resolver.resolve, self._dialler.dial)
+        self._links = ConnectionPool(self._resolver.resolve, self._dialler.dial)
 
     def run(
         self,
@@ -37,64 +40,73 @@ class SshShell:
         timeout: float,
         take: Take | None = None,
     ) -> Completed:
-        """Run a command to its end; RemoteError where the machine is not reached or the time is over."""
-        return self._run(at, argv, (stdin,), Errand(at.address, timeout), take)
+        """Run a command to its end.
+
+        RemoteError where the machine is not reached or the time is over.
+        """
+        return self._run(at, argv, (stdin,), Operation(at.address, timeout), take)
 
     def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
-        """Write files below a folder (0700), all of them or none, each by rename; RemoteError where not possible."""
+        """Write files below a folder (0700), all of them or none.
+
+        Each by a rename; RemoteError where not possible.
+        """
         parts: list[bytes] = []
         for name, (content, mode) in files.items():
             raw = name.encode("utf-8", "surrogateescape")
             parts += [b"%d %d %d\n" % (mode, len(content), len(raw)), raw, content]
-        errand = Errand(at.address, timeout)
+        op = Operation(at.address, timeout)
         argv = [at.python or "python3", "-EsS", "-c", command.UNPACK, folder]
-        ended = self._run(at, argv, (*parts, b"end\n"), errand)
+        ended = self._run(at, argv, (*parts, b"end\n"), op)
         if ended.status != 0:
             said = tail(ended.stderr)
             message = f"cannot write to `{folder}`: {said[-1] if said else f'status {ended.status}'}"
-            errand.fail("put", message, tail=said)
+            op.fail("put", message, tail=said)
 
     def converse(self, at: Access, argv: Sequence[str], *, timeout: float, knock: float) -> Talk:
-        """Start a program to speak with, on a session of a kept connection; RemoteError where it is not reached.
+        """Start a program to speak with, on a session of a kept connection.
 
-        Where sshd allows no session besides, each thing that is sent has a session of its own.
+        RemoteError where the machine is not reached. Where sshd allows no session besides, each thing that is sent has
+        a session of its own.
         """
-        errand = Errand(at.address, timeout, knock)
-        link = self._links.link(at, errand)
+        op = Operation(at.address, timeout, knock)
+        link = self._links.link(at, op)
         if not link.is_roomy:
             return SingleTalk(lambda data: self.run(at, argv, stdin=data, timeout=timeout).stdout)
         try:
-            return KeptTalk(link, errand, argv)
+            return KeptTalk(link, op, argv)
         except LostError:
-            return KeptTalk(self._links.link(at, errand), errand, argv)
+            return KeptTalk(self._links.link(at, op), op, argv)
 
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
-        """Return the `ssh` that runs a command at a terminal; RemoteError where the machine is not reached.
+        """Return the `ssh` command that runs a command at a terminal.
 
-        It is reached first, so that its host key, and those on the way, are verified and known to `ssh` as well.
+        RemoteError where the machine is not reached. It is reached first, so that its host key, and those on the way,
+        are verified and known to `ssh` as well.
         """
-        errand = Errand(at.address, TERMINAL_S)
-        settings = self._resolver.resolve(at, errand)
-        link = self._links.link(at, errand)
+        op = Operation(at.address, TERMINAL_S)
+        settings = self._resolver.resolve(at, op)
+        link = self._links.link(at, op)
         if settings.pin is not None:
             shown = link.transport.get_remote_server_key()
-            self._keys.replace(settings.known_as, Key(shown.get_name(), shown.asbytes()))
+            self._keys.replace(settings.known_as, HostKey(shown.get_name(), shown.asbytes()))
         return terminal.argv(settings, self._keys.own, argv)
 
     def close(self) -> None:
-        """Close every connection, also those that are being made; what runs on the machines goes on."""
+        """Close every connection, also those that are being made.
+
+        What runs on the machines goes on.
+        """
         self._links.close()
         self._dialler.close()
 
-    def _run(
-        self, at: Access, argv: Sequence[str], stdin: Stdin, errand: Errand, take: Take | None = None
-    ) -> Completed:
+    def _run(self, at: Access, argv: Sequence[str], stdin: Stdin, op: Operation, take: Take | None = None) -> Completed:
         try:
-            return self._once(at, argv, stdin, errand, take)
+            return self._once(at, argv, stdin, op, take)
         except LostError:
-            return self._once(at, argv, stdin, errand, take)  # it had died unnoticed, and nothing was begun on it
+            return self._once(at, argv, stdin, op, take)  # the connection was dead, and nothing was begun on it
 
-    def _once(self, at: Access, argv: Sequence[str], stdin: Stdin, errand: Errand, take: Take | None) -> Completed:
-        link = self._links.link(at, errand)
-        with link.session(errand) as channel:
-            return exchange(link, channel, argv, stdin, errand, take)
+    def _once(self, at: Access, argv: Sequence[str], stdin: Stdin, op: Operation, take: Take | None) -> Completed:
+        link = self._links.link(at, op)
+        with link.session(op) as channel:
+            return exchange(link, channel, argv, stdin, op, take)

@@ -1,4 +1,4 @@
-"""A program on a machine that is spoken to over a session of a kept connection."""
+"""A program on a machine, spoken to over a session of a kept connection."""
 
 import contextlib
 import queue
@@ -9,8 +9,8 @@ import paramiko
 
 from launcher.errors import LaunchError
 from launcher.transport.ssh import command
-from launcher.transport.ssh.errand import Errand
-from launcher.transport.ssh.links import Link
+from launcher.transport.ssh.connections import Connection
+from launcher.transport.ssh.operation import Operation
 
 _PART = 1 << 20
 _BEFORE = 1 << 20
@@ -18,27 +18,27 @@ _BEFORE = 1 << 20
 
 
 class KeptTalk:
-    """A session of its own, as long as both sides want."""
+    """A session of its own, open as long as both sides want."""
 
-    def __init__(self, link: Link, errand: Errand, argv: Sequence[str]) -> None:
+    def __init__(self, link: Connection, op: Operation, argv: Sequence[str]) -> None:
         self._link = link
-        self._channel = link.keep(errand)
+        self._channel = link.keep(op)
         self._before: bytes | None = b""
         self._mute = False
         try:
-            self._channel.settimeout(errand.left)
+            self._channel.settimeout(op.left)
             self._channel.exec_command(command.kept(argv))
         except (paramiko.SSHException, EOFError, OSError) as error:
             self.give_up()
-            raise errand.error("command", f"the connection was lost: {str(error) or type(error).__name__}") from error
+            raise op.error("command", f"the connection was lost: {str(error) or type(error).__name__}") from error
 
     def send(self, data: bytes) -> None:
         """Write to its stdin."""
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):  # who reads is told
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):  # the reader reports it
             self._channel.sendall(data)
 
     def read(self) -> bytes:
-        """Return what it wrote, from where it began itself."""
+        """Return what the program wrote, without what a login printed before."""
         self._channel.settimeout(None)
         while True:
             try:
@@ -57,29 +57,32 @@ class KeptTalk:
                     return own
 
     def last_words(self) -> str:
-        """Return why it is over."""
+        """Return why it ended."""
         if self._mute:
-            return "no answer over a connection that was well"
+            return "no reply over an open connection"
         if self._before is not None:
             said = self._before.decode(errors="replace").strip().splitlines()[-1:]
             return f"the login shell runs no commands: {said[0] if said else 'it ended at once'}"
         if self._link.transport.is_active():
-            return "what asks the agent there has ended"
+            return "the relay on the machine has ended"
         return "the connection was lost"
 
     def give_up(self) -> None:
-        """Begin nothing more on this connection, and hang up."""
+        """Begin nothing more on this connection, and close the session."""
         self._mute = True
         self._link.retire()
         self._link.let_go(self._channel)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the session."""
         self._link.let_go(self._channel)
 
 
 class SingleTalk:
-    """The same where a machine allows one session at a time: each thing that is sent is a program's whole stdin."""
+    """The same where a machine allows one session at a time.
+
+    Each thing that is sent is a program's whole stdin.
+    """
 
     def __init__(self, run: Callable[[bytes], bytes]) -> None:
         self._run = run
@@ -102,7 +105,7 @@ class SingleTalk:
         return self._said.get()
 
     def last_words(self) -> str:
-        """Return why it is over."""
+        """Return why it ended."""
         return self._why
 
     def give_up(self) -> None:

@@ -1,4 +1,7 @@
-"""The system's own `ssh` for a person at a terminal, told what we know of a machine: its way, its key, its login."""
+"""The system's own `ssh` at a terminal, with the settings of a machine.
+
+Its route, its host key, its login.
+"""
 
 import shlex
 from collections.abc import Sequence
@@ -9,9 +12,10 @@ from launcher.transport.ssh.config import Settings
 
 
 def argv(settings: Settings, own: Path, remote: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments that run a command on a machine at a terminal; `own` is our known_hosts file.
+    """Return the arguments that run a command on a machine at a terminal.
 
-    The host keys of the machine and of those on the way must be in the known_hosts files already: `ssh` asks for none.
+    `own` is our known_hosts file. The host keys of the machine and of those on the way must be in the known_hosts files
+    already: `ssh` asks for none.
     """
     return ("ssh", "-t", *_options(settings, own), "--", settings.address, command.terminal(remote))
 
@@ -35,7 +39,10 @@ def _options(settings: Settings, own: Path) -> list[str]:
 
 
 def _way(settings: Settings, own: Path) -> dict[str, str]:
-    """Return how to get there. `ssh -J` would hand none of our options to the hosts on the way."""
+    """Return the options for the route.
+
+    `ssh -J` would pass none of our options to the jump hosts.
+    """
     if settings.via is not None:
         hop = ["ssh", *_options(settings.via, own), "-W"]
         plain = shlex.join(hop).replace("%", "%%")

@@ -1,1 +1,1 @@
-"""The user's files on their way to nodes: what belongs to a folder, packed once, sent once."""
+"""The user's files on their way to nodes, packed once and sent once."""

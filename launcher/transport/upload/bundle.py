@@ -1,14 +1,17 @@
-"""What is put on a node before anything runs there: our programs, the agent's orders, and the run's Ray token."""
+"""The files that a node needs before anything runs there.
+
+Programs, agent spec, shared variables, Ray token.
+"""
 
 import json
 import secrets
-from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from launcher.core.model.run import RunId
+from launcher.runtime.protocol_files import SHARED, AgentSpec
+from launcher.setup.environ import SharedVariables
 from launcher.setup.layout import PACKAGE
 
 Files = dict[str, tuple[bytes, int]]
@@ -16,18 +19,26 @@ Files = dict[str, tuple[bytes, int]]
 
 @cache
 def programs() -> Files:
-    """Return the files of `launcher/runtime`, as they lie in the repository or in the wheel; read once."""
+    """Return the files of `launcher/runtime`; read once."""
     found = (entry for entry in resources.files("launcher.runtime").iterdir() if entry.name.endswith(".py"))
     return {f"{PACKAGE}/{entry.name}": (entry.read_bytes(), 0o600) for entry in found}
 
 
-def orders(content: Mapping[str, Any]) -> Files:
-    """Return the agent's orders as a file."""
-    return {"agent.json": (json.dumps(content).encode(), 0o600)}
+def agent_spec(spec: AgentSpec) -> Files:
+    """Return what an agent is started with as a file."""
+    return {"agent.json": (json.dumps(spec).encode(), 0o600)}
+
+
+def shared(variables: SharedVariables) -> Files:
+    """Return the document of shared variables as a file."""
+    return {f"{SHARED}/{variables.name}": (variables.content, 0o600)}
 
 
 def token(home: Path, run: RunId) -> bytes:
-    """Return the run's Ray token; made at first, the same for ever after, also when two threads ask at once."""
+    """Return the run's Ray token, made by the first call.
+
+    It stays the same, also when two threads ask at once.
+    """
     path = home / "runs" / run / "token"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f".token.{secrets.token_hex(4)}")

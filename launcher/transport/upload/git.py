@@ -1,4 +1,4 @@
-"""What git says of a folder. Nothing of git's own rules is told again here: it is asked."""
+"""Git's rules for a folder, as git itself applies them."""
 
 import os
 import subprocess
@@ -13,12 +13,12 @@ OWN_IGNORE = ".skyignore"
 
 _TAKEN = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 _IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
-# What a hook or an alias of git's hands down: it would name another repository or another index.
+# Variables that a git hook or alias passes on: they name another repository or index.
 _HANDED_DOWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 
 
-class Rules:
-    """The rules of one folder: which names in it are taken, and which folders are not looked into."""
+class IgnoreRules:
+    """The rules of one folder: which names are sent, and which are ignored."""
 
     def __init__(self, folder: Path, options: Sequence[str], excludes: Sequence[str] = ()) -> None:
         self._folder = folder
@@ -26,21 +26,24 @@ class Rules:
         self._excludes = tuple(excludes)
 
     def taken(self) -> Iterator[bytes]:
-        """Return the names that are not ignored, relative to the folder; some may be gone, repositories are folders."""
+        """Return the names that are not ignored, relative to the folder.
+
+        Some may be gone; repositories are folders.
+        """
         argv = ("ls-files", "-z", "--others", *self._excludes) if self._excludes else _TAKEN
         return self._names(argv)
 
     def ignored(self) -> Iterator[bytes]:
-        """Return what is ignored: files, and whole folders with a slash at the end."""
+        """Return the ignored files, and ignored folders with a slash at the end."""
         how = ("ls-files", "-z", "--others", "--ignored", "--directory", *self._excludes)
         return self._names(how if self._excludes else _IGNORED)
 
     def ignores(self, names: Sequence[bytes]) -> frozenset[bytes]:
-        """Return which of these folders are ignored; git lists no empty one."""
+        """Return which of these folders are ignored; git lists no empty ones."""
         if not names:
             return frozenset()
         if self._excludes:
-            return frozenset()  # asked of an index that is empty: what is ignored was listed, empty or not
+            return frozenset()  # the index is empty: ignored folders were listed, empty or not
         ended = _git(self._folder, *self._options, "check-ignore", "-z", "--stdin", stdin=b"\0".join(names) + b"\0")
         return frozenset(name for name in ended.stdout.split(b"\0") if name)
 
@@ -51,10 +54,11 @@ class Rules:
         return (name for name in ended.stdout.split(b"\0") if name)
 
 
-def rules(folder: Path) -> Rules | None:
-    """Return git's rules for a folder; None where it is no part of a git tree, or one that the tree ignores as a whole.
+def rules(folder: Path) -> IgnoreRules | None:
+    """Return git's rules for a folder.
 
-    LaunchError where there are rules that cannot be read.
+    None where it is no part of a git tree, or the tree ignores it as a whole. LaunchError where there are rules that
+    cannot be read.
     """
     try:
         inside = _git(folder, "rev-parse", "--is-inside-work-tree", "--show-prefix")
@@ -71,13 +75,14 @@ def rules(folder: Path) -> Rules | None:
         return None
     if prefix.strip(b"\n") and _git(folder, "check-ignore", "-q", ".").returncode == 0:
         return None
-    return Rules(folder, ())
+    return IgnoreRules(folder, ())
 
 
-class OwnRules:
-    """The rules of `.skyignore` files; `empty` is an empty repository that lends git's matching.
+class SkyIgnoreRules:
+    """The rules of `.skyignore` files.
 
-    Patterns are rsync's: one without a slash at its beginning matches at any depth.
+    `empty` is an empty repository that lends git's matching. Patterns are rsync's: one without a slash at its beginning
+    matches at any depth.
     """
 
     def __init__(self, folder: Path, empty: Path) -> None:
@@ -86,14 +91,19 @@ class OwnRules:
         lines = (folder / OWN_IGNORE).read_bytes().splitlines()
         self._excludes.write_bytes(b"".join(_deep(line) + b"\n" for line in lines))
 
-    def of(self, folder: Path) -> Rules:
+    def of(self, folder: Path) -> IgnoreRules:
         """Return the rules for the folder, or for a repository inside it."""
         options = (f"--git-dir={self._empty}", f"--work-tree={folder}")
-        return Rules(folder, options, (f"--exclude-from={self._excludes}", f"--exclude-per-directory={OWN_IGNORE}"))
+        return IgnoreRules(
+            folder, options, (f"--exclude-from={self._excludes}", f"--exclude-per-directory={OWN_IGNORE}")
+        )
 
 
 def empty_repository(folder: Path) -> tempfile.TemporaryDirectory[str]:
-    """Return a repository without anything, for `OwnRules`; LaunchError without git."""
+    """Return an empty repository for `SkyIgnoreRules`.
+
+    LaunchError without git.
+    """
     made = tempfile.TemporaryDirectory(prefix="nvlaunch-")
     try:
         _git(folder, "init", "--quiet", "--bare", "--template=", made.name)
@@ -115,10 +125,10 @@ def _git(folder: Path, *argv: str, stdin: bytes = b"") -> "subprocess.CompletedP
 
 
 def _no_git(folder: Path, hint: str) -> LaunchError:
-    return LaunchError(f"no `git` is here to tell what to leave out of `{folder}`", hints=(hint,))
+    return LaunchError(f"git is needed for the ignore rules of `{folder}`", hints=(hint,))
 
 
 def _refusal(folder: Path, stderr: bytes) -> LaunchError:
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
     message = (lines[0] if lines else "git says nothing").removeprefix("fatal: ")
-    return LaunchError(f"git cannot tell what to leave out of `{folder}`: {message}", hints=tuple(lines[1:2]))
+    return LaunchError(f"git cannot apply the ignore rules of `{folder}`: {message}", hints=tuple(lines[1:2]))

@@ -1,4 +1,7 @@
-"""What belongs to a folder of the user's that goes to nodes: what git would take, and the folders that git forgets."""
+"""The files of a user's folder that go to nodes.
+
+Those that git would take, and the folders that git does not store.
+"""
 
 import os
 import stat
@@ -11,14 +14,15 @@ from launcher.transport.upload import git
 
 GIT = b".git"
 
-RulesOf = Callable[[bytes], git.Rules | None]
+RulesOf = Callable[[bytes], git.IgnoreRules | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Names relative to a folder, as bytes: files and links, folders without anything, and what is left out.
+    """Names relative to a folder, as bytes.
 
-    `ignored` counts files and whole folders; `special` are sockets, pipes and devices, which no copy can be made of.
+    `files` are files and links, `empty` folders without anything. `ignored` counts files and whole folders; `special`
+    are sockets, pipes and devices, which cannot be copied.
     """
 
     files: tuple[bytes, ...]
@@ -36,17 +40,18 @@ class _Found:
 
 
 def listing(folder: Path) -> Listing:
-    """Return what belongs to a folder: in a git tree what git does not ignore, tracked or not, submodules too.
+    """Return the files of a folder that are sent.
 
-    `.skyignore` in the folder takes the place of git's rules; elsewhere all is taken but `.git`. LaunchError where the
-    folder is gone or its rules cannot be read.
+    In a git tree: what git does not ignore, tracked or not, submodules too. `.skyignore` in the folder takes the place
+    of git's rules; elsewhere everything but `.git` is sent. LaunchError where the folder is gone or its rules cannot be
+    read.
     """
     if not folder.is_dir():
-        raise LaunchError(f"workdir `{folder}` is gone")
+        raise LaunchError(f"workdir `{folder}` does not exist")
     found = _Found()
     if (folder / git.OWN_IGNORE).is_file():
         with git.empty_repository(folder) as empty:
-            own = git.OwnRules(folder, Path(empty))
+            own = git.SkyIgnoreRules(folder, Path(empty))
             _gather(folder, b"", lambda name: own.of(_at(folder, name)), found)
     else:
         _gather(folder, b"", lambda name: git.rules(_at(folder, name)), found)
@@ -59,7 +64,7 @@ def listing(folder: Path) -> Listing:
 
 
 def everything(folder: Path) -> Listing:
-    """Return all that is in a folder but `.git`, whatever git says of it."""
+    """Return all files of a folder but `.git`, ignored or not."""
     found = _Found()
     _walk(folder, b"", _is_git, found)
     return Listing(files=tuple(sorted(found.files)), empty=tuple(sorted(found.empty)), special=tuple(found.special))
@@ -70,7 +75,10 @@ def _at(folder: Path, name: bytes) -> Path:
 
 
 def _gather(root: Path, prefix: bytes, rules_of: RulesOf, found: _Found) -> None:
-    """Add what belongs to one repository, or to a folder without one, and to the repositories inside."""
+    """Add the files of one repository, or of a folder without one.
+
+    Those of the repositories inside too.
+    """
     rules = rules_of(prefix)
     if rules is None:
         _walk(_at(root, prefix), prefix, _is_git, found)
@@ -89,8 +97,11 @@ def _gather(root: Path, prefix: bytes, rules_of: RulesOf, found: _Found) -> None
         _gather(root, path, (lambda _: None) if whole else rules_of, found)
 
 
-def _take(root: Path, prefix: bytes, rules: git.Rules, found: _Found) -> set[bytes]:
-    """Add the files that one repository's rules take; return the repositories inside it."""
+def _take(root: Path, prefix: bytes, rules: git.IgnoreRules, found: _Found) -> set[bytes]:
+    """Add the files that a repository's rules take.
+
+    Return the repositories inside it.
+    """
     nested: set[bytes] = set()
     real: dict[bytes, bool] = {b"": True}
     for name in rules.taken():
@@ -112,13 +123,19 @@ def _join(prefix: bytes, name: bytes) -> bytes:
 
 
 def _below(name: bytes, folders: frozenset[bytes]) -> bool:
-    """Whether one of the folders listed is above a name: git lists some files beside the folder they are in."""
+    """Whether one of the folders listed is above a name.
+
+    Git lists some files beside the folder they are in.
+    """
     parts = name.rstrip(b"/").split(b"/")[:-1]
     return any(b"/".join(parts[: count + 1]) + b"/" in folders for count in range(len(parts)))
 
 
 def _mode(root: Path, name: bytes) -> int:
-    """Return the kind and mode of a file; 0 for one that is gone: git's index may still have it."""
+    """Return the kind and mode of a file.
+
+    0 for one that is gone: git's index may still have it.
+    """
     try:
         return _at(root, name).lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -126,7 +143,10 @@ def _mode(root: Path, name: bytes) -> int:
 
 
 def _is_real(root: Path, folder: bytes, known: dict[bytes, bool]) -> bool:
-    """Whether no part of a path is a link: the index may have files of a folder that a link replaced."""
+    """Whether no part of a path is a link.
+
+    The index may have files of a folder that a link replaced.
+    """
     if folder not in known:
         above = folder.rpartition(b"/")[0]
         known[folder] = _is_real(root, above, known) and stat.S_ISDIR(_mode(root, folder))
@@ -134,7 +154,7 @@ def _is_real(root: Path, folder: bytes, known: dict[bytes, bool]) -> bool:
 
 
 def _walk(folder: Path, prefix: bytes, closed: Callable[[bytes], bool], found: _Found) -> None:
-    """Add what lies in a folder by kind; folders that are closed are not looked into."""
+    """Add the content of a folder by kind; closed folders are skipped."""
     waiting = [(os.fsencode(folder), prefix)]
     while waiting:
         path, name = waiting.pop()

@@ -1,6 +1,6 @@
-"""What goes to the nodes of a run, as it was when the run was started: a manifest, and one file with all contents.
+"""The files of a run as they were at its start: a manifest and contents.
 
-It lies in the run's own folder at home, so that a spare of next week gets the files of the day of the start, and no
+They lie in the run's own folder at home, so that a spare of next week gets the files of the day of the start, and no
 copy of them is ever in memory: what is sent is a view of the file. Contents are there once each, named by their hash,
 packed where that makes them smaller. Format of a content: `NUMBER PACKED LENGTH` as in `HEAD`, then its bytes.
 """
@@ -31,8 +31,11 @@ WORTH = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
-    """A file or folder of the user's, and where it goes: `to` is relative to the workdir, absolute, or in `~/`."""
+class FileTree:
+    """A file or folder of the user's, and where it goes.
+
+    `to` is relative to the workdir, absolute, or in `~/`.
+    """
 
     source: Path
     to: str
@@ -57,7 +60,10 @@ class Snapshot:
         return len(self._data)
 
     def contents(self, missing: Sequence[int]) -> memoryview:
-        """Return the contents that a node lacks, by number. Nodes that lack the same share one view."""
+        """Return the contents that a node lacks, by number.
+
+        Nodes that lack the same share one view.
+        """
         wanted = tuple(sorted(missing))
         if len(wanted) == len(self._spans):
             return self._data
@@ -77,8 +83,8 @@ def _view(path: Path) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def take(trees: Iterable[Tree], folder: Path) -> Snapshot:
-    """Return a snapshot of these trees, kept in a folder that is made whole or not at all.
+def take(trees: Iterable[FileTree], folder: Path) -> Snapshot:
+    """Return a snapshot of trees, in a folder that is made whole or not at all.
 
     LaunchError names the file that cannot be read, or says that there is no room for the copy.
     """
@@ -104,7 +110,7 @@ class _Making:
         self._sizes: list[int] = []
         self._spans: list[tuple[int, int]] = []
 
-    def write(self, trees: Iterable[Tree]) -> None:
+    def write(self, trees: Iterable[FileTree]) -> None:
         """Write the three files."""
         self.folder.mkdir(mode=0o700)
         with (self.folder / "data").open("wb") as data:
@@ -115,7 +121,7 @@ class _Making:
         (self.folder / "spans.json").write_text(json.dumps(self._spans))
         (self.folder / "manifest").write_bytes(zlib.compress(json.dumps(manifest).encode(), 1))
 
-    def _entries(self, tree: Tree, data: BinaryIO) -> Iterator[list[Any]]:
+    def _entries(self, tree: FileTree, data: BinaryIO) -> Iterator[list[Any]]:
         """Return each file, link and folder of a tree, folders before what is in them."""
         if tree.listing is None:
             yield self._entry(tree.source, "", data)
@@ -132,7 +138,7 @@ class _Making:
             try:
                 yield self._entry(tree.source / text, text, data)
             except FileNotFoundError:
-                continue  # it went while we looked
+                continue  # it was removed meanwhile
 
     def _entry(self, path: Path, name: str, data: BinaryIO) -> list[Any]:
         if name and path.is_symlink():
@@ -143,7 +149,10 @@ class _Making:
         return ["f", name, stat.S_IMODE(found.st_mode) & 0o777, found.st_mtime_ns, number]
 
     def _keep(self, file: BinaryIO, data: BinaryIO) -> int:
-        """Add a content unless it is there, and answer its number. It is read once: the file may change meanwhile."""
+        """Add a content unless it is there; return its number.
+
+        It is read once: the file may change meanwhile.
+        """
         first = file.read(SAMPLE)
         packed = len(small := zlib.compress(first, 1)) < WORTH * len(first)
         if len(first) < SAMPLE:
@@ -196,6 +205,6 @@ def _open(path: Path) -> BinaryIO:
 def _stat(path: Path) -> tuple[int, int]:
     try:
         found = path.lstat()
-    except FileNotFoundError:  # it went while we looked
+    except FileNotFoundError:  # it was removed meanwhile
         return 0o755, 0
     return stat.S_IMODE(found.st_mode) & 0o777, found.st_mtime_ns

@@ -30,13 +30,13 @@ def _lay(packages: Path, version: str) -> None:
 @pytest.mark.parametrize("version", ["2.60.0", "2.61.3", "3.0.0"])
 def test_a_ray_that_is_new_enough_is_seen_without_starting_its_interpreter(packages: Path, version: str) -> None:
     _lay(packages, version)
-    assert begin._unfit({"ray": "2.60"}) is None
+    assert begin._unfit({"ray": "2.60", "interpreter": None}) is None
 
 
 @pytest.mark.parametrize("version", ["2.9.3", "2.59.1", "1.99.0"])
 def test_a_ray_that_is_too_old_is_refused_by_its_number(packages: Path, version: str) -> None:
     _lay(packages, version)
-    assert f"has Ray {version}, and 2.60 is needed" in (begin._unfit({"ray": "2.60"}) or "")
+    assert f"has Ray {version}, and 2.60 is needed" in (begin._unfit({"ray": "2.60", "interpreter": None}) or "")
 
 
 @pytest.mark.parametrize("found", [(), ("2.60.0", "2.9.3")])

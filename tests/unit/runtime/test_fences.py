@@ -14,18 +14,14 @@ procs = importlib.import_module("launcher.runtime.procs")
 ranks = importlib.import_module("launcher.runtime.ranks")
 
 
-def raylet(member: str, generation: int) -> dict[str, Any]:
-    return {"op": "ray", "member": member, "generation": generation}
-
-
 def test_what_was_killed_never_starts_again_and_a_new_agent_knows_it(tmp_path: Path) -> None:
     kept = fences.Fences(tmp_path / "fences.json")
     kept.raise_to("generation", "main/0", 2, 0)
     kept.raise_to("rank", "main/1", 0, 5)
     for found in (kept, fences.Fences(tmp_path / "fences.json")):
-        assert "generation 2 of `main/0` is over" in found.against_raylet(raylet("main/0", 2))
-        assert found.against_raylet(raylet("main/0", 3)) == ""
-        assert found.against_raylet(raylet("main/1", 0)) == "", "another slot on this node is not meant"
+        assert "generation 2 of `main/0` is over" in found.against_raylet("main/0", 2)
+        assert found.against_raylet("main/0", 3) == ""
+        assert found.against_raylet("main/1", 0) == "", "another slot on this node is not meant"
         assert found.against_rank("main/0", 2, 9)
         assert "attempt 5 of `main/1` is over" in found.against_rank("main/1", 7, 5)
         assert found.against_rank("main/1", 7, 6) == ""
@@ -36,8 +32,8 @@ def test_an_old_kill_lowers_nothing_and_one_of_the_node_ends_nothing_for_good(tm
     kept.raise_to("generation", "main/0", 4, 0)
     kept.raise_to("generation", "main/0", 1, 0)
     kept.raise_to("node", "main/1", 9, 9)
-    assert kept.against_raylet(raylet("main/0", 4))
-    assert kept.against_raylet(raylet("main/1", 9)) == ""
+    assert kept.against_raylet("main/0", 4)
+    assert kept.against_raylet("main/1", 9) == ""
 
 
 def test_a_fence_holds_where_it_cannot_be_written_down(tmp_path: Path) -> None:
@@ -65,7 +61,7 @@ def rank(folder: Path, attempt: int, *, lives: bool, code: int | None = None) ->
 
 
 def told(folder: Path, quiet: Any = None) -> list[tuple[int, bool]]:
-    return [(one["attempt"], one["running"]) for one in ranks.reports(folder, quiet or ranks.Quiet())]
+    return [(one["attempt"], one["running"]) for one in ranks.statuses(folder, quiet or ranks.QuietTimes())]
 
 
 @pytest.mark.parametrize(
@@ -91,10 +87,10 @@ def test_the_newest_attempt_that_began_is_told_and_each_older_one_that_lives(
 
 def test_a_rank_is_quiet_since_its_files_were_last_seen_to_change(tmp_path: Path) -> None:
     clock = Time()
-    own, quiet = rank(tmp_path, 1, lives=True), ranks.Quiet(clock)
+    own, quiet = rank(tmp_path, 1, lives=True), ranks.QuietTimes(clock)
 
     def now_quiet() -> float:
-        (report,) = ranks.reports(tmp_path, quiet)
+        (report,) = ranks.statuses(tmp_path, quiet)
         return float(report["quiet"])
 
     assert now_quiet() == 0.0

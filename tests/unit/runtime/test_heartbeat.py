@@ -34,7 +34,7 @@ class Slot:
     def __init__(self, name: str, clock: Time) -> None:
         self.stopped: list[str] = []
         self.until = 0.0
-        self.beat = heartbeat.Beat(name, LIMIT, self.stopped.append, self._publish, clock)
+        self.beat = heartbeat.Heartbeat(name, LIMIT, self.stopped.append, self._publish, clock)
 
     def _publish(self, moment: float) -> None:
         self.until = moment
@@ -45,7 +45,7 @@ class Head:
 
     def __init__(self, clock: Time) -> None:
         self.cuts = 0
-        self.listener = listener.Listener(LIMIT, POPULATION, self._cut, clock)
+        self.listener = listener.HeartbeatServer(LIMIT, POPULATION, self._cut, clock)
         self.port = self.listener.listen(HERE, 0)
 
     def _cut(self) -> None:
@@ -148,7 +148,7 @@ def test_a_head_process_that_is_down_stops_nobody(clock: Time, head: Head) -> No
 def test_a_head_process_that_hangs_stops_nobody_and_nobody_is_taken_for_silent(
     clock: Time, head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "WORD_S", 0.02)
+    monkeypatch.setattr(heartbeat, "REPLY_S", 0.02)
     slot = Slot("n1", clock)
     follow(slot, head)
     for _ in range(20):
@@ -303,11 +303,11 @@ def test_a_machine_answers_by_refusing_and_not_by_silence() -> None:
 
 
 def test_what_was_found_is_answered_at_the_next_question() -> None:
-    asked = reach.Reach()
+    asked = reach.Connectivity()
     target = {"n1": (HERE, [9])}
-    assert asked.ask(target) == {}
+    assert asked.probe(target) == {}
     deadline = time.monotonic() + 10
-    while not asked.ask(target) and time.monotonic() < deadline:
+    while not asked.probe(target) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert asked.ask(target) == {"n1": True}
-    assert asked.ask({}) == {}
+    assert asked.probe(target) == {"n1": True}
+    assert asked.probe({}) == {}

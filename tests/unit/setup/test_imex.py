@@ -9,7 +9,8 @@ import pytest
 from launcher.core.model.inventory import Access, GpuDriver, ImexMode, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.setup import imex
-from launcher.setup.imex import Daemon, Kind, Place, decide
+from launcher.setup.imex import ImexAction as Act
+from launcher.setup.imex import ImexDaemon, ImexPeers, decide
 
 DOMAIN = tuple(f"10.0.7.{at}" for at in range(1, 6))
 
@@ -18,66 +19,68 @@ def names(at: int) -> frozenset[str]:
     return frozenset((f"10.0.7.{at}", f"r07-n{at:02}"))
 
 
-PLACE = Place(own=names(1), slice=(names(1), names(2), names(3)), spares=(names(4),), domain=DOMAIN)
+PLACE = ImexPeers(own=names(1), slice=(names(1), names(2), names(3)), spares=(names(4),), domain=DOMAIN)
 FOUR = tuple((address,) for address in DOMAIN[:4])
-STOPPED = Daemon(active=False, channel=True, sudo=True, used_by=())
-RUNNING = Daemon(active=True, ready=True, peers=FOUR, channel=True, sudo=True, used_by=())
+STOPPED = ImexDaemon(active=False, channel=True, sudo=True, used_by=())
+RUNNING = ImexDaemon(active=True, ready=True, peers=FOUR, channel=True, sudo=True, used_by=())
 NO_CHANNEL = replace(RUNNING, channel=False, no_channel=True)
 OTHERS = replace(RUNNING, peers=(("10.0.7.1",), ("10.0.7.5",)))
 MANAGE, ADOPT, OFF = ImexMode.MANAGE, ImexMode.ADOPT, ImexMode.OFF
 
 TABLE = {
-    "the inventory says off": (OFF, PLACE, STOPPED, Kind.OFF, "", ""),
-    "one node": (MANAGE, replace(PLACE, slice=(names(1),)), STOPPED, Kind.OFF, "", ""),
-    "not installed": (MANAGE, PLACE, Daemon(installed=False, active=False), Kind.LEFT, "not installed", "the package"),
-    "cannot tell": (MANAGE, PLACE, Daemon(why="no answer"), Kind.LEFT, "cannot be told: no answer", ""),
-    "adopt what runs": (ADOPT, PLACE, RUNNING, Kind.ADOPTED, "domain of 4 has all 3", ""),
-    "manage adopts as well": (MANAGE, PLACE, RUNNING, Kind.ADOPTED, "domain of 4 has all 3", ""),
-    "spares are not in it": (ADOPT, PLACE, replace(RUNNING, peers=FOUR[:3]), Kind.ADOPTED, "domain of 3", "spares"),
-    "no channel": (ADOPT, PLACE, NO_CHANNEL, Kind.ADOPTED, "domain of 4", "mknod"),
-    "no channel, manage": (MANAGE, PLACE, NO_CHANNEL, Kind.CHANNEL, "there was no channel", ""),
-    "no channel, sudo asks": (MANAGE, PLACE, replace(NO_CHANNEL, sudo=False), Kind.ADOPTED, "domain of 4", "mknod"),
-    "a channel of others": (MANAGE, PLACE, replace(RUNNING, channel=False), Kind.ADOPTED, "of 4", "may not be used"),
+    "the inventory says off": (OFF, PLACE, STOPPED, Act.OFF, "", ""),
+    "one node": (MANAGE, replace(PLACE, slice=(names(1),)), STOPPED, Act.OFF, "", ""),
+    "not installed": (
+        MANAGE, PLACE, ImexDaemon(installed=False, active=False), Act.LEFT, "not installed", "the package",
+    ),
+    "cannot tell": (MANAGE, PLACE, ImexDaemon(why="no answer"), Act.LEFT, "tell whether IMEX runs: no answer", ""),
+    "adopt what runs": (ADOPT, PLACE, RUNNING, Act.ADOPTED, "domain of 4 has all 3", ""),
+    "manage adopts as well": (MANAGE, PLACE, RUNNING, Act.ADOPTED, "domain of 4 has all 3", ""),
+    "spares are not in it": (ADOPT, PLACE, replace(RUNNING, peers=FOUR[:3]), Act.ADOPTED, "domain of 3", "spares"),
+    "no channel": (ADOPT, PLACE, NO_CHANNEL, Act.ADOPTED, "domain of 4", "mknod"),
+    "no channel, manage": (MANAGE, PLACE, NO_CHANNEL, Act.CHANNEL, "the channel was missing", ""),
+    "no channel, sudo asks": (MANAGE, PLACE, replace(NO_CHANNEL, sudo=False), Act.ADOPTED, "domain of 4", "mknod"),
+    "a channel of others": (MANAGE, PLACE, replace(RUNNING, channel=False), Act.ADOPTED, "of 4", "may not open"),
     "a map of the site's own names": (
-        ADOPT, PLACE, replace(RUNNING, peers=(("10.0.7.1",), ("nvl-slot-02",), ("nvl-slot-03",))), Kind.ADOPTED, "of 3",
+        ADOPT, PLACE, replace(RUNNING, peers=(("10.0.7.1",), ("nvl-slot-02",), ("nvl-slot-03",))), Act.ADOPTED, "of 3",
         "spares",
     ),
     "-N hangs, the file tells": (
-        ADOPT, PLACE, replace(RUNNING, peers=None, listed=DOMAIN, why="no answer in 10 s"), Kind.ADOPTED,
+        ADOPT, PLACE, replace(RUNNING, peers=None, listed=DOMAIN, why="no answer in 10 s"), Act.ADOPTED,
         "by its file: no answer in 10 s", "",
     ),
-    "-N hangs, no file": (ADOPT, PLACE, replace(RUNNING, peers=None, why="hung"), Kind.LEFT, "be seen: hung", ""),
-    "not READY": (MANAGE, PLACE, replace(RUNNING, ready=False), Kind.LEFT, "WAIT_FOR_QUORUM", ""),
-    "another version in the slice": (ADOPT, PLACE, replace(RUNNING, cut={1: "v"}), Kind.LEFT, "10.0.7.2: v", ""),
-    "another version beside it": (ADOPT, PLACE, replace(RUNNING, cut={3: "v"}), Kind.ADOPTED, "domain of 4", ""),
-    "it does not run, adopt": (ADOPT, PLACE, STOPPED, Kind.LEFT, "does not run", "systemctl start nvidia-imex"),
-    "it does not run, manage": (MANAGE, PLACE, STOPPED, Kind.START, "it did not run", ""),
-    "sudo asks": (MANAGE, PLACE, replace(STOPPED, sudo=False), Kind.LEFT, "`sudo -n` is refused", "systemctl start"),
-    "sudo cannot be told": (MANAGE, PLACE, replace(STOPPED, sudo=None), Kind.LEFT, "refused", "systemctl start"),
+    "-N hangs, no file": (ADOPT, PLACE, replace(RUNNING, peers=None, why="hung"), Act.LEFT, "be seen: hung", ""),
+    "not READY": (MANAGE, PLACE, replace(RUNNING, ready=False), Act.LEFT, "WAIT_FOR_QUORUM", ""),
+    "another version in the slice": (ADOPT, PLACE, replace(RUNNING, cut={1: "v"}), Act.LEFT, "10.0.7.2: v", ""),
+    "another version beside it": (ADOPT, PLACE, replace(RUNNING, cut={3: "v"}), Act.ADOPTED, "domain of 4", ""),
+    "it does not run, adopt": (ADOPT, PLACE, STOPPED, Act.LEFT, "does not run", "systemctl start nvidia-imex"),
+    "it does not run, manage": (MANAGE, PLACE, STOPPED, Act.START, "it was not running", ""),
+    "sudo asks": (MANAGE, PLACE, replace(STOPPED, sudo=False), Act.LEFT, "`sudo -n` is refused", "systemctl start"),
+    "sudo cannot be told": (MANAGE, PLACE, replace(STOPPED, sudo=None), Act.LEFT, "refused", "systemctl start"),
     "own address is not in the list": (
-        MANAGE, replace(PLACE, own=frozenset(("192.168.0.1",))), STOPPED, Kind.LEFT, "none of the addresses", "",
+        MANAGE, replace(PLACE, own=frozenset(("192.168.0.1",))), STOPPED, Act.LEFT, "none of the addresses", "",
     ),
-    "a list of one is never written": (MANAGE, replace(PLACE, domain=DOMAIN[:1]), STOPPED, Kind.LEFT, "no list", ""),
-    "another map, nobody there": (MANAGE, PLACE, OTHERS, Kind.RESTART, "nobody uses the GPUs", ""),
-    "another map, adopt": (ADOPT, PLACE, OTHERS, Kind.LEFT, "does not have 10.0.7.2", "systemctl restart"),
+    "a list of one is never written": (MANAGE, replace(PLACE, domain=DOMAIN[:1]), STOPPED, Act.LEFT, "are unknown", ""),
+    "another map, nobody there": (MANAGE, PLACE, OTHERS, Act.RESTART, "no program uses the GPUs", ""),
+    "another map, adopt": (ADOPT, PLACE, OTHERS, Act.LEFT, "does not have 10.0.7.2", "systemctl restart"),
     "another map, GPUs in use": (
-        MANAGE, PLACE, replace(OTHERS, used_by=("`python` (77)",)), Kind.LEFT, "under `python` (77)", "restart",
+        MANAGE, PLACE, replace(OTHERS, used_by=("`python` (77)",)), Act.LEFT, "`python` (77) would lose", "restart",
     ),
     "another map, GPUs cannot be seen": (
-        MANAGE, PLACE, replace(OTHERS, used_by=None), Kind.LEFT, "cannot be told", "restart",
+        MANAGE, PLACE, replace(OTHERS, used_by=None), Act.LEFT, "cannot tell whether programs use", "restart",
     ),
-    "another map, sudo asks": (MANAGE, PLACE, replace(OTHERS, sudo=False), Kind.LEFT, "refused", "restart"),
+    "another map, sudo asks": (MANAGE, PLACE, replace(OTHERS, sudo=False), Act.LEFT, "refused", "restart"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("mode", "place", "seen", "kind", "reason", "warning"), TABLE.values(), ids=TABLE)
-def test_decisions(mode: ImexMode, place: Place, seen: Daemon, kind: Kind, reason: str, warning: str) -> None:
+def test_decisions(mode: ImexMode, place: ImexPeers, seen: ImexDaemon, kind: Act, reason: str, warning: str) -> None:
     found = decide(mode, place, seen)
     assert found.kind is kind, found
     assert reason in found.reason
     assert warning in found.warning
-    assert bool(found.warning) == (kind is Kind.LEFT or bool(warning))
-    assert found.steps or kind not in (Kind.START, Kind.RESTART, Kind.CHANNEL)
+    assert bool(found.warning) == (kind is Act.LEFT or bool(warning))
+    assert found.steps or kind not in (Act.START, Act.RESTART, Act.CHANNEL)
 
 
 def done(tmp_path: Path, steps: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from launcher.core.model.placement import Placement
 from launcher.core.model.run import Run, RunId, RunName, Slot
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
-from launcher.setup import environ
+from launcher.setup.environ import RunEnvironment
 from launcher.transport.agent import drivers
 
 RULE = TopologyRule(slices=2, nodes_per_slice=2)
@@ -113,7 +113,7 @@ def test_what_is_reserved_stays_rays_to_tell() -> None:
 @pytest.mark.parametrize(("reserve", "group"), [(False, None), (True, "main.s1")])
 def test_a_driver_is_told_its_slices_with_nodes_and_labels(reserve: bool, group: str | None) -> None:
     made = run(driven(reserve=reserve))
-    first, second = json.loads(environ.slices(made, slots(made)))
+    first, second = json.loads(RunEnvironment(made).slices(slots(made)))
     assert [node["name"] for node in first["nodes"] + second["nodes"]] == list(made.placement.nodes)
     assert second["placement_group"] == group
     rack = second["rack"]

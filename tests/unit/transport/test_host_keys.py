@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.errand import Errand, HostKeyError
-from launcher.transport.ssh.host_keys import HostKeys, Key
+from launcher.transport.ssh.host_keys import HostKey, HostKeys
+from launcher.transport.ssh.operation import HostKeyError, Operation
 
-OLD, NEW = Key("ssh-ed25519", b"old"), Key("ssh-ed25519", b"new")
-RSA = Key("ssh-rsa", b"rsa")
+OLD, NEW = HostKey("ssh-ed25519", b"old"), HostKey("ssh-ed25519", b"new")
+RSA = HostKey("ssh-rsa", b"rsa")
 AT = Settings(address="n1", hostname="n1", port=22, user="me", known_as="n1")
 
 
-def judge(hosts: HostKeys, key: Key, settings: Settings = AT) -> None:
-    hosts.judge(settings, key, Errand("n1", 5))
+def judge(hosts: HostKeys, key: HostKey, settings: Settings = AT) -> None:
+    hosts.judge(settings, key, Operation("n1", 5))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_pin_is_compared_with_or_without_its_padding(tmp_path: Path) -> None:
 def _learn(own: Path, first: int) -> None:
     hosts = HostKeys(own)
     for number in range(first, first + 25):
-        hosts.judge(replace(AT, known_as=f"n{number}"), OLD, Errand("n", 5))
+        hosts.judge(replace(AT, known_as=f"n{number}"), OLD, Operation("n", 5))
 
 
 def test_processes_that_learn_at_once_lose_nothing(tmp_path: Path) -> None:

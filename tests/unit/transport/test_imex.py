@@ -8,7 +8,7 @@ from launcher.probe.imex import ImexDomain, Peer
 from launcher.probe.node_facts import Facts
 from launcher.probe.nvidia_smi import GpuProcess
 from launcher.probe.results import Unknown
-from launcher.setup.imex import Daemon
+from launcher.setup.imex import ImexDaemon
 from launcher.transport.imex import seen
 from tests.facts import DRIVER, FACTS, MISSING, peers
 
@@ -54,5 +54,5 @@ TABLE: dict[str, tuple[Facts, dict[str, object]]] = {
 
 @pytest.mark.parametrize(("facts", "wanted"), TABLE.values(), ids=TABLE)
 def test_a_daemon_is_seen_as_it_is(facts: Facts, wanted: dict[str, object]) -> None:
-    found: Daemon = seen(facts)
+    found: ImexDaemon = seen(facts)
     assert {name: getattr(found, name) for name in wanted} == wanted

@@ -18,8 +18,8 @@ from launcher.errors import RemoteError
 from launcher.ports import Completed
 from launcher.setup import layout, ports
 from launcher.transport.agent import connection, poller
-from launcher.transport.agent.client import Site
-from launcher.transport.agent.poller import Looks
+from launcher.transport.agent.client import AgentClient
+from launcher.transport.agent.poller import Poller
 
 Answerer = Callable[[dict[str, Any]], "dict[str, Any] | None"]
 
@@ -95,8 +95,8 @@ def machines() -> Machines:
 
 
 @pytest.fixture
-def sight(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks]:
-    """Looks whose times are a tenth of the real ones."""
+def sight(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Poller]:
+    """Poller whose times are a tenth of the real ones."""
     for module, name in (
         (poller, "PATIENCE_S"),
         (poller, "FIRST_S"),
@@ -105,13 +105,13 @@ def sight(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks
         (poller, "KEPT_S"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name) / 10)
-    made = Looks(machines)  # type: ignore[arg-type]  # the one method that a look needs
+    made = Poller(machines)  # type: ignore[arg-type]  # the one method that a look needs
     yield made
     made.close()
 
 
-def site(name: str, address: str = "") -> Site:
-    return Site(
+def site(name: str, address: str = "") -> AgentClient:
+    return AgentClient(
         name=name,
         unit=Unit.SLOT,
         shell=None,  # type: ignore[arg-type]  # nothing else is asked of it
@@ -124,7 +124,7 @@ def site(name: str, address: str = "") -> Site:
     )
 
 
-def look(sight: Looks, *names: str) -> list[dict[str, Any]]:
+def look(sight: Poller, *names: str) -> list[dict[str, Any]]:
     return sight.look([site(name) for name in names], [{"op": "status"} for _ in names])
 
 
@@ -135,12 +135,12 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_each_look_is_answered_by_what_was_asked_in_it(sight: Looks) -> None:
+def test_each_look_is_answered_by_what_was_asked_in_it(sight: Poller) -> None:
     assert [answer["number"] for answer in look(sight, "n1", "n2")] == [1, 1]
     assert [answer["number"] for answer in look(sight, "n1", "n2")] == [2, 2]
 
 
-def test_what_is_answered_may_be_added_to_without_being_shown_again(sight: Looks, machines: Machines) -> None:
+def test_what_is_answered_may_be_added_to_without_being_shown_again(sight: Poller, machines: Machines) -> None:
     (told,) = look(sight, "n1")
     told["number"] = told["more"] = "written over"
     machines.by["n1"].silent = True
@@ -148,7 +148,7 @@ def test_what_is_answered_may_be_added_to_without_being_shown_again(sight: Looks
     assert again == {"ok": True, "agent": 7, "number": 1}
 
 
-def test_a_silent_machine_keeps_its_last_view_for_a_while_and_is_then_unseen(sight: Looks, machines: Machines) -> None:
+def test_a_silent_machine_keeps_its_last_view_for_a_while_and_is_then_unseen(sight: Poller, machines: Machines) -> None:
     look(sight, "n1", "n2")
     machines.by["n1"].silent = True
     begun = time.monotonic()
@@ -161,7 +161,7 @@ def test_a_silent_machine_keeps_its_last_view_for_a_while_and_is_then_unseen(sig
     assert len(machines.by["n2"].asked) == 2
 
 
-def test_a_machine_that_is_silent_for_long_costs_a_look_no_time(sight: Looks, machines: Machines) -> None:
+def test_a_machine_that_is_silent_for_long_costs_a_look_no_time(sight: Poller, machines: Machines) -> None:
     look(sight, "n1", "n2")
     machines.by["n1"].silent = machines.by["n1"].down = True
     until(lambda: "no answer on port 22" in look(sight, "n1", "n2")[0].get("message", ""))
@@ -171,7 +171,7 @@ def test_a_machine_that_is_silent_for_long_costs_a_look_no_time(sight: Looks, ma
     assert time.monotonic() - begun < 20 * poller.PATIENCE_S / 2
 
 
-def test_since_when_a_machine_is_silent_does_not_change_with_each_look(sight: Looks, machines: Machines) -> None:
+def test_since_when_a_machine_is_silent_does_not_change_with_each_look(sight: Poller, machines: Machines) -> None:
     machines.by["n1"] = Machine()
     machines.by["n1"].down = True
     until(lambda: ", since " in look(sight, "n1")[0]["message"])
@@ -181,7 +181,7 @@ def test_since_when_a_machine_is_silent_does_not_change_with_each_look(sight: Lo
     assert look(sight, "n1")[0]["message"] == first
 
 
-def test_a_machine_that_returns_is_seen_at_once(sight: Looks, machines: Machines) -> None:
+def test_a_machine_that_returns_is_seen_at_once(sight: Poller, machines: Machines) -> None:
     machines.by["n1"] = Machine()
     machines.by["n1"].down = True
     until(lambda: ", since " in look(sight, "n1")[0]["message"])
@@ -191,7 +191,7 @@ def test_a_machine_that_returns_is_seen_at_once(sight: Looks, machines: Machines
     assert time.monotonic() - back < 1.0
 
 
-def test_one_question_at_a_time_is_under_way(sight: Looks, machines: Machines) -> None:
+def test_one_question_at_a_time_is_under_way(sight: Poller, machines: Machines) -> None:
     look(sight, "n1")
     machines.by["n1"].silent = True
     look(sight, "n1")
@@ -202,14 +202,14 @@ def test_one_question_at_a_time_is_under_way(sight: Looks, machines: Machines) -
     assert len(machines.by["n1"].asked) == asked
 
 
-def test_an_action_ends_what_was_seen_before_it(sight: Looks, machines: Machines) -> None:
+def test_an_action_ends_what_was_seen_before_it(sight: Poller, machines: Machines) -> None:
     look(sight, "n1")
     machines.by["n1"].silent = True
     sight.touch(site("n1"))
-    assert look(sight, "n1")[0] == {"ok": False, "message": "it has not answered in time"}
+    assert look(sight, "n1")[0] == {"ok": False, "message": "no reply in time"}
 
 
-def test_a_late_answer_of_before_an_action_is_not_taken_for_one_of_after_it(sight: Looks, machines: Machines) -> None:
+def test_a_late_answer_of_before_an_action_is_not_taken_for_one_of_after_it(sight: Poller, machines: Machines) -> None:
     look(sight, "n1")
     hold = threading.Event()
 
@@ -229,11 +229,11 @@ def test_a_late_answer_of_before_an_action_is_not_taken_for_one_of_after_it(sigh
     assert look(sight, "n2")[0]["number"] >= 3
 
 
-def asked(sight: Looks, name: str, question: dict[str, Any], timeout: float = 5.0) -> dict[str, Any] | None:
+def asked(sight: Poller, name: str, question: dict[str, Any], timeout: float = 5.0) -> dict[str, Any] | None:
     return sight.ask(site(name), question, timeout)
 
 
-def test_a_question_goes_over_the_connection_of_looks(sight: Looks, machines: Machines) -> None:
+def test_a_question_goes_over_the_connection_of_looks(sight: Poller, machines: Machines) -> None:
     look(sight, "n1")
     assert asked(sight, "n1", {"op": "hello"}) == {"ok": True, "agent": 7, "number": 2}
     assert [one["question"]["op"] for one in machines.by["n1"].asked] == ["status", "hello"]
@@ -241,12 +241,12 @@ def test_a_question_goes_over_the_connection_of_looks(sight: Looks, machines: Ma
     assert machines.by["n1"].dials == 1
 
 
-def test_without_a_connection_a_question_finds_none(sight: Looks, machines: Machines) -> None:
+def test_without_a_connection_a_question_finds_none(sight: Poller, machines: Machines) -> None:
     assert asked(sight, "n1", {"op": "hello"}) is None
     assert not machines.by
 
 
-def test_a_question_whose_connection_is_lost_may_be_asked_another_way(sight: Looks, machines: Machines) -> None:
+def test_a_question_whose_connection_is_lost_may_be_asked_another_way(sight: Poller, machines: Machines) -> None:
     look(sight, "n1")
     machines.by["n1"].silent = True
     with ThreadPoolExecutor(1) as pool:
@@ -257,7 +257,7 @@ def test_a_question_whose_connection_is_lost_may_be_asked_another_way(sight: Loo
     assert machines.by["n1"].given_up == 1
 
 
-def test_a_agent_that_hangs_is_said_to_in_the_words_of_its_machine(sight: Looks, machines: Machines) -> None:
+def test_a_agent_that_hangs_is_said_to_in_the_words_of_its_machine(sight: Poller, machines: Machines) -> None:
     look(sight, "n1")
     machines.by["n1"].hangs = True
     with pytest.raises(RemoteError, match=r"the agent did not answer within 5 s") as caught:
@@ -265,10 +265,10 @@ def test_a_agent_that_hangs_is_said_to_in_the_words_of_its_machine(sight: Looks,
     assert (caught.value.node, caught.value.stage) == ("n1", "kill")
 
 
-def test_what_is_too_long_for_a_kept_connection_is_sent_by_itself(sight: Looks, machines: Machines) -> None:
+def test_what_is_too_long_for_a_kept_connection_is_sent_by_itself(sight: Poller, machines: Machines) -> None:
     look(sight, "n1")
     shell = Once()
-    here = replace(site("n1"), shell=shell, kept=sight)
+    here = replace(site("n1"), shell=shell, connections=sight)
     assert here.ask({"op": "hello"}, timeout=5)["number"] == 2
     assert here.ask({"op": "start", "ranks": "x" * 40_000}, timeout=5) == {"ok": True}
     assert len(machines.by["n1"].asked) == 2

@@ -19,10 +19,9 @@ def find_machines(given: str | None) -> "Inventory":
     """
     from launcher.cli.output.plan import fleet_text
     from launcher.config.inventory.read import find_inventory
-    from launcher.core.model.inventory import Transport
 
     fleet = find_inventory(given, os.environ, home())
-    if fleet.transport is not Transport.SSH:
+    if not fleet.capabilities.own_machines:
         what = f"nodes of `transport: {fleet.transport.value}` have no GPU driver that reports their location"
         refuse(what, where=fleet.source, hint="choose an inventory of `transport: ssh` with `-i`")
     say(fleet_text(fleet))

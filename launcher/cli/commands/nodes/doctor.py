@@ -40,7 +40,6 @@ def doctor(nodes: NodeWords = None, inventory: FleetFile = None, output: As = Ou
     from launcher.cli.output.plan import fleet_text
     from launcher.cli.output.progress import ProbeProgress
     from launcher.config.inventory.read import find_inventory
-    from launcher.core.model.inventory import Transport
     from launcher.drive.adapters import open_prober
     from launcher.store.store import Store
 
@@ -49,7 +48,7 @@ def doctor(nodes: NodeWords = None, inventory: FleetFile = None, output: As = Ou
     selected = select_nodes(fleet, nodes or ())
     prober = open_prober(home(), fleet)
     try:
-        with ProbeProgress(quiet=fleet.transport is not Transport.SSH) as progress:
+        with ProbeProgress(quiet=not fleet.capabilities.own_machines) as progress:
             found = check_up(fleet, selected, prober, progress)
     finally:
         prober.close()

@@ -15,7 +15,7 @@ from launcher.store.home import home
 
 if TYPE_CHECKING:
     from launcher.core.model.inventory import Inventory
-    from launcher.transport.ssh.rekey import Rekeying, Shown
+    from launcher.transport.ssh.rekey import PresentedKey, Rekeying
 
 
 def register(app: typer.Typer) -> None:
@@ -80,7 +80,7 @@ def rekey(
         raise ProvisionError(f"cannot read {len(failed)} of {len(seen)} host keys", outcomes=failed, hints=hints)
 
 
-def _look(keys: Rekeying, fleet: Inventory, words: list[str]) -> dict[str, Shown | RemoteError]:
+def _look(keys: Rekeying, fleet: Inventory, words: list[str]) -> dict[str, PresentedKey | RemoteError]:
     looks = {word: keys.find(fleet, word) for word in words}
     strangers = [word for word, look in looks.items() if look is None]
     if strangers:
@@ -103,11 +103,11 @@ def _look(keys: Rekeying, fleet: Inventory, words: list[str]) -> dict[str, Shown
     return seen
 
 
-def _conflicts(shown: Shown) -> bool:
+def _conflicts(shown: PresentedKey) -> bool:
     return shown.pin is not None and not shown.good
 
 
-def _tell(word: str, shown: Shown | RemoteError) -> None:
+def _tell(word: str, shown: PresentedKey | RemoteError) -> None:
     if isinstance(shown, RemoteError):
         return
     if shown.good:

@@ -72,12 +72,11 @@ def repair(
 
 def _node(store: "Store", word: str, inventory: str | None) -> "tuple[Inventory, Node]":
     from launcher.cli.node_arguments import find_nodes
-    from launcher.core.model.inventory import Transport
 
     meant = find_nodes(store, [word], inventory)
     if len(meant.nodes) != 1:
         refuse(f"`{word}` names {len(meant.nodes)} nodes", hint="repair one node at a time")
-    if meant.fleet.transport is not Transport.SSH:
+    if not meant.fleet.capabilities.own_machines:
         refuse(f"`{word}` is not a machine", hint="only nodes of an inventory with `transport: ssh` can be repaired")
     run = store.holders(meant.fleet.name).get(meant.nodes[0])
     if run is not None:

@@ -9,7 +9,7 @@ from launcher.cli.plain import PlainCommand
 from launcher.store.home import home
 
 if TYPE_CHECKING:
-    from launcher.core.model.inventory import Transport
+    from launcher.core.model.inventory import Capabilities
 
 # How many lines are shown from the end of a single log, and of each of several.
 ONE, MANY = 1000, 20
@@ -70,17 +70,15 @@ def logs(
         printer.finish()
         reader.check()
         if reader.empty:
-            say(_no_output(found.fleet.transport, ended=store.find(found.id).ended is not None, provision=provision))
+            say(_no_output(found.fleet.capabilities, ended=store.find(found.id).ended is not None, provision=provision))
     finally:
         reader.close()
         nodes.close()
 
 
-def _no_output(transport: "Transport", *, ended: bool, provision: bool) -> str:
+def _no_output(nodes: "Capabilities", *, ended: bool, provision: bool) -> str:
     """Return what to say where all logs are empty."""
-    from launcher.core.model.inventory import Transport
-
-    if ended and transport is Transport.SIM:
+    if ended and nodes.imaginary:
         return "an imaginary fleet keeps no logs of runs that have ended"
     if ended:
         return "no output"

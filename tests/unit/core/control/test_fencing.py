@@ -132,7 +132,7 @@ def test_who_computes_is_named_with_all_his_gpus_and_others_gpus_are_nobodys_bus
     ("tray", "apps", "words"),
     [
         ("0, GPU-a\n1, GPU-b\n", "", "the driver has 2 of 4 GPUs"),
-        (TRAY, "No devices were found\n", "`nvidia-smi` says `No devices were found`"),
+        (TRAY, "No devices were found\n", "unexpected output of `nvidia-smi`: `No devices were found`"),
         ("", "", "the driver has 0 of 4 GPUs"),
     ],
 )
@@ -154,7 +154,7 @@ def put_tool(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("sleep 60", "`nvidia-smi` has no answer within 1 s"),
+        ("sleep 60", "`nvidia-smi` did not answer within 1 s"),
         ("echo Unable to determine the device handle; exit 9", "ended with 9: Unable to determine the device handle"),
     ],
 )

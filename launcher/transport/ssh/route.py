@@ -1,4 +1,7 @@
-"""The way to a machine's sshd: a socket, a channel through a jump host, or the user's ProxyCommand."""
+"""The byte stream to a machine's sshd.
+
+A socket, a channel through a jump host, or the user's ProxyCommand.
+"""
 
 import contextlib
 import errno
@@ -16,7 +19,7 @@ from typing import IO, Any
 import paramiko
 
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.errand import DroppedError, Errand, SilentError, tail
+from launcher.transport.ssh.operation import DroppedError, Operation, SilentError, tail
 
 Pipe = socket.socket | paramiko.Channel
 _Address = tuple[Any, Any, int, str, Any]
@@ -27,10 +30,10 @@ _UNHEARD_S = 60
 
 _POLL_S = 0.1
 
-_OFF = "is the machine on, is the address right, and does nothing in between drop packets?"
+_OFF = "check that the machine is on, the address right, and no firewall drops packets"
 
 
-class Way:
+class Route:
     """A byte stream to an sshd, and what has to end with it."""
 
     def __init__(self, pipe: Pipe, proxy: "subprocess.Popen[bytes] | None" = None, said: IO[bytes] | None = None):
@@ -38,33 +41,36 @@ class Way:
         self._proxy = proxy
         self._said = said
 
-    def await_word(self, errand: Errand, patience: float) -> None:
-        """Return when the sshd has begun to speak, as it does at once; what never speaks must not hold up others."""
+    def await_word(self, op: Operation, patience: float) -> None:
+        """Return once the sshd has sent its first bytes, as it does at once.
+
+        A machine that never sends any must not delay others.
+        """
         try:
             spoken = _speaks(self.pipe, max(0.001, patience))
         except TimeoutError:
-            message = f"connected, but nobody speaks there within {patience:.0f} s"
-            errand.fail("connect", message, "is sshd hung, or is it another service's port?", tail=self.last_words())
+            message = f"connected, but no SSH banner within {patience:.0f} s"
+            op.fail("connect", message, "check that sshd answers, and that this is its port", tail=self.last_words())
         except OSError as error:
-            raise self._dropped(errand, (error.strerror or str(error)).lower()) from error
+            raise self._dropped(op, (error.strerror or str(error)).lower()) from error
         if not spoken:
-            raise self._dropped(errand, "closed before a word")
+            raise self._dropped(op, "closed before the SSH banner")
 
-    def _dropped(self, errand: Errand, why: str) -> DroppedError:
+    def _dropped(self, op: Operation, why: str) -> DroppedError:
         if self._proxy is None:
-            return dropped(errand, why)
-        hint = "run the ProxyCommand of the SSH configuration by hand: it must carry what sshd says"
-        return dropped(errand, "the ProxyCommand ended", hint, self.last_words())
+            return dropped(op, why)
+        hint = "run the ProxyCommand of the SSH configuration by hand: it must pass on what sshd sends"
+        return dropped(op, "the ProxyCommand ended", hint, self.last_words())
 
     def last_words(self) -> tuple[str, ...]:
-        """Return what a ProxyCommand said on stderr."""
+        """Return what a ProxyCommand wrote to stderr."""
         if self._said is None or self._said.closed:
             return ()
         self._said.seek(0)
         return tail(self._said.read())
 
     def close(self) -> None:
-        """Close it at once, also where somebody reads from it just now."""
+        """Close it at once, also while another thread reads from it."""
         if not isinstance(self.pipe, paramiko.Channel):
             with contextlib.suppress(OSError):
                 self.pipe.shutdown(socket.SHUT_RDWR)
@@ -77,16 +83,19 @@ class Way:
             self._said.close()
 
 
-class Ways:
-    """All ways, also those that are being made: who leaves does not wait for machines that hang."""
+class Routes:
+    """All routes, also those that are being made.
+
+    Closing them does not wait for machines that hang.
+    """
 
     def __init__(self) -> None:
         self.left = threading.Event()
-        self._all: weakref.WeakSet[Way] = weakref.WeakSet()
+        self._all: weakref.WeakSet[Route] = weakref.WeakSet()
         self._guard = threading.Lock()
 
-    def add(self, way: Way) -> Way:
-        """Return the way; closed, if it is too late for it."""
+    def add(self, way: Route) -> Route:
+        """Return the route; closed, if all are closed already."""
         with self._guard:
             self._all.add(way)
         if self.left.is_set():
@@ -94,7 +103,7 @@ class Ways:
         return way
 
     def close(self) -> None:
-        """Close them all; whoever waits for one of them gets an error at once."""
+        """Close them all; threads that wait for one get an error at once."""
         self.left.set()
         with self._guard:
             ways = list(self._all)
@@ -102,15 +111,18 @@ class Ways:
             way.close()
 
 
-def direct(settings: Settings, ways: Ways, errand: Errand) -> Way:
-    """Return a TCP connection to a machine; RemoteError says whether it was refused or nobody answered."""
-    patience = min(settings.connect_s, errand.left, errand.knock)
+def direct(settings: Settings, ways: Routes, op: Operation) -> Route:
+    """Return a TCP connection to a machine.
+
+    RemoteError says whether it was refused or nothing answered.
+    """
+    patience = min(settings.connect_s, op.left, op.knock)
     refusal = OSError("it has no address")
-    for family, kind, protocol, _, where in _addresses(settings, ways, errand, patience):
+    for family, kind, protocol, _, where in _addresses(settings, ways, op, patience):
         link = socket.socket(family, kind, protocol)
-        way = ways.add(Way(link))
+        way = ways.add(Route(link))
         try:
-            link.settimeout(max(0.001, min(patience, errand.left)))
+            link.settimeout(max(0.001, min(patience, op.left)))
             link.connect(where)
             _tune(link)
             return way
@@ -118,19 +130,22 @@ def direct(settings: Settings, ways: Ways, errand: Errand) -> Way:
             way.close()
             refusal = error
     message, hint = _why(refusal, settings, patience)
-    raise errand.error("connect", message, hint)
+    raise op.error("connect", message, hint)
 
 
 def _why(error: OSError, settings: Settings, patience: float) -> tuple[str, str]:
     if isinstance(error, TimeoutError) or error.errno == errno.EAGAIN:
         return f"no answer on port {settings.port} within {patience:.0f} s", _OFF
     if isinstance(error, ConnectionRefusedError):
-        return f"port {settings.port} refuses connections", "is sshd running, and is that its port?"
+        return f"port {settings.port} refuses connections", "check that sshd runs, on that port"
     return f"cannot connect to port {settings.port}: {(error.strerror or str(error)).lower()}", _OFF
 
 
-def _addresses(settings: Settings, ways: Ways, errand: Errand, patience: float) -> list[_Address]:
-    """Return where a name leads. The resolver knows no time limit, so that a thread of its own waits for it."""
+def _addresses(settings: Settings, ways: Routes, op: Operation, patience: float) -> list[_Address]:
+    """Return the addresses of a name.
+
+    The resolver has no time limit, so that a thread of its own waits for it.
+    """
     asked = (settings.hostname, settings.port, 0, socket.SOCK_STREAM)
     with contextlib.suppress(socket.gaierror):
         return socket.getaddrinfo(*asked, 0, socket.AI_NUMERICHOST)
@@ -150,14 +165,17 @@ def _addresses(settings: Settings, ways: Ways, errand: Errand, patience: float) 
             found = answer.get(timeout=_POLL_S)
             break
     if isinstance(found, OSError):
-        message = f"its name cannot be resolved: {(found.strerror or str(found)).lower()}"
-        hint = f"this machine must know `{settings.hostname}`, or give the node its number as `address`"
-        errand.fail("resolve", message, hint)
+        message = f"cannot resolve its name: {(found.strerror or str(found)).lower()}"
+        hint = f"add `{settings.hostname}` to DNS, or set the IP address as `address` of the node"
+        op.fail("resolve", message, hint)
     return found
 
 
 def _tune(link: socket.socket) -> None:
-    """Have the kernel notice a dead peer, at no cost to us; where it lacks an option, deadlines notice alone."""
+    """Let the kernel notice a dead peer.
+
+    Where it lacks an option, deadlines alone notice it.
+    """
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     values = (("TCP_KEEPIDLE", _IDLE_S), ("TCP_KEEPINTVL", _PROBES_S), ("TCP_KEEPCNT", _PROBES))
@@ -166,8 +184,11 @@ def _tune(link: socket.socket) -> None:
             link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def proxied(settings: Settings, errand: Errand) -> Way:
-    """Return the standard streams of the user's own ProxyCommand; an inventory cannot name one."""
+def proxied(settings: Settings, op: Operation) -> Route:
+    """Return the standard streams of the user's own ProxyCommand.
+
+    An inventory cannot name one.
+    """
     ours, theirs = socket.socketpair()
     said = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as the way
     try:
@@ -178,50 +199,56 @@ def proxied(settings: Settings, errand: Errand) -> Way:
     except OSError as error:
         ours.close()
         said.close()
-        errand.fail("connect", f"the ProxyCommand cannot be started: {error.strerror}")
+        op.fail("connect", f"cannot start the ProxyCommand: {error.strerror}")
     finally:
         theirs.close()
-    return Way(ours, proxy, said)
+    return Route(ours, proxy, said)
 
 
-def through(transport: paramiko.Transport, settings: Settings, errand: Errand) -> Way:
+def through(transport: paramiko.Transport, settings: Settings, op: Operation) -> Route:
     """Return a channel through a jump host, which connects to the machine itself."""
-    patience = min(settings.connect_s, errand.left, errand.knock)
+    patience = min(settings.connect_s, op.left, op.knock)
     jump = settings.via.address if settings.via else ""
     try:
         where = (settings.hostname, settings.port)
-        return Way(transport.open_channel("direct-tcpip", where, ("127.0.0.1", 0), timeout=patience))
+        return Route(transport.open_channel("direct-tcpip", where, ("127.0.0.1", 0), timeout=patience))
     except paramiko.ChannelException as error:
         if error.code == 1:
-            hint = f"`AllowTcpForwarding` and `PermitOpen` in sshd_config of `{jump}` decide"
-            errand.fail("connect", f"jump host `{jump}` may not connect to other machines", hint)
-        errand.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
+            hint = f"check `AllowTcpForwarding` and `PermitOpen` in sshd_config of `{jump}`"
+            op.fail("connect", f"jump host `{jump}` refuses to forward connections", hint)
+        op.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        if transport.is_active() and "Timeout" not in str(error):  # another thread took the reason away
-            errand.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
+        if transport.is_active() and "Timeout" not in str(error):  # another thread took the reason
+            op.fail("connect", f"jump host `{jump}` cannot connect to port {settings.port}", _OFF)
         if transport.is_active():
             message = f"jump host `{jump}` gets no answer on port {settings.port} within {patience:.0f} s"
-            raise errand.error("connect", message, _OFF, kind=SilentError) from error
-        raise dropped(errand, f"jump host `{jump}` hung up") from error
+            raise op.error("connect", message, _OFF, kind=SilentError) from error
+        raise dropped(op, f"jump host `{jump}` closed the connection") from error
 
 
-_BUSY = "its sshd drops connections when many come at once: `MaxStartups` in sshd_config"
+_BUSY = "raise `MaxStartups` in its sshd_config: it drops connections when many come at once"
 
 
-def dropped(errand: Errand, why: str, hint: str = _BUSY, said: tuple[str, ...] = ()) -> DroppedError:
-    """Return the error of an sshd that hung up before it was known; it may do better the next time."""
+def dropped(op: Operation, why: str, hint: str = _BUSY, said: tuple[str, ...] = ()) -> DroppedError:
+    """Return the error for an sshd that closed before the handshake.
+
+    A new attempt may succeed.
+    """
     return DroppedError(
-        f"sshd did not greet: {why}",
-        node=errand.node,
+        f"no SSH handshake: {why}",
+        node=op.node,
         stage="connect",
-        elapsed=errand.elapsed,
+        elapsed=op.elapsed,
         tail=said,
         hints=(hint,),
     )
 
 
 def _speaks(pipe: Pipe, patience: float) -> bool:
-    """Whether something came, without taking it; TimeoutError where nothing did, false where it was closed."""
+    """Whether bytes came, which stay unread; false where it was closed.
+
+    TimeoutError where none came.
+    """
     if not isinstance(pipe, paramiko.Channel):
         pipe.settimeout(patience)
         return bool(pipe.recv(1, socket.MSG_PEEK))
@@ -233,13 +260,16 @@ def _speaks(pipe: Pipe, patience: float) -> bool:
 
 
 class Bell(threading.Event):
-    """Rings when there is something to read; one for several buffers, of which none may silence it for the others."""
+    """An event for several buffers: it rings when there is something to read.
+
+    No buffer may silence it for the others.
+    """
 
     def clear(self) -> None:
-        """Do nothing: that one buffer is empty says nothing of the others."""
+        """Do nothing: one empty buffer says nothing of the others."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether it rang, and be ready for the next time."""
+        """Whether it rang; it can ring again."""
         rung = super().wait(timeout)
         super().clear()
         return rung

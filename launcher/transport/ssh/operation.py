@@ -1,4 +1,7 @@
-"""One operation on one machine: its deadline, and its errors with node, stage and time."""
+"""One operation on one machine: its deadline, and its errors.
+
+Errors have node, stage and time.
+"""
 
 import math
 import time
@@ -8,26 +11,38 @@ from launcher.errors import RemoteError
 
 
 class HostKeyError(RemoteError):
-    """A host key that is not the one expected; fingerprints as OpenSSH shows them, `expected` empty for none known."""
+    """A host key that is not the expected one.
+
+    Fingerprints are as OpenSSH prints them; `expected` is empty where none is known.
+    """
 
     expected: tuple[str, ...] = ()
     presented: str = ""
 
 
 class DroppedError(RemoteError):
-    """A machine that turned us away for now (MaxStartups, MaxSessions): worth trying again."""
+    """A machine that refuses connections for now: a new attempt may succeed.
+
+    MaxStartups and MaxSessions cause it.
+    """
 
 
 class SilentError(RemoteError):
-    """A machine that a jump host gets no answer from; or is it the jump host that has fallen silent?"""
+    """A jump host gets no answer from a machine, or is silent itself."""
 
 
 class LostError(RemoteError):
-    """A connection that was gone before the command was sent: nothing was begun, a new one may do."""
+    """A connection was lost before the command was sent.
+
+    Nothing was begun: a new connection may succeed.
+    """
 
 
-class Errand:
-    """What is asked of a machine, within `timeout` seconds from now; `knock` bounds the way to its first packet."""
+class Operation:
+    """What is asked of a machine, within `timeout` seconds from now.
+
+    `knock` bounds the time to its first packet.
+    """
 
     def __init__(self, node: str, timeout: float, knock: float = math.inf) -> None:
         self.node = node
@@ -42,7 +57,7 @@ class Errand:
 
     @property
     def left(self) -> float:
-        """Return the seconds that are left, never less than none."""
+        """Return the seconds that are left, at least 0."""
         return max(0.0, self.timeout - self.elapsed)
 
     def error(
@@ -53,7 +68,10 @@ class Errand:
         tail: tuple[str, ...] = (),
         kind: type[RemoteError] = RemoteError,
     ) -> RemoteError:
-        """Return an error of this operation. The node is a field of it, so that equal errors can be told together."""
+        """Return an error of this operation.
+
+        The node is a field of it, so that equal errors can be shown together.
+        """
         return kind(message, node=self.node, stage=stage, elapsed=self.elapsed, tail=tail, hints=hints)
 
     def fail(self, stage: str, message: str, *hints: str, tail: tuple[str, ...] = ()) -> NoReturn:
@@ -62,5 +80,5 @@ class Errand:
 
 
 def tail(output: bytes, lines: int = 20) -> tuple[str, ...]:
-    """Return the last lines of what a program said."""
+    """Return the last lines of a program's output."""
     return tuple(output.decode(errors="replace").strip().splitlines()[-lines:])

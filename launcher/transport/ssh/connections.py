@@ -1,4 +1,7 @@
-"""Connections, one a machine: kept, shared by sessions, bounded in number and in what is made at once."""
+"""Connections, one for each machine, shared by sessions.
+
+Their number is bounded, and so are the handshakes at once.
+"""
 
 import contextlib
 import threading
@@ -17,8 +20,8 @@ from tenacity import (
 from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.errand import DroppedError, Errand, LostError
-from launcher.transport.ssh.way import Way
+from launcher.transport.ssh.operation import DroppedError, LostError, Operation
+from launcher.transport.ssh.route import Route
 
 CONNECTING = 64
 CONNECTING_BY_JUMP = 8
@@ -36,50 +39,51 @@ _TRIES = 8
 _LEAST_S = 0.5
 
 
-def patiently(errand: Errand, left: threading.Event) -> Retrying:
-    """Return how often to knock at a machine that turns us away for now: a few times, at random moments.
+def patiently(op: Operation, left: threading.Event) -> Retrying:
+    """Return a retry policy for a machine that drops connections for now.
 
-    `left` is set by who does not wait any more. Each try has at least half of the time that is left.
+    A few times, at random moments. `left` is set once nobody waits any more. Each try has at least half of the time
+    that is left.
     """
     tries = stop_after_attempt(_TRIES)
     moment = wait_random_exponential(multiplier=0.25, max=3)
     return Retrying(
         retry=retry_if_exception_type(DroppedError),
-        wait=lambda state: min(moment(state), errand.left / 2),
-        stop=lambda state: tries(state) or left.is_set() or errand.left < _LEAST_S,
+        wait=lambda state: min(moment(state), op.left / 2),
+        stop=lambda state: tries(state) or left.is_set() or op.left < _LEAST_S,
         sleep=sleep_using_event(left),
         reraise=True,
     )
 
 
-class Turns:
-    """Whose turn it is to shake hands."""
+class HandshakeSlots:
+    """Bounds the number of handshakes at once."""
 
     def __init__(self) -> None:
         self._all = threading.BoundedSemaphore(CONNECTING)
         self._by_jump: dict[Settings, threading.BoundedSemaphore] = {}
 
     @contextlib.contextmanager
-    def turn(self, via: Settings | None, errand: Errand) -> Iterator[None]:
-        """Give a turn; RemoteError where none comes in time."""
+    def turn(self, via: Settings | None, op: Operation) -> Iterator[None]:
+        """Hold a slot in this block; RemoteError where none is free in time."""
         with contextlib.ExitStack() as held:
             if via is not None:
                 fresh = threading.BoundedSemaphore(CONNECTING_BY_JUMP)
-                self._take(self._by_jump.setdefault(via, fresh), held, errand)
-            self._take(self._all, held, errand)
+                self._take(self._by_jump.setdefault(via, fresh), held, op)
+            self._take(self._all, held, op)
             yield
 
     @staticmethod
-    def _take(turns: threading.BoundedSemaphore, held: contextlib.ExitStack, errand: Errand) -> None:
-        if not turns.acquire(timeout=errand.left):
-            errand.fail("connect", f"its turn did not come within {errand.timeout:.0f} s", "give it more time")
+    def _take(turns: threading.BoundedSemaphore, held: contextlib.ExitStack, op: Operation) -> None:
+        if not turns.acquire(timeout=op.left):
+            op.fail("connect", f"no handshake slot was free within {op.timeout:.0f} s", "allow more time")
         held.callback(turns.release)
 
 
-class Link:
-    """A connection to a machine that has let us in."""
+class Connection:
+    """A connection to a machine after the login."""
 
-    def __init__(self, transport: paramiko.Transport, way: Way) -> None:
+    def __init__(self, transport: paramiko.Transport, way: Route) -> None:
         self.transport = transport
         self._way = way
         self._free = threading.Condition()
@@ -95,13 +99,14 @@ class Link:
         return not self._retired and self.transport.is_active()
 
     @contextlib.contextmanager
-    def session(self, errand: Errand) -> Iterator[paramiko.Channel]:
-        """Give a session until the errand's time is over; LostError where nothing was begun as the connection is gone.
+    def session(self, op: Operation) -> Iterator[paramiko.Channel]:
+        """Open a session until the operation's time is over.
 
-        paramiko's own calls know no limit, and a dead peer is mute: a session whose time is over is closed from here.
+        LostError where nothing was begun because the connection is gone. paramiko's own calls have no limit, and a dead
+        peer is mute: a session whose time is over is closed from here.
         """
-        channel = patiently(errand, self._gone)(self._session, errand)
-        watch = threading.Timer(errand.left + GRACE_S, self._give_up, (channel,))
+        channel = patiently(op, self._gone)(self._session, op)
+        watch = threading.Timer(op.left + GRACE_S, self._give_up, (channel,))
         watch.daemon = True
         watch.start()
         try:
@@ -113,12 +118,12 @@ class Link:
 
     @property
     def is_roomy(self) -> bool:
-        """Whether a session may be kept, and others still find room."""
+        """Whether a session may be kept open without taking the last one."""
         return self._limit > 1
 
-    def keep(self, errand: Errand) -> paramiko.Channel:
-        """Give a session for as long as its holder wants, who lets go of it; LostError as for any session."""
-        channel = patiently(errand, self._gone)(self._session, errand)
+    def keep(self, op: Operation) -> paramiko.Channel:
+        """Open a session until `let_go`; LostError as for any session."""
+        channel = patiently(op, self._gone)(self._session, op)
         with self._free:
             self._kept.add(channel)
         return channel
@@ -133,32 +138,35 @@ class Link:
         self._release()
 
     def _give_up(self, channel: paramiko.Channel) -> None:
-        """Close a session that is mute. New ones get a new connection; those that are open may still be heard of."""
+        """Close a session that is mute, and use the connection for no new one.
+
+        Replies to sessions that are open may still come.
+        """
         self._retired = True
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             channel.close()
 
-    def _session(self, errand: Errand) -> paramiko.Channel:
+    def _session(self, op: Operation) -> paramiko.Channel:
         with self._free:
-            if not self._free.wait_for(lambda: self._open < self._limit or not self.alive, errand.left):
-                message = f"no session was free within {errand.timeout:.0f} s: {self._limit} others are under way"
-                errand.fail("connect", message, "`MaxSessions` in sshd_config of the machine is the limit")
+            if not self._free.wait_for(lambda: self._open < self._limit or not self.alive, op.left):
+                message = f"no free session within {op.timeout:.0f} s: {self._limit} are in use"
+                op.fail("connect", message, "raise `MaxSessions` in sshd_config of the machine")
             self._open += 1
         try:
-            return self.transport.open_session(timeout=min(_OPEN_S, errand.left))
+            return self.transport.open_session(timeout=min(_OPEN_S, op.left))
         except (paramiko.SSHException, EOFError, OSError) as error:
             self._release()
             if self.alive and "Timeout" not in str(error):
                 self._learn_limit()
                 message = f"sshd opens no more sessions on this connection: {str(error).lower()}"
                 hint = "`MaxSessions` in sshd_config of the machine must be at least 1"
-                raise errand.error("connect", message, hint, kind=DroppedError) from error
+                raise op.error("connect", message, hint, kind=DroppedError) from error
             self.retire()
             message = f"the connection was lost: {str(error) or type(error).__name__}"
-            raise errand.error("connect", message, kind=LostError) from error
+            raise op.error("connect", message, kind=LostError) from error
 
     def answers(self) -> bool:
-        """Whether its sshd says anything: it opens or refuses a session within a few seconds."""
+        """Whether its sshd replies: it opens or refuses a session within seconds."""
         try:
             self.transport.open_session(timeout=_ANSWER_S).close()
         except paramiko.ChannelException:
@@ -168,11 +176,14 @@ class Link:
         return True
 
     def _learn_limit(self) -> None:
-        """Refused with n sessions open means that n is the limit: the others wait for one of these to end."""
+        """Take the number of open sessions as the limit, after a refusal.
+
+        Other sessions wait for one of these to end.
+        """
         with self._free:
             self._limit = max(1, min(self._limit, self._open))
             kept = () if self._limit > len(self._kept) else tuple(self._kept)
-        for channel in kept:  # whoever keeps it gets on without; whoever waits would not
+        for channel in kept:  # its holder continues without it; the threads that wait would not
             self.let_go(channel)
 
     def _release(self) -> None:
@@ -202,20 +213,23 @@ class Link:
 
 
 class _Machine:
-    """The connection to one machine, made by one thread while the others wait for what comes of it."""
+    """The connection to one machine.
+
+    One thread makes it while others wait for the outcome.
+    """
 
     def __init__(self) -> None:
-        self.link: Link | None = None
+        self.link: Connection | None = None
         self._making = threading.Lock()
         self._failure: tuple[float, RemoteError] | None = None
 
-    def get(self, make: Callable[[], Link], errand: Errand) -> Link:
+    def get(self, make: Callable[[], Connection], op: Operation) -> Connection:
         link = self.link
         if link is not None and link.alive:
             return link
         came = time.monotonic()
-        if not self._making.acquire(timeout=errand.left):
-            errand.fail("connect", f"connecting took longer than {errand.timeout:.0f} s", "give it more time")
+        if not self._making.acquire(timeout=op.left):
+            op.fail("connect", f"connecting took longer than {op.timeout:.0f} s", "allow more time")
         try:
             if self.link is not None and self.link.alive:
                 return self.link
@@ -233,13 +247,13 @@ class _Machine:
             self._making.release()
 
 
-class Links:
+class ConnectionPool:
     """All connections of a shell."""
 
     def __init__(
         self,
-        resolve: Callable[[Access, Errand], Settings],
-        dial: Callable[[Settings, Callable[[Settings, Errand], Link], Errand], Link],
+        resolve: Callable[[Access, Operation], Settings],
+        dial: Callable[[Settings, Callable[[Settings, Operation], Connection], Operation], Connection],
     ) -> None:
         self._resolve = resolve
         self._dial = dial
@@ -247,18 +261,21 @@ class Links:
         self._guard = threading.Lock()
         self._closed = False
 
-    def link(self, at: Access, errand: Errand) -> Link:
-        """Return the connection to a machine, made if there is none; RemoteError says what is in the way."""
-        return self.to(self._resolve(at, errand), errand)
+    def link(self, at: Access, op: Operation) -> Connection:
+        """Return the connection to a machine, made if there is none.
 
-    def to(self, settings: Settings, errand: Errand) -> Link:
-        """Return the connection to a machine whose settings are known, as a jump host's are."""
+        RemoteError says why that fails.
+        """
+        return self.to(self._resolve(at, op), op)
+
+    def to(self, settings: Settings, op: Operation) -> Connection:
+        """Return the connection to a machine by its settings, as for a jump host."""
         with self._guard:
             machine = self._machines.setdefault(settings, _Machine())
-        link = machine.get(lambda: self._dial(settings, self.to, errand), errand)
+        link = machine.get(lambda: self._dial(settings, self.to, op), op)
         if self._closed:
             link.cut()
-            errand.fail("connect", "the launcher is closing its connections")
+            op.fail("connect", "the launcher is closing its connections")
         return link
 
     def close(self) -> None:

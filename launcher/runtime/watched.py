@@ -1,19 +1,22 @@
-"""A program that the agent watches: whether it runs, or how it ended."""
+"""A program that the agent watches: whether it runs, and how it ended."""
 
 import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from . import files, logs
 from .children import Children
+from .protocol import ProgramStatus
 
 
-class Step:
-    """One program at a time, with its log. With a `done` file, its exit code outlives the agent and it never runs
-    twice; a `stage` file has what it is about just now."""
+class WatchedProgram:
+    """One program at a time, with its log.
+
+    With a `done` file its exit code outlives the agent, and it never runs twice. A `stage` file holds a message about
+    what it is doing; the program may replace it.
+    """
 
     def __init__(
         self, children: Children, folder: Path, log: Path, done: Path | None = None, stage: Path | None = None
@@ -30,7 +33,7 @@ class Step:
 
     @property
     def running(self) -> bool:
-        """Whether the program lives."""
+        """Whether the program runs."""
         return self._pid is not None
 
     @property
@@ -40,7 +43,7 @@ class Step:
 
     @property
     def generation(self) -> int:
-        """Return the generation that it was started for last."""
+        """Return the generation of its last start."""
         return self._generation
 
     def start(
@@ -52,9 +55,12 @@ class Step:
         generation: int = 0,
         message: str = "",
     ) -> None:
-        """Start the program, which is about `words` until its stage file says otherwise; OSError where impossible."""
+        """Start the program; OSError where it cannot be started.
+
+        `message` is its stage at first.
+        """
         self._code, self._generation = None, generation
-        self.tell(message)
+        self.set_stage(message)
 
         def ended(code: int) -> None:
             if self._done:
@@ -73,31 +79,38 @@ class Step:
         if self._pid == -1:
             self._pid = pid
 
-    def tell(self, message: str) -> None:
-        """Say what it is about from now on, running or not; nothing in particular with empty words."""
+    def set_stage(self, message: str) -> None:
+        """Set the message about what the program is doing, running or not.
+
+        An empty one removes it.
+        """
         if self._stage and message:
             self._stage.write_text(message)
         elif self._stage:
             self._stage.unlink(missing_ok=True)
 
     def kill(self) -> None:
-        """End the program at once, if it runs."""
+        """Kill the program, if it runs."""
         if self._pid is not None and self._pid > 0:
             os.kill(self._pid, signal.SIGKILL)  # a child of ours that is not reaped: the number is still its own
 
     def skip(self) -> None:
-        """Take it for done: there is nothing to run."""
-        self.tell("")
+        """Count it as done: there is nothing to run."""
+        self.set_stage("")
         if self._done:
             files.write(self._done, {"code": 0})
         self._code = 0
 
-    def report(self) -> dict[str, Any]:
-        """Return phase, exit code, generation, and the end of the log of one that failed."""
+    def status(self) -> ProgramStatus:
+        """Return phase, generation and stage, and of a failed program the end of its log."""
         code, running = self._code, self.running
         if running or code is None:
-            phase = "running" if running else "absent"
-            return {"phase": phase, "generation": self._generation, "message": self._words()}
+            phase: ProgramStatus = {
+                "phase": "running" if running else "absent",
+                "generation": self._generation,
+                "message": self._message(),
+            }
+            return phase
         # A raylet has no good end: whatever its code, it is gone.
         failed = code != 0 or self._done is None
         return {
@@ -105,10 +118,10 @@ class Step:
             "exit_code": code,
             "generation": self._generation,
             "tail": logs.tail(self._log) if failed else [],
-            "message": self._words(),
+            "message": self._message(),
         }
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         try:
             return self._stage.read_text() if self._stage else ""
         except FileNotFoundError:

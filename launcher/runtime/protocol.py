@@ -1,0 +1,295 @@
+"""What the launcher and the agents of nodes send each other.
+
+One end builds these, the other reads them, and mypy checks both. The launcher imports nothing else of this folder than
+this module and `protocol_files.py`. Nodes have Python 3.10 and its standard library.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
+
+    from .protocol_files import RankSpec, SetupStep, Variables
+
+PROTOCOL = 1
+"""Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
+
+ALWAYS_ANSWERED = ("hello", "stop")
+"""Requests that an agent answers whatever their protocol: is it there, and end."""
+
+
+def mismatch(theirs: object) -> str:
+    """Return how the other end's protocol differs; an empty string where not."""
+    if theirs == PROTOCOL:
+        return ""
+    return f"protocol {theirs or 'unknown'}, not {PROTOCOL}: the launcher and the agent are of different versions"
+
+
+# Requests to an agent
+
+
+class PlainRequest(TypedDict):
+    """Report the ports of the agent (`hello`), or kill all and end (`stop`)."""
+
+    op: Literal["hello", "stop"]
+
+
+class StatusRequest(TypedDict):
+    """Report how setup, Ray and ranks stand."""
+
+    op: Literal["status"]
+    head: NotRequired[tuple[str, int]]  # where an agent without a slot finds the head's heartbeat server
+    probe: NotRequired[dict[str, tuple[str, list[int]]]]  # machines to connect to, by name: address and ports
+
+
+class PrepareRequest(TypedDict):
+    """Keep secrets, ask for files that are missing, run the setups once."""
+
+    op: Literal["prepare"]
+    variables: Variables | None
+    setups: list[SetupStep]
+    secrets: dict[str, str]
+    workdir: bool
+
+
+class RayRequest(TypedDict):
+    """Start `ray start --block` for a generation."""
+
+    op: Literal["ray"]
+    generation: int
+    argv: list[str]
+    env: dict[str, str]
+    member: NotRequired[str]  # of a slot
+    head: NotRequired[tuple[str, int]]  # for a slot: where the head's heartbeat server is
+    client: NotRequired[int]  # the port of a head's client server
+    supervisor: NotRequired[str]  # the address of a head, for its supervisor
+
+
+class KillRequest(TypedDict):
+    """Kill what was started at a level."""
+
+    op: Literal["kill"]
+    level: Literal["node", "generation", "rank"]
+    member: NotRequired[str]
+    generation: NotRequired[int]
+    attempt: NotRequired[int]
+    grace: NotRequired[float]  # s between SIGTERM and SIGKILL
+
+
+class SignalRequest(TypedDict):
+    """Send a signal to the ranks on the node, or to those of one gang."""
+
+    op: Literal["signal"]
+    signal: str
+    gang: NotRequired[str]
+
+
+class DriveRequest(TypedDict):
+    """Start a driver: a rank under the agent, with the Python of the run's Ray."""
+
+    op: Literal["drive"]
+    label: str
+    spec: RankSpec
+    mark: str
+
+
+class EnvironmentRequest(TypedDict):
+    """Report what a program starts with; a rank that was killed is refused."""
+
+    op: Literal["environment"]
+    protocol: int
+    member: NotRequired[str]
+    generation: NotRequired[int]
+    attempt: NotRequired[int]
+
+
+class SupervisorRequest(TypedDict):
+    """Ask the supervisor of the head, which answers within `timeout` seconds."""
+
+    op: Literal["supervisor"]
+    question: SupervisorQuestion
+    timeout: float
+
+
+AgentRequest: TypeAlias = (
+    "PlainRequest | StatusRequest | PrepareRequest | RayRequest | KillRequest | SignalRequest | DriveRequest"
+    " | EnvironmentRequest | SupervisorRequest"
+)
+
+
+# Requests to a supervisor
+
+
+class VerifyRequest(TypedDict):
+    """Read Ray's tables anew."""
+
+    op: Literal["verify"]
+    timeout: float
+
+
+class ReserveRequest(TypedDict):
+    """Create the placement group of a slice, packed on the label in `within`."""
+
+    op: Literal["reserve"]
+    slice: str
+    bundles: list[dict[str, float]]
+    slots: list[str]
+    within: dict[str, str]
+
+
+class UnreserveRequest(TypedDict):
+    """Remove the placement group of a slice."""
+
+    op: Literal["unreserve"]
+    slice: str
+
+
+class RankStart(TypedDict):
+    """A rank to start, in the actor of its slot, on a bundle of its slice."""
+
+    slot: str
+    label: str
+    actor: str
+    slice: str
+    index: int
+    bundle: dict[str, float]
+    mark: str
+    spec: RankSpec
+
+
+class StartRequest(TypedDict):
+    """Start ranks. What their variables share is on the head already."""
+
+    op: Literal["start"]
+    shared: str
+    ranks: list[RankStart]
+    timeout: float
+
+
+SupervisorQuestion: TypeAlias = "StatusRequest | VerifyRequest | ReserveRequest | UnreserveRequest | StartRequest"
+
+
+# Replies
+
+
+class Reply(TypedDict):
+    """What every reply has. Where it is not `ok`, `message` says why."""
+
+    ok: bool
+    protocol: NotRequired[int]  # that of the agent
+    message: NotRequired[str]
+    tail: NotRequired[list[str]]  # the last lines of a log
+    lasting: NotRequired[bool]  # the same request would fail again
+    absent: NotRequired[bool]  # nothing of the run is on the machine
+    block: NotRequired[int]  # the agent's first port
+    held_by: NotRequired[str]  # who holds the lease instead
+    need: NotRequired[Literal["workdir", "wheels"]]  # what has to be sent first
+    missing: NotRequired[list[int]]  # the contents of it that have to be sent
+    left: NotRequired[list[int]]  # processes that are alive after a kill
+    count: NotRequired[int]  # processes that were sent a signal
+
+
+class EnvironmentReply(Reply):
+    """What a program beside the agent starts with."""
+
+    base: NotRequired[dict[str, str]]
+    secrets: NotRequired[str]
+    agent: NotRequired[int]
+    deadline: NotRequired[str]
+
+
+class ProgramStatus(TypedDict):
+    """How setup or `ray start` stands."""
+
+    phase: Literal["absent", "running", "done", "failed"]
+    generation: int
+    message: str
+    exit_code: NotRequired[int]
+    tail: NotRequired[list[str]]
+
+
+class RankStatusRow(TypedDict):
+    """How a rank of an attempt stands; one that vanished has no exit code."""
+
+    member: str
+    attempt: int
+    running: bool
+    quiet: NotRequired[float]  # s since its log or heartbeat file changed
+    exit_code: NotRequired[int | None]
+    at: NotRequired[float]
+    tail: NotRequired[list[str]]
+
+
+class RayNodeStatus(TypedDict):
+    """A raylet in Ray's table of nodes."""
+
+    slot: str
+    generation: int
+    domain: str | None
+    alive: bool
+
+
+class BundleStatus(TypedDict):
+    """Where Ray has a bundle: the labels of its node."""
+
+    index: int
+    slot: str | None
+    domain: str | None
+    generation: int | None
+
+
+class GroupStatus(TypedDict):
+    """The placement group of a slice in Ray's table."""
+
+    slice: str
+    state: str
+    hint: str
+    bundles: list[BundleStatus]
+
+
+class TablesReply(Reply):
+    """Ray's tables; `ready` where they are a few seconds old at most."""
+
+    ready: NotRequired[bool]
+    nodes: NotRequired[list[RayNodeStatus]]
+    groups: NotRequired[list[GroupStatus]]
+
+
+class StatusReply(Reply):
+    """How everything stands on a node; `leftovers` where there is no agent."""
+
+    agent: NotRequired[int | None]
+    leftovers: NotRequired[int]
+    member: NotRequired[str | None]
+    ray: NotRequired[ProgramStatus]
+    setup: NotRequired[ProgramStatus]
+    ranks: NotRequired[list[RankStatusRow]]
+    head_silence: NotRequired[float | None]
+    reachable: NotRequired[dict[str, bool]]
+    heartbeat_ages: NotRequired[dict[str, float]]
+    listening: NotRequired[float]
+    supervisor: NotRequired[TablesReply]
+
+
+# Lines of `relay.py`
+
+
+class RelayQuestion(TypedDict):
+    """A request for one agent of a machine; `key` names it in the answer."""
+
+    key: tuple[str, str]
+    socket: str
+    package: str
+    root: str
+    question: dict[str, Any]
+    limit: float
+
+
+class RelayAnswer(TypedDict):
+    """What the agent said, or why it said nothing."""
+
+    key: tuple[str, str]
+    answer: NotRequired[dict[str, Any]]
+    message: NotRequired[str]

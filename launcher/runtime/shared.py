@@ -1,0 +1,36 @@
+"""Documents of shared variables in a run's folder.
+
+Each is a file named by the hash of its content.
+"""
+
+import json
+import os
+import threading
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+from .protocol_files import SHARED, SharedDocument
+
+
+def keep(folder: Path, name: str, content: Callable[[], bytes]) -> None:
+    """Write a document as it was sent, unless it exists."""
+    path = folder / SHARED / name
+    if path.exists():
+        return
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    temporary = path.with_name(f".{name}.{os.getpid()}.{threading.get_ident()}")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(content())
+    os.replace(temporary, path)
+
+
+def packed(folder: Path, name: str) -> bytes:
+    """Return a document as it was sent; FileNotFoundError where it was not."""
+    return (folder / SHARED / name).read_bytes()
+
+
+def read(folder: Path, name: str) -> SharedDocument:
+    """Return a document; FileNotFoundError where it was not sent."""
+    document: SharedDocument = json.loads(zlib.decompress(packed(folder, name)))
+    return document

@@ -1,0 +1,40 @@
+"""The setups of several groups on one node."""
+
+import importlib
+import json
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+setups = importlib.import_module("launcher.runtime.setups")
+shared = importlib.import_module("launcher.runtime.shared")
+PACKAGE = Path(setups.__file__).parent
+
+
+def run(folder: Path, envs: dict[str, dict[str, str]], scripts: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Run the setups of groups, `scripts`, with the variables of each in `envs`."""
+    document = {"envs": envs, "addresses": {}}
+    shared.keep(folder, "abc", lambda: zlib.compress(json.dumps(document).encode()))
+    listed: list[dict[str, Any]] = []
+    for group, text in scripts.items():
+        (folder / f"{group}.setup.sh").write_text(text)
+        own = {"NVLAUNCH_GROUP": group}
+        variables = {"shared": "abc", "group": group, "node": {}, "own": own, "addresses": {}}
+        listed.append({"script": f"{group}.setup.sh", "variables": variables})
+    (folder / setups.SETUPS).write_text(json.dumps({"setups": listed}))
+    argv = [sys.executable, "-EsS", str(PACKAGE), "setups", str(folder)]
+    return subprocess.run(argv, capture_output=True, text=True, env={"PATH": "/bin:/usr/bin"})
+
+
+def test_setups_run_one_after_the_other_each_with_its_own_variables(tmp_path: Path) -> None:
+    scripts = {"prefill": "echo prefill ${A-none}", "decode": 'echo "$NVLAUNCH_GROUP $A"'}
+    done = run(tmp_path, {"prefill": {}, "decode": {"A": "it's $HOME"}}, scripts)
+    assert done.stdout == "prefill none\ndecode it's $HOME\n"
+
+
+def test_a_setup_that_fails_keeps_the_others_from_running(tmp_path: Path) -> None:
+    done = run(tmp_path, {"prefill": {}, "decode": {}}, {"prefill": "exit 7", "decode": "echo ran"})
+    assert (done.returncode, done.stdout) == (7, "")
+    assert run(tmp_path, {"prefill": {}}, {"prefill": "kill -TERM $$"}).returncode == 128 + 15

@@ -1,0 +1,69 @@
+"""Nodes on which several groups have a member."""
+
+from dataclasses import replace
+
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.placement import Placement
+from launcher.core.model.run import MemberName, Run, RunId, RunName, Slot
+from launcher.core.model.run_index import RunIndex
+from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.core.placement.place import place
+from launcher.runtime import gpus
+from launcher.setup import ports, ray
+from launcher.setup.gpus import of_member
+
+GUEST = TopologyRule(nodes_per_slice=2, nodes_of="prefill")
+
+
+def make_run(decode: int = 1) -> Run:
+    groups = (
+        Group(name="router", topology=replace(GUEST, nodes_per_slice=1), run="route"),
+        Group(name="prefill", topology=TopologyRule(nodes_per_slice=2), gpus=2, run="prefill", setup="x"),
+        Group(name="decode", topology=GUEST, gpus=decode, run="decode", setup="x", envs={"A": "it's $HOME"}),
+    )
+    nodes = tuple(
+        Node(name=NodeName(f"n{at}"), rack=RackName("r1"), domain="r1", access=Access(address=f"10.0.0.{at}"))
+        for at in (1, 2)
+    )
+    fleet = Inventory(name="hall", transport=Transport.SIM, nodes=nodes)
+    task = Task(name="job", groups=groups)
+    placement = place(task, fleet, {})
+    assert isinstance(placement, Placement)
+    return Run(id=RunId("id1"), name=RunName("job"), task=task, placement=placement, fleet=fleet)
+
+
+def test_one_raylet_serves_all_on_its_node_under_the_name_of_who_has_it() -> None:
+    run = make_run()
+    for member in run.members():
+        slot = Slot(member=member.name, node=run.slice_of(member).nodes[member.slice_rank])
+        assert ray.labels(run.fleet.levels, run.node(slot.node), slot, member)[ray.SLOT] == f"prefill-{member.rank}"
+
+
+def test_groups_on_one_node_meet_at_ports_of_their_own_and_not_at_those_of_the_attempt_before() -> None:
+    block = ports.narrow().ports(ports.FIRST)
+    for lanes in (2, 3, 5):
+        for attempt in range(1, 12):
+            met = [block.master_port(attempt, lane, lanes) for lane in range(lanes)]
+            assert len(set(met)) == lanes
+            assert set(met) <= set(range(block.master[0], block.master[1] + 1))
+    two = [{block.master_port(attempt, lane, 2) for lane in range(2)} for attempt in (1, 2)]
+    assert not two[0] & two[1]
+
+
+def to_be_free(run: Run, node: Node, name: MemberName) -> range:
+    return of_member(run, RunIndex(run), node, name)
+
+
+def test_gpus_have_to_be_free_of_others_only_where_a_member_starts_again_alone() -> None:
+    run = make_run()
+    node, decode = run.fleet.nodes[0], MemberName("decode/0")
+    assert to_be_free(run, node, decode) == range(4)
+    apart = RecoveryPolicy(restart_with=RestartWith.GROUP)
+    groups = tuple(replace(group, recovery=apart) for group in run.task.groups)
+    run = replace(run, task=replace(run.task, groups=groups))
+    assert to_be_free(run, node, decode) == range(2, 3)
+    assert not to_be_free(run, node, MemberName("router/0"))
+    tray = "".join(f"{at}, GPU-{at}\n" for at in range(4))
+    apps = "GPU-0, 999999998, prefill\nGPU-2, 999999999, stranger\n"
+    assert gpus.computing(tray, apps, 3, first=2) == ["`stranger` (pid 999999999) computes on GPU 2"]

@@ -1,0 +1,192 @@
+"""What programs of a run see: their own variables, those of inventory and task, and the addresses of the others."""
+
+from dataclasses import replace
+
+from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
+from launcher.core.model.nodeset import NodeName
+from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.run import Member, MemberName, Run, RunId, RunName, Slot
+from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.placement.place import place
+from launcher.runtime import protocol_files
+from launcher.setup.environ import RunEnvironment
+
+NODES = tuple(
+    Node(
+        name=NodeName(f"r1-n{at}"),
+        rack=RackName("r1"),
+        access=Access(address=f"10.0.1.{at}"),
+        domain="6f1c.32766",
+        env={"NCCL_IB_HCA": "mlx5", "STEPS": "1"},
+    )
+    for at in (1, 2)
+)
+SLOTS = tuple(Slot(member=MemberName(f"main/{at}"), node=node.name, generation=3) for at, node in enumerate(NODES))
+
+
+def make_run(*, gpus: int = 4) -> Run:
+    names = tuple(node.name for node in NODES)
+    part = Slice(group="main", index=0, place="r1", rack=RackName("r1"), domain="6f1c.32766", nodes=names)
+    rule = TopologyRule(slices=1, nodes_per_slice=2)
+    group = Group(name="main", topology=rule, gpus=gpus, run="true", envs={"STEPS": "7"})
+    fleet = Inventory(name="hall", transport=Transport.SSH, nodes=NODES)
+    task = Task(name="job", groups=(group,))
+    return Run(id=RunId("id1"), name=RunName("job"), task=task, placement=Placement(slices=(part,)), fleet=fleet)
+
+
+def rank(
+    run: Run, member: Member, slots: tuple[Slot, ...], *, attempt: int = 1, restarts: int = 0, master_port: int = 1
+) -> dict[str, str]:
+    """Return the variables of a rank, whole."""
+    environment = RunEnvironment(run)
+    shared = environment.shared(slots)
+    node = run.node(next(slot.node for slot in slots if slot.member == member.name))
+    return shared.whole(
+        environment.rank(shared, node, member, attempt=attempt, restarts=restarts, master_port=master_port)
+    )
+
+
+def test_a_rank_has_its_own_and_skypilots_variables() -> None:
+    run = make_run()
+    member = list(run.members())[1]
+    of = rank(run, member, SLOTS, attempt=4, restarts=2, master_port=7001)
+    assert of["NVLAUNCH_NODE_RANK"] == of["SKYPILOT_NODE_RANK"] == of["NODE_RANK"] == "1"
+    assert of["NVLAUNCH_NUM_NODES"] == of["SKYPILOT_NUM_NODES"] == of["NNODES"] == "2"
+    assert of["NVLAUNCH_NODE_IPS"] == of["SKYPILOT_NODE_IPS"] == "10.0.1.1\n10.0.1.2"
+    assert of["NVLAUNCH_NUM_GPUS_PER_NODE"] == of["SKYPILOT_NUM_GPUS_PER_NODE"] == "4"
+    assert (of["MASTER_ADDR"], of["MASTER_PORT"]) == ("10.0.1.1", "7001")
+    assert (of["NVLAUNCH_ATTEMPT"], of["NVLAUNCH_RESTARTS"]) == ("4", "2")
+    assert "CUDA_VISIBLE_DEVICES" not in of
+
+
+def test_addresses_follow_a_slot_to_its_new_holder() -> None:
+    run = make_run()
+    swapped = (replace(SLOTS[0], node=NODES[1].name), replace(SLOTS[1], node=NODES[0].name))
+    of = rank(run, next(run.members()), swapped, attempt=2, restarts=0, master_port=7001)
+    assert of["NVLAUNCH_NODE_IPS"] == "10.0.1.2\n10.0.1.1"
+    assert of["MASTER_ADDR"] == "10.0.1.2"
+
+
+def test_the_id_for_checkpoints_stays_over_restarts() -> None:
+    run = make_run()
+    member = next(run.members())
+    ids = {
+        rank(run, member, SLOTS, attempt=attempt, restarts=attempt, master_port=1)["NVLAUNCH_TASK_ID"]
+        for attempt in range(3)
+    }
+    assert len(ids) == 1
+    environment = RunEnvironment(run)
+    assert ids == {environment.at_first.whole(environment.setup(NODES[0], member))["SKYPILOT_TASK_ID"]}
+
+
+def test_only_a_part_of_a_node_is_named_to_cuda() -> None:
+    run = make_run(gpus=2)
+    of = rank(run, next(run.members()), SLOTS)
+    assert of["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_the_task_goes_before_the_inventory() -> None:
+    run = make_run()
+    environment = RunEnvironment(run)
+    setup = environment.setup(NODES[0], next(run.members()))
+    assert protocol_files.given(environment.at_first.document, setup) == {"NCCL_IB_HCA": "mlx5", "STEPS": "7"}
+
+
+GUEST = TopologyRule(nodes_per_slice=2, nodes_of="prefill")
+
+
+def make_colocated(decode: int = 1) -> Run:
+    groups = (
+        Group(name="router", topology=replace(GUEST, nodes_per_slice=1), run="route"),
+        Group(name="prefill", topology=TopologyRule(nodes_per_slice=2), gpus=2, run="prefill", setup="x"),
+        Group(name="decode", topology=GUEST, gpus=decode, run="decode", setup="x", envs={"A": "it's $HOME"}),
+    )
+    nodes = tuple(
+        Node(name=NodeName(f"n{at}"), rack=RackName("r1"), domain="r1", access=Access(address=f"10.0.0.{at}"))
+        for at in (1, 2)
+    )
+    fleet = Inventory(name="hall", transport=Transport.SIM, nodes=nodes)
+    task = Task(name="job", groups=groups)
+    placement = place(task, fleet, {})
+    assert isinstance(placement, Placement)
+    return Run(id=RunId("id1"), name=RunName("job"), task=task, placement=placement, fleet=fleet)
+
+
+def variables(run: Run, name: str) -> dict[str, str]:
+    members = {member.name: member for member in run.members()}
+    slots = tuple(
+        Slot(member=member.name, node=run.slice_of(member).nodes[member.slice_rank]) for member in members.values()
+    )
+    return rank(run, members[MemberName(name)], slots)
+
+
+def test_no_gpu_is_shown_to_two_members_of_a_node_and_none_to_who_asks_for_none() -> None:
+    run = make_colocated()
+    assert variables(run, "prefill/1")["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert variables(run, "decode/1")["CUDA_VISIBLE_DEVICES"] == "2"
+    assert variables(run, "router/0")["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_ranks_and_addresses_are_those_of_the_group_and_not_of_the_node() -> None:
+    run = make_colocated()
+    found = variables(run, "decode/1")
+    assert (found["NODE_RANK"], found["NNODES"], found["NVLAUNCH_NODE_IPS"]) == ("1", "2", "10.0.0.1\n10.0.0.2")
+    assert found["NVLAUNCH_GROUP_ROUTER_IPS"] == "10.0.0.1"
+
+
+def test_a_rank_beside_others_sees_all_of_this_and_nothing_else() -> None:
+    assert variables(make_colocated(), "decode/1") == {
+        "A": "it's $HOME",
+        "CUDA_VISIBLE_DEVICES": "2",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "1",
+        "NNODES": "2",
+        "NODE_RANK": "1",
+        "NVLAUNCH_ATTEMPT": "1",
+        "NVLAUNCH_DOMAIN": "r1",
+        "NVLAUNCH_GROUP": "decode",
+        "NVLAUNCH_GROUP_PREFILL_IPS": "10.0.0.1\n10.0.0.2",
+        "NVLAUNCH_GROUP_ROUTER_IPS": "10.0.0.1",
+        "NVLAUNCH_NODE_IPS": "10.0.0.1\n10.0.0.2",
+        "NVLAUNCH_NODE_RANK": "1",
+        "NVLAUNCH_NUM_GPUS_PER_NODE": "1",
+        "NVLAUNCH_NUM_NODES": "2",
+        "NVLAUNCH_NUM_SLICES": "1",
+        "NVLAUNCH_RACK": "r1",
+        "NVLAUNCH_RESTARTS": "0",
+        "NVLAUNCH_RUN": "job",
+        "NVLAUNCH_SLICE": "0",
+        "NVLAUNCH_SLICE_RANK": "1",
+        "NVLAUNCH_TASK_ID": "nvlaunch-id1",
+        "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
+        "SKYPILOT_NODE_RANK": "1",
+        "SKYPILOT_NUM_GPUS_PER_NODE": "1",
+        "SKYPILOT_NUM_NODES": "2",
+        "SKYPILOT_TASK_ID": "nvlaunch-id1",
+    }
+
+
+def test_a_setup_sees_all_of_this_and_nothing_else() -> None:
+    environment = RunEnvironment(make_run())
+    assert environment.at_first.whole(environment.setup(NODES[1], list(make_run().members())[1])) == {
+        "NCCL_IB_HCA": "mlx5",
+        "STEPS": "7",
+        "NVLAUNCH_DOMAIN": "6f1c.32766",
+        "NVLAUNCH_GROUP": "main",
+        "NVLAUNCH_RACK": "r1",
+        "NVLAUNCH_RUN": "job",
+        "NVLAUNCH_TASK_ID": "nvlaunch-id1",
+        "SKYPILOT_NUM_NODES": "2",
+        "SKYPILOT_SETUP_NODE_IPS": "10.0.1.1\n10.0.1.2",
+        "SKYPILOT_SETUP_NODE_RANK": "1",
+        "SKYPILOT_SETUP_NUM_GPUS_PER_NODE": "4",
+        "SKYPILOT_TASK_ID": "nvlaunch-id1",
+    }
+
+
+def test_what_ranks_share_is_made_again_only_for_other_holders() -> None:
+    environment = RunEnvironment(make_run())
+    assert environment.shared(SLOTS) is environment.at_first
+    assert environment.shared(tuple(replace(slot, generation=9) for slot in SLOTS)) is environment.at_first
+    swapped = (replace(SLOTS[0], node=NODES[1].name), replace(SLOTS[1], node=NODES[0].name))
+    assert environment.shared(swapped).name != environment.at_first.name
