@@ -1,4 +1,4 @@
-"""Cases of other schedulers, put to our placer: what can be said in our model, and where the answers differ.
+"""Cases of other schedulers on our placer: which our model can express, and where the results differ.
 
 A case has an inventory, a request, what its source answers, and whether the hard constraints alone leave one answer.
 `free` units of a host become as many nodes of a rack, so that a host with several members is a rack of ours. Where
@@ -25,13 +25,13 @@ from launcher.errors import SpecError
 
 Json = dict[str, Any]
 BARE = "-"
-"""What ends the name of a node that is a GPU without a CPU: only who asks for no CPU can use it."""
+"""Suffix of a node that is a GPU without a CPU: only groups that ask for no CPU can use it."""
 Counts = Mapping[str, Mapping[tuple[str | None, ...], int]]
 """For each group, how many members it has in each domain."""
 
 
 class Verdict(Enum):
-    """How our answer stands to theirs."""
+    """How our result compares with theirs."""
 
     EQUAL = "equal"
     POLICY = "different by policy"
@@ -41,7 +41,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A case, how it went, and what to know of it: the reason, or both answers."""
+    """The result of a case, with the reason or both placements."""
 
     case: str
     verdict: Verdict
@@ -49,21 +49,21 @@ class Outcome:
 
 
 class NotExpressibleError(Exception):
-    """What of a case our model has no word for."""
+    """A part of a case that our model cannot express."""
 
 
 class RefusedError(Exception):
-    """What our task files refuse before anything is placed."""
+    """A request that our task files refuse before placement."""
 
 
 def read_cases(path: Path) -> list[Json]:
-    """Answer the cases of a file."""
+    """Return the cases of a file."""
     cases: list[Json] = json.loads(path.read_text())["cases"]
     return cases
 
 
 def judge(case: Json) -> Outcome:
-    """Answer how our placer does on a case."""
+    """Return the result of our placer on a case."""
     try:
         ours = _Case(case).answer()
     except NotExpressibleError as error:
@@ -83,7 +83,7 @@ def judge(case: Json) -> Outcome:
 
 
 class _Case:
-    """A case in our words."""
+    """A case in our model."""
 
     def __init__(self, case: Json) -> None:
         self._case, self._request = case, case["request"]
@@ -95,7 +95,7 @@ class _Case:
         self._each = {group["name"]: max(1, group["units"]["cpu"]) if self._mixed else 1 for group in self._groups}
 
     def answer(self) -> Counts | None:
-        """Answer where members are in the end; None where our placer or our task files refuse."""
+        """Return where members are in the end; None where our placer or our task files refuse."""
         self._check()
         inventory = self._inventory()
         try:
@@ -136,7 +136,7 @@ class _Case:
         return Inventory(name="case", transport=Transport.SIM, nodes=tuple(nodes), levels=(*upper, RACK_LEVEL))
 
     def _nodes(self, row: Json) -> list[Node]:
-        """Answer a node for each member that a host has room for."""
+        """Return a node for each member that a host has room for."""
         units = self._groups[0]["units"]
         free = row["free"]
         if isinstance(units, dict):
@@ -149,7 +149,7 @@ class _Case:
         return [self._node(f"{row['node']}.{at}", row["domain"], bad) for at in range(max(room, 0))]
 
     def _units(self, row: Json, bad: str | None) -> Iterator[Node]:
-        """Answer a node for each CPU of a host, the first ones with its GPUs; a GPU without a CPU is a node too."""
+        """Return a node for each CPU of a host, the first ones with its GPUs; a GPU without a CPU is a node too."""
         cpus, gpus = row["free"]["cpu"], row["free"]["gpu"]
         for at in range(max(cpus, gpus)):
             name = f"{row['node']}.{at}" if at < cpus else f"{row['node']}.{at}{BARE}"
@@ -191,7 +191,7 @@ class _Case:
         return Group(name=group["name"], topology=replace(rule, only_nodes=allowed), gpus=gpus)
 
     def _large(self, group: Json) -> TopologyRule:
-        """Answer the rule of members that are as large as several nodes of ours, each on one host."""
+        """Return the rule of members that are as large as several nodes of ours, each on one host."""
         level, size = self._level(group["level"]), self._each[group["name"]]
         whole = level if group["mode"] == "required" and level != RACK_LEVEL else None
         return TopologyRule(slices=group["count"], nodes_per_slice=size, within=RACK_LEVEL, all_within=whole)
@@ -224,7 +224,7 @@ class _Case:
         return same and one["mode"] == other["mode"] == "required"
 
     def _allowed(self, group: Json) -> tuple[str, ...]:
-        """Answer the nodes that a group may have, by their labels and taints; nothing where all of them are."""
+        """Return the nodes that a group may have, by their labels and taints; nothing where all of them are."""
         wanted, borne = group.get("selector") or {}, group.get("tolerations") or []
         rows = [
             row
@@ -237,7 +237,7 @@ class _Case:
         return tuple(f"{row['node']}.*" for row in rows) or ("nothing",)
 
     def _before(self, task: Task) -> list[Slice]:
-        """Answer the members there are already: one slice of each group, or a slice for every slice of its rule."""
+        """Return the members there are already: one slice of each group, or a slice for every slice of its rule."""
         found: list[Slice] = []
         for group in task.groups:
             held = [name for name in self._path if name.startswith(f"{group.name}@")]
@@ -264,7 +264,7 @@ class _Case:
         )
 
     def _replaced(self, task: Task, inventory: Inventory, before: list[Slice]) -> Counts | None:
-        """Answer where members are once those on failed hosts are replaced; None where one of them cannot be."""
+        """Return where members are once those on failed hosts are replaced; None where one of them cannot be."""
         failed = set(self._case["failed_nodes"])
         lost = {name for name, path in self._path.items() if path[-1] in failed or name.rsplit(".", 1)[0] in failed}
         unavailable = {name: Unavailable(unhealthy="failed") for name in lost}
@@ -285,7 +285,7 @@ class _Case:
         return self._of(parts)
 
     def _grown(self, task: Task, inventory: Inventory, before: list[Slice]) -> Placement | Shortfall:
-        """Answer the whole task where some members are already: incomplete slices get the rest beside them."""
+        """Return the whole task where some members are already: incomplete slices get the rest beside them."""
         kept: list[Slice] = []
         for part in before:
             size = task.group(part.group).topology.nodes_per_slice
@@ -310,7 +310,7 @@ class _Case:
 
 
 def _of_one_cpu(group: Json) -> bool:
-    """Answer whether a member is made of our nodes: one with or without a GPU, or several without."""
+    """Whether a member is made of our nodes: one with or without a GPU, or several without."""
     units = group["units"]
     if not isinstance(units, dict) or units.keys() != {"cpu", "gpu"} or units["gpu"] > 1:
         return False
@@ -324,7 +324,7 @@ def _counts(assignment: Mapping[str, Sequence[Json]]) -> Counts:
 
 
 def _alike(theirs: Counts, ours: Counts) -> bool:
-    """Answer whether the counts agree as deep as their paths go; two places with equal counts may be named in turn."""
+    """Whether the counts agree as deep as their paths go; two places with equal counts may be named in turn."""
     for name, expected in theirs.items():
         depth = max((len(path) for path in expected), default=0)
         got: Counter[tuple[str | None, ...]] = Counter()
@@ -343,7 +343,7 @@ def _words(counts: Counts) -> str:
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
-    """Answer the numbers, then each case that is not equal."""
+    """Return the numbers, then each case that is not equal."""
     tally = Counter(outcome.verdict for outcome in outcomes)
     expressible = len(outcomes) - tally[Verdict.NOT_EXPRESSIBLE]
     lines = [f"{len(outcomes)} cases: {expressible} expressible"]

@@ -31,7 +31,7 @@ def find_resizable(context: AdmissionContext, request: Request) -> RunRow | None
 
     None where there is none, or the task is unchanged.
     """
-    for row in context.store.unfinished():
+    for row in context.store.live()[0]:
         if row.name != request.task.name or row.state not in _RESIZABLE or row.fleet != request.fleet.name:
             continue
         run, record = context.store.load(row.id)

@@ -34,7 +34,7 @@ class Owners:
             values = (run, me.host, me.boot, me.pid, me.started)
             db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?)", values)
             if before != me:
-                journal.add(db, run, EventKind.DRIVEN, time.time(), subject="controller", message=f"driven by {me}")
+                journal.add(db, run, EventKind.DRIVEN, time.time(), subject="controller", message=str(me))
         self._taken[run] = me
 
     def release(self, run: RunId) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.core.model.run import RunId
-from launcher.errors import LaunchError
+from launcher.errors import LaunchError, StoreError
 
 
 def secrets_file(home: Path, run: RunId) -> Path:
@@ -38,15 +38,22 @@ def write_secrets(file: Path, secrets: Mapping[str, str]) -> None:
 def remove(home: Path, run: RunId, successor: RunId | None) -> None:
     """Remove the secrets and files of a run, or move them to its successor.
 
-    OSError may be raised.
+    StoreError where that fails.
     """
     own = home / "runs" / run
-    for path in (secrets_file(home, run), own / "files", *own.glob("wheels-*"), *own.glob(".snapshot-*")):
-        if successor is not None and path.exists():
-            folder = home / "runs" / successor
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.replace(folder / path.name)
-        elif path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    try:
+        for path in (secrets_file(home, run), own / "files", *own.glob("wheels-*"), *own.glob(".snapshot-*")):
+            _remove(path, None if successor is None else home / "runs" / successor)
+    except OSError as error:
+        what = f"cannot use `{home / 'runs'}`: {(error.strerror or str(error)).lower()}"
+        raise StoreError(what, hints=("free space on its disk, and check that you may write there",)) from error
+
+
+def _remove(path: Path, target: Path | None) -> None:
+    if target is not None and path.exists():
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.replace(target / path.name)
+    elif path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,7 +1,4 @@
-"""Runs of one `$NVLAUNCH_HOME`, with their claims and owners.
-
-Each method is one transaction, or one read.
-"""
+"""Runs of one `$NVLAUNCH_HOME`. Each method is one transaction, or one read."""
 
 import json
 import sqlite3
@@ -18,7 +15,7 @@ from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
 from launcher.core.model.record import Outcome, Record
 from launcher.core.model.run import Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
-from launcher.errors import Mistake, NoCapacityError, OtherVersionError, SpecError, StoreError
+from launcher.errors import Mistake, NoCapacityError, OtherVersionError, SpecError
 from launcher.store import claims, exclusive_nodes, journal, ledger, run_files
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
@@ -216,17 +213,11 @@ class Store:
     def finish(self, run: RunId, state: RunState, at: float) -> None:
         """End a run: store its final state, free its nodes, remove its secrets and files.
 
-        Twice is the same as once.
-
-        A run that was preempted gets a successor in the queue, which takes over its secrets and files.
+        Does nothing for one that has ended. The successor of a preempted run takes over its secrets and files.
         """
         after = self._successor(run)
         # First: nothing would remove the secrets of a run that has ended.
-        try:
-            run_files.remove(self.home, run, after.id if after else None)
-        except OSError as error:
-            what = f"cannot use `{self.home / 'runs'}`: {(error.strerror or str(error)).lower()}"
-            raise StoreError(what, hints=("free space on its disk, and check that you may write there",)) from error
+        run_files.remove(self.home, run, after.id if after else None)
         with self._db.write() as db:
             row = db.execute("SELECT status_message FROM runs WHERE id = ? AND ended IS NULL", (run,)).fetchone()
             if row is None:
@@ -260,10 +251,6 @@ class Store:
     def runs(self) -> tuple[RunRow, ...]:
         """Return all runs that this version can read, oldest first."""
         return self._readable("ORDER BY created, runs.rowid")[0]
-
-    def unfinished(self) -> tuple[RunRow, ...]:
-        """Return the readable runs that have not ended, oldest first."""
-        return self.live()[0]
 
     def live(self) -> tuple[tuple[RunRow, ...], tuple[OtherVersionError, ...]]:
         """Return the runs that have not ended, and errors for unreadable ones.

@@ -19,6 +19,7 @@ from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.record import Evidence, Record
 from launcher.core.model.run import Cause, RunState
 from launcher.store.store import Store
+from launcher.store.user import User
 from tests.command.test_runs import TASK, Desk, until
 from tests.command.test_runs import desk as desk  # noqa: PLC0414 a fixture
 from tests.desk import files_of
@@ -213,6 +214,9 @@ class TestReport:
             "logs/provision/r1-n2.log",
         } <= held.keys()
         assert [name for name, data in held.items() if b"hunter2" in data] == []
+        user = User.current()
+        about = json.loads(held["about.json"])
+        assert (about["user"], about["submit_host"]) == (user.name, user.host)
         assert b"a careless line: <hidden>" in held["controller.log"]
         assert json.loads(held["task.json"])["groups"][0]["envs"] == {"STEPS": "10", "HF_TOKEN": "<hidden>"}
         again = desk.run("report", "job", "-o", "job.tar.gz")

@@ -14,6 +14,7 @@ from launcher.setup.environ import task_id
 from launcher.store.journal import EventKind
 from launcher.store.rows import RunRow
 from launcher.store.store import Store
+from launcher.store.user import User
 from tests.desk import Desk
 
 FLEET = """
@@ -63,7 +64,7 @@ class Hall(Desk):
 def hall(tmp_path: Path) -> Iterator[Hall]:
     made = Hall(tmp_path)
     yield made
-    for row in Store(made.home).unfinished():
+    for row in Store(made.home).live()[0]:
         if row.owner and row.owner.alive():
             os.kill(row.owner.pid, signal.SIGKILL)
 
@@ -82,6 +83,8 @@ def test_a_run_begins_when_those_before_it_end_and_nobody_jumps_ahead(hall: Hall
         ("big", 1, None),
         ("small", 2, None),
     ]
+    assert {(one["user"], one["submit_host"]) for one in hall.queue()} == {(User.current().name, User.current().host)}
+    assert f" {User.current()} " in hall.run("queue").stdout
     assert hall.status("big")["state"] == "queued"
     refused = hall.run("exec", "big", "--", "true")
     assert refused.returncode == 2
@@ -98,7 +101,7 @@ def test_what_does_not_wait_leaves_to_the_queue_what_the_queue_needs(hall: Hall)
     hall.accepted("big", task(2, 2), "--queue")
     refused = hall.up("late", task(1, 1))
     assert refused.returncode == 3
-    assert "in use by `big (queued)` (2)" in refused.stderr
+    assert "in use by `big (queued)`" in refused.stderr
     assert "`nvlaunch up --queue` waits until it fits" in refused.stderr
     # One that matters more comes before the queue.
     assert hall.accepted("urgent", task(1, 1, "priority: 9"), "-d")
@@ -147,6 +150,7 @@ def test_a_preempted_run_goes_back_to_the_queue_and_goes_on_with_its_secrets(hal
     assert "preempted for `high` (priority 7), which has a higher priority than 0" in row.status_message
     again = hall.row("low")
     assert (again.id, again.state) == (f"{low}-2", RunState.QUEUED)
+    assert again.user == row.user
     assert hall.row("other").state is RunState.RUNNING
     assert hall.run("down", "high", "-y").returncode == 0
     hall.until("low", lambda seen: seen["state"] == "running")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from launcher.store.status_reads import StatusReader
+from launcher.store.user import User
 
 ROOT = Path(__file__).parents[2]
 ESCAPE = "\x1b"
@@ -118,6 +119,9 @@ class TestUp:
         assert "`job` succeeded" in done.stderr
         status = desk.status()
         assert status["state"] == "succeeded"
+        user = User.current()
+        assert (status["user"], status["submit_host"], status["driven"]) == (user.name, user.host, False)
+        assert f"on `hall`, started by {user}\n" in desk.run("status", "job").stdout
         assert [(rank["rank"], rank["rack"], rank["exit_code"]) for rank in status["ranks"]] == [
             (0, "r1", 0),
             (1, "r1", 0),

@@ -1,4 +1,4 @@
-"""Whether a task has a placement at all: every choice of nodes is tried, by rules that are said again here."""
+"""Oracle: whether a task has a placement, by trying every choice of nodes under rules written again here."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -13,17 +13,17 @@ Chosen = Mapping[str, Sequence[frozenset[NodeName]]]
 
 
 def at(node: Node, level: str) -> str | None:
-    """Answer where a node is; everything is in one place at `any`."""
+    """Return where a node is; everything is in one place at `any`."""
     return "any" if level == "any" else node.at(level)
 
 
 def apart_level(rule: TopologyRule) -> str:
-    """Answer the level at which a group keeps apart from another."""
+    """Return the level at which a group keeps apart from another."""
     return rule.spread if rule.spread not in (None, "node", "any") else "rack"
 
 
 def near_key(node: Node, rule: TopologyRule) -> object:
-    """Answer what two slices have in common that are near each other."""
+    """Return what two slices have in common that are near each other."""
     level = rule.all_within or rule.within
     if level in ("node", "any"):
         level = "rack"
@@ -31,18 +31,18 @@ def near_key(node: Node, rule: TopologyRule) -> object:
 
 
 class EveryWay:
-    """A task on a fleet, and all that may be chosen there."""
+    """A task on a fleet, and every choice of nodes for it."""
 
     def __init__(self, task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> None:
         self.task, self.unavailable = task, unavailable
         self.nodes = {node.name: node for node in inventory.nodes}
 
     def of(self, names: Iterable[NodeName]) -> list[Node]:
-        """Answer nodes by name."""
+        """Return nodes by name."""
         return [self.nodes[name] for name in names]
 
     def usable(self, group: Group) -> frozenset[NodeName]:
-        """Answer the nodes that a group may have, whatever the others do."""
+        """Return the nodes that a group may have, whatever other groups have."""
         rule = group.topology
         own = (rule.within, rule.spread, rule.all_within, rule.spread_members, rule.exclusive)
         levels = [level for level in (*own, apart_level(rule) if rule.apart_from else None) if level is not None]
@@ -66,7 +66,7 @@ class EveryWay:
         )
 
     def whole(self, names: Iterable[NodeName], rule: TopologyRule) -> bool:
-        """Answer whether one slice may consist of these nodes."""
+        """Whether one slice may consist of these nodes."""
         nodes = self.of(names)
         if rule.within == "rack" and len({(node.rack, node.domain) for node in nodes}) > 1:
             return False
@@ -76,7 +76,7 @@ class EveryWay:
         return apart in (None, "any") or len({at(node, apart) for node in nodes}) == len(nodes)
 
     def agree(self, chosen: Chosen) -> bool:
-        """Answer whether what the groups ask of each other and of their slices holds."""
+        """Whether what the groups ask of each other and of their slices holds."""
         for group in self.task.groups:
             rule = group.topology
             everything = [node for part in chosen[group.name] for node in self.of(part)]
@@ -98,7 +98,7 @@ class EveryWay:
         return True
 
     def spared(self, chosen: Chosen) -> bool:
-        """Answer whether each domain with slices of a group has its spares left; one group at most may ask for them."""
+        """Whether each domain with slices of a group has its spares left; one group at most may ask for them."""
         used = {name for parts in chosen.values() for part in parts for name in part}
         for group in self.task.groups:
             left = [(node.rack, node.domain) for node in self.of(self.usable(group) - used)]
@@ -108,7 +108,7 @@ class EveryWay:
         return True
 
     def exists(self, kept: Chosen | None = None) -> bool:
-        """Answer whether any choice of nodes is a placement, of those that leave some slices where they are."""
+        """Whether any choice of nodes is a placement, of those that leave some slices where they are."""
         kept = kept or {}
         stay = frozenset(name for parts in kept.values() for part in parts for name in part)
         choices = self._choices(list(self.task.groups), stay, kept)

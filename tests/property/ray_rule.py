@@ -14,7 +14,7 @@ from launcher.core.placement.place import place
 
 
 def racks_of(sizes: list[int]) -> Inventory:
-    """Answer an inventory with one rack for each size, all of its nodes alike."""
+    """Return an inventory with one rack for each size, all of its nodes alike."""
     return Inventory(
         name="racks",
         transport=Transport.SIM,
@@ -33,12 +33,12 @@ def racks_of(sizes: list[int]) -> Inventory:
 
 
 def one_slice(nodes: int) -> Task:
-    """Answer a task of one rack-local slice."""
+    """Return a task of one rack-local slice."""
     return Task(name="one", groups=(Group(name="main", topology=TopologyRule(nodes_per_slice=nodes), gpus=4),))
 
 
 def stranded(fleets: int, seed: int) -> tuple[int, int, int]:
-    """Answer of how many fleets some choice holds both slices, how often ours strands the second, how often any rack.
+    """Return of how many fleets some choice holds both slices, how often ours strands the second, how often any rack.
 
     Each fleet has 2 to 8 racks with 0 to 18 free nodes; the small slice comes first.
     """
@@ -62,7 +62,7 @@ def _after(free: list[int], rack: int, nodes: int) -> list[int]:
 
 
 def _both(free: list[int], small: int, big: int) -> bool:
-    """Answer whether we place both, on racks of 18 of which some nodes are in use."""
+    """Whether we place both, on racks of 18 of which some nodes are in use."""
     inventory = racks_of([18] * len(free))
     unavailable = {
         node.name: Unavailable(used_by="other")

@@ -1,4 +1,4 @@
-"""Laws of the placer, held against fleets small enough to try every choice."""
+"""Laws of the placer, checked on fleets small enough to try every choice."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Laws of the rules between slices and between groups, held against fleets small enough to try every choice."""
+"""Laws of the rules between slices and groups, checked on fleets small enough to try every choice."""
 
 from dataclasses import replace
 

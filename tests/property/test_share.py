@@ -1,4 +1,4 @@
-"""Laws of groups that share nodes, held against fleets small enough to try every choice."""
+"""Laws of colocated groups, checked on fleets small enough to try every choice."""
 
 from dataclasses import replace
 

@@ -179,7 +179,5 @@ def _flow(settings: Mapping[str, object]) -> str:
 def rackless_message(found: ImportedInventory) -> str:
     """Return the warning about hosts whose rack is unknown."""
     names = found.rackless
-    whose = "of all nodes" if len(names) == len(found.hosts) else f"of {count(len(names), 'node')}"
-    return (
-        f"the rack {whose} is unknown: move them from `{UNSORTED}` to their racks, or use `nvlaunch inventory discover`"
-    )
+    whose = "all nodes" if len(names) == len(found.hosts) else count(len(names), "node")
+    return f"rack unknown for {whose}: move them from `{UNSORTED}` to their racks, or use `nvlaunch inventory discover`"

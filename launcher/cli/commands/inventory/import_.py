@@ -1,4 +1,4 @@
-"""`inventory import`: convert what another program keeps."""
+"""`inventory import`: read the inventory of another program."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +27,7 @@ def import_(
     out: OutFile = None,
     yes: Yes = False,
 ) -> None:
-    """Convert a file of another program.
+    """Import the inventory of another program.
 
     Reads Slurm's topology.conf, topology.yaml and `scontrol show
     topology`, maps of hosts to ClusterUUIDs, node pools of SkyPilot, SSH

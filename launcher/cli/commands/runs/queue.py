@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 def queue(output: As = Output.TEXT) -> None:
     """Show queued runs, in order.
 
-    STARTS BY is when a run starts if all runs before it use all of
+    STARTS BY is the latest start, if all runs before it use all of
     their `time_limit`; it is unknown where one of them has none.
 
     \b

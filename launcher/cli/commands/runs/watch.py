@@ -12,7 +12,7 @@ from launcher.errors import refuse
 from launcher.store.home import home
 
 Port = Annotated[
-    int | None, typer.Option("--metrics-port", min=1, max=65535, metavar="N", help="Serve Prometheus metrics here.")
+    int | None, typer.Option("--metrics-port", min=1, max=65535, metavar="N", help="Port for Prometheus metrics.")
 ]
 Address = Annotated[str, typer.Option("--metrics-address", metavar="ADDR", help="Address to serve metrics on.")]
 

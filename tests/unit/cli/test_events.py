@@ -1,0 +1,52 @@
+"""Entries of a journal as sentences; what is machine readable stays in the JSON."""
+
+import pytest
+
+from launcher.cli.output.events import event_lines
+from launcher.store.journal import Event, EventKind, OtherKind
+
+
+def event(kind: EventKind | OtherKind, subject: str, message: str, **more: object) -> Event:
+    return Event(seq=1, at=0.0, kind=kind, subject=subject, message=message, reason="start", **more)  # type: ignore[arg-type]
+
+
+def lines(*events: Event) -> list[str]:
+    return [line[21:] if line[0].isdigit() else line for line in event_lines(events)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "message", "line"),
+    [
+        (EventKind.RECEIPT, "release:slot:r1-n1", "killed", "receipt      released r1-n1"),
+        (EventKind.RECEIPT, "release:head:r1-n1", "killed", "receipt      released the Ray head on r1-n1"),
+        (EventKind.INTENT, "acquire:r1-n1", "the run begins", "intent       acquire r1-n1: the run begins"),
+        (EventKind.RECEIPT, "acquire:r1-n1", "held: bob", "receipt      acquire r1-n1: held: bob"),
+        (EventKind.RECEIPT, "prepare:r1-n1", "done: note", "receipt      started to prepare r1-n1: note"),
+        (EventKind.RECEIPT, "join:r1-n1#2", "done", "receipt      started the raylet on r1-n1"),
+        (EventKind.RECEIPT, "start_head@1", "done", "receipt      started the Ray head"),
+        (EventKind.RECEIPT, "start:run@2", "done", "receipt      started the ranks of run, attempt 2"),
+        (
+            EventKind.RECEIPT,
+            "kill:r1-n1:rank:main/0@1#0",
+            "not_free: bob computes",
+            "receipt      kill the ranks on r1-n1: not_free: bob computes",
+        ),
+        (EventKind.REQUESTED, "drain:r1-n1", "broken", "requested    drain r1-n1: broken"),
+        (EventKind.REQUESTED, "resume", "requested by ann", "requested    resume: requested by ann"),
+        (EventKind.STATUS, "running", "4 ranks", "status       running: 4 ranks"),
+        (OtherKind("paused"), "job", "for lunch", "paused       job: for lunch"),
+        (EventKind.RECEIPT, "juggle:r1-n1", "done", "receipt      juggle:r1-n1: done"),
+    ],
+)
+def test_an_entry_is_a_sentence(kind: EventKind, subject: str, message: str, line: str) -> None:
+    assert lines(event(kind, subject, message)) == [line]
+
+
+def test_neighbours_that_differ_in_their_node_share_a_line() -> None:
+    released = [event(EventKind.RECEIPT, f"release:slot:r1-n{at}", "killed") for at in (1, 2, 3)]
+    failed = event(EventKind.RECEIPT, "release:slot:r1-n4", "failed", times=7, evidence=("no route\x1b",))
+    assert lines(*released, failed) == [
+        "receipt      released r1-n[1-3]",
+        "receipt      release r1-n4: failed (7 times)",
+        "  | no route\\x1b",
+    ]
