@@ -58,12 +58,13 @@ def first_status(run: Run, status_message: str, at: float) -> RunStatus:
 
     Each slot on its first node, none started.
     """
+    slots = first_slots(run)
     unseen = Decision(
         actions=(),
-        record=Record(slots=first_slots(run)),
+        record=Record(slots=slots),
         wake_at=at,
         status_message=status_message,
         state=_first_state(run),
-        conditions={member.name: Condition.ABSENT for member in run.members()},
+        conditions=dict.fromkeys(slots, Condition.ABSENT),
     )
     return summarise(run, unseen, since=at, observed_at=at)

@@ -57,7 +57,7 @@ def _movers(tick: Tick, name: GangName) -> dict[NodeName, Reason]:
     """Return the nodes that slots of a gang have to leave, as many as have somewhere to go, and why."""
     begun = name in tick.record.since.draining  # from then on, an exit is the answer to our signal
     found: dict[NodeName, Reason] = {}
-    promised: dict[str, int] = {}
+    room: dict[str, int] = {}
     asked: set[NodeName] = set()
     away: dict[str, list[Member]] = {}
     for member in tick.index.by_gang[name]:
@@ -70,8 +70,10 @@ def _movers(tick: Tick, name: GangName) -> dict[NodeName, Reason]:
             away.setdefault(part.key, []).append(member)
         elif node in tick.seen.drained and node not in tick.record.failed_nodes:
             reason = _drained(tick, node)
-            if sum(1 for other in spares.free(tick, member) if tick.sees(other)) > promised.get(part.key, 0):
-                promised[part.key] = promised.get(part.key, 0) + 1
+            if part.key not in room:
+                room[part.key] = sum(1 for other in spares.free(tick, member) if tick.sees(other))
+            if room[part.key]:
+                room[part.key] -= 1
                 found[node] = reason
             else:
                 tick.notes.append(f"{node} is drained, and has no spare in {part.place}")

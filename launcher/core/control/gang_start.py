@@ -1,10 +1,11 @@
 """Starting the ranks of gangs."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from launcher.core.control.conditions import Condition, condition
 from launcher.core.control.fault_attribution import gathered
-from launcher.core.control.reservation import generations
+from launcher.core.control.reservation import is_verified
 from launcher.core.control.startup import BEGIN
 from launcher.core.control.state import Tick
 from launcher.core.model.actions import Start
@@ -20,10 +21,13 @@ def start_gangs(tick: Tick) -> None:
     Reads `conditions`, `kills`, `record.verified`, the timers of drains. Writes `record.gangs` (the next attempt),
     `signalled`, the timers of evidence; `started`; `actions`.
     """
+    if tick.head() is None or tick.record.resizing:
+        return
     fenced = {kill.gang for kill in tick.kills.values()}
+    slices = {part.key for part in tick.run.placement.slices if is_verified(tick, part)}
     slots = tuple(tick.record.slots[member.name] for member in tick.index.members)
-    for name in tick.record.gangs if tick.head() and not tick.record.resizing else ():
-        if name not in fenced and _may_start(tick, name):
+    for name in tick.record.gangs:
+        if name not in fenced and _may_start(tick, name, slices):
             conditions = [condition(tick, member) for member in tick.index.by_gang[name]]
             gang = tick.record.gangs[name]
             if (gang.attempt == 0 or gang.broken) and all(state is Condition.READY for state in conditions):
@@ -36,14 +40,13 @@ def start_gangs(tick: Tick) -> None:
             tick.do(Start(reason=reason, gang=name, attempt=gang.attempt, restarts=gang.restarts, slots=slots))
 
 
-def _may_start(tick: Tick, name: GangName) -> bool:
-    gang, members, record = tick.record.gangs[name], tick.index.by_gang[name], tick.record
+def _may_start(tick: Tick, name: GangName, verified: AbstractSet[str]) -> bool:
+    gang, members = tick.record.gangs[name], tick.index.by_gang[name]
     if not (gang.attempt == 0 or gang.broken or any(condition(tick, one) is Condition.READY for one in members)):
         return False
-    if name in record.since.draining or (gang.broken and not gathered(tick, name)):
+    if name in tick.record.since.draining or (gang.broken and not gathered(tick, name)):
         return False
-    parts = (tick.index.slices[key] for key in {member.slice_key for member in members})
-    return all(record.verified.get(part.key) == generations(tick, part) for part in parts)
+    return all(member.slice_key in verified for member in members)
 
 
 def _begin_attempt(tick: Tick, name: GangName, gang: Gang) -> Gang:

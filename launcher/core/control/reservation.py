@@ -53,7 +53,7 @@ def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
     elif group.state is GroupState.CREATED:
         record.since.placing.pop(part.key, None)
         record.regrouped.pop(part.key, None)
-        if record.verified.get(part.key) != generations(tick, part):
+        if not is_verified(tick, part):
             _verify(tick, part, group)
     else:
         _hasten(tick, part, group)
@@ -78,7 +78,7 @@ def apply_bundles(tick: Tick, key: str, bundles: Sequence[Bundle]) -> None:
     if part is None:
         return  # the slice went meanwhile
     if _placed_right(tick, part, bundles):
-        record.verified[key] = generations(tick, part)
+        record.verified[key] = _generations(tick, part)
         tick.retries.pop(verify, None)
         record.misplaced.pop(key, None)
     else:
@@ -125,8 +125,12 @@ def _hasten(tick: Tick, part: Slice, group: GroupReport) -> None:
     _remove(tick, key, Why.MISPLACED, message)
 
 
-def generations(tick: Tick, part: Slice) -> tuple[int, ...]:
-    """Return the generation of each slot of a slice, in rank order."""
+def is_verified(tick: Tick, part: Slice) -> bool:
+    """Whether Ray was seen to have every bundle of a slice on the present node of its slot."""
+    return tick.record.verified.get(part.key) == _generations(tick, part)
+
+
+def _generations(tick: Tick, part: Slice) -> tuple[int, ...]:
     return tuple(tick.record.slots[member.name].generation for member in tick.index.by_slice[part.key])
 
 

@@ -1,4 +1,4 @@
-"""What people and scripts read of a run: one snapshot, made each tick from what was seen."""
+"""The status of a run, for people and scripts: a snapshot, made each tick."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ from launcher.core.model.inventory import Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import Outcome, Record
 from launcher.core.model.run import Member, Run, RunId, RunName, RunState
+from launcher.core.model.run_index import index_of
 
 
 class RankState(Enum):
-    """Where one rank stands."""
+    """The state of one rank."""
 
     WAITING = "waiting"
     PREPARING = "preparing"
@@ -46,7 +47,7 @@ _RANK_STATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStatus:
-    """One rank: where it is and how it stands."""
+    """One rank: its node and its state."""
 
     group: str
     slice: int
@@ -60,7 +61,7 @@ class RankStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpareStatus:
-    """One node kept for a slice."""
+    """A spare node of a slice."""
 
     slice: str
     node: NodeName
@@ -69,8 +70,8 @@ class SpareStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """A run as of `observed_at`; `since` is when it came into this state, `ends_at` when its `time_limit` is over, once
-    that counts (all in s since the epoch of the wall clock)."""
+    """A run as of `observed_at`. `since` is when it came into this state, `ends_at` when its `time_limit` is over, once
+    ranks have started; all in seconds since the epoch."""
 
     name: RunName
     id: RunId
@@ -90,18 +91,15 @@ class RunStatus:
 def summarise(
     run: Run, decision: Decision, *, since: float, observed_at: float, drained: Collection[NodeName] = ()
 ) -> RunStatus:
-    """Return what to tell people about a run after a tick; `drained` are nodes that must not be used now.
+    """Return what to show of a run after a tick; `drained` are nodes that must not be used now.
 
-    A spare is whatever could take a slot: also a node that gave one up and is well again.
+    A spare is any node that can take a slot, also a node that lost its slot and has recovered.
     """
-    nodes = {node.name: node for node in run.fleet.nodes}
-    record, limit = decision.record, run.task.time_limit
+    record, limit, index = decision.record, run.task.time_limit, index_of(run)
     holders = {slot.node for slot in record.slots.values()}
     spares = tuple(
-        SpareStatus(slice=part.key, node=name, rack=nodes[name].rack)
-        for part in run.placement.slices
-        if run.group(part.group).topology.nodes_of is None
-        for name in (*part.nodes, *part.spares)
+        SpareStatus(slice=part.key, node=name, rack=index.nodes[name].rack)
+        for name, part in index.slice_of.items()
         if name not in holders and name not in record.failed_nodes and name not in drained
     )
     return RunStatus(
@@ -115,8 +113,8 @@ def summarise(
         observed_at=observed_at,
         inventory=run.fleet.name,
         ranks=tuple(
-            _rank(member, nodes[record.slots[member.name].node], decision.conditions[member.name], record)
-            for member in run.members()
+            _rank(member, index.nodes[record.slots[member.name].node], decision.conditions[member.name], record)
+            for member in index.members
         ),
         spares=spares,
         outcome=record.outcome,
