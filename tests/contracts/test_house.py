@@ -1,6 +1,7 @@
 """The layout of the house: `STAGES` is all that happens in a tick, and each adapter has one table of actions."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -14,6 +15,7 @@ from launcher.sim import nodes as sim_nodes
 from launcher.transport.nodes import ShellNodes
 
 ROOT = Path(launcher.__file__).parent
+TESTS = Path(__file__).parents[1]
 RECONCILE = "launcher.core.control.reconcile"
 HOME = {stage.__name__: stage.__module__ for stage, _ in STAGES}
 
@@ -58,3 +60,55 @@ def test_a_stage_says_what_it_reads_and_what_it_writes() -> None:
 @pytest.mark.parametrize("table", [sim_nodes.ACTS, ShellNodes.ACTS], ids=["sim", "transport"])
 def test_an_adapter_has_one_row_for_each_action_on_nodes(table: dict[type, object]) -> None:
     assert set(table) == set(get_args(NodeAction)) == set(get_args(Action)) - set(get_args(AllotAction))
+
+
+LONG = {"runtime/facts.py"}
+"""Modules that may be longer: this one is sent to a machine as a single file."""
+
+
+def trees() -> Iterator[tuple[str, str, ast.Module]]:
+    """The path below `launcher`, the text and the syntax tree of each module."""
+    for path in sorted(ROOT.rglob("*.py")):
+        text = path.read_text()
+        yield str(path.relative_to(ROOT)), text, ast.parse(text)
+
+
+def test_no_module_is_longer_than_300_lines() -> None:
+    assert {path for path, text, _ in trees() if text.count("\n") > 300} == LONG
+
+
+def test_no_folder_has_more_than_25_modules() -> None:
+    folders = Counter(str(Path(path).parent) for path, _, _ in trees() if not path.endswith("__init__.py"))
+    assert {folder for folder, count in folders.items() if count > 25} == {"runtime"}, (
+        "what is shipped to nodes is flat"
+    )
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    names = Counter(
+        node.name
+        for _, _, tree in trees()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_docstrings_begin_with_what_a_function_returns_or_does() -> None:
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for path, _, tree in trees():
+        for node in ast.walk(tree):
+            first = (ast.get_docstring(node) or "").split("\n")[0] if isinstance(node, kinds) else ""
+            assert not first.startswith("Answer"), f"{path}: {first}"
+
+
+@pytest.mark.parametrize("room", ["model", "placement", "queue", "control", "discovery"])
+def test_each_module_of_the_core_with_behaviour_has_tests_of_its_name(room: str) -> None:
+    tests = {path.stem.removeprefix("test_") for path in (TESTS / "unit" / "core" / room).glob("test_*.py")}
+    with_functions = {
+        Path(path).stem
+        for path, _, tree in trees()
+        if path.startswith(f"core/{room}/")
+        and any(isinstance(node, ast.FunctionDef) and not node.name.startswith("_") for node in tree.body)
+    }
+    assert sorted(with_functions - tests) == []
