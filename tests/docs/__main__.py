@@ -1,0 +1,73 @@
+"""`python -m tests.docs [--rig] [PAGE...]`: make generated parts and pictures anew.
+
+With `--rig` the pictures of the rig, which take root; else those of imaginary racks. `play PAGE` prints its pictures as
+JSON.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from tests.docs.generated import refreshed
+from tests.docs.markdown import PAGES, ROOT, Block, Page, read_page
+from tests.docs.sessions import SESSIONS
+from tests.docs.stage import masked, play
+
+PLAY = "play"
+RIG = "--rig"
+
+
+def pictures(page: Page, *, rig: bool) -> list[Block]:
+    """The blocks of a page that are pictures: of imaginary racks, or those of the rig."""
+    named = [block for block in page.blocks() if "session" in block.marker]
+    return [block for block in named if SESSIONS[block.marker["session"]].rig is rig]
+
+
+def played(page: Page, *, rig: bool = False) -> list[list[str]]:
+    """The pictures of a page as they come out now, made in a process of their own."""
+    if not pictures(page, rig=rig):
+        return []
+    words = [sys.executable, "-m", "tests.docs", *([RIG] if rig else []), PLAY, str(page.path)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, f"{page.name}: {done.stderr}"
+    made: list[list[str]] = json.loads(done.stdout)
+    return made
+
+
+def _refresh(path: Path, *, rig: bool) -> str | None:
+    """Make a page anew; return its name where that changed it. A picture that differs in times and ids alone stays."""
+    before = path.read_text()
+    page = Page(path, tuple(refreshed(read_page(path)).splitlines()))
+    lines = list(page.lines)
+    for block, new in reversed(list(zip(pictures(page, rig=rig), played(page, rig=rig), strict=True))):
+        if masked(new) != masked(block.lines):
+            lines[block.at : block.at + len(block.lines)] = new
+    after = "\n".join(lines) + "\n"
+    if after == before:
+        return None
+    path.write_text(after)
+    return page.name
+
+
+def main(words: list[str]) -> None:
+    """Refresh every page, or those that are named."""
+    rig = RIG in words
+    words = [word for word in words if word != RIG]
+    if words[:1] == [PLAY]:
+        with tempfile.TemporaryDirectory(prefix="nvdocs.") as folder:
+            page = read_page(Path(words[1]))
+            print(json.dumps(play(pictures(page, rig=rig), page.files(), Path(folder))))
+        return
+    paths = [Path(word).resolve() for word in words] or [path for path in PAGES if path.exists()]
+    with ThreadPoolExecutor(1 if rig else 2) as pool:
+        for name in pool.map(partial(_refresh, rig=rig), paths):
+            if name:
+                print(f"{name}: made anew")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,154 @@
+"""The parts of pages that are made of the program: between `<!-- generated: NAME -->` and `<!-- end -->`."""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, get_args
+
+import typer
+
+from launcher.cli.main import app
+from launcher.config.inventory import fields as inventory
+from launcher.config.schema.fields import Field, Section, Use
+from launcher.config.task import fields as task
+from launcher.core.model.simulation import FaultKind
+from tests.docs.markdown import Page, read_marker, slug_of
+
+_END = "<!-- end -->"
+
+
+def refreshed(page: Page) -> str:
+    """The text of a page with each generated part made anew."""
+    out: list[str] = []
+    lines = iter(page.lines)
+    for line in lines:
+        out.append(line)
+        if name := read_marker(line).get("generated"):
+            while next(lines) != _END:
+                pass
+            out += ["", *PARTS[name]().strip("\n").splitlines(), "", _END]
+    return "\n".join(out) + "\n"
+
+
+def _keys(rows: Iterable[Field]) -> str:
+    """A table of keys: what each is for, what it takes, and what stands when it is left out."""
+    lines = ["| key | meaning | default |", "|---|---|---|"]
+    for row in rows:
+        if row.use is Use.EXECUTED:
+            shown = "" if row.default is None or row.default == {} else f"`{_written(row.default)}`"
+            needed = "required" if row.required else shown
+            lines.append(f"| `{row.name}` | {_cell(row.doc)}{_choices(row)} | {needed} |")
+    return "\n".join(lines)
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _choices(row: Field) -> str:
+    """The values that a key takes, where they are a closed set."""
+    listed = row.shape.schema().get("enum", ()) if row.shape else ()
+    return f" One of {', '.join(f'`{value}`' for value in listed)}." if isinstance(listed, list) and listed else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _section(section: Section, *without: str) -> Callable[[], str]:
+    return lambda: _keys(row for name, row in section.fields.items() if name not in without)
+
+
+def _inside(section: Section, name: str) -> Section:
+    """The section that a key of another holds."""
+    shape = section.fields[name].shape
+    assert isinstance(shape, Section)
+    return shape
+
+
+def _commands() -> str:
+    """Every command as a page shows it, and a table of them in front."""
+    found = list(walk(typer.main.get_command(app), "nvlaunch"))
+    lines = ["| command | what it does |", "|---|---|"]
+    lines += [f"| [`{path}`](#{slug_of(path)}) | {_paragraphs(command)[0]} |" for path, command in found]
+    return "\n\n".join(["\n".join(lines), *(_command(path, command) for path, command in found)])
+
+
+def walk(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Each command below a group that people may type, with its words."""
+    for name, command in group.commands.items():
+        if not command.hidden:
+            yield from walk(command, f"{path} {name}") if _has_commands(command) else [(f"{path} {name}", command)]
+
+
+def _has_commands(command: Any) -> bool:
+    return bool(getattr(command, "commands", None))
+
+
+def _command(path: str, command: Any) -> str:
+    shown = [param for param in command.params if not param.hidden] if hasattr(command, "params") else []
+    arguments = [param for param in shown if param.param_type_name == "argument"]
+    options = [param for param in shown if param.param_type_name == "option"]
+    usage = " ".join([path, *(["[OPTIONS]"] if options else []), *map(_argument, arguments)])
+    rows = [(_argument(param).strip("[]").removesuffix("..."), param) for param in arguments]
+    rows += [(_option(param), param) for param in options]
+    table = ["| argument or option | meaning |", "|---|---|"]
+    table += [f"| `{_cell(name)}` | {_meaning(param)} |" for name, param in rows]
+    return "\n\n".join([f"## {path}", f"```text\n{usage}\n```", *_paragraphs(command), "\n".join(table)])
+
+
+def _argument(param: Any) -> str:
+    name = str(param.metavar or param.name.upper()).strip("[]")
+    name = f"{name}..." if param.nargs == -1 else name
+    return name if param.required else f"[{name}]"
+
+
+def _option(param: Any) -> str:
+    kind = "" if param.is_flag else f" {param.metavar or _kind(param)}"
+    return ", ".join([*param.opts, *param.secondary_opts]) + kind
+
+
+def _kind(param: Any) -> str:
+    """What an option takes that names it nowhere: the words of a closed set, else its own name."""
+    if (described := getattr(param, "type_descriptor", None)) is not None:  # typer since 0.24
+        one = next((arg for arg in get_args(described.annotation) if arg is not type(None)), described.annotation)
+        words = [word.value for word in one] if isinstance(one, type) and issubclass(one, Enum) else []
+    else:
+        words = [str(word) for word in getattr(param.type, "choices", ())]
+    return "|".join(words) or str(param.name).upper()
+
+
+def _meaning(param: Any) -> str:
+    default = getattr(param.default, "value", param.default)
+    plain = isinstance(default, str | int) and not isinstance(default, bool) and str(default) not in ("", ".")
+    needed = " Required." if param.required and param.param_type_name == "option" else ""
+    said = str(param.help or "").strip()
+    return _cell(f"{said}{needed}{f' Default: `{default}`.' if plain and not param.required else ''}")
+
+
+def _paragraphs(command: Any) -> list[str]:
+    """The help of a command: text that a page may wrap, and what stands after `\\b` as it is."""
+    made = []
+    for part in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")):
+        if part.startswith("\b"):
+            title, *lines = part.removeprefix("\b").strip("\n").splitlines()
+            made.append(f"{title}\n\n```sh\n{textwrap.dedent(chr(10).join(lines))}\n```")
+        else:
+            made.append(" ".join(part.split()))
+    return made
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "commands": _commands,
+    "task": _section(task.TASK, "topology", "recovery", "groups", "resources", "config"),
+    "resources": _section(task.RESOURCES),
+    "topology": _section(task.TOPOLOGY),
+    "recovery": _section(task.RECOVERY),
+    "inventory": _section(inventory.INVENTORY, "racks", "sim"),
+    "rack": _section(inventory.RACK, *inventory.NODE.fields),
+    "node": _section(inventory.NODE),
+    "sim": _section(_inside(inventory.INVENTORY, "sim")),
+    "fault": lambda: ", ".join(f"`{kind.value}`" for kind in FaultKind),
+}
