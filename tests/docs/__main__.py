@@ -44,7 +44,7 @@ def _refresh(path: Path, *, rig: bool) -> str | None:
     page = Page(path, tuple(refreshed(read_page(path)).splitlines()))
     lines = list(page.lines)
     for block, new in reversed(list(zip(pictures(page, rig=rig), played(page, rig=rig), strict=True))):
-        if masked(new) != masked(block.lines):
+        if masked(new, rig=rig) != masked(block.lines, rig=rig):
             lines[block.at : block.at + len(block.lines)] = new
     after = "\n".join(lines) + "\n"
     if after == before:

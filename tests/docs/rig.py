@@ -3,16 +3,34 @@
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.docs.markdown import ROOT
 from tests.docs.sessions import Session
 from tests.docs.stage import Stage
-from tests.rig import Rig
+from tests.rig import Host, Rig
 
-RAY = "/opt/ray"
 AMPLE_S = 300.0
+# As an operator hands over a node: a Python with Ray, a user whose processes outlive a login, IMEX over the rack.
+READY = """set -e
+ln -s {python} /opt/ray
+mkdir -p /var/lib/systemd/linger /etc/nvidia-imex /dev/nvidia-caps-imex-channels
+touch /var/lib/systemd/linger/ubuntu
+printf '%s\\n' {names} > /etc/nvidia-imex/nodes_config.cfg
+touch /dev/nvidia-caps-imex-channels/channel0 && chmod 666 /dev/nvidia-caps-imex-channels/channel0
+"""
+
+TROUBLES: Mapping[str, Callable[[Host], None]] = {
+    "lost": lambda host: host.set_hardware(lambda tray: tray.with_gpu(2, lost=True)),
+    "reset": lambda host: host.set_hardware(lambda tray: tray.with_gpu(1, recovery_action="Reset")),
+    "idle": lambda host: host.set_hardware(units={"nvidia-imex": "inactive"}),
+    "off": lambda host: host.power_cut(),
+}
+
+
+def _names(rack: Sequence[Host]) -> str:
+    return " ".join(host.name for host in rack)
 
 
 class RigStage(Stage):
@@ -28,9 +46,18 @@ class RigStage(Stage):
         self.rig.__enter__()
         (self.user / ".ssh").mkdir(parents=True, mode=0o700)
         (self.user / ".ssh" / "config").write_text(self.rig.ssh_config.read_text())
-        for host in self.rig.hosts.values():
-            host.run(["ln", "-s", str(Path(sys.executable).parents[1]), RAY])
-        super().begin()
+        for rack in self.rig.racks().values():
+            for host in rack:
+                host.run(["sh", "-c", READY.format(python=Path(sys.executable).parents[1], names=_names(rack))])
+                host.set_hardware(units={"nvidia-imex": "active"}, kernel_log=((1.0, "Linux version 6.8.0"),))
+        self._prepare()
+        for name, trouble in self.session.troubles:
+            TROUBLES[trouble](self.rig[name])
+
+    def _prepare(self) -> None:
+        """Run the commands that are not shown, while all is well."""
+        for command in self.session.before:
+            self.lines(command)
 
     def environment(self) -> Mapping[str, str]:
         """No agent and no home of whoever runs this."""

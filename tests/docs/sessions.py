@@ -20,12 +20,14 @@ from dataclasses import dataclass
 class Session:
     """`changes` are made to files of the folder (file, old text, new text); `before` are commands that are not shown.
 
-    `rig`: the racks are hosts with a real sshd (`rig.py`), which takes root and a minute.
+    `rig`: the racks are hosts with a real sshd (`rig.py`), which takes root and a minute; `troubles` says what is wrong
+    with which of them.
     """
 
     changes: tuple[tuple[str, str, str], ...] = ()
     before: tuple[str, ...] = ()
     rig: bool = False
+    troubles: tuple[tuple[str, str], ...] = ()
 
 
 FLEET = "examples/fleet-9xnvl72.yaml"
@@ -51,8 +53,8 @@ def _lasting(session: Session) -> Session:
     return Session((*session.changes, slow), ("nvlaunch up pretrain.yaml -i hall-1.yaml -y -d",))
 
 
-def _dead_links(nodes: Sequence[str]) -> list[str]:
-    return [f"{{at: 60, node: {node}, fault: xid_fatal}}" for node in nodes]
+def _dark(nodes: Sequence[str]) -> list[str]:
+    return [f"{{at: 40, node: {node}, fault: power_cut}}" for node in nodes]
 
 
 SESSIONS = {
@@ -70,6 +72,11 @@ SESSIONS = {
     "program-fails": _befallen("{at: 60, node: r01-n02, fault: rank_fails, code: 1}"),
     "gpu-lost": _befallen("{at: 60, node: r02-n03, fault: gpu_lost}"),
     "no-spare": _befallen("{at: 60, node: r01-n02, fault: power_cut, duration: 300}", spares=0),
-    "guide": Session(rig=True),
-    "half-a-rack": _lasting(_befallen(*_dead_links(("r01-n01", "r01-n02", "r01-n03")))),
+    "guide": Session(rig=True, troubles=(("r02-n02", "lost"),)),
+    "doctor": Session(
+        before=("nvlaunch inventory discover 'r01-n[01-03]' 'r02-n[01-03]' -o inventory.yaml -y",),
+        rig=True,
+        troubles=(("r01-n02", "lost"), ("r02-n01", "reset"), ("r02-n02", "idle"), ("r02-n03", "off")),
+    ),
+    "half-a-rack": _lasting(_befallen(*_dark(("r01-n01", "r01-n02", "r01-n03")))),
 }

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,13 +35,23 @@ _MASKS = (
 )
 
 
-def masked(lines: Sequence[str]) -> list[str]:
+# On real hosts a launch says how far it is as often as something changes.
+_ON_RIG = (
+    (re.compile(r"^TIME (starting|stopping): .*"), ""),
+    (re.compile(r"in \d+\.\d s, the slowest was `.*`"), "in N s"),
+    (re.compile(r"(step|elapsed) \d+|\b\d+ B\b"), "N"),
+)
+
+
+def masked(lines: Sequence[str], *, rig: bool = False) -> list[str]:
     """Lines without what differs from one time to the next."""
-    return [_masked(line) for line in lines]
+    if not rig:
+        return [_masked(line, _MASKS) for line in lines]
+    return [line for line in (_masked(line, (*_MASKS, *_ON_RIG)) for line in lines) if line]
 
 
-def _masked(line: str) -> str:
-    for pattern, word in _MASKS:
+def _masked(line: str, masks: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    for pattern, word in masks:
         line = pattern.sub(word, line)
     return line
 
@@ -107,17 +117,17 @@ class Stage:
     def play(self, block: Block) -> list[str]:
         """The lines of a block as they come out now."""
         if hidden := block.marker.get("hidden"):
-            self._lines(hidden)
+            self.lines(hidden)
         if until := block.marker.get("until"):
             self._wait(*until.split())
         out: list[str] = []
         for command in (line.removeprefix("$ ") for line in block.lines if line.startswith("$ ")):
-            lines = self._lines(command)
+            lines = self.lines(command)
             assert lines, f"`{command}` writes nothing"
             out += [*([""] if out else []), f"$ {command}", *lines]
         return [_TIME.sub("", line) for line in out] if block.marker.get("times") == "hidden" else out
 
-    def _lines(self, command: str) -> list[str]:
+    def lines(self, command: str) -> list[str]:
         with self._here():
             text = self.output(command)
         for real, shown in self.shown().items():
