@@ -1,10 +1,14 @@
 """The parts of pages that are made of the program: between `<!-- generated: NAME -->` and `<!-- end -->`."""
 
+import ast
+import importlib
 import inspect
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any, get_args
 
 import typer
@@ -13,8 +17,9 @@ from launcher.cli.main import app
 from launcher.config.inventory import fields as inventory
 from launcher.config.schema.fields import Field, Section, Use
 from launcher.config.task import fields as task
+from launcher.core.control import reconcile
 from launcher.core.model.simulation import FaultKind
-from tests.docs.markdown import Page, read_marker, slug_of
+from tests.docs.markdown import ROOT, Page, read_marker, slug_of
 
 _END = "<!-- end -->"
 
@@ -140,8 +145,80 @@ def _paragraphs(command: Any) -> list[str]:
     return made
 
 
+def _layers() -> str:
+    """The layers of packages, from `pyproject.toml`, those that may be imported below."""
+    text = (ROOT / "pyproject.toml").read_text()
+    found = re.search(r'containers = \["launcher"\]\nlayers = \[(.*?)\]', text, re.DOTALL)
+    assert found
+    lines = re.findall(r'"([^"]+)"', found[1])
+    return "\n".join(["```text", *(f"{'  ' * at}{line}" for at, line in enumerate(lines)), "```"])
+
+
+def _modules() -> str:
+    """Every module with the first line of its docstring, folder by folder."""
+    folders: dict[Path, list[Path]] = {}
+    for path in sorted((ROOT / "launcher").rglob("*.py")):
+        if not path.name.startswith("__"):
+            folders.setdefault(path.parent, []).append(path)
+    parts = []
+    for folder, paths in sorted(folders.items()):
+        lines = [f"## {folder.relative_to(ROOT)}", ""]
+        package = folder / "__init__.py"
+        if package.exists() and (about := _about(package)):
+            lines += [about, ""]
+        lines += ["| module | what it is |", "|---|---|"]
+        lines += [f"| `{path.stem}` | {_cell(_about(path))} |" for path in paths]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _about(path: Path) -> str:
+    """The first sentence of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    first = " ".join(text.split("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s", first)[0]
+
+
+def _stages() -> str:
+    """The stages of the kernel in order, each with its module and what it does."""
+    stages = getattr(reconcile, "STAGES", ())
+    rows = [stage if isinstance(stage, tuple) else (stage, None) for stage in stages]
+    lines = ["| | stage | module | due | what it does |", "|---|---|---|---|---|"]
+    for at, (stage, when) in enumerate(rows, start=1):
+        module = stage.__module__.removeprefix("launcher.").replace(".", "/") + ".py"
+        due = "" if when is None else when.value
+        lines.append(f"| {at} | `{stage.__name__}` | `{module}` | {due} | {_cell(_summary(stage))} |")
+    return "\n".join(lines)
+
+
+def _summary(made: object) -> str:
+    return " ".join((inspect.getdoc(made) or "").split("\n\n")[0].split())
+
+
+def _limits() -> str:
+    """The limits of the kernel in time and number, with their reasons, from the module that has them all."""
+    path = ROOT / "launcher" / "core" / "control" / "timing.py"
+    body = ast.parse(path.read_text()).body if path.exists() else []
+    lines = ["| limit | value | meaning |", "|---|---|---|"]
+    for one, after in itertools.pairwise(body):
+        if isinstance(one, ast.Assign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            name, value = ast.unparse(one.targets[0]), getattr(timing_of(), ast.unparse(one.targets[0]))
+            unit = " s" if name.endswith("_S") else ""
+            lines.append(f"| `{name}` | {value:g}{unit} | {_cell(' '.join(str(after.value.value).split()))} |")
+    return "\n".join(lines)
+
+
+def timing_of() -> Any:
+    """The module of the kernel's limits."""
+    return importlib.import_module("launcher.core.control.timing")
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": _commands,
+    "layers": _layers,
+    "modules": _modules,
+    "stages": _stages,
+    "limits": _limits,
     "task": _section(task.TASK, "topology", "recovery", "groups", "resources", "config"),
     "resources": _section(task.RESOURCES),
     "topology": _section(task.TOPOLOGY),
