@@ -10,6 +10,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.docs.generated import refreshed
@@ -23,8 +24,12 @@ RIG = "--rig"
 
 def pictures(page: Page, *, rig: bool) -> list[Block]:
     """The blocks of a page that are pictures: of imaginary racks, or those of the rig."""
-    named = [block for block in page.blocks() if "session" in block.marker]
+    named = [block for block in page.blocks() if "session" in block.marker and _can(block)]
     return [block for block in named if SESSIONS[block.marker["session"]].rig is rig]
+
+
+def _can(block: Block) -> bool:
+    return "needs" not in block.marker or find_spec(block.marker["needs"]) is not None
 
 
 def played(page: Page, *, rig: bool = False) -> list[list[str]]:

@@ -213,8 +213,44 @@ def timing_of() -> Any:
     return importlib.import_module("launcher.core.control.timing")
 
 
+def _api() -> str:
+    """The functions of the Python API, each with its signature and what it says of itself."""
+    try:
+        api = importlib.import_module("launcher.api")
+    except ModuleNotFoundError:
+        return "This version has none yet."
+    made = ((name, getattr(api, name)) for name in api.__all__)
+    functions = [(name, one) for name, one in made if inspect.isfunction(one)]
+    return "\n\n".join(
+        f"### {name}\n\n```python\n{_signature(name, one)}\n```\n\n{_prose(one)}" for name, one in functions
+    )
+
+
+def _signature(name: str, function: Callable[..., object]) -> str:
+    """A function as it is written, one argument a line."""
+    found = inspect.signature(function)
+    lines, starred = [], False
+    for one in found.parameters.values():
+        if one.kind is one.KEYWORD_ONLY and not starred:
+            lines, starred = [*lines, "    *,"], True
+        default = "" if one.default is one.empty else f" = {one.default!r}"
+        lines.append(f"    {one.name}: {_kind_of(one.annotation)}{default},")
+    return "\n".join([f"def {name}(", *lines, f") -> {_kind_of(found.return_annotation)}"])
+
+
+def _kind_of(annotation: object) -> str:
+    """A type by its last name, as people write it."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Za-z])", "", str(text)).replace("NoneType", "None")
+
+
+def _prose(made: object) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(made) or "").split("\n\n"))
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": _commands,
+    "api": _api,
     "layers": _layers,
     "modules": _modules,
     "stages": _stages,

@@ -7,6 +7,7 @@ A block of a page is a picture where the line before it names a session:
     <!-- session: NAME; until: RUN STATE 2 -->  first wait until it is in that state in its attempt 2
     <!-- session: NAME; times: hidden -->       leave out the time in front of each line
     <!-- session: NAME; hidden: COMMAND -->     first run a command that is not shown
+    <!-- session: NAME; needs: MODULE -->       leave it as it is where there is no such module
 
 Blocks of one session on one page share a folder and a home, in the order of the page. Files that the page shows are in
 that folder: a block with `<!-- file: NAME -->` before it.
@@ -68,6 +69,7 @@ SESSIONS = {
             f"nvlaunch up sweep.yaml -i {FLEET} -y --queue",
         ),
     ),
+    "api": Session(((FLEET, "run_s: 600, speed: 60", "run_s: 600, speed: 1000"),)),
     "power-cut": _befallen("{at: 60, node: r01-n02, fault: power_cut}"),
     "program-fails": _befallen("{at: 60, node: r01-n02, fault: rank_fails, code: 1}"),
     "gpu-lost": _befallen("{at: 60, node: r02-n03, fault: gpu_lost}"),

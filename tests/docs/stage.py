@@ -137,6 +137,8 @@ class Stage:
     def output(self, command: str) -> str:
         """What a command line writes: both streams as they come, or stdout through what it is piped to."""
         first, pipe, rest = command.partition(" | ")
+        if first.startswith("python "):
+            return shell(f"PYTHONPATH={ROOT} {sys.executable}{command.removeprefix('python')}")
         if not first.startswith("nvlaunch "):
             return shell(command)
         if not pipe:
