@@ -1,5 +1,6 @@
 """Plays the pictures of a page: a folder to type commands in, and what they write."""
 
+import contextlib
 import json
 import os
 import re
@@ -14,8 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from launcher.cli.main import main
-from launcher.store.status_reads import Shelf
-from launcher.store.store import Store
 from tests.docs.markdown import ROOT, Block
 from tests.docs.sessions import SESSIONS, Session
 
@@ -146,16 +145,17 @@ class Stage:
         _, out, err = run(first, apart=True)
         return err + shell(rest, out)
 
-    def _wait(self, run: str, state: str, attempt: str = "1") -> None:
-        shelf, deadline = Shelf(self.home), time.monotonic() + AMPLE_S
-
-        def there() -> bool:
-            seen = json.loads(shelf.find(run).snapshot) if run in shelf.names() else {}
-            return bool(seen) and seen["state"] == state and seen["attempt"] >= int(attempt)
-
-        while not there():
-            assert time.monotonic() < deadline, f"`{run}` is never {state} in attempt {attempt}"
+    def _wait(self, name: str, state: str, attempt: str = "1") -> None:
+        deadline = time.monotonic() + AMPLE_S
+        while not self._there(name, state, int(attempt)):
+            assert time.monotonic() < deadline, f"`{name}` is never {state} in attempt {attempt}"
             time.sleep(0.05)
+
+    def _there(self, name: str, state: str, attempt: int) -> bool:
+        with self._here():
+            code, out, _ = run(f"nvlaunch status {name} -o json", apart=True)
+        seen = json.loads(out)[0] if code == 0 else {}
+        return bool(seen) and seen["state"] == state and seen["attempt"] >= attempt
 
     @contextmanager
     def _here(self) -> Iterator[None]:
@@ -173,11 +173,11 @@ class Stage:
             os.environ.update(before)
 
     def close(self) -> None:
-        """End the controllers that were begun."""
-        if (self.home / "state.db").exists():
-            for row in Store(self.home).runs():
-                if row.owner and row.owner.alive():
-                    os.kill(row.owner.pid, signal.SIGKILL)
+        """End the controllers that were begun: they have the home in their command line."""
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if str(self.home).encode() in (entry / "cmdline").read_bytes():
+                    os.kill(int(entry.name), signal.SIGKILL)
 
 
 def run(command: str, *, apart: bool = False) -> tuple[int, str, str]:
