@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,13 +37,14 @@ def played(page: Page, *, rig: bool = False) -> list[list[str]]:
         return []
     words = [sys.executable, "-m", "tests.docs", *([RIG] if rig else []), PLAY, str(page.path)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, f"{page.name}: {done.stderr}"
+    if done.returncode != 0:
+        raise RuntimeError(f"{page.name}: {done.stderr}")
     made: list[list[str]] = json.loads(done.stdout)
     return made
 
 
-def _refresh(path: Path, *, rig: bool) -> str | None:
-    """Make a page anew; return its name where that changed it. A picture that differs in times and ids alone stays."""
+def _refresh(path: Path, *, rig: bool) -> bool:
+    """Make a page anew; return whether that changed it. A picture that differs in times and ids alone stays."""
     before = path.read_text()
     page = Page(path, tuple(refreshed(read_page(path)).splitlines()))
     lines = list(page.lines)
@@ -52,10 +52,9 @@ def _refresh(path: Path, *, rig: bool) -> str | None:
         if masked(new, rig=rig) != masked(block.lines, rig=rig):
             lines[block.at : block.at + len(block.lines)] = new
     after = "\n".join(lines) + "\n"
-    if after == before:
-        return None
-    path.write_text(after)
-    return page.name
+    if after != before:
+        path.write_text(after)
+    return after != before
 
 
 def main(words: list[str]) -> None:
@@ -67,11 +66,16 @@ def main(words: list[str]) -> None:
             page = read_page(Path(words[1]))
             print(json.dumps(play(pictures(page, rig=rig), page.files(), Path(folder))))
         return
-    paths = [Path(word).resolve() for word in words] or [path for path in PAGES if path.exists()]
+    paths = [Path(word).resolve() for word in words] or list(PAGES)
     with ThreadPoolExecutor(1 if rig else 2) as pool:
-        for name in pool.map(partial(_refresh, rig=rig), paths):
-            if name:
-                print(f"{name}: made anew")
+        done = [(path, pool.submit(_refresh, path, rig=rig)) for path in paths]
+    for path, one in done:
+        if one.exception():
+            print(f"{path.name} stays as it is: {one.exception()}")
+        elif one.result():
+            print(f"{path.name} is made anew")
+    if any(one.exception() for _, one in done):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 import contextlib
 import json
 import os
+import pwd
 import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ from tests.docs.sessions import SESSIONS, Session
 
 FILES = Path(__file__).parent / "files"
 AMPLE_S = 60.0
+WHOEVER = "ana@desk"
 # The time in front of a line: at infinite speed it is of no imaginary clock.
 _TIME = re.compile(r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d +")
 # What differs from one time to the next: dates, times, ids of runs, how long ago, numbers of processes, room in tables.
@@ -104,7 +107,8 @@ class Stage:
 
     def shown(self) -> Mapping[str, str]:
         """What stands for paths of this machine in a picture."""
-        return {str(self.home): "~/.nvlaunch", f"{self.folder}/": "", str(ROOT): "~/nvlaunch"}
+        whoever = f"{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
+        return {str(self.home): "~/.nvlaunch", f"{self.folder}/": "", str(ROOT): "~/nvlaunch", whoever: WHOEVER}
 
     def begin(self) -> None:
         """Run the commands that are not shown."""
@@ -130,7 +134,7 @@ class Stage:
         with self._here():
             text = self.output(command)
         for real, shown in self.shown().items():
-            text = text.replace(real, shown)
+            text = _replaced(text, real, shown)
         return [line.rstrip() for line in text.rstrip("\n").splitlines()]
 
     def output(self, command: str) -> str:
@@ -178,6 +182,12 @@ class Stage:
             with contextlib.suppress(OSError):
                 if str(self.home).encode() in (entry / "cmdline").read_bytes():
                     os.kill(int(entry.name), signal.SIGKILL)
+
+
+def _replaced(text: str, real: str, shown: str) -> str:
+    """A text with one thing for another; a column of a table keeps its width where there is room."""
+    text = re.sub(re.escape(real) + "(?=  )( +)", lambda found: f"{shown}  ".ljust(len(found[0])), text)
+    return text.replace(real, shown)
 
 
 def run(command: str, *, apart: bool = False) -> tuple[int, str, str]:
