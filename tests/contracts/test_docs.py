@@ -171,6 +171,15 @@ def test_what_a_rank_sees_is_documented() -> None:
     assert [name for name in set(re.findall(r'"((?:NVLAUNCH|SKYPILOT)_[A-Z_]+)"', sources)) if name not in told] == []
 
 
+@pytest.mark.parametrize("name", ["docs/recovery.md", "docs/questions.md"])
+def test_times_of_recovery_are_those_that_tests_hold(name: str) -> None:
+    found = re.findall(r"(\d+) s <!-- (\w+) -->", (ROOT / name).read_text())
+    assert found
+    for seconds, scenario in found:
+        told = yaml.safe_load((ROOT / "tests" / "fake" / "scenarios" / f"{scenario}.yaml").read_text())
+        assert int(seconds) == told["expect"]["within"], scenario
+
+
 def test_every_state_of_a_run_is_explained() -> None:
     told = (ROOT / "docs" / "operating.md").read_text()
     assert [state.value for state in RunState if f"`{state.value}`" not in told] == []
