@@ -32,8 +32,10 @@ class Session:
 
 
 FLEET = "examples/fleet-9xnvl72.yaml"
-# An imaginary rank ends after `run_s`, ten real seconds in the example; these pictures need a run that goes on.
-_LASTING = (FLEET, "run_s: 600, speed: 60", "run_s: inf, speed: 600")
+# An imaginary rank ends after `run_s`, ten real seconds in the example; these pictures need a run that goes on, and a
+# clock that leaves its controller time to rest.
+_LASTING = (FLEET, "run_s: 600, speed: 60", "run_s: inf, speed: 6")
+_HURRIED = ("examples/vla-8x64.yaml", "stop_grace: 2m", "stop_grace: 3")
 
 
 def _befallen(*faults: str, spares: int = 1) -> Session:
@@ -50,7 +52,7 @@ def _befallen(*faults: str, spares: int = 1) -> Session:
 
 def _lasting(session: Session) -> Session:
     """The same, in its own time and without an end."""
-    slow = ("hall-1.yaml", "  run_s: 600\n", "  run_s: inf\n  speed: 20\n")
+    slow = ("hall-1.yaml", "  run_s: 200\n", "  run_s: inf\n  speed: 20\n")
     return Session((*session.changes, slow), ("nvlaunch up pretrain.yaml -i hall-1.yaml -y -d",))
 
 
@@ -60,7 +62,7 @@ def _dark(nodes: Sequence[str]) -> list[str]:
 
 SESSIONS = {
     "fleet": Session((_LASTING,)),
-    "running": Session((_LASTING,), (f"nvlaunch up examples/vla-8x64.yaml -i {FLEET} -y -d",)),
+    "running": Session((_LASTING, _HURRIED), (f"nvlaunch up examples/vla-8x64.yaml -i {FLEET} -y -d",)),
     "queue": Session(
         (_LASTING,),
         (
