@@ -229,7 +229,8 @@ def _api() -> str:
 def _signature(name: str, function: Callable[..., object]) -> str:
     """A function as it is written, one argument a line."""
     found = inspect.signature(function)
-    lines, starred = [], False
+    lines: list[str] = []
+    starred = False
     for one in found.parameters.values():
         if one.kind is one.KEYWORD_ONLY and not starred:
             lines, starred = [*lines, "    *,"], True
