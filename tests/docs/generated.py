@@ -6,7 +6,7 @@ import inspect
 import itertools
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args
@@ -15,13 +15,14 @@ import typer
 
 from launcher.cli.main import app
 from launcher.config.inventory import fields as inventory
-from launcher.config.schema.fields import Field, Section, Use
+from launcher.config.schema.fields import Section
 from launcher.config.task import fields as task
 from launcher.core.control import reconcile
 from launcher.core.model.simulation import FaultKind
 from tests.docs.markdown import ROOT, Page, read_marker, slug_of
 
 _END = "<!-- end -->"
+_LATER = "Not supported by this version."
 
 
 def refreshed(page: Page) -> str:
@@ -37,40 +38,39 @@ def refreshed(page: Page) -> str:
     return "\n".join(out) + "\n"
 
 
-def _keys(rows: Iterable[Field]) -> str:
-    """A table of keys: what each is for, what it takes, and what stands when it is left out."""
+def _section(section: Section, *without: str, inside: str = "") -> Callable[[], str]:
+    """A table of the keys of a section, by its JSON Schema; of one `inside` it."""
+    return lambda: _keys(_object(section.schema(), inside), without)
+
+
+def _object(schema: Mapping[str, Any], inside: str) -> Mapping[str, Any]:
+    if not inside:
+        return schema
+    found = schema["properties"][inside]
+    return next(one for one in (found, *found.get("anyOf", ())) if "properties" in one)
+
+
+def _keys(schema: Mapping[str, Any], without: Container[str]) -> str:
+    """What each key is for, what it takes, and what stands when it is left out; no key that has no effect."""
     lines = ["| key | meaning | default |", "|---|---|---|"]
-    for row in rows:
-        if row.use is Use.EXECUTED:
-            shown = "" if row.default is None or row.default == {} else f"`{_written(row.default)}`"
-            needed = "required" if row.required else shown
-            lines.append(f"| `{row.name}` | {_cell(row.doc)}{_choices(row)} | {needed} |")
+    for name, key in schema["properties"].items():
+        if name in without or key.get("deprecated") or key["description"].endswith(_LATER):
+            continue
+        default = key.get("default")
+        shown = "" if default in (None, {}) else f"`{str(default).lower() if default is False else default}`"
+        needed = "required" if name in schema.get("required", ()) else shown
+        lines.append(f"| `{name}` | {_cell(key['description'])}{_choices(key)} | {needed} |")
     return "\n".join(lines)
 
 
-def _written(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _choices(row: Field) -> str:
+def _choices(key: Mapping[str, Any]) -> str:
     """The values that a key takes, where they are a closed set."""
-    listed = row.shape.schema().get("enum", ()) if row.shape else ()
-    return f" One of {', '.join(f'`{value}`' for value in listed)}." if isinstance(listed, list) and listed else ""
+    listed = next((one["enum"] for one in (key, *key.get("anyOf", ())) if "enum" in one), ())
+    return f" One of {', '.join(f'`{value}`' for value in listed)}." if listed else ""
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def _section(section: Section, *without: str) -> Callable[[], str]:
-    return lambda: _keys(row for name, row in section.fields.items() if name not in without)
-
-
-def _inside(section: Section, name: str) -> Section:
-    """The section that a key of another holds."""
-    shape = section.fields[name].shape
-    assert isinstance(shape, Section)
-    return shape
 
 
 def _commands() -> str:
@@ -261,8 +261,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "topology": _section(task.TOPOLOGY),
     "recovery": _section(task.RECOVERY),
     "inventory": _section(inventory.INVENTORY, "racks", "sim"),
-    "rack": _section(inventory.RACK, *inventory.NODE.fields),
     "node": _section(inventory.NODE),
-    "sim": _section(_inside(inventory.INVENTORY, "sim")),
+    "sim": _section(inventory.INVENTORY, inside="sim"),
     "fault": lambda: ", ".join(f"`{kind.value}`" for kind in FaultKind),
 }
