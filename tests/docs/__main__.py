@@ -71,7 +71,8 @@ def main(words: list[str]) -> None:
         done = [(path, pool.submit(_refresh, path, rig=rig)) for path in paths]
     for path, one in done:
         if one.exception():
-            print(f"{path.name} stays as it is: {one.exception()}")
+            end = str(one.exception()).strip().splitlines()[-4:]
+            print(f"{path.name} stays as it is:", *end, sep="\n  ")
         elif one.result():
             print(f"{path.name} is made anew")
     if any(one.exception() for _, one in done):

@@ -128,6 +128,7 @@ class Stage:
         for command in (line.removeprefix("$ ") for line in block.lines if line.startswith("$ ")):
             lines = self.lines(command)
             assert lines, f"`{command}` writes nothing"
+            assert not any(line.startswith("Traceback ") for line in lines), "\n".join((command, *lines))
             out += [*([""] if out else []), f"$ {command}", *lines]
         return [_TIME.sub("", line) for line in out] if block.marker.get("times") == "hidden" else out
 
