@@ -97,7 +97,7 @@ def _command(path: str, command: Any) -> str:
     arguments = [param for param in shown if param.param_type_name == "argument"]
     options = [param for param in shown if param.param_type_name == "option"]
     usage = " ".join([path, *(["[OPTIONS]"] if options else []), *map(_argument, arguments)])
-    rows = [(_argument(param).strip("[]").removesuffix("..."), param) for param in arguments]
+    rows = [(_bare(_argument(param)).removesuffix("..."), param) for param in arguments]
     rows += [(_option(param), param) for param in options]
     table = ["| argument or option | meaning |", "|---|---|"]
     table += [f"| `{_cell(name)}` | {_meaning(param)} |" for name, param in rows]
@@ -105,9 +105,14 @@ def _command(path: str, command: Any) -> str:
 
 
 def _argument(param: Any) -> str:
-    name = str(param.metavar or param.name.upper()).strip("[]")
+    name = _bare(str(param.metavar or param.name.upper()))
     name = f"{name}..." if param.nargs == -1 else name
     return name if param.required else f"[{name}]"
+
+
+def _bare(text: str) -> str:
+    """An argument without the brackets of one that may be left out."""
+    return text[1:-1] if re.fullmatch(r"\[[^\[\]]*\]", text) else text
 
 
 def _option(param: Any) -> str:

@@ -22,7 +22,7 @@ from tests.docs.sessions import SESSIONS, Session
 
 FILES = Path(__file__).parent / "files"
 AMPLE_S = 60.0
-WHOEVER = "ana@desk"
+WHOEVER = "ana@dev"
 # The time in front of a line: at infinite speed it is of no imaginary clock.
 _TIME = re.compile(r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d +")
 # What differs from one time to the next: dates, times, ids of runs, how long ago, numbers of processes, room in tables.
