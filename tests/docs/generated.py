@@ -19,6 +19,7 @@ from launcher.config.schema.fields import Section
 from launcher.config.task import fields as task
 from launcher.core.control import reconcile
 from launcher.core.model.simulation import FaultKind
+from launcher.probe.findings import Fact
 from tests.docs.markdown import ROOT, Page, read_marker, slug_of
 
 _END = "<!-- end -->"
@@ -268,5 +269,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "inventory": _section(inventory.INVENTORY, "racks", "sim"),
     "node": _section(inventory.NODE),
     "sim": _section(inventory.INVENTORY, inside="sim"),
+    "facts": lambda: ", ".join(f"`{fact.value}`" for fact in Fact),
     "fault": lambda: ", ".join(f"`{kind.value}`" for kind in FaultKind),
 }
