@@ -41,7 +41,7 @@ _MASKS = (
 # On real hosts a launch says how far it is as often as something changes.
 _ON_RIG = (
     (re.compile(r"^TIME (starting|stopping): .*"), ""),
-    (re.compile(r"in \d+\.\d s, the slowest was `.*`"), "in N s"),
+    (re.compile(r"in \d+\.\d s; slowest: \S+"), "in N s"),
     (re.compile(r"(step|elapsed) \d+|\b\d+ B\b"), "N"),
 )
 
