@@ -13,7 +13,7 @@ define patiently
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check soak fuzz lint types contracts unit fake command real rig rig-able recovery wheel bench clean
+.PHONY: help demo test check soak fuzz lint types contracts unit fake command real rig rig-able recovery wheel bench docs docs-rig clean
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
@@ -26,6 +26,8 @@ help:
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@echo "make recovery  each kind of failure on those racks, with a program that counts what it lost (needs root)"
 	@echo "make wheel  the wheel alone, in an empty environment"
+	@echo "make docs   refresh the parts of README and docs that are made from the program (half a minute)"
+	@echo "make docs-rig  refresh the pictures of the guide, which are taken on racks of hosts in this machine (needs root)"
 	@echo "make bench  figures: placement, start-up, launches and recoveries beside others (over an hour; needs root)"
 	@echo "make clean  remove $(VENV) and what tests leave"
 
@@ -114,6 +116,12 @@ bench: $(READY)
 	@$(BIN)/python tests/bench/bench_launch.py --bastion
 	@$(BIN)/python tests/bench/bench_ray_up.py
 	@$(BIN)/python tests/bench/bench_recovery.py
+
+docs: $(READY)
+	@$(BIN)/python -m tests.docs
+
+docs-rig: rig-able
+	@$(BIN)/python -m tests.docs --rig
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

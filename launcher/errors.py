@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # its dataclasses take 10 ms, and every command imports this 
 
 @unique
 class ExitCode(IntEnum):
-    """The exit codes of the command; the README lists the same."""
+    """The exit codes of the command; `docs/commands.md` lists the same."""
 
     SUCCESS = 0
     JOB_FAILED = 1

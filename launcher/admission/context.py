@@ -1,4 +1,4 @@
-"""What every admission needs of its surroundings."""
+"""The surroundings of an admission."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from launcher.store.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionContext:
-    """The store of runs, how the nodes of an inventory are asked, and who is told."""
+    """The store of runs, a way to ask nodes for facts, and a listener."""
 
     store: Store
     open_prober: Callable[[Inventory], Prober]

@@ -1,4 +1,4 @@
-"""What an admission reports while it works, and to whom."""
+"""The notices of an admission, and their receiver."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,10 +134,10 @@ Notice: TypeAlias = (
 
 
 class AdmissionListener(Listener, Protocol):
-    """Is told how an admission goes, and may stop it before anything is changed."""
+    """Receives the notices of an admission, and may stop it before it changes anything."""
 
     def notify(self, notice: Notice) -> None:
-        """Take note of something that was found or decided."""
+        """Receive a notice."""
 
     def confirm(self, question: str) -> None:
         """Return to go on; raise to stop."""

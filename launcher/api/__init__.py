@@ -1,18 +1,18 @@
-"""Everything that the command does with runs, from Python.
+"""Start, watch and end runs from Python.
 
     from launcher import api
 
     run = api.up("task.yaml", inventory="fleet.yaml", envs={"STEPS": "1000"})
-    for line in api.logs(run.id, rank="0", follow=True):
+    for line in api.logs(run.id, rank=0, follow=True):
         print(line.text)
     print(api.wait(run.id, timeout=3600).cause)
 
 Values are frozen dataclasses, the same that `-o json` writes (`api.plain` makes them dicts). Errors are those of
 `launcher.errors`, which the command turns into exit codes. A task or inventory is the path of a file, or YAML text: a
-string with a line break. `home` is $NVLAUNCH_HOME where it is not given. A run is meant by its name or id.
+string with a line break. `home` is $NVLAUNCH_HOME where it is not given. Runs are named by name or id.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -28,11 +28,12 @@ from launcher.api.log_lines import LogLine, log_lines
 from launcher.api.plan import Plan, describe
 from launcher.api.run_info import RunInfo, read_run_info
 from launcher.core.model.record import Outcome
+from launcher.core.model.run import Run
 from launcher.drive.adapters import open_nodes, open_prober
 from launcher.drive.detached import start_detached
 from launcher.drive.follow import SilentRunListener, attend, event_batches
 from launcher.drive.follow import follow as follow_run
-from launcher.drive.log_reader import LogReader, log_sources
+from launcher.drive.log_reader import LogReader, LogSource, log_sources
 from launcher.errors import JobFailedError, ProvisionError
 from launcher.store.home import home as default_home
 from launcher.store.journal import Event
@@ -130,27 +131,31 @@ def events(run: str, *, after: int = 0, follow: bool = False, home: Home = None)
 def logs(
     run: str,
     *,
-    rank: str | None = None,
+    rank: int | str | None = None,
     node: str | None = None,
     provision: bool = False,
     tail: int = 1000,
     follow: bool = False,
     home: Home = None,
 ) -> Iterator[LogLine]:
-    """Return the last `tail` lines of each log of a run (0: all).
+    """Return the last `tail` lines of each log of a run; all for 0.
 
-    With `follow` also new ones until the run has ended.
-
-    `rank` is a number, or `GROUP/N`; `node` a node; `provision` means how nodes were prepared. ProvisionError, after
-    the lines of the others, where a log cannot be read.
+    With `follow` also new lines, until the run has ended. `rank` is a number, or `GROUP/N`; `node` a node; `provision`
+    selects how nodes were prepared. ProvisionError, after all other lines, where a log cannot be read. Logs are read
+    by a few threads, which end with the iterator.
     """
     store = Store(_home(home))
     found, record = store.load(store.find(run).id)
-    sources = log_sources(found, record, rank=rank, node=node, provision=provision)
-    nodes = open_nodes(store.home, found.fleet)
-    reader = LogReader(nodes, found, sources)
+    word = None if rank is None else str(rank)
+    sources = log_sources(found, record, rank=word, node=node, provision=provision)
+    return _log_lines(store, found, sources, tail=tail, follow=follow)
+
+
+def _log_lines(store: Store, run: Run, sources: Sequence[LogSource], *, tail: int, follow: bool) -> Iterator[LogLine]:
+    nodes = open_nodes(store.home, run.fleet)
+    reader = LogReader(nodes, run, sources)
     try:
-        more = reader.follow(lambda: store.find(found.id).ended is not None) if follow else iter(())
+        more = reader.follow(lambda: store.find(run.id).ended is not None) if follow else iter(())
         yield from log_lines(chain(reader.tail(tail), more))
         reader.check()
     finally:

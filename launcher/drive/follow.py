@@ -26,19 +26,19 @@ MAX_CONTROLLERS = 3
 
 
 class RunListener(Protocol):
-    """Is told what happens in a run that is followed."""
+    """Receives what happens in a followed run."""
 
     def status(self, event: Event) -> None:
-        """Take note of a new status of the run."""
+        """Receive a new status of the run."""
 
     def warning(self, event: Event) -> None:
-        """Take note of a warning; the same message comes once."""
+        """Receive a warning; equal messages come once."""
 
     def queued_again(self, row: RunRow) -> None:
-        """Take note that the run was preempted; its successor is followed."""
+        """Receive a run that was preempted; its successor is followed."""
 
     def controller_died(self, row: RunRow) -> None:
-        """Take note that the controller of the run died and is replaced."""
+        """Receive a run whose controller died and is replaced."""
 
 
 class SilentRunListener:

@@ -38,7 +38,7 @@ def test_a_run_from_its_start_to_its_end(desk: Desk) -> None:
         key: value for key, value in told.items() if key in fixed
     }
     assert list(api.plain(shown)) == list(told)
-    lines = list(api.logs(run.id, rank="1", home=desk.home))
+    lines = list(api.logs(run.id, rank=1, home=desk.home))
     assert {line.source for line in lines} == {"main/1"}
     assert "NVLAUNCH_NODE_RANK=1" in [line.text for line in lines]
     with pytest.raises(LeaseHeldError, match="a run named `texts` is"):
@@ -54,7 +54,7 @@ def test_a_run_from_its_start_to_its_end(desk: Desk) -> None:
 
 def test_logs_and_events_are_followed_to_the_end_and_the_outcome_is_waited_for(desk: Desk) -> None:
     run = api.up(TASK, inventory=SHORT, home=desk.home)
-    lines = list(api.logs(run.id, rank="0", follow=True, home=desk.home))
+    lines = list(api.logs(run.id, rank=0, follow=True, home=desk.home))
     assert lines[0].text == "NVLAUNCH_RUN=job"
     events = list(api.events(run.id, follow=True, home=desk.home))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
@@ -79,6 +79,8 @@ def test_mistakes_in_a_text_have_their_line(desk: Desk) -> None:
     assert str(mistake).startswith("<task>:2:1: unknown key `num_node`")
     with pytest.raises(SpecError, match="no run is named `nosuch`"):
         api.wait("nosuch", home=desk.home)
+    with pytest.raises(SpecError, match="no run is named `nosuch`"):
+        api.logs("nosuch", home=desk.home)
 
 
 def test_the_example_runs(tmp_path: Path) -> None:

@@ -93,12 +93,6 @@ def test_each_error_has_one_exit_code_and_each_code_one_meaning() -> None:
     assert len({code.value for code in ExitCode}) == len(ExitCode)
 
 
-def test_the_readme_lists_every_exit_code() -> None:
-    readme = (ROOT / "README.md").read_text()
-    listed = {int(code) for code in re.findall(r"^\|\s*`?(\d+)`?\s*\|", readme, re.MULTILINE)}
-    assert listed == {code.value for code in ExitCode}
-
-
 def test_no_module_is_needed_to_start_that_only_some_commands_need(tmp_path: Path) -> None:
     heavy = ("pydantic", "paramiko", "ray", "yaml", "tenacity", "rich", "launcher.core.model.run")
     program = (

@@ -13,7 +13,7 @@ from launcher.config.schema.unsupported import UNSUPPORTED
 from launcher.config.task.read import ParsedTask, read_task
 from launcher.errors import SpecError
 
-README = Path(__file__).parents[4] / "README.md"
+TASKS_PAGE = Path(__file__).parents[4] / "docs" / "tasks.md"
 
 
 class Fate(Enum):
@@ -200,8 +200,8 @@ def test_field_has_an_effect_or_a_warning_or_is_refused(name: str, tmp_path: Pat
     assert all(key in f"{warning.what} mode" and warning.line for warning in warnings)
 
 
-def test_readme_lists_each_field() -> None:
-    rows = re.findall(r"^\| (run|with a warning|refused) \|(.*?)\|$", README.read_text(), re.MULTILINE)
+def test_docs_list_each_field() -> None:
+    rows = re.findall(r"^\| (run|with a warning|refused) \|(.*?)\|$", TASKS_PAGE.read_text(), re.MULTILINE)
     said = {fate: set(re.findall(r"`([^`]+)`", words)) for fate, words in rows}
     for fate, words in ((RUN, "run"), (WARNED, "with a warning"), (REFUSED, "refused")):
         fields = {name.removeprefix("resources.") for name, case in CASES.items() if case[0] is fate}

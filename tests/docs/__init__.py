@@ -1,0 +1,1 @@
+"""What keeps README and docs true: parts made of the program itself, pictures that are played again, and checks."""
