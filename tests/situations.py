@@ -32,6 +32,7 @@ from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Slice
 from launcher.core.model.record import Gang, Record
 from launcher.core.model.run import GangName, MemberName, Run, RunId, RunName, Slot
+from launcher.core.model.run_index import index_of
 from launcher.core.model.task import Group, RecoveryPolicy, Task, TopologyRule
 
 PATIENT = RecoveryPolicy()
@@ -52,6 +53,8 @@ def make_run(
     spares: int = 1,
     recovery: RecoveryPolicy = PATIENT,
     grace: float = 60.0,
+    driver: str | None = None,
+    reserve: bool = False,
 ) -> Run:
     """A run of one group `main`: slice k in rack k+1, on n1.. in rank order, its spares after them."""
     parts = tuple(
@@ -79,7 +82,9 @@ def make_run(
         name="main",
         topology=TopologyRule(slices=slices, nodes_per_slice=nodes, spares=spares),
         gpus=4,
-        run="true",
+        run="" if driver else "true",
+        driver=driver,
+        reserve=reserve,
         recovery=recovery,
     )
     task = Task(name="job", groups=(group,), stop_grace=grace)
@@ -193,6 +198,7 @@ class Situation:
         groups = tuple(
             GroupReport(slice=part.key, state=GroupState.CREATED, bundles=self.bundles(part.key))
             for part in self.run.placement.slices
+            if self.run.group(part.group).reserved
         )
         self.head = HeadSeen(head=Head(ray=replace(UP, generation=1), ready=True, nodes=rays, groups=groups))
 
@@ -218,16 +224,21 @@ class Situation:
     def serving(self) -> None:
         """The first attempt runs on every slot."""
         self.ready()
-        self.verify(self.decide().actions)
         started = self.decide()
+        if any(action.kind == "verify" for action in started.actions):
+            self.verify(started.actions)
+            started = self.decide()
         assert {action.kind for action in started.actions} == {"start"}
         self.run_ranks(1)
         self.decide()
 
     def run_ranks(self, attempt: int) -> None:
-        """Every rank of an attempt runs."""
-        for slot in self.record.slots.values():
-            self.agent(slot.node, ranks=(RankReport(member=slot.member, attempt=attempt, running=True),))
+        """Every rank of an attempt runs; of a group with a driver that of slot 0 only."""
+        index = index_of(self.run)
+        ranks = [member for member in index.members if index.driver(member) in (None, member)]
+        for member in ranks:
+            node = self.record.slots[member.name].node
+            self.agent(node, ranks=(RankReport(member=member.name, attempt=attempt, running=True),))
 
     def end_rank(self, rank: int, code: int | None, *, attempt: int = 1, at: float = 0.0) -> None:
         """A rank of an attempt has ended."""

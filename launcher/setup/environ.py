@@ -178,7 +178,7 @@ class RunEnvironment:
             "rack": nodes[0]["rack"],
             "domain": nodes[0]["domain"],
             "labels": common,
-            "placement_group": part.key if group.driver is None or group.reserve else None,
+            "placement_group": part.key if group.reserved else None,
             "nodes": nodes,
         }
 

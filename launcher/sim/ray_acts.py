@@ -1,12 +1,13 @@
 """Actions on the Ray of an imaginary fleet: head, groups, ranks."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from launcher.core.model.actions import Answer, Release, Reserve, Result, Start, StartHead, Unreserve, Verify
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import GroupState
 from launcher.core.model.run import Member, MemberName, Run, Slot
+from launcher.core.model.run_index import index_of
 from launcher.sim.fleet import HEAD, Fleet
 from launcher.sim.node_acts import DONE, KILLED, failed, silent
 from launcher.sim.world import Rank, Ray
@@ -59,7 +60,7 @@ def verify(fleet: Fleet, run: Run, action: Verify, now: float) -> Answer:
 
 
 def start(fleet: Fleet, run: Run, action: Start, now: float) -> Answer:
-    """Begin the ranks of a gang that were not begun in this attempt.
+    """Begin the ranks and drivers of a gang that were not begun in this attempt.
 
     FAILED names the members that could not start.
     """
@@ -68,11 +69,13 @@ def start(fleet: Fleet, run: Run, action: Start, now: float) -> Answer:
     groups = fleet.tables(ray, now).groups()
     created = {report.slice for report in groups if report.state is GroupState.CREATED}
     holders = {slot.member: slot for slot in action.slots}
-    gang = [member for member in run.members() if run.gang(member) == action.gang]
+    driver = index_of(run).driver
+    gang = [member for member in run.members() if run.gang(member) == action.gang and driver(member) in (None, member)]
     stuck = [
         f"`{member.name}`"
         for member in gang
-        if member.slice_key not in created or not _begin(fleet, run, action, member, holders, now)
+        if not _startable(fleet, run, member, holders[member.name].node, created, now)
+        or not _begin(fleet, run, action, member, holders, now)
     ]
     if stuck:
         return failed(action.kind, f"no rank could be started for {', '.join(stuck)}")
@@ -91,6 +94,13 @@ def release_head(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
     if world.ray is not None and world.ray.node == action.node:
         fleet.save_world(replace(world, ray=None))
     return KILLED
+
+
+def _startable(fleet: Fleet, run: Run, member: Member, node: NodeName, created: Collection[str], now: float) -> bool:
+    """Whether a rank can be started: by Ray in its placement group, or a driver by the agent of its node."""
+    if index_of(run).driver(member) is None:
+        return member.slice_key in created
+    return fleet.life(node).reachable(now)
 
 
 def _begin(

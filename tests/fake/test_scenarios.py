@@ -79,8 +79,14 @@ def fleet(told: Mapping[str, Any], faults: list[Mapping[str, Any]], run_s: float
 
 
 def task(told: Mapping[str, Any]) -> Task:
-    """A task of one group `main`, and of a `guest` on so many of its nodes where there is one."""
-    known = {"slices", "nodes", "spares", "spares_per_rack", "run_s", "stop_grace", "guest", "guest_restarts_with"}
+    """A task of one group `main`, and of a `guest` on so many of its nodes where there is one.
+
+    `driver` says whether the nodes of its driver are reserved.
+    """
+    known = {
+        *("slices", "nodes", "spares", "spares_per_rack", "run_s", "stop_grace"),
+        *("guest", "guest_restarts_with", "driver"),
+    }
     policy = {key: value for key, value in told.items() if key not in known}
     for key, kind in (("on_no_spare", OnNoSpare), ("restart_with", RestartWith)):
         if key in policy:
@@ -92,7 +98,10 @@ def task(told: Mapping[str, Any]) -> Task:
         spares_per_rack=told.get("spares_per_rack", 0),
     )
     recovery = RecoveryPolicy(**policy)
-    groups = [Group(name="main", topology=rule, gpus=4, run="true", recovery=recovery)]
+    main = Group(name="main", topology=rule, gpus=4, run="true", recovery=recovery)
+    if "driver" in told:
+        main = replace(main, run="", driver="true", reserve=told["driver"] == "reserved")
+    groups = [main]
     if "guest" in told:
         beside = TopologyRule(nodes_per_slice=told["guest"], nodes_of="main")
         own = replace(recovery, restart_with=RestartWith(told.get("guest_restarts_with", recovery.restart_with)))

@@ -6,7 +6,7 @@ from enum import Enum
 
 from launcher.core.control.liveness import Silence
 from launcher.core.control.state import Tick
-from launcher.core.model.observation import AgentReport, Phase
+from launcher.core.model.observation import AgentReport, Phase, RankReport
 from launcher.core.model.record import Exit
 from launcher.core.model.run import Member, MemberName
 
@@ -33,7 +33,7 @@ class Condition(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotView:
-    """What the rules look at: one slot, its node and raylet, and its rank in the current attempt.
+    """What the rules look at: one slot, its node and raylet, and its rank or driver in the current attempt.
 
     `exit` is how that rank ended. `seen`, `failed`, `leased` and `fenced` (a kill of more than ranks has no receipt)
     are about the node; `silence` is set while a leased node is out of sight. `in_ray`: Ray lists the raylet of this
@@ -91,10 +91,20 @@ def needed(tick: Tick, member: Member) -> Condition:
     return found
 
 
+def rank_report(tick: Tick, member: Member) -> RankReport | None:
+    """Return what is seen of the rank of a slot in the current attempt; None where none is seen.
+
+    A slot of a group with a driver has no rank of its own: it has the report of the driver, from the driver's node.
+    """
+    rank = tick.index.driver(member) or member
+    agent, attempt = tick.agent(tick.node_of(rank)), tick.gang_of(rank).attempt
+    reports = agent.ranks if agent else ()
+    return next((one for one in reports if (one.member, one.attempt) == (rank.name, attempt)), None)
+
+
 def _view(tick: Tick, member: Member) -> SlotView:
     record, slot = tick.record, tick.record.slots[member.name]
-    agent, seen, attempt = tick.agent(slot.node), tick.sees(slot.node), tick.gang_of(member).attempt
-    ranks = agent.ranks if agent else ()
+    seen, rank = tick.sees(slot.node), rank_report(tick, member)
     return SlotView(
         exit=record.exits.get(member.name),
         failed=slot.node in record.failed_nodes,
@@ -103,8 +113,8 @@ def _view(tick: Tick, member: Member) -> SlotView:
         silence=tick.silence(slot.node) if not seen and slot.node in record.requested else None,
         fenced=tick.fenced(slot.node),
         leased=slot.node in record.leased,
-        agent=agent,
-        rank_runs=any(one.running and (one.member, one.attempt) == (member.name, attempt) for one in ranks),
+        agent=tick.agent(slot.node),
+        rank_runs=rank is not None and rank.running,
         generation=slot.generation,
         in_ray=tick.ray.get((member.slot, slot.generation)),
     )

@@ -1,6 +1,9 @@
-"""Placement groups in Ray, one per slice: reserve, verify where Ray has each bundle, remove."""
+"""Placement groups in Ray, one per slice: reserve, verify where Ray has each bundle, remove.
 
-from collections.abc import Sequence
+A slice of a driver without `reserve` has none: it is verified by Ray's table of nodes alone.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from launcher.core.control.conditions import Condition, condition, needed
@@ -11,7 +14,7 @@ from launcher.core.control.state import Tick
 from launcher.core.control.timing import PLACE_S, PLACE_TRIES, TRIES
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Bundle, Reason, Reserve, Unreserve, Verify, Why
-from launcher.core.model.observation import GroupReport, GroupState
+from launcher.core.model.observation import GroupReport, GroupState, Head
 from launcher.core.model.placement import Slice
 
 _UP = (Condition.READY, Condition.SERVING, Condition.FINISHED)
@@ -25,8 +28,14 @@ def reserve_slices(tick: Tick) -> None:
     """
     head = tick.head()
     groups = {group.slice: group for group in head.groups} if head else {}
+    unreserved = {group.name for group in tick.run.task.groups if not group.reserved}
+    domains = _domains(head) if head and unreserved else {}
     for part in tick.run.placement.slices:
-        if tick.head() is not None and _ready(tick, part):
+        if tick.head() is None or not _ready(tick, part):
+            continue
+        if part.group in unreserved:
+            _verify_nodes(tick, part, domains)
+        else:
             _reserve(tick, part, groups.get(part.key))
     for group in groups.values() if tick.head() is not None else ():
         if group.slice not in tick.index.slices and group.state is not GroupState.REMOVED:
@@ -39,6 +48,22 @@ def _ready(tick: Tick, part: Slice) -> bool:
         return False
     # Ray would never have a slice in one place that is only on its way there.
     return all(at_home(tick, member) or needed(tick, member) is Condition.FINISHED for member in members)
+
+
+def _domains(head: Head) -> dict[tuple[str, int], str | None]:
+    """Return the domain of each raylet that Ray lists as alive, by slot and generation."""
+    return {(node.slot, node.generation): node.domain for node in head.nodes if node.alive}
+
+
+def _verify_nodes(tick: Tick, part: Slice, domains: Mapping[tuple[str, int], str | None]) -> None:
+    """Verify a slice without a placement group: Ray has the raylet of each slot alive, in the slice's domain."""
+    record, slots = tick.record, tick.record.slots
+    record.stale.discard(part.key)
+    raylets = [(member.slot, slots[member.name].generation) for member in tick.index.by_slice[part.key]]
+    if all(one in domains and part.domain in (None, domains[one]) for one in raylets):
+        record.verified[part.key] = generations(tick, part)
+    else:
+        record.verified.pop(part.key, None)
 
 
 def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:

@@ -1,5 +1,6 @@
 """Sightings: what a look at nodes and head changes in the record, because the next look may not show it."""
 
+from launcher.core.control.conditions import rank_report
 from launcher.core.control.state import Tick
 from launcher.core.model.observation import Unseen
 from launcher.core.model.record import Exit, RunTimer
@@ -31,9 +32,11 @@ def apply_sightings(tick: Tick) -> None:
 def _note_exits(tick: Tick) -> None:
     exits = tick.record.exits
     for member in tick.index.members:
-        gang, agent = tick.gang_of(member), tick.agent(tick.node_of(member))
-        if member.name in exits or gang.broken or agent is None:
+        rank = rank_report(tick, member)
+        if member.name in exits or tick.gang_of(member).broken or rank is None or rank.running:
             continue
-        for rank in agent.ranks:
-            if rank.member == member.name and rank.attempt == gang.attempt and not rank.running:
-                exits[member.name] = Exit(attempt=rank.attempt, code=rank.exit_code, at=rank.at, tail=rank.tail)
+        own = rank.member == member.name
+        ended = Exit(attempt=rank.attempt, code=rank.exit_code, at=rank.at, tail=rank.tail if own else ())
+        # A node out of sight may be why its driver failed: it is judged by its silence.
+        if own or ended.ok or tick.agent(tick.node_of(member)) is not None:
+            exits[member.name] = ended

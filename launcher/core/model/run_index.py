@@ -40,6 +40,8 @@ class RunIndex:
             (one.colocated_with or one.name, one)
             for one in sorted(self.members, key=lambda one: one.colocated_with is not None)
         )
+        driven = {group.name for group in run.task.groups if group.driver is not None}
+        self._drivers = {one.group: one for one in self.members if one.rank == 0 and one.group in driven}
         self._policies = {group.name: group.recovery for group in run.task.groups}
         pooling = {group.name for group in run.task.groups if group.topology.spares_per_rack}
         self._pools = _grouped((_pool(part), part) for part in run.placement.slices if part.group in pooling)
@@ -55,6 +57,10 @@ class RunIndex:
     def shares_node(self, member: Member) -> bool:
         """Whether members of several gangs are on the node of a slot, so that one may restart alone."""
         return len({self.gangs[one.name] for one in self.colocated(member)}) > 1
+
+    def driver(self, member: Member) -> Member | None:
+        """Return the member whose rank is the driver of a slot's group; None where each slot has a rank."""
+        return self._drivers.get(member.group)
 
     def home(self, member: Member) -> Slice:
         """Return the slice whose nodes and spares can hold a slot: the slice of its node's owner."""

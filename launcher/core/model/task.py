@@ -111,6 +111,11 @@ class Group:
     envs: Mapping[str, str] = field(default_factory=dict)
     recovery: RecoveryPolicy = RecoveryPolicy()
 
+    @property
+    def reserved(self) -> bool:
+        """Whether the launcher reserves the group's slices in Ray; a driver without `reserve` does so itself."""
+        return self.driver is None or self.reserve
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:

@@ -8,7 +8,7 @@ from launcher.errors import RemoteError
 from launcher.runtime.protocol import RayRequest, ReserveRequest, SupervisorQuestion, SupervisorRequest, TablesReply
 from launcher.setup import ray
 from launcher.setup.ports import Ports
-from launcher.transport.agent import decode, drivers
+from launcher.transport.agent import decode
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
 from launcher.transport.agent.client import AgentClient
@@ -79,12 +79,7 @@ class RayHeads:
         return ray.At(address=address, ports=self.ports(client), temp_dir=temp_dir, shared=client.shared)
 
     def reserve(self, run: Run, key: str) -> Answer:
-        """Create the placement group of a slice: one bundle for each slot.
-
-        A driver makes its own.
-        """
-        if key in drivers.open_slices(run):
-            return Answer(result=Result.DONE)
+        """Create the placement group of a slice: one bundle for each slot."""
         index = self._addresses.environment(run).index
         part, members = index.slices[key], index.by_slice[key]
         bundle = ray.bundle(run.group(part.group))
@@ -98,9 +93,7 @@ class RayHeads:
         return done(self.ask(run, question, timeout=RESERVE_S))
 
     def unreserve(self, run: Run, key: str) -> Answer:
-        """Remove the placement group of a slice, where it is not a driver's."""
-        if key in drivers.open_slices(run):
-            return Answer(result=Result.DONE)
+        """Remove the placement group of a slice."""
         return done(self.ask(run, {"op": "unreserve", "slice": key}, timeout=RESERVE_S))
 
     def verify(self, run: Run, key: str) -> Answer:
@@ -108,7 +101,6 @@ class RayHeads:
         tables = self.ask(run, {"op": "verify", "timeout": ASK_S}, timeout=ASK_S + 2)
         if not tables["ok"]:
             return done(tables)
-        drivers.add_groups(run, tables)
         row = next((row for row in tables["groups"] if row["slice"] == key), None)
         if row is None or row["state"] == "REMOVED":
             return Answer(result=Result.FAILED, message=f"Ray has no placement group for slice `{key}`")

@@ -10,7 +10,7 @@ from launcher.core.model.run import Run, RunId, Wanted
 from launcher.errors import LaunchError
 from launcher.runtime.protocol import PROTOCOL, StatusReply, StatusRequest, mismatch
 from launcher.setup.ports import FIRST
-from launcher.transport.agent import decode, drivers
+from launcher.transport.agent import decode
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.client import OTHER_VERSION, AgentClient
 
@@ -39,9 +39,6 @@ class Observer:
         asked = self._requests(run)
         told = self._poller.look([*clients, head], [*(asked[name] for name in names), {"op": "status"}])
         _check_protocol(run, told)
-        drivers.follow(run, told[:-1])
-        if "supervisor" in told[-1]:
-            drivers.add_groups(run, told[-1]["supervisor"])
         views = {name: decode.node_view(reply) for name, reply in zip(names, told[:-1], strict=True)}
         self._views[run.id] = views
         self._note_head(run, head, told[-1])

@@ -11,7 +11,6 @@ from launcher.runtime.protocol import DriveRequest, RankStart, StartRequest
 from launcher.runtime.protocol_files import LogHeader
 from launcher.setup import ray
 from launcher.setup.layout import Layout
-from launcher.transport.agent import drivers
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
 from launcher.transport.agent.client import AgentClient
@@ -29,12 +28,13 @@ def start(addresses: Addresses, heads: RayHeads, run: Run, action: Start) -> Ans
     FAILED names those that did not start.
     """
     gang = _GangStart(addresses, heads, run, action)
+    driver = addresses.environment(run).index.driver
     for member in gang.members:
-        if drivers.leads(run, member):
+        if driver(member) == member:
             begun = gang.drive(member)
             if begun.result is not Result.DONE:
                 return begun
-    ranks = [gang.rank(member) for member in gang.members if run.group(member.group).driver is None]
+    ranks = [gang.rank(member) for member in gang.members if driver(member) is None]
     if not ranks:
         return Answer(result=Result.DONE)
     addresses.ensure(addresses.head(run), bundle.shared(gang.shared))

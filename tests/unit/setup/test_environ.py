@@ -1,6 +1,9 @@
 """What programs of a run see: their own variables, those of inventory and task, and the addresses of the others."""
 
+import json
 from dataclasses import replace
+
+import pytest
 
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
@@ -190,3 +193,34 @@ def test_what_ranks_share_is_made_again_only_for_other_holders() -> None:
     assert environment.shared(tuple(replace(slot, generation=9) for slot in SLOTS)) is environment.at_first
     swapped = (replace(SLOTS[0], node=NODES[1].name), replace(SLOTS[1], node=NODES[0].name))
     assert environment.shared(swapped).name != environment.at_first.name
+
+
+@pytest.mark.parametrize(("reserve", "group"), [(False, None), (True, "main.s1")])
+def test_a_driver_is_told_its_slices_with_nodes_and_labels(reserve: bool, group: str | None) -> None:
+    nodes = tuple(
+        Node(
+            name=NodeName(f"{rack}-n{at}"),
+            rack=RackName(rack),
+            access=Access(address=f"10.0.{rack[1:]}.{at}"),
+            domain=f"d-{rack}",
+        )
+        for rack in ("r1", "r2")
+        for at in (1, 2, 3)
+    )
+    fleet = Inventory(name="hall", transport=Transport.SSH, nodes=nodes)
+    rule = TopologyRule(slices=2, nodes_per_slice=2)
+    task = Task(name="t", groups=(Group(name="main", topology=rule, gpus=4, driver="python a.py", reserve=reserve),))
+    placement = place(task, fleet, {})
+    assert isinstance(placement, Placement)
+    run = Run(id=RunId("id"), name=RunName("t"), task=task, placement=placement, fleet=fleet)
+    holders = zip(run.members(), placement.nodes, strict=True)
+    slots = tuple(Slot(member=member.name, node=node, generation=1) for member, node in holders)
+    first, second = json.loads(RunEnvironment(run).slices(slots))
+    assert [node["name"] for node in first["nodes"] + second["nodes"]] == list(placement.nodes)
+    assert second["placement_group"] == group
+    rack = second["rack"]
+    assert (second["group"], second["slice"], second["domain"]) == ("main", 1, f"d-{rack}")
+    assert second["labels"]["ray.io/gpu-domain"] == f"d-{rack}"
+    assert second["nodes"][0]["labels"]["nvlaunch.io/slot"] == "main-2"
+    assert (second["nodes"][0]["rank"], second["nodes"][0]["gpus"]) == (2, 4)
+    assert second["nodes"][0]["address"].startswith(f"10.0.{rack[1:]}.")
