@@ -199,6 +199,7 @@ def check(here: Scenario, last: Decision) -> None:
         ("restarts", sum(gang.restarts for gang in record.gangs.values())),
         ("clusters", record.cluster),
         ("cause", record.outcome.cause.value if record.outcome else None),
+        ("exit_code", record.outcome.exit_code if record.outcome else None),
     ):
         if key in expect:
             assert found == expect.pop(key), key

@@ -125,6 +125,18 @@ def test_a_killed_raylet_takes_its_rank_and_ray_notices_later(harness: SimHarnes
     assert [report.running for report in agent(later, FIRST).ranks] == [True]
 
 
+@pytest.mark.parametrize("reserve", [False, True])
+def test_a_group_with_a_driver_has_a_rank_on_its_first_node_alone(harness: SimHarness, reserve: bool) -> None:
+    run = harness.place(Program.LASTS)
+    group = replace(run.task.groups[0], run="", driver="true", reserve=reserve)
+    run = replace(run, task=replace(run.task, groups=(group,)))
+    slots = suite.bring_up(harness, run)
+    suite.start(harness, run, slots, 1)
+    seen = harness.nodes.look(run)
+    assert [(one.member, one.running) for one in agent(seen, FIRST).ranks] == [("main/0", True)]
+    assert agent(seen, SECOND).ranks == ()
+
+
 @pytest.mark.parametrize(
     ("kind", "code"), [(FaultKind.RANK_FAILS, 9), (FaultKind.RANK_KILLED, None)], ids=["fails", "killed"]
 )

@@ -70,10 +70,11 @@ def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] =
             found = _slices(free, name, 1, per_slice, spares)
         if found:
             rule = TopologyRule(slices=len(found), nodes_per_slice=per_slice, spares=spares)
-            groups.append(Group(name=name, topology=rule, gpus=4, run="true", recovery=draw(recoveries())))
+            groups.append(draw(programs(Group(name=name, topology=rule, gpus=4, recovery=draw(recoveries())))))
             parts += found
-    if draw(st.sampled_from((False, False, True))):
-        groups.append(draw(guests(groups)))
+    hosts = [group for group in groups if group.driver is None]
+    if hosts and draw(st.sampled_from((False, False, True))):
+        groups.append(draw(guests(hosts)))
     placement = Placement(slices=with_colocated_slices(Task(name="job", groups=tuple(groups)), parts))
     settings = draw(sims(placement.nodes, max_faults=max_faults, kinds=kinds))
     task = Task(name="job", groups=tuple(groups), stop_grace=draw(st.sampled_from((0.0, 10.0))))
@@ -82,6 +83,13 @@ def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] =
     nodes = tuple(_node(name) for name in placement.nodes)
     fleet = Inventory(name="hall", transport=Transport.SIM, nodes=nodes, head=head, fence_command=fence, sim=settings)
     return Run(id=RunId("job-1"), name=RunName("job"), task=task, placement=placement, fleet=fleet)
+
+
+@st.composite
+def programs(draw: st.DrawFn, group: Group) -> Group:
+    """A group whose slots each have a rank, or which has a driver, with its nodes reserved or not."""
+    driven = draw(st.sampled_from((False, False, True))) and group.recovery.restart_with is not RestartWith.MEMBER
+    return replace(group, driver="true", reserve=draw(st.booleans())) if driven else replace(group, run="true")
 
 
 @st.composite
