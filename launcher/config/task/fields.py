@@ -7,7 +7,7 @@ that list.
 from dataclasses import replace
 
 from launcher.config.schema.containers import ListOf, MapOf
-from launcher.config.schema.fields import Field, Section, Use, section
+from launcher.config.schema.fields import Field, Section, section
 from launcher.config.schema.patterns import env_name, group_name, task_name
 from launcher.config.schema.scalars import Boolean, Choice, Duration, Integer, Text
 from launcher.config.schema.unsupported import as_built
@@ -24,8 +24,6 @@ from launcher.config.task.skypilot_keys import (
 )
 from launcher.config.task.skypilot_storage import MountSource
 from launcher.config.task.value_types import Accelerators, Script, Workdir
-
-LATER = Use.LATER
 
 
 def _built(*rows: Field, expected: str = "a mapping") -> Section:
