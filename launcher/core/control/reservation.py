@@ -61,7 +61,7 @@ def _verify_nodes(tick: Tick, part: Slice, domains: Mapping[tuple[str, int], str
     record.stale.discard(part.key)
     raylets = [(member.slot, slots[member.name].generation) for member in tick.index.by_slice[part.key]]
     if all(one in domains and part.domain in (None, domains[one]) for one in raylets):
-        record.verified[part.key] = generations(tick, part)
+        record.verified[part.key] = _generations(tick, part)
     else:
         record.verified.pop(part.key, None)
 
