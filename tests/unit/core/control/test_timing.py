@@ -45,7 +45,7 @@ def test_a_silent_node_is_missed_then_stopped_then_proven_then_judged_then_asked
 
 
 def test_the_margin_covers_what_a_node_needs_to_stop_itself() -> None:
-    assert heartbeat.PERIOD_S + heartbeat.WORD_S < MARGIN_S
+    assert heartbeat.PERIOD_S + heartbeat.REPLY_S < MARGIN_S
     assert rank.LOOK_S + rank.LATE_S < MARGIN_S
 
 
