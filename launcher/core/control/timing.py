@@ -19,7 +19,7 @@ Why the limits fit together, in the order in which they matter for a node that s
   (`KILL_TRIES_SHOWN`), then cost a node its slot (`KILL_TRIES_NOT_FREE`), then its power (`KILL_TRIES_POWER_OFF`).
 """
 
-# Heartbeats. Twins on the node: `heartbeat.PERIOD_S` and `heartbeat.WORD_S` (0.5 s, 1 s), `rank.LOOK_S` (1 s).
+# Heartbeats. Twins on the node: `heartbeat.PERIOD_S` and `heartbeat.REPLY_S` (0.5 s, 1 s), `rank.LOOK_S` (1 s).
 SELF_STOP_S = 15.0
 """An agent that the head's machine has not answered for so long kills its ranks and its Ray (suspension included)."""
 MARGIN_S = 3.0
