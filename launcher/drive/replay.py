@@ -58,7 +58,7 @@ def _compared(made: Made, again: Decision) -> tuple[str, ...]:
     for field in fields(Record):
         same = getattr(made.record, field.name) == getattr(now.record, field.name)
         if not same and not _alike(before["record"][field.name], after["record"][field.name]):
-            messages.append(f"remembers another `{field.name}`")
+            messages.append(f"record field `{field.name}` differs")
     return tuple(messages)
 
 
@@ -70,7 +70,7 @@ def _alike(before: object, now: object) -> bool:
 
 def _actions(before: tuple[Action, ...], now: tuple[Action, ...]) -> list[str]:
     was, come = ({key_of(action): action for action in made} for made in (before, now))
-    messages = [f"did `{key}` ({was[key].reason.message}), does not" for key in was if key not in come]
-    messages += [f"does `{key}` ({come[key].reason.message}), did not" for key in come if key not in was]
-    messages += [f"does `{key}` otherwise" for key in was.keys() & come.keys() if was[key] != come[key]]
-    return messages or ["does the same in another order"]
+    messages = [f"`{key}` is missing ({was[key].reason.message})" for key in was if key not in come]
+    messages += [f"`{key}` is new ({come[key].reason.message})" for key in come if key not in was]
+    messages += [f"`{key}` differs" for key in was.keys() & come.keys() if was[key] != come[key]]
+    return messages or ["the order of the actions differs"]

@@ -147,7 +147,7 @@ def test_a_preempted_run_goes_back_to_the_queue_and_goes_on_with_its_secrets(hal
     hall.until("high", lambda seen: seen["state"] == "running")
     row = hall.row(low)
     assert (row.state, row.outcome and row.outcome.cause) == (RunState.STOPPED, Cause.PREEMPTED)
-    assert "preempted for `high` (priority 7), which has a higher priority than 0" in row.status_message
+    assert "preempted by `high` (priority 7); this run has priority 0" in row.status_message
     again = hall.row("low")
     assert (again.id, again.state) == (f"{low}-2", RunState.QUEUED)
     assert again.user == row.user

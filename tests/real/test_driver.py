@@ -97,7 +97,7 @@ def test_a_driver_that_fails_is_started_again_within_its_budget_and_finds_what_i
     file = desk.task("fails-once", RESERVED.replace("CODE", str(code)))
     up = desk.run("up", str(file), "-y", "--foreground", "-i", str(desk.inventory))
     assert up.returncode == 0, up.stderr
-    assert "main/0 on a1 exited with 3: restart 1 of 1" in up.stderr
+    assert "main/0 on a1 exited with 3; restart 1 of 1" in up.stderr
     logs = desk.run("logs", "fails-once").stdout
     assert "reserved main.s0 [4.0]" in logs
     assert "reserved main.s1 [4.0]" in logs

@@ -86,7 +86,7 @@ def test_groups_share_nodes_come_back_together_and_move_together(desk: Desk) -> 
 
     # Ranks beside it were killed twice and told to stop once; the raylet under it was not touched, unless Ray could not
     # place the others any more: then its whole cluster begins anew, and says so.
-    anew = "its Ray begins anew" in desk.run("events", "shared").stdout
+    anew = "restarting the Ray cluster" in desk.run("events", "shared").stdout
     assert _variables(desk, "router/0")["NVLAUNCH_ATTEMPT"] == "1" or anew
     assert _variables(desk, "prefill/0")["NVLAUNCH_ATTEMPT"] == "3"
     desk.gate("shared").touch()

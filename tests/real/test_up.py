@@ -129,7 +129,7 @@ def test_a_rank_that_exits_3_restarts_its_gang_and_then_fails_the_run_by_name(de
     body = 'if [ "$NODE_RANK" = 1 ]; then echo the reason why; exit 3; fi; sleep 300'
     up = desk.run(*desk.up_args(task(desk, "fails", body=body, restarts=1)))
     assert up.returncode == 1
-    assert "main/1 on a2 exited with 3: restart 1 of 1" in up.stderr
+    assert "main/1 on a2 exited with 3; restart 1 of 1" in up.stderr
     assert "the reason why" in up.stderr
     assert "main/1 on a2 exited with 3 after 1 restart" in up.stderr
     seen = desk.status("fails")
@@ -144,7 +144,7 @@ def test_down_after_kill_9_of_the_controller_leaves_no_process(desk: Desk, momen
     file = task(desk, name)
     if moment == "setup":
         file.write_text(file.read_text().replace("setup: echo", "setup: sleep 300 & sleep 300; echo"))
-    words = {"acquire": "to claim", "setup": "in setup", "join": "joining Ray", "running": "2 of 2 ranks running"}[
+    words = {"acquire": "waiting for a lease", "setup": "in setup", "join": "joining Ray", "running": "2 of 2 ranks running"}[
         moment
     ]
     up = desk.begin(*desk.up_args(file, "-d"))  # which returns when all is claimed

@@ -107,7 +107,7 @@ def test_a_network_that_is_cut_for_thirty_seconds_while_nodes_are_made_ready_onl
     assert up(desk, "cut", setup=setup, run="exit 0", spares=0)[0] == 0
     lost = {}
     for name in ("spared", "cut"):
-        seen = desk.until(name, lambda seen: "2 in setup" in str(seen["status_message"]))
+        seen = desk.until(name, lambda seen: "2 nodes in setup" in str(seen["status_message"]))
         lost[name] = rig[seen["ranks"][1]["node"]]
     for host in lost.values():
         host.link(False)
@@ -115,7 +115,7 @@ def test_a_network_that_is_cut_for_thirty_seconds_while_nodes_are_made_ready_onl
     for host in lost.values():
         host.link(True)
     said = desk.run("events", "cut").stdout
-    assert f"main/1 waits for {lost['cut'].name}, out of sight for 20 s in setup" in said
+    assert f"main/1 waits for {lost['cut'].name}, unreachable for 20 s during setup" in said
     done = desk.run("watch", "cut")
     assert done.returncode == 0, done.stderr
     seen = desk.status("cut")

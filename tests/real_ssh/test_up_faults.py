@@ -75,7 +75,7 @@ def test_hosts_that_take_few_logins_and_a_port_that_is_taken_hold_up_no_launch(r
 
 def test_down_waits_for_hosts_that_are_gone_and_ends_on_those_that_are_merely_broken(rig: Rig, desk: Desk) -> None:
     assert up(desk, "struck", 6, "-d", setup="sleep 600")[0] == 0
-    run = desk.until("struck", lambda seen: "6 in setup" in str(seen["status_message"]))["id"]
+    run = desk.until("struck", lambda seen: "6 nodes in setup" in str(seen["status_message"]))["id"]
     dead, dropped, silent, changed, full, locked = list(rig.hosts.values())[:6]
     home = f"/home/{rig.user}"
     dead.power_cut()
@@ -86,7 +86,7 @@ def test_down_waits_for_hosts_that_are_gone_and_ends_on_those_that_are_merely_br
     full.fill_disk(home)
     locked.read_only(home, True)
     ending = desk.begin("down", "struck", "-y")
-    gone = "taken down; head,r01-n[01-04] out of reach"
+    gone = "on request; unreachable: head,r01-n[01-04]"
     desk.until("struck", lambda seen: (seen["state"], seen["status_message"]) == ("release-pending", gone))
     assert left_on(full, run) == left_on(locked, run) == []
     dead.boot()

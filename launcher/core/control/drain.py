@@ -7,7 +7,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import GangName, Member
 from launcher.core.model.text import count
 
-_TOLD = Reason(why=Why.DRAIN, message="its ranks were told to stop, and nothing has to be left any more")
+_TOLD = Reason(why=Why.DRAIN, message="ranks were signalled for a drain that is over")
 
 
 def drain(tick: Tick) -> None:
@@ -19,7 +19,7 @@ def drain(tick: Tick) -> None:
     """
     record = tick.record
     for key in sorted(record.relocating):
-        reason = Reason(why=Why.RELOCATE, message=f"an operator wants {key} elsewhere")
+        reason = Reason(why=Why.RELOCATE, message=f"operator relocates {key}")
         part = tick.index.slices[key]
         racks = tuple(sorted({tick.index.nodes[name].rack for name in part.nodes}))
         tick.do(Relocate(reason=reason, slice=key, without=(*part.nodes, *part.spares), without_racks=racks))
@@ -35,7 +35,7 @@ def drain(tick: Tick) -> None:
 
 def _resize(tick: Tick) -> None:
     """End every attempt, with time for a checkpoint, and then give the run its new slices."""
-    reason = Reason(why=Why.RESIZE, message="it gets more or fewer slices")
+    reason = Reason(why=Why.RESIZE, message="the number of slices changes")
     for name, gang in tick.record.gangs.items():
         if tick.over(name) or gang.attempt == 0 or gang.broken:
             continue
@@ -76,7 +76,7 @@ def _movers(tick: Tick, name: GangName) -> dict[NodeName, Reason]:
                 room[part.key] -= 1
                 found[node] = reason
             else:
-                tick.notes.append(f"{node} is drained, and has no spare in {part.place}")
+                tick.notes.append(f"{node} is drained, but has no spare in {part.place}")
                 spares.ask_for_node(tick, member, reason)
     for members in away.values():
         found.update(_movers_away(tick, members))
@@ -86,12 +86,12 @@ def _movers(tick: Tick, name: GangName) -> dict[NodeName, Reason]:
 def _movers_away(tick: Tick, members: list[Member]) -> dict[NodeName, Reason]:
     """Return the nodes that slots of a slice leave for its new place: all, or none while a node is missing there."""
     part = tick.index.home(members[0])
-    reason = Reason(why=Why.RELOCATE, message=f"{part.key} goes to {part.place}")
+    reason = Reason(why=Why.RELOCATE, message=f"{part.key} moves to {part.place}")
     ready = [name for name in spares.free(tick, members[0]) if tick.sees(name)]
     if len(ready) >= len(members):
         nodes = (tick.node_of(member) for member in members)
         return {node: reason for node in nodes if node not in tick.record.failed_nodes}
-    message = f"{part.key} goes to {part.place} once it has {count(len(members), 'node')} there, not {len(ready)}"
+    message = f"{part.key} waits to move to {part.place}: {len(ready)} of {count(len(members), 'node')} ready there"
     if tick.gang_of(members[0]).broken:
         tick.hold(message)
     else:

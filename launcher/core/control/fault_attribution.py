@@ -31,7 +31,7 @@ def find_shared_fault(tick: Tick) -> None:
         some_seen = any(not isinstance(tick.seen.nodes.get(name), Unseen) for name in names)
         news = any(name not in tick.record.resumed for name in sick)
         if len(sick) >= SHARED_FAULT_NODES and len(sick) * 2 >= len(names) and some_seen and news:
-            message = f"{len(sick)} of the {len(names)} nodes of the run in {rack} are sick at once: {fold(sick)}"
+            message = f"{len(sick)} of {len(names)} nodes of the run in {rack} failed at once: {fold(sick)}"
             tick.record.shared_fault = SharedFault(message=message, nodes=tuple(sick))
             return
 
@@ -95,7 +95,7 @@ def shared(tick: Tick, tops: Sequence[NodeName]) -> SharedFault | None:
     """Return the fault of nodes that are equally guilty; None if they are few, or an operator has resumed the run."""
     if len(tops) < SHARED_FAULT_NODES or set(tops) <= tick.record.resumed:
         return None
-    message = f"{fold(tops)} show the same fault at once: it is rather behind them than in one of them"
+    message = f"{fold(tops)} show the same fault at once: the cause is likely behind them (switch, rack, power)"
     return SharedFault(message=message, nodes=tuple(tops))
 
 

@@ -47,7 +47,7 @@ def proof(tick: Tick, node: NodeName) -> str | None:
     if node == tick.head_node:
         return head_expired(tick.seen, tick.record.leased, node)
     if not tick.started and node not in tick.record.joined and tick.quiet(node) >= EXPIRED_S:
-        return "no raylet was started on it"
+        return "no raylet was started there"
     return expired(tick.seen, node)
 
 
@@ -112,8 +112,7 @@ def power_off(tick: Tick, node: NodeName, message: str) -> None:
     if tick.run.fleet.fence_command is not None and may_run:
         tick.do(PowerOff(reason=Reason(why=Why.REPLACE, message=f"{node}: {message}"), node=node))
     if tick.quiet(node) >= UNPROVEN_S:
-        unproven = f"{node} is {message}, and nothing proves that no rank runs there"
-        tick.hold(f"{unproven}: `nvlaunch confirm-dead {node}` if it is off")
+        tick.hold(f"{node}: {message}; ranks may still run there. If it is off: nvlaunch confirm-dead {node}")
 
 
 def apply_failed_kill(tick: Tick, kill: Kill, answer: Answer, count: int) -> None:

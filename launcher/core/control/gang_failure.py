@@ -37,7 +37,7 @@ def judge_gangs(tick: Tick) -> None:
             _judge(tick, name)
     if draining.keys().isdisjoint(record.gangs) and all(tick.over(name) for name in record.gangs):
         count = len(tick.index.members)
-        message = "its one rank ended with 0" if count == 1 else f"all {count} ranks ended with 0"
+        message = "the only rank exited with 0" if count == 1 else f"all {count} ranks exited with 0"
         tick.end(Outcome(cause=Cause.SUCCESS, message=message))
 
 
@@ -57,13 +57,15 @@ def _decide(tick: Tick, name: GangName, failure: _Failure | None, nodes: Sequenc
     tops = {} if gone else fault_attribution.guilty(tick, nodes, failure.node if failure else None)
     leaving = [tick.index.slices[key] for key in tick.record.relocating]
     if tops and all(tick.index.slice_of.get(node) in leaving for node in tops):
-        tick.break_gang(name, Reason(why=Why.RELOCATE, message=f"an operator wants {fold(tops)} left"))
+        tick.break_gang(name, Reason(why=Why.RELOCATE, message=f"operator relocates {fold(tops)}"))
     elif gone or tops:
         tick.record.shared_fault = fault_attribution.shared(tick, tuple(tops))
         if tick.record.shared_fault is None:
             _blame_node(tick, name, gone or next(iter(tops)), tops, nodes)
     elif failure and _raylet_ended(tick, failure.node):
-        tick.break_gang(name, Reason(why=Why.REJOIN, message=f"`{failure.node}` failed under {failure.member.name}"))
+        tick.break_gang(
+            name, Reason(why=Why.REJOIN, message=f"node {failure.node} failed (rank {failure.member.name})")
+        )
     elif failure:
         _blame_program(tick, name, failure)
 
@@ -90,7 +92,7 @@ def _blame_node(
         tail = tuple(sign.message for sign in signs)
         tick.fail_node(node, Evidence(cause=Cause.NODE, message=message, tail=tail, mends=True))
     else:
-        message = fencing.proof(tick, node) or "it is gone"
+        message = fencing.proof(tick, node) or "unreachable"
     fault_attribution.excuse(tick, (other for other in nodes if other != node))
     tick.break_gang(name, Reason(why=Why.REPLACE, message=f"{node}: {message}"))
 
@@ -116,9 +118,9 @@ def _blame_program(tick: Tick, name: GangName, failure: _Failure) -> None:
         return
     times = counts[node] + tick.seen.history.get(node, 0)
     if times >= FIRST_FAILURES and spares.free(tick, member):
-        evidence = f"{times} failures of programs began on it"
+        evidence = f"{times} job failures on this node"
         tick.fail_node(node, Evidence(cause=Cause.NODE, message=evidence, tail=failure.tail))
-    tick.break_gang(name, Reason(why=Why.RESTART, message=f"{message}: restart {spent + 1} of {budget}"), spend=True)
+    tick.break_gang(name, Reason(why=Why.RESTART, message=f"{message}; restart {spent + 1} of {budget}"), spend=True)
 
 
 def _first_failure(tick: Tick, name: GangName) -> _Failure | None:
@@ -150,4 +152,4 @@ def _hang(tick: Tick, name: GangName) -> _Failure | None:
     if worst is None:
         return None
     quiet, member = worst
-    return _Failure(member=member, node=tick.node_of(member), how=f"hangs: it has written nothing for {quiet:.0f} s")
+    return _Failure(member=member, node=tick.node_of(member), how=f"hangs: no output for {quiet:.0f} s")

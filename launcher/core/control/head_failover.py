@@ -28,7 +28,7 @@ def keep_head(tick: Tick) -> None:
     if why is not None and (new := elsewhere(tick)):
         begin_cluster(tick, new, why)
     elif why is not None:
-        tick.hold(f"{why}, and no other node can be its head")
+        tick.hold(f"{why}; no other node can run the head")
 
 
 def begin_cluster(tick: Tick, new: NodeName | None, why: str) -> None:
@@ -78,16 +78,16 @@ def _node_lost(tick: Tick, node: NodeName) -> str | None:
     record = tick.record
     if tick.sees(node):
         if node in record.failed_nodes:
-            return f"the head's node {node} is failed: {record.failed_nodes[node].message}"
+            return f"head node {node} failed: {record.failed_nodes[node].message}"
         idle = all(gang.attempt == 0 or gang.broken for gang in record.gangs.values())
         if node in tick.seen.drained and (node in tick.leaving or node not in tick.holders) and idle:
-            return f"the head's node {node} is drained: {tick.seen.drained[node]}"
+            return f"head node {node} is drained: {tick.seen.drained[node]}"
         return None
     down = node in record.stopped or tick.silence(node) is Silence.DOWN
     if down and (proof := fencing.proof(tick, node)):
-        return f"the head's node {node} is lost: {proof}"
+        return f"head node {node} is lost: {proof}"
     if down and node not in tick.awaited:
-        fencing.power_off(tick, node, "; ".join(("silent", *against(tick.seen, node, head=node))))
+        fencing.power_off(tick, node, "; ".join(("no contact", *against(tick.seen, node, head=node))))
     return None
 
 
@@ -97,5 +97,5 @@ def _machine_lost(tick: Tick) -> str | None:
     if isinstance(tick.seen.head, Unseen) and since + WITNESS_S <= tick.seen.at:
         proof = tick.record.stopped.get(HEAD_MACHINE) or head_expired(tick.seen, tick.record.leased, None)
         if proof is not None:
-            return f"the head's machine is lost: {proof}"
+            return f"head machine is lost: {proof}"
     return None

@@ -10,7 +10,7 @@ from launcher.core.model.record import Outcome, RunTimer
 from launcher.core.model.run import Cause
 from launcher.core.model.text import span
 
-_HEAD = Reason(why=Why.START, message="Ray's head has ended")
+_HEAD = Reason(why=Why.START, message="Ray head exited")
 
 
 def start_head(tick: Tick) -> None:
@@ -23,7 +23,7 @@ def start_head(tick: Tick) -> None:
         return  # what was seen is on the machine before
     former = tick.record.former_heads
     if tick.head_node in former:
-        reason = Reason(why=Why.HEAD, message="its Ray begins anew")
+        reason = Reason(why=Why.HEAD, message="Ray cluster restarts")
         tick.do(Release(reason=reason, node=tick.head_node, unit=Unit.HEAD))
     elif any(tick.sees(machine) for machine in former if machine is not None):
         return
@@ -52,19 +52,19 @@ def _start(tick: Tick, view: HeadSeen) -> None:
 def _keeps_ending(tick: Tick, ray: Step, starts: int) -> None:
     """Fail a launch whose head does not stay up. Running ranks need no head: it is started again, less often, and once
     nothing runs any more on another node."""
-    how = f"ended with {ray.exit_code}" if ray.phase is Phase.FAILED else "did not start"
+    how = f"exited with {ray.exit_code}" if ray.phase is Phase.FAILED else "did not start"
     if not tick.started:
-        message = f"head: Ray's head {how}, {starts} times in a row"
+        message = f"head: Ray head {how}, {starts} times in a row"
         tick.end(Outcome(cause=Cause.PROVISION, message=message, tail=ray.tail))
         return
-    message = f"Ray's head {how}, again and again"
+    message = f"Ray head {how}, repeatedly"
     idle = all(gang.broken or tick.over(name) for name, gang in tick.record.gangs.items())
     if idle and (new := elsewhere(tick)):
         begin_cluster(tick, new, message)
         return
     again = tick.record.head_starts.at if tick.record.head_starts else tick.seen.at
     tick.wake(again)
-    tick.hold(f"{message}: {'no rank runs' if idle else 'ranks go on'} without it")
+    tick.hold(f"{message}: {'no rank is running' if idle else 'ranks keep running'}")
     if tick.seen.at >= again:
         tick.do(StartHead(reason=_HEAD, cluster=tick.record.cluster))
 
@@ -75,8 +75,8 @@ def _wait_for_head(tick: Tick, view: Unseen) -> None:
     if tick.record.head_requested or tick.blind():
         return
     if away >= PATIENCE_S:
-        message = f"connect: the head is out of reach for {PATIENCE_S:.0f} s: {view.message}"
+        message = f"connect: head unreachable for {PATIENCE_S:.0f} s: {view.message}"
         tick.end(Outcome(cause=Cause.PROVISION, message=message))
     elif away >= EXPIRED_S:
         lately = f"{away // 10 * 10:.0f} s"
-        tick.hold(f"the head is out of reach for {lately}: {view.message}; given up after {span(PATIENCE_S)}")
+        tick.hold(f"head unreachable for {lately}: {view.message}; fails after {span(PATIENCE_S)}")

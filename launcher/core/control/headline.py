@@ -20,10 +20,10 @@ _FOR_HEAD = "waiting for the Ray head"
 # What is said of slots that do not run yet, the step that holds the run up first.
 _STEPS = (
     (Condition.LOST, "lost"),
-    (Condition.DOWN, "silent"),
+    (Condition.DOWN, "lost"),
     (Condition.FENCED, "being fenced"),
-    (Condition.ABSENT, "to claim"),
-    (Condition.LEASED, "to prepare"),
+    (Condition.ABSENT, "waiting for a lease"),
+    (Condition.LEASED, "waiting for setup"),
     (Condition.PREPARING, "in setup"),
     (Condition.PREPARED, _FOR_HEAD),
     (Condition.JOINING, "joining Ray"),
@@ -50,23 +50,31 @@ def progress(tick: Tick, state: RunState) -> str:
     if tick.hold_reason:
         return tick.hold_reason
     if _sees_nothing(tick):
-        return "cannot see a single node of the run, so the fault is rather on the way to them: nothing is touched"
+        return "no node of the run is reachable: check the network of this machine; nothing is changed"
     counts = Counter(tick.conditions.values())
     unseen = [str(tick.record.slots[name].node) for name in tick.conditions if _long_unseen(tick, name)]
-    more = "".join((f"; cannot see {fold(unseen)}" if unseen else "", *(f"; {note}" for note in tick.notes)))
+    more = "".join((f"; unreachable: {fold(unseen)}" if unseen else "", *(f"; {note}" for note in dict.fromkeys(tick.notes))))
     if state is RunState.RUNNING:
         total, done = len(tick.index.members), counts[Condition.FINISHED]
         return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + more
-    parts = list(_steps(tick)) or ["starting"]
-    up = len({tick.record.slots[name].node for name, condition in tick.conditions.items() if condition in _UP})
-    if up:
-        parts.append(f"{up} running")
-    nodes = len({slot.node for slot in tick.record.slots.values()})
-    broken = next((f"{gang.broken.message}: " for gang in tick.record.gangs.values() if gang.broken), "")
-    return f"{broken}{count(nodes, 'node')}: {', '.join(parts)}{more}"
+    broken = next((f"{gang.broken.message}; " for gang in tick.record.gangs.values() if gang.broken), "")
+    return broken + ", ".join(_parts(tick, state)) + more
 
 
-def _steps(tick: Tick) -> Iterator[str]:
+def _parts(tick: Tick, state: RunState) -> Iterator[str]:
+    """Return how many nodes are at each step of a start, and how many run: `2 nodes in setup`, `126 running`."""
+    steps = _steps(tick)
+    nodes = {slot.node for slot in tick.record.slots.values()}
+    up = {tick.record.slots[name].node for name, condition in tick.conditions.items() if condition in _UP}
+    if not steps:
+        steps["restarting" if state is RunState.RECOVERING else "starting"] = len(nodes - up) or len(nodes)
+    for at, (step, number) in enumerate(steps.items()):
+        yield f"{number} {step}" if at else f"{count(number, 'node')} {step}"
+    if up and up != nodes:
+        yield f"{len(up)} running"
+
+
+def _steps(tick: Tick) -> Counter[str]:
     """Return how many nodes are at each step; what a setup says of itself replaces the step's name."""
     at: dict[Condition, dict[NodeName, None]] = {}
     for name, condition in tick.conditions.items():
@@ -78,7 +86,7 @@ def _steps(tick: Tick) -> Iterator[str]:
         for node in at.get(step, ()):
             agent = tick.agent(node) if step in _IN_SETUP else None
             told[(agent.setup.message if agent else "") or (_FOR_HEAD if waits else message)] += 1
-    return (f"{number} {step}" for step, number in told.items())
+    return told
 
 
 def _long_unseen(tick: Tick, name: MemberName) -> bool:

@@ -27,7 +27,7 @@ def wait_for_node(tick: Tick, member: Member) -> bool:
     fails = tick.index.policy(tick.index.node_owner(member)).on_no_spare is OnNoSpare.FAIL
     limit, away = CONNECT_S if spared or dead or fails else PATIENCE_S, tick.quiet(node)
     if away >= limit and not tick.blind():
-        message = f"{_stage(tick, node)}: out of sight for {away:.0f} s{_why(tick, node)}"
+        message = f"{_stage(tick, node)}: unreachable for {away:.0f} s{_why(tick, node)}"
         tick.fail_node(node, Evidence(cause=Cause.PROVISION, message=message, mends=True))
         return False
     tick.wake(tick.seen.at + max(limit - away, 1.0))
@@ -40,11 +40,9 @@ def wait_for_node(tick: Tick, member: Member) -> bool:
 def _tell(tick: Tick, member: Member, node: NodeName, away: float, limit: float) -> None:
     if away >= EXPIRED_S and not tick.blind():
         lately = f"{away // 10 * 10:.0f} s"  # in steps: each new status message is a line of the journal
-        message = f"out of sight for {lately} in {_stage(tick, node)}{_why(tick, node)}"
+        message = f"unreachable for {lately} during {_stage(tick, node)}{_why(tick, node)}"
         place = tick.index.home(member).place
-        tick.hold(
-            f"{member.name} waits for {node}, {message}; no spare is left in {place}, given up after {span(limit)}"
-        )
+        tick.hold(f"{member.name} waits for {node}, {message}; no spare in {place}, fails after {span(limit)}")
 
 
 def _stage(tick: Tick, node: NodeName) -> str:

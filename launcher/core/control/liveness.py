@@ -7,6 +7,7 @@ from enum import Enum
 from launcher.core.control.timing import EXPIRED_S, POPULATION_S, WITNESS_S
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadSeen, Observation, Seen
+from launcher.core.model.text import count
 
 
 class Silence(Enum):
@@ -36,28 +37,28 @@ def against(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray:
     if node == head:
         missed = sum(1 for silent in _votes(seen).values() if silent >= WITNESS_S)
         if missed:
-            yield f"{missed} of its peers have no answer from it"
+            yield f"no answer to {count(missed, 'peer')}"
     elif unheard is not None and unheard >= WITNESS_S:
-        yield f"the head has not heard it for {unheard:.0f} s"
+        yield f"no heartbeat at the head for {unheard:.0f} s"
     if in_ray is False:
-        yield "Ray holds it for dead"
+        yield "Ray lists it as dead"
     reached = seen.reached.get(node)
     if reached is not None and not reached.answers:
-        yield f"{reached.by} cannot reach it"
+        yield f"unreachable from {reached.by}"
 
 
 def alive(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray: bool | None = None) -> str | None:
     """Return which witness has just heard a node out of sight; None where none has."""
     reached = seen.reached.get(node)
     if reached is not None and reached.answers:
-        return f"{reached.by} reaches it"
+        return f"reachable from {reached.by}"
     if node == head:
         hearing = sum(1 for silent in _votes(seen).values() if silent < WITNESS_S)
-        return f"{hearing} of its peers hear it" if hearing else None
+        return f"{count(hearing, 'peer')} still get answers" if hearing else None
     unheard = heard(seen, node)
     if unheard is not None:  # Ray hears no more than the head's machine does, and believes for longer
-        return f"the head has heard it {unheard:.0f} s ago" if unheard < WITNESS_S else None
-    return "Ray holds it for alive" if in_ray is True else None
+        return f"heartbeat at the head {unheard:.0f} s ago" if unheard < WITNESS_S else None
+    return "Ray lists it as alive" if in_ray is True else None
 
 
 def heard(seen: Observation, node: NodeName) -> float | None:
@@ -71,7 +72,7 @@ def expired(seen: Observation, node: NodeName) -> str | None:
     unheard = heard(seen, node)
     if unheard is None or unheard < EXPIRED_S:
         return None
-    return f"it has stopped itself, unheard by the head for {unheard:.0f} s"
+    return f"self-fenced: no heartbeat at the head for {unheard:.0f} s"
 
 
 def head_expired(seen: Observation, leased: Iterable[NodeName], head: NodeName | None) -> str | None:
@@ -88,7 +89,7 @@ def head_expired(seen: Observation, leased: Iterable[NodeName], head: NodeName |
         missing = bisect_left(silences, start + POPULATION_S - EXPIRED_S) - bisect_left(silences, start)
         out = len(silences) - bisect_left(silences, start + POPULATION_S)
         if missing * 2 > len(everybody) - out:
-            return f"its host is cut off: {missing} of its peers have no answer from it for {start:.0f} s"
+            return f"self-fenced: no answer to {count(missing, 'peer')} for {start:.0f} s"
     return None
 
 

@@ -11,6 +11,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Phase, Unseen
 from launcher.core.model.record import Evidence
 from launcher.core.model.run import Cause, Member, Slot
+from launcher.core.model.text import count
 
 
 def replace_nodes(tick: Tick) -> None:
@@ -41,7 +42,7 @@ def _replace(tick: Tick, member: Member, node: NodeName) -> None:
         return
     drained = tick.seen.drained.get(node)
     why = Why.DRAIN if drained is not None else Why.RELOCATE
-    message = f"drained: {drained}" if drained is not None else f"{member.slice_key} goes elsewhere"
+    message = f"drained: {drained}" if drained is not None else f"{member.slice_key} is relocated"
     spares.replace_node(tick, member, why, f"{node}: {message}", Evidence(cause=Cause.NODE, message=message))
 
 
@@ -54,13 +55,13 @@ def _judge(tick: Tick, member: Member, slot: Slot) -> None:
     if confirmed or down:
         _fail_silent(tick, slot.node)
     elif _dead_in_ray(tick, member, slot, condition):
-        _lose(tick, member, slot, "Ray holds its raylet for dead", ())
+        _lose(tick, member, slot, "Ray lists its raylet as dead", ())
     elif condition is Condition.JOINING and tick.head():
         # While Ray cannot be asked, it says nothing that it does not list a raylet.
         joining = tick.lasted(tick.record.since.joining, member.name)
         tick.wake(tick.seen.at - joining + JOIN_S)
         if joining >= JOIN_S:
-            _lose(tick, member, slot, f"its raylet did not appear in Ray within {JOIN_S:.0f} s", ())
+            _lose(tick, member, slot, f"raylet did not join Ray within {JOIN_S:.0f} s", ())
     else:
         tick.record.since.joining.pop(member.name, None)
         if condition is Condition.LOST:
@@ -70,19 +71,19 @@ def _judge(tick: Tick, member: Member, slot: Slot) -> None:
 def _judge_lost(tick: Tick, member: Member, slot: Slot) -> None:
     agent = tick.agent(slot.node)
     if agent is None:
-        _lose(tick, member, slot, "its agent is gone", ())
+        _lose(tick, member, slot, "agent is not running", ())
     elif agent.setup.phase is Phase.FAILED:
         # The same script on the same node fails again: only another node can tell whose fault it is.
         message = f"{agent.setup.message or 'setup'}: exited with {agent.setup.exit_code}"
         tick.fail_node(slot.node, Evidence(cause=Cause.PROVISION, message=message, tail=agent.setup.tail))
     else:
-        _lose(tick, member, slot, f"its raylet ended with {agent.ray.exit_code}", agent.ray.tail)
+        _lose(tick, member, slot, f"raylet exited with {agent.ray.exit_code}", agent.ray.tail)
 
 
 def _fail_silent(tick: Tick, node: NodeName) -> None:
     """Fail a silent node once it is proven that nothing runs there; power it off where that is how to prove it."""
     proof, record = fencing.proof(tick, node), tick.record
-    message = f"silent for {tick.quiet(node):.0f} s"
+    message = f"NotReady: no contact for {tick.quiet(node):.0f} s"
     if proof is None:
         others = "; ".join(against(tick.seen, node, head=tick.head_node))
         fencing.power_off(tick, node, f"{message}; {others}" if others else message)
@@ -120,7 +121,7 @@ def _lose(tick: Tick, member: Member, slot: Slot, message: str, tail: tuple[str,
     cause = Cause.EXHAUSTED if tick.gang_of(member).attempt > 0 else Cause.PROVISION
     times = record.node_attempts.get(slot.node, 0) + 1
     if not _cut_off(tick, slot.node):
-        tick.blame(slot.node, Evidence(cause=cause, message=f"{message} ({times} times)", tail=tail))
+        tick.blame(slot.node, Evidence(cause=cause, message=f"{message} ({count(times, 'time')})", tail=tail))
     if slot.node not in record.failed_nodes:
         tick.give(member, slot.node)
 

@@ -34,7 +34,7 @@ def apply_requests(tick: Tick) -> None:
         _watch_recovery(tick, name)
     record.resumed -= {name for name in record.resumed if tick.sees(name) and not tick.signs(name)}
     if tick.run.wanted is Wanted.NOTHING:
-        tick.end(Outcome(cause=Cause.STOPPED, message="taken down"))
+        tick.end(Outcome(cause=Cause.STOPPED, message="on request"))
 
 
 def _apply(tick: Tick, request: OperatorRequest) -> None:
@@ -55,7 +55,7 @@ def _apply(tick: Tick, request: OperatorRequest) -> None:
         case RequestKind.RESIZE:
             record.resizing = True
         case RequestKind.PREEMPT:
-            message = f"preempted for {request.by}, which has a higher priority than {tick.run.task.priority}"
+            message = f"preempted by {request.by}; this run has priority {tick.run.task.priority}"
             tick.end(Outcome(cause=Cause.PREEMPTED, message=message))
         case _:
             assert_never(request.kind)
@@ -64,7 +64,7 @@ def _apply(tick: Tick, request: OperatorRequest) -> None:
 def _confirm_dead(tick: Tick, node: NodeName, by: str) -> None:
     """Take a node for stopped because an operator says so, once neither we see it nor another node hears it."""
     record, doubted = tick.record, tick.record.since.doubted_dead
-    message = f"{by or 'an operator'} confirmed that it is dead"
+    message = f"confirmed dead by {by or 'an operator'}"
     if node == HEAD_MACHINE and tick.head_node is None and isinstance(tick.seen.head, Unseen):
         record.stopped[node] = message
     if node not in tick.seen.nodes or tick.sees(node):
@@ -72,7 +72,7 @@ def _confirm_dead(tick: Tick, node: NodeName, by: str) -> None:
         return
     if (heard := alive(tick.seen, node, head=tick.head_node)) is not None:
         tick.lasted(doubted, node)
-        tick.notes.append(f"{node} is not taken for dead yet: {heard}")
+        tick.notes.append(f"{node} is confirmed dead, but not failed yet: {heard}")
         return
     doubted.pop(node, None)
     record.stopped[node] = message
@@ -117,5 +117,5 @@ def _readmit(tick: Tick, node: NodeName) -> None:
     if node in tick.holders:
         member = tick.index.by_name[tick.holders[node]]
         if node in record.requested:
-            tick.kill_slot(member, Reason(why=Why.REJOIN, message=f"{node} may serve again"))
+            tick.kill_slot(member, Reason(why=Why.REJOIN, message=f"{node} is used again"))
         tick.give(member, node)

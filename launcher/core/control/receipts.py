@@ -78,7 +78,7 @@ def _succeeded(tick: Tick, action: Action, answer: Answer) -> None:
         case Signal():
             record.signalled.add((action.node, action.gang))
         case PowerOff():
-            record.stopped[action.node] = "it was powered off"
+            record.stopped[action.node] = "powered off"
         case Relocate():
             record.relocating.discard(action.slice)
         case Resize():

@@ -130,7 +130,7 @@ def _decision(tick: Tick) -> Decision:
         state, message = ending(tick, outcome)
     else:
         if fault is not None:
-            tick.hold_reason = f"{fault.message}; `nvlaunch resume` or `relocate` says how to go on"
+            tick.hold_reason = f"{fault.message}. Continue with nvlaunch resume or nvlaunch relocate"
         state = standing(tick)
         message = progress(tick, state)
     tick.wake(tick.seen.at + _LOOK_AGAIN_S.get(state, BUSY_S))

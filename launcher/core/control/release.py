@@ -18,7 +18,7 @@ def release_unused(tick: Tick) -> None:
             tick.record.leased.discard(name)
     for machine in tick.record.former_heads:
         if machine is not None and tick.sees(machine):
-            reason = Reason(why=Why.HEAD, message=f"the head is not on {machine} any more")
+            reason = Reason(why=Why.HEAD, message=f"the head has moved off {machine}")
             tick.do(Release(reason=reason, node=machine, unit=Unit.HEAD))
 
 
@@ -39,11 +39,11 @@ def release(tick: Tick, node: NodeName, reason: Reason) -> bool:
 
 def _unused(tick: Tick) -> dict[NodeName, str]:
     """Return the nodes that the run has and does not use, and why."""
-    found = {name: f"is failed: {evidence.message}" for name, evidence in tick.record.failed_nodes.items()}
+    found = {name: f"failed: {evidence.message}" for name, evidence in tick.record.failed_nodes.items()}
     for name, reason in tick.seen.drained.items():
         if name in tick.index.slice_of and name not in tick.holders:
             found.setdefault(name, f"is drained: {reason}")
     for name in tick.index.nodes:
         if name not in tick.index.slice_of and name not in tick.holders:
-            found.setdefault(name, "is not of the run any more")
+            found.setdefault(name, "is no longer part of the run")
     return found

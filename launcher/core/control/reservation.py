@@ -39,7 +39,7 @@ def reserve_slices(tick: Tick) -> None:
             _reserve(tick, part, groups.get(part.key))
     for group in groups.values() if tick.head() is not None else ():
         if group.slice not in tick.index.slices and group.state is not GroupState.REMOVED:
-            _remove(tick, group.slice, Why.RESIZE, f"{group.slice} is not of the run any more")
+            _remove(tick, group.slice, Why.RESIZE, f"{group.slice} was removed from the run")
 
 
 def _ready(tick: Tick, part: Slice) -> bool:
@@ -69,7 +69,7 @@ def _verify_nodes(tick: Tick, part: Slice, domains: Mapping[tuple[str, int], str
 def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
     record, removed = tick.record, group is None or group.state is GroupState.REMOVED
     if part.key in record.stale and not removed:
-        _remove(tick, part.key, Why.RELOCATE, f"{part.key} is in {part.place} now")
+        _remove(tick, part.key, Why.RELOCATE, f"{part.key} has moved to {part.place}")
         return
     record.stale.discard(part.key)
     if group is None or removed:
@@ -91,7 +91,7 @@ def _verify(tick: Tick, part: Slice, group: GroupReport) -> None:
     if outside or (wrong and wrong.count >= TRIES):
         tick.record.misplaced.pop(part.key, None)
         found = ", ".join(sorted({bundle.domain or "no domain" for bundle in group.bundles}))
-        message = f"Ray has {part.key} in {found}, not on its slots in {part.place}"
+        message = f"Ray placed {part.key} in {found}, not on its slots in {part.place}"
         _remove(tick, part.key, Why.MISPLACED, message)
     else:
         tick.do(Verify(reason=why_start(tick, tick.index.by_slice[part.key][0]), slice=part.key))
@@ -143,10 +143,10 @@ def _hasten(tick: Tick, part: Slice, group: GroupReport) -> None:
     del placing[key]
     regrouped[key] = regrouped.get(key, 0) + 1
     if regrouped[key] > PLACE_TRIES:
-        message = f"Ray places {key} nowhere, asked {PLACE_TRIES + 1} times: its Ray begins anew"
+        message = f"Ray did not place {key} in {PLACE_TRIES + 1} tries: restarting the Ray cluster"
         begin_cluster(tick, tick.head_node, message)
         return
-    message = f"Ray has not placed {key} in {PLACE_S:.0f} s ({group.state.value}, {group.hint or 'no reason'})"
+    message = f"Ray did not place {key} within {PLACE_S:.0f} s ({group.state.value}, {group.hint or 'no reason'})"
     _remove(tick, key, Why.MISPLACED, message)
 
 

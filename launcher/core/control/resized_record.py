@@ -36,7 +36,7 @@ def fit_to_run(record: Record, run: Run, index: RunIndex) -> None:
             slots[name] = replace(slots[member.colocated_with], member=name)
     holders = {slot.node for slot in slots.values()}
     attempt = max((gang.attempt for gang in record.gangs.values()), default=0)
-    new = Gang(attempt=attempt, broken=Reason(why=Why.RESIZE, message="it is new") if attempt else None)
+    new = Gang(attempt=attempt, broken=Reason(why=Why.RESIZE, message="new slices") if attempt else None)
     record.slots = slots
     record.newest_generation = newest
     record.gangs = {name: record.gangs.get(name, new) for name in sorted(index.by_gang)}
@@ -60,10 +60,10 @@ def hindrance(run: Run, record: Record) -> str | None:
             continue
         members = [member for member in index_of(run).members if member.group == group.name]
         if group.recovery.restart_with is RestartWith.MEMBER:  # the attempts of those that go would be forgotten
-            return f"ranks of `{group.name}` start again one by one (`restart_with: member`)"
+            return f"ranks of `{group.name}` restart one by one (`restart_with: member`)"
         if all(member.name in record.exits and record.exits[member.name].ok for member in members):
             return f"all ranks of `{group.name}` have ended"
     gone = {
         name for part in run.placement.slices if part.key in run.target.goes for name in (*part.nodes, *part.spares)
     }
-    return f"the head of its Ray is on `{record.head}`, which would go" if record.head in gone else None
+    return f"the Ray head runs on `{record.head}`, which would be removed" if record.head in gone else None

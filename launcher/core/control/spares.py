@@ -30,7 +30,7 @@ def check_spares(tick: Tick) -> None:
             tick.fail_node(name, Evidence(cause=Cause.NODE, message=tail[0], tail=tail, mends=True))
         elif name in record.leased and isinstance(view, Seen) and view.agent is None:
             record.leased.discard(name)
-            tick.blame(name, Evidence(cause=Cause.EXHAUSTED, message="its agent is gone"))
+            tick.blame(name, Evidence(cause=Cause.EXHAUSTED, message="agent is not running"))
 
 
 def _give_up_unreached(tick: Tick, name: NodeName) -> None:
@@ -46,7 +46,7 @@ def _give_up_unreached(tick: Tick, name: NodeName) -> None:
         return
     tick.wake(record.since.unseen[name] + CONNECT_S)
     if tick.quiet(name) >= CONNECT_S:
-        message = f"connect: out of reach for {CONNECT_S:.0f} s: {getattr(tick.seen.nodes[name], 'message', '')}"
+        message = f"connect: unreachable for {CONNECT_S:.0f} s: {getattr(tick.seen.nodes[name], 'message', '')}"
         tick.fail_node(name, Evidence(cause=Cause.PROVISION, message=message))
 
 
@@ -71,9 +71,9 @@ def replace_node(tick: Tick, member: Member, why: Why, message: str, evidence: E
     if not tick.sees(found[0]):
         # It may never be seen again, and then the slot would have no node at all.
         tick.break_gangs_at(member, Reason(why=why, message=message))
-        tick.hold_reason = f"{member.name} waits for {found[0]}, which cannot be seen: {message}"
+        tick.hold_reason = f"{member.name} waits for {found[0]}, which is unreachable: {message}"
         return
-    new, reason = found[0], Reason(why=why, message=f"{message}; {found[0]} takes its slot")
+    new, reason = found[0], Reason(why=why, message=f"{message}; replaced by {found[0]}")
     tick.break_gangs_at(member, reason)
     if old in tick.record.requested:
         tick.kill_slot(member, reason)
@@ -88,7 +88,7 @@ def replace_node(tick: Tick, member: Member, why: Why, message: str, evidence: E
 
 def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
     node, started = tick.node_of(member), tick.gang_of(member).attempt > 0
-    message = f"{node}: {evidence.message}, and no spare is left in {tick.index.home(member).place}"
+    message = f"{node}: {evidence.message}; no spare node available in {tick.index.home(member).place}"
     policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
     if not started or policy is OnNoSpare.FAIL:
         cause = Cause.EXHAUSTED if started else evidence.cause
@@ -110,7 +110,7 @@ def ask_for_node(tick: Tick, member: Member, reason: Reason) -> None:
         away = tick.quiet(name)
         if away < EXPIRED_S:
             return  # a spare out of sight for a moment is waited for
-        message = f"out of sight for {away:.0f} s when it was needed"
+        message = f"unreachable for {away:.0f} s when it was needed"
         tick.fail_node(name, Evidence(cause=Cause.PROVISION, message=message, mends=True))
     add_spare = AddSpare(reason=reason, slice=part.key)
     lost = not any(tick.sees(name) for name in (*part.nodes, *part.spares))

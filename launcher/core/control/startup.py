@@ -7,8 +7,8 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Seen
 from launcher.core.model.run import Member
 
-BEGIN = Reason(why=Why.START, message="the run begins")
-_SERVE = Reason(why=Why.START, message="it is well, and serves the run")
+BEGIN = Reason(why=Why.START, message="run starts")
+_SERVE = Reason(why=Why.START, message="node is available")
 
 
 def acquire_leases(tick: Tick) -> None:
@@ -25,7 +25,7 @@ def acquire_leases(tick: Tick) -> None:
         if not isinstance(view, Seen) or view.agent is not None or name in fenced:
             continue
         if view.leftovers:
-            message = f"{view.leftovers} processes of the run have no agent"
+            message = f"{view.leftovers} leftover processes without an agent"
             tick.do(Release(reason=Reason(why=Why.REJOIN, message=message), node=name))
         elif name not in record.leased:
             record.requested.add(name)

@@ -60,7 +60,7 @@ def ending(tick: Tick, outcome: Outcome) -> tuple[RunState, str]:
         return _FINAL.get(outcome.cause, RunState.FAILED), outcome.message
     if _out_of_reach(tick, left) and not tick.actions:
         # Machines out of reach have to be named; how many are being released is enough while they are.
-        return RunState.RELEASE_PENDING, f"{outcome.message}; {fold(name for name, _ in left)} out of reach"
+        return RunState.RELEASE_PENDING, f"{outcome.message}; unreachable: {fold(name for name, _ in left)}"
     return RunState.STOPPING, f"{outcome.message}; {len(left)} to release" if left else outcome.message
 
 
@@ -95,9 +95,9 @@ def _left(tick: Tick) -> Iterator[tuple[str, NodeView | HeadView]]:
             yield name, view
     for machine in record.former_heads:
         if machine not in record.stopped and machine not in named:
-            gone = Unseen(message="it is not asked about an earlier head")
+            gone = Unseen(message="not asked about an earlier head")
             view = tick.seen.nodes.get(machine, gone) if machine else gone
-            yield f"head on {machine or 'its machine'}", view
+            yield f"head on {machine or 'its former machine'}", view
     head = tick.seen.head
     if record.head_requested if isinstance(head, Unseen) else head.head is not None or head.leftovers:
         yield "head", head

@@ -137,7 +137,7 @@ def test_half_a_rack_that_falls_silent_is_a_riddle_and_a_whole_one_is_lost() -> 
     here.decide()
     decision = here.decide(after=9.0)
     assert decision.state is RunState.ON_HOLD
-    assert "3 of the 4 nodes of the run in r2 are sick at once" in decision.status_message
+    assert "3 of 4 nodes of the run in r2 failed at once" in decision.status_message
     whole = serving(slices=2, nodes=4, spares=0, policy=RecoveryPolicy(on_no_spare=OnNoSpare.RELOCATE))
     whole.silent(*(name(2, at) for at in (1, 2, 3, 4)), heard=18.0)
     whole.decide()
@@ -176,7 +176,7 @@ def test_the_rank_that_is_quiet_for_longest_hangs() -> None:
         view = here.views[node]
         here.agent(node, ranks=tuple(replace(one, quiet=quiet) for one in view.agent.ranks))  # type: ignore[union-attr]
     decision = here.decide()
-    assert "main/1 on r1-n2 hangs: it has written nothing for 75 s: restart 1 of 3" in decision.status_message
+    assert "main/1 on r1-n2 hangs: no output for 75 s; restart 1 of 3" in decision.status_message
 
 
 def test_nobody_hangs_where_the_task_does_not_say_after_how_long() -> None:
@@ -206,7 +206,7 @@ def test_a_drained_node_without_anywhere_to_go_runs_on() -> None:
     decision = here.decide()
     assert kinds(decision) == ["add_spare:main.s0"]
     assert decision.state is RunState.RUNNING
-    assert "r1-n2 is drained, and has no spare in r1" in decision.status_message
+    assert "r1-n2 is drained, but has no spare in r1" in decision.status_message
 
 
 def test_a_drained_spare_is_let_go_of() -> None:

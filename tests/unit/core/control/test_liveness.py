@@ -78,7 +78,7 @@ def test_whoever_says_that_it_answers_is_believed(says: str) -> None:
     here.reached[LOST] = Reached(by=name(2, 1), answers=says == "neighbour")
     for _ in range(60):
         assert here.decide(after=1.0).actions == ()
-    assert "cannot see r1-n2" in here.decide().status_message
+    assert "unreachable: r1-n2" in here.decide().status_message
 
 
 def test_power_is_cut_where_the_inventory_says_how_and_nobody_waits_for_the_agent() -> None:
@@ -158,7 +158,7 @@ def test_nothing_is_touched_when_no_node_can_be_seen() -> None:
         assert here.decide(after=1.0).actions == ()
     decision = here.decide()
     assert decision.state is RunState.ON_HOLD
-    assert "cannot see a single node" in decision.status_message
+    assert "no node of the run is reachable" in decision.status_message
 
 
 def test_a_node_that_comes_back_serves_again_after_two_good_answers_half_a_minute_apart() -> None:
@@ -276,7 +276,7 @@ def test_a_head_that_cannot_be_proven_dead_is_waited_for_and_people_are_asked() 
     decision = here.decide()
     assert here.record.cluster == 0
     assert decision.state is RunState.ON_HOLD
-    assert "`nvlaunch confirm-dead r1-n1` if it is off" in decision.status_message
+    assert "If it is off: nvlaunch confirm-dead r1-n1" in decision.status_message
     here.order(RequestKind.CONFIRM_DEAD, name(1, 1))
     here.decide()
     assert here.record.cluster == 1
@@ -429,7 +429,7 @@ def test_an_operators_word_waits_while_somebody_still_hears_the_node() -> None:
     here.order(RequestKind.CONFIRM_DEAD, LOST)
     decision = here.decide()
     assert holder(here) == LOST, "two of one rank would write to one checkpoint"
-    assert "r1-n2 is not taken for dead yet: the head has heard it 1 s ago" in decision.status_message
+    assert "r1-n2 is confirmed dead, but not failed yet: heartbeat at the head 1 s ago" in decision.status_message
     here.orders.clear()
     here.silent(LOST, heard=9.0)
     here.decide()

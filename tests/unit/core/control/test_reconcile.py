@@ -75,7 +75,7 @@ def test_raylets_that_wait_for_their_head_are_said_to_wait() -> None:
     assert here.head.head is not None
     here.head = HeadSeen(head=replace(here.head.head, ready=False, nodes=()))
     here.agent(name(1, 1), ray=Step())
-    assert here.decide().status_message == "4 nodes: 4 waiting for the Ray head"
+    assert here.decide().status_message == "4 nodes waiting for the Ray head"
 
 
 def test_no_rank_starts_before_ray_was_asked_where_every_bundle_is() -> None:
@@ -162,7 +162,7 @@ def test_a_rank_that_fails_ends_its_gang_which_starts_again_after_every_rank_was
     ended = here.decide()
     assert [type(action) for action in ended.actions] == [Kill, Kill]
     assert ended.state is RunState.RECOVERING
-    assert "main/1 on r1-n2 exited with 3: restart 1 of 3" in ended.status_message
+    assert "main/1 on r1-n2 exited with 3; restart 1 of 3" in ended.status_message
     here.receive(ended.actions[0], Result.KILLED)
     for slot in here.record.slots.values():
         here.agent(slot.node, ranks=())
@@ -304,7 +304,7 @@ def test_without_a_spare_a_started_run_waits_and_says_so() -> None:
     here.receive(lose_raylet(here), Result.KILLED)
     decision = here.decide()
     assert decision.state is RunState.ON_HOLD
-    assert "main/1 waits for a node: r1-n2: its raylet ended with 1" in decision.status_message
+    assert "main/1 waits for a node: r1-n2: raylet exited with 1" in decision.status_message
 
 
 def test_without_a_spare_a_run_that_may_not_wait_is_given_up() -> None:
@@ -332,9 +332,9 @@ def test_what_a_setup_is_about_is_told_while_it_runs_and_when_it_fails() -> None
     making = Step(phase=Phase.RUNNING, message="making a Python environment")
     here.agent(name(1, 1), setup=making)
     here.agent(name(1, 2), setup=Step(phase=Phase.RUNNING))
-    assert here.decide().status_message == "2 nodes: 1 making a Python environment, 1 in setup"
+    assert here.decide().status_message == "1 node making a Python environment, 1 in setup"
     here.agent(name(1, 2), setup=Step(message="copying files"))
-    assert here.decide().status_message == "2 nodes: 1 copying files, 1 making a Python environment"
+    assert here.decide().status_message == "1 node copying files, 1 making a Python environment"
     here.agent(name(1, 1), setup=replace(making, phase=Phase.FAILED, exit_code=78))
     here.decide()
     assert here.record.failed_nodes[name(1, 1)].message == "making a Python environment: exited with 78"
@@ -371,7 +371,7 @@ def test_what_cannot_be_seen_is_not_acted_on() -> None:
     for _ in range(1000):
         decision = here.decide(after=1.0)
         assert decision.actions == ()
-    assert "cannot see r1-n1,r2-n2" in decision.status_message
+    assert "unreachable: r1-n1,r2-n2" in decision.status_message
 
 
 def test_a_node_that_was_never_ours_and_stays_out_of_reach_is_replaced_after_a_while() -> None:
@@ -415,7 +415,7 @@ def test_down_is_over_only_when_every_node_was_seen_to_be_free() -> None:
     assert here.decide().state is RunState.STOPPING, "an agent that ends does not answer either"
     decision = here.decide(after=6.0)
     assert decision.state is RunState.RELEASE_PENDING
-    assert decision.status_message == "taken down; r1-n2 out of reach"
+    assert decision.status_message == "on request; unreachable: r1-n2"
     here.views[name(1, 2)] = Seen(leftovers=3)
     assert kinds(here.decide()) == ["release:slot:r1-n2"]
     here.views[name(1, 2)] = Seen()
@@ -475,7 +475,7 @@ def test_ranks_that_run_go_on_without_a_head_which_is_tried_again_less_often(ans
     last = failing_head(here, 9, answers=answers)
     assert kinds(last) == ["start_head"]
     if not answers:
-        assert last.status_message == "Ray's head ended with 1, again and again: ranks go on without it"
+        assert last.status_message == "Ray head exited with 1, repeatedly: ranks keep running"
         here.receive(last.actions[0])
         assert kinds(here.decide()) == []
 
@@ -550,7 +550,7 @@ def test_ranks_that_run_go_on_where_their_head_cannot_be_started_again() -> None
     here.serving()
     last = unstarting_head(here, 9)
     assert last.record.outcome is None
-    assert last.status_message == "Ray's head ended with 1, again and again: ranks go on without it"
+    assert last.status_message == "Ray head exited with 1, repeatedly: ranks keep running"
     assert kinds(here.decide(after=40.0)) == ["start_head"]
 
 
@@ -569,7 +569,7 @@ def test_every_action_says_why() -> None:
     here.serving()
     here.end_rank(1, 3)
     for action in here.decide().actions:
-        assert action.reason == Reason(why=Why.RESTART, message="main/1 on r1-n2 exited with 3: restart 1 of 3")
+        assert action.reason == Reason(why=Why.RESTART, message="main/1 on r1-n2 exited with 3; restart 1 of 3")
 
 
 def test_unseen_steps_are_told_apart_from_absent_ones() -> None:
@@ -763,7 +763,7 @@ def test_a_head_that_was_never_reached_ends_the_launch_and_holds_up_no_release()
     here.decide()
     decision = here.decide(after=301.0)
     assert here.record.outcome is not None
-    assert here.record.outcome.message == "connect: the head is out of reach for 300 s: no route to host"
+    assert here.record.outcome.message == "connect: head unreachable for 300 s: no route to host"
     for node in here.views:
         here.views[node] = Seen()
     decision = here.decide()

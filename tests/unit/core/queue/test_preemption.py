@@ -58,4 +58,4 @@ def test_a_preempted_run_gets_its_stop_signal_and_names_the_run_it_stops_for() -
     assert told.state is RunState.STOPPING
     assert told.record.outcome
     assert told.record.outcome.cause is Cause.PREEMPTED
-    assert "preempted for ann" in told.record.outcome.message
+    assert "preempted by ann" in told.record.outcome.message
