@@ -144,9 +144,8 @@ def test_down_after_kill_9_of_the_controller_leaves_no_process(desk: Desk, momen
     file = task(desk, name)
     if moment == "setup":
         file.write_text(file.read_text().replace("setup: echo", "setup: sleep 300 & sleep 300; echo"))
-    words = {"acquire": "waiting for a lease", "setup": "in setup", "join": "joining Ray", "running": "2 of 2 ranks running"}[
-        moment
-    ]
+    stages = {"acquire": "waiting for a lease", "setup": "in setup", "join": "joining Ray"}
+    words = stages.get(moment, "2 of 2 ranks running")
     up = desk.begin(*desk.up_args(file, "-d"))  # which returns when all is claimed
     desk.until(name, lambda seen: words in seen["status_message"] or seen["state"] == "running")
     os.kill(desk.controller(name), signal.SIGKILL)

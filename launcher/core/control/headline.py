@@ -53,7 +53,8 @@ def progress(tick: Tick, state: RunState) -> str:
         return "no node of the run is reachable: check the network of this machine; nothing is changed"
     counts = Counter(tick.conditions.values())
     unseen = [str(tick.record.slots[name].node) for name in tick.conditions if _long_unseen(tick, name)]
-    more = "".join((f"; unreachable: {fold(unseen)}" if unseen else "", *(f"; {note}" for note in dict.fromkeys(tick.notes))))
+    notes = [f"unreachable: {fold(unseen)}"] if unseen else []
+    more = "".join(f"; {note}" for note in (*notes, *dict.fromkeys(tick.notes)))
     if state is RunState.RUNNING:
         total, done = len(tick.index.members), counts[Condition.FINISHED]
         return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + more
