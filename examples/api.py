@@ -25,7 +25,7 @@ def main() -> None:
     try:
         plan = api.plan(task, inventory=FLEET)
     except NoCapacityError as error:
-        raise SystemExit(f"{error}: {'; '.join(error.shortfall.changes)}") from None
+        raise SystemExit(f"{error}: {'; '.join(error.shortfall.suggestions)}") from None
     for part in plan.slices:
         print(f"slice {part.slice} of {part.group}: {', '.join(part.nodes)}")
     run = api.up(task, inventory=FLEET, name="from-python")

@@ -37,7 +37,7 @@ _LOGIN = (
     Field(name="proxy_jump", doc="The jump host or hosts, separated by commas.", type=jump),
     Field(
         name="python",
-        doc="The Python with Ray on the nodes. Default: an environment is created for each run.",
+        doc="The Python with Ray on the nodes. Default: an environment is created once for each user.",
         type=absolute_path,
     ),
     Field(
