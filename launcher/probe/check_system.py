@@ -71,7 +71,7 @@ def python(facts: Facts, node: Node) -> Finding:
         message = f"the system has {version}, but Ray requires 3.10 or later; set `python:` in the inventory"
         return bad(Fact.PYTHON, message)
     if node.access.python is None:
-        return good(Fact.PYTHON, f"{version} of the system; an environment is created for each run")
+        return good(Fact.PYTHON, f"{version} of the system; an environment is created once for each user")
     if facts.python.version[:2] < MIN_PYTHON:
         return bad(Fact.PYTHON, f"`{node.access.python}` is {version}, but Ray requires 3.10 or later")
     return good(Fact.PYTHON, version)
