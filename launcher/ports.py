@@ -1,4 +1,7 @@
-"""The seams: what the driver needs of the world. Each is implemented by an adapter and by the imaginary fleet."""
+"""The seams: what the driver needs of the world.
+
+Each is implemented by a real adapter and by the imaginary fleet.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,27 +27,38 @@ class Clock(Protocol):
     """Time for the loop."""
 
     def now(self) -> float:
-        """Return the time in seconds; never goes back, survives a restart of the controller on one boot."""
+        """Return the time (s).
+
+        It never goes back, and goes on when a controller is restarted on one boot.
+        """
 
     def wall(self) -> float:
-        """Return the time of day (s since the epoch), which goes on while the machine is off; it may be set anew."""
+        """Return the time of day (s since the epoch).
+
+        It goes on while the machine is off; it may be set.
+        """
 
     def wait(self, until: float, wake: Callable[[], bool]) -> None:
         """Return at `until`, or earlier, as soon as `wake()` is true."""
 
 
 class Nodes(Protocol):
-    """The machines of runs. Safe to call from several threads, for different nodes at once."""
+    """The machines of runs.
+
+    Safe to call from several threads, for different nodes at once.
+    """
 
     def look(self, run: Run) -> Sighting:
-        """Return what exists of the run on each of its nodes and on its head, all asked at once, within about a second.
+        """Return what exists of a run on its nodes and its head, within about a second.
 
-        Who does not answer keeps its last view for 3 s and is then unseen; the first look at a run may take 5 s. A view
-        is never older than the answer to an action on its node.
+        All are asked at once. A node that does not answer keeps its last view for 3 s and is then unseen; the first
+        look at a run may take 5 s. A view is never older than the answer to an action on its node.
         """
 
     def perform(self, run: Run, action: NodeAction) -> Answer:
-        """Carry out an action and return what came of it; never raises for one node, and has a deadline.
+        """Carry out an action and return its answer, within a deadline.
+
+        Never raises for one node.
 
         DONE means: the lease is ours (Acquire; HELD names the holder, and since when), the setup was started (Prepare),
         `ray start` was started (StartHead, Join), Ray was asked (Reserve, Unreserve), Ray has answered with the bundles
@@ -54,40 +68,51 @@ class Nodes(Protocol):
         """
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
-        """Return what a node shows of its own health since the run began there, within the time of its slowest probe;
-        its `at` is left 0 for the caller, who has the clock."""
+        """Return a node's health since the run began there.
+
+        Takes as long as its slowest probe; `at` is left 0 for the caller, who has the clock.
+        """
 
     def read_log(self, run: Run, node: NodeName, log: "LogName", offset: int) -> "LogPart":
-        """Return what stands in a log from a byte offset on (negative: counted from the end), 1 MiB at most."""
+        """Return a part of a log from a byte offset on, 1 MiB at most.
+
+        A negative offset is counted from the end.
+        """
 
     def exec_command(self, run: Run, node: NodeName, command: "Command", hear: "Hear") -> int:
-        """Run a command beside a rank until it ends, and pass on what it writes; return its exit status.
+        """Run a command beside a rank, pass on its output, return its exit status.
 
         It has the rank's variables and folder, but no secrets and no stdin; what it leaves running ends with it.
-        RemoteError where it cannot be begun, is over its time, or is lost: nothing of it is left then.
+        RemoteError if it cannot start, takes too long or is lost: nothing of it is left then.
         """
 
     def stop_command(self, run: Run, node: NodeName, command: "Command") -> None:
-        """End a command and all that it started; RemoteError where the node cannot be asked."""
+        """End a command and all that it started; RemoteError for an unreachable node."""
 
     def fetch(self, run: Run, node: NodeName, path: str, take: Take) -> tuple[str, ...]:
-        """Send a file or folder of a node to `take`, as a tar stream; return what was left out, and why.
+        """Send a file or folder to `take`, as a tar stream; return what was left out.
 
-        `path` is relative to the ranks' folder, absolute, or begins with `~/`. RemoteError where there is no such file.
+        `path` is relative to the ranks' folder, absolute, or begins with `~/`. RemoteError if there is no such file.
         """
 
     def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:
-        """Return the program, with its arguments, that opens a terminal there; LaunchError where there is none."""
+        """Return the program and arguments that open a terminal on a node.
+
+        LaunchError where there is none.
+        """
 
     def close(self) -> None:
-        """Let go of connections; the nodes go on."""
+        """Close connections; the nodes go on."""
 
 
 class Allotter(Protocol):
-    """Gives a run more or other nodes while it goes on, each time in one transaction with their claims."""
+    """Gives a run more or other nodes while it goes on.
+
+    Each change is one transaction with the claims of its nodes.
+    """
 
     def perform(self, run: Run, action: AllotAction) -> Answer:
-        """Carry out an action; FAILED with a message where no node is free, or the slices fit nowhere.
+        """Carry out an action; FAILED where no node is free, or the slices fit nowhere.
 
         AddSpare gives a slice one more spare of its own rack and domain, Relocate places a slice again, Resize gives
         the run the slices of its target. An action that was done is DONE when it comes again.
@@ -95,28 +120,34 @@ class Allotter(Protocol):
 
 
 class Listener(Protocol):
-    """Who is told how far a question to many nodes has come; always by the thread that asks."""
+    """Is told how far a question to many nodes is, by the thread that asks."""
 
     def asking(self, nodes: Sequence[NodeName]) -> None:
-        """Take note that these nodes are asked from now on."""
+        """Note that these nodes are asked from now on."""
 
     def heard(self, node: NodeName, *, answered: bool) -> None:
-        """Take note that a node has answered, or will not."""
+        """Note that a node has answered, or will not."""
 
 
 class Prober(Protocol):
-    """The facts of machines, before anything of a run is there. Changes nothing on them."""
+    """Reads facts of machines before a run is there; changes nothing on them."""
 
     def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
-        """Return what is known of each node, all asked at once, each within its own time; never raises for one."""
+        """Return the facts of each node; all are asked at once, each with a deadline.
+
+        Never raises for one node.
+        """
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogName:
-    """Which log of a node: of a rank and attempt (0: the newest), or of its provisioning where `member` is None."""
+    """Which log of a node: of a rank's attempt, or of its provisioning.
+
+    `attempt` 0 is the newest; without `member` it is the log of the provisioning.
+    """
 
     member: MemberName | None = None
     attempt: int = 0
@@ -124,7 +155,7 @@ class LogName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """A piece of a log, the byte offset after it, and the attempt that it is of."""
+    """A piece of a log, the byte offset after it, and its attempt."""
 
     data: bytes
     next_offset: int
@@ -144,9 +175,10 @@ Hear: TypeAlias = Callable[[Stream, bytes], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command for a node of a run. `token` names it, unique in the run; `member` is the rank that it stands beside.
+    """A command for a node of a run.
 
-    `timeout` is in seconds; None: it may last as long as the run.
+    `token` is unique in the run; `member` is the rank that it runs beside. `timeout` is in seconds; None: it may last
+    as long as the run.
     """
 
     token: str
@@ -157,7 +189,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a remote command ended: exit status (128 + n for a signal), stdout and stderr."""
+    """How a remote command ended: exit status (128 + signal), stdout and stderr."""
 
     status: int
     stdout: bytes
@@ -165,44 +197,59 @@ class Completed:
 
 
 class Talk(Protocol):
-    """A program on a machine that is spoken to as long as both live. One thread reads, others may send."""
+    """A program on a machine, and a connection to it.
+
+    One thread reads, others may send.
+    """
 
     def send(self, data: bytes) -> None:
-        """Send to the program's stdin; that it has gone is told to who reads."""
+        """Send to the program's stdin; if the program is gone, `read` says so."""
 
     def read(self) -> bytes:
-        """Return what it has written to stdout, as soon as there is something; nothing once it is over."""
+        """Return what it has written to stdout, as soon as there is something.
+
+        Nothing once it is over.
+        """
 
     def last_words(self) -> str:
-        """Return why it is over."""
+        """Return why the program has ended."""
 
     def give_up(self) -> None:
-        """Take the connection for dead: nothing else is begun on it."""
+        """Take the connection for dead: nothing else starts on it."""
 
     def close(self) -> None:
-        """Hang up; a program that reads its stdin ends."""
+        """Close the connection; a program that reads its stdin ends."""
 
 
 class Shell(Protocol):
-    """Commands and files on one machine. Raises RemoteError where the machine cannot be reached in time."""
+    """Commands and files on one machine.
+
+    Raises RemoteError where the machine cannot be reached in time.
+    """
 
     def run(
         self, at: Access, argv: Sequence[str], *, stdin: Stdin = b"", timeout: float, take: Take | None = None
     ) -> Completed:
-        """Run a command to its end, within `timeout` seconds; nothing of it is left on a time-out.
+        """Run a command to its end, within `timeout` seconds.
 
-        With `take`, stdout goes there as it comes and is not kept. A LaunchError that it raises ends the command.
+        Nothing of it is left on a time-out. With `take`, stdout goes there as it comes and is not kept. A LaunchError
+        that `take` raises ends the command.
         """
 
     def put(self, at: Access, folder: str, files: Mapping[str, tuple[bytes, int]], *, timeout: float) -> None:
-        """Write files (relative path -> content, mode) below a folder that is made 0700, each by rename."""
+        """Write files below a folder that is made 0700, each by rename.
+
+        `files` has content and mode by relative path.
+        """
 
     def converse(self, at: Access, argv: Sequence[str], *, timeout: float, knock: float) -> Talk:
-        """Start a program to speak with, within `timeout` seconds; a machine whose first packet takes longer than
-        `knock` seconds is given up earlier."""
+        """Start a program to talk to, within `timeout` seconds.
+
+        A machine whose first packet takes longer than `knock` seconds is given up earlier.
+        """
 
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
-        """Return the program, with its arguments, that runs a command there at the terminal of whoever becomes it."""
+        """Return the program and arguments that run a command there in a terminal."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""

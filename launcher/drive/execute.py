@@ -1,4 +1,4 @@
-"""Carry out actions through the `Nodes` port, many at a time, and collect what came of them."""
+"""Carry out actions through the ports, many at a time, and collect their answers."""
 
 from collections import deque
 from collections.abc import Callable
@@ -24,27 +24,27 @@ class Fixed:
 
 
 def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter) -> Answer:
-    """Return what came of one action: the one place where an action becomes a call of a port."""
+    """Return the answer to one action; only here an action becomes a call of a port."""
     if isinstance(action, AddSpare | Relocate | Resize):
         return allotter.perform(run, action)
     return nodes.perform(run, action)
 
 
 class Inline(Pool):
-    """A pool that does each thing at once, in the calling thread: an imaginary fleet needs no other."""
+    """A pool that runs everything at once in the calling thread, for imaginary fleets."""
 
     def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
         """Return a future that is already done."""
         future: Future[Answer] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001  it is whoever collects the answer that is to hear of it
+        except Exception as error:  # noqa: BLE001  raised again by whoever collects the answer
             future.set_exception(error)
         return future
 
 
 class Executor:
-    """Actions under way. A slow one holds up neither the others nor the loop."""
+    """Actions under way; a slow one delays neither the others nor the loop."""
 
     def __init__(self, nodes: Nodes, pool: Pool | None = None, allotter: Allotter | None = None) -> None:
         self._nodes = nodes
@@ -55,7 +55,7 @@ class Executor:
 
     @property
     def in_flight(self) -> frozenset[ActionKey]:
-        """Return the keys of the actions that were begun and not yet collected."""
+        """Return the keys of actions that were begun and not collected."""
         return frozenset(self._under_way)
 
     def begin(self, run: Run, action: Action) -> None:
@@ -65,14 +65,13 @@ class Executor:
         future.add_done_callback(lambda done: self._done.append((action, done)))
 
     def pending(self) -> bool:
-        """Whether something came back that was not collected."""
+        """Whether an answer came back that was not collected."""
         return bool(self._done)
 
     def collect(self, keep: Callable[[Action, Answer], object]) -> None:
-        """Hand every action that ended, with its answer, to `keep`; then it is under way no more.
+        """Give every action that has ended to `keep`, with its answer.
 
-        An answer that `keep` could not keep is handed to it again. An action that raised has none: it is under way no
-        more, and the error goes on to the caller.
+        It is under way until `keep` has succeeded. The error of an action that raised goes on to the caller.
         """
         while self._done:
             action, future = self._done[0]
@@ -85,5 +84,5 @@ class Executor:
                 raise error
 
     def close(self) -> None:
-        """Begin nothing more; what is under way ends by its own deadline, unheard."""
+        """Begin nothing more; actions under way end by their own deadline."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -29,27 +29,27 @@ HISTORY_S = 30.0
 
 
 class Loop:
-    """One run, driven until it is over or until this process is asked to stop driving it.
+    """One run, driven until it is over or until this process is asked to stop.
 
-    While the store fails nothing is decided, for nothing can be done that is not kept before; `trouble` says so.
+    While the store fails nothing is decided: nothing may be done that is not stored first. `retry` tells people.
     """
 
     def __init__(
-        self, store: Store, nodes: Nodes, clock: Clock, executor: Executor, run_id: RunId, trouble: StoreRetry
+        self, store: Store, nodes: Nodes, clock: Clock, executor: Executor, run_id: RunId, retry: StoreRetry
     ) -> None:
         self._store = store
         self._nodes = nodes
         self._clock = clock
         self._executor = executor
-        self._trouble = trouble
+        self._retry = retry
         self._read(run_id)
-        self._checkups = HealthPoller(nodes, clock, _pool_of(self._run))
+        self._health = HealthPoller(nodes, clock, _pool_of(self._run))
         self._doubted: frozenset[NodeName] = frozenset()
         self._history: Mapping[NodeName, int] = {}
         self._history_due = 0.0
 
     def _read(self, run_id: RunId) -> None:
-        """Take over what the store knows: at first, and after a failure that leaves in doubt what was kept."""
+        """Read the run anew: at first, and after a failure that leaves it in doubt."""
         self._run, record = self._store.load(run_id)
         # Times of an earlier boot mean nothing on this one.
         self._record = rebased(record, self._clock.now())
@@ -57,28 +57,28 @@ class Loop:
         self._doubtful = False
 
     def drive(self, stopped: Callable[[], bool]) -> RunState:
-        """Go round until the run is over, or until `stopped()`; return the state it is in then."""
+        """Tick until the run is over, or until `stopped()`; return its state then."""
         try:
             while True:
                 try:
                     decision = self.tick()
-                    self._trouble.recovered()
+                    self._retry.recovered()
                     if decision.state.final or stopped():
                         return decision.state
                     self._clock.wait(decision.wake_at, lambda: stopped() or self._has_news())
                 except StoreError as error:
                     self._doubtful = True
-                    if not self._trouble.wait(error, stopped):
+                    if not self._retry.wait(error, stopped):
                         return self._state
         finally:
-            self._checkups.close()
+            self._health.close()
 
     def _has_news(self) -> bool:
-        """Whether something ended that the next decision waits for."""
-        return self._executor.pending() or (bool(self._doubted) and self._checkups.pending())
+        """Whether something has ended that the next decision waits for."""
+        return self._executor.pending() or (bool(self._doubted) and self._health.pending())
 
     def tick(self) -> Decision:
-        """Go round once: a decision is kept before it is acted on, and acted on before it is shown."""
+        """Tick once: store the decision before acting on it, and act before showing it."""
         if self._doubtful:
             self._read(self._run.id)
         self._executor.collect(self._keep)
@@ -91,9 +91,9 @@ class Loop:
         self._doubted = decision.doubted
         self._check(run)
         now = time.time()
-        look = logged(run, seen, self._record, decision)
+        entry = logged(run, seen, self._record, decision)
         self._store.intend(
-            run.id, decision.record, decision.actions, decision.status_message, decision.state, now, look
+            run.id, decision.record, decision.actions, decision.status_message, decision.state, now, entry
         )
         self._record = decision.record
         for action in decision.actions:
@@ -106,12 +106,12 @@ class Loop:
         return decision
 
     def _current(self, receipts: Sequence[Receipt]) -> Run:
-        """Return the run as it is now: with the nodes that it was given meanwhile, and its head where the record says.
+        """Return the run as it is now, with nodes that it was given meanwhile.
 
-        `self._run` is read anew only where a receipt says that it was changed.
+        The store is read only when a receipt says that the run has changed.
         """
-        given = (AddSpare, Relocate, Resize)
-        if any(isinstance(one.action, given) and one.answer.result is Result.DONE for one in receipts):
+        changes = (AddSpare, Relocate, Resize)
+        if any(isinstance(one.action, changes) and one.answer.result is Result.DONE for one in receipts):
             self._run, _ = self._store.load(self._run.id)
         wanted = self._store.wanted(self._run.id)
         return replace(self._run, wanted=wanted, head_at=self._record.head or self._run.head_at)
@@ -127,23 +127,23 @@ class Loop:
             self._clock,
             in_flight=in_flight,
             receipts=receipts,
-            health=self._checkups.health,
-            orders=self._store.requests.after(run.id, self._record.requests_seen),
+            health=self._health.health,
+            requests=self._store.requests.after(run.id, self._record.requests_seen),
             drained=self._store.ledger.drained(run.fleet.name),
             history=self._history,
         )
 
     def _check(self, run: Run) -> None:
-        """Ask the nodes that are ours, or were until they were failed, and all that are doubted."""
+        """Ask leased and failed nodes for their health, and all that are doubted."""
         if run.wanted is Wanted.RUNNING:
-            self._checkups.begin(run, self._record.leased | self._record.failed_nodes.keys(), self._doubted)
+            self._health.begin(run, self._record.leased | self._record.failed_nodes.keys(), self._doubted)
 
     def _keep(self, action: Action, answer: Answer) -> None:
         self._store.receipt(self._run.id, action, answer, time.time())
 
 
 def _pool_of(run: Run) -> Pool:
-    """Return who asks for health: an imaginary fleet answers at once."""
+    """Return the pool that asks for health: an imaginary fleet answers at once."""
     if run.fleet.capabilities.imaginary:
         return Inline()
     return ThreadPoolExecutor(health_polling.FAN_OUT, thread_name_prefix="inspect")

@@ -1,4 +1,4 @@
-"""Look at the world: what is under way, what came back, what exists; in that order."""
+"""Observe a run: actions under way, receipts, and what exists, in that order."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,14 +19,14 @@ def observe(
     in_flight: frozenset[ActionKey],
     receipts: Sequence[Receipt],
     health: Mapping[NodeName, Health],
-    orders: Sequence[OperatorRequest],
+    requests: Sequence[OperatorRequest],
     drained: Mapping[NodeName, str],
     history: Mapping[NodeName, int],
 ) -> Observation:
-    """Return what the kernel may know now.
+    """Return the observation of a run now.
 
-    All but the look is read before it: so a receipt is never newer than the sight that goes with it. A node that the
-    inventory drains and an order does too is drained for the order's reason.
+    Everything but the look is read before it: no receipt is newer than the look that goes with it. Where inventory and
+    operator both drain a node, the operator's reason counts.
     """
     sighting = nodes.look(run)
     written = {node.name: node.drained for node in run.fleet.nodes if node.drained is not None}
@@ -38,7 +38,7 @@ def observe(
         in_flight=in_flight,
         reached=sighting.reached,
         health=health,
-        requests=tuple(orders),
+        requests=tuple(requests),
         drained={**written, **drained},
         history=history,
         wall=clock.wall(),

@@ -1,5 +1,4 @@
-"""Decisions made again, of what they were made of: the kernel is pure, so they come out the same, or something is
-wrong with one of the two versions."""
+"""Repeat recorded decisions: the kernel is pure, so each must come out the same."""
 
 import json
 import re
@@ -19,7 +18,7 @@ _ANYTHING = r'(?:[^"\\]|\\.)*'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first decision that came out otherwise: its number from 1, its time (s, of the loop's clock), and in what."""
+    """The first decision that differs: its number from 1, its time (s), and how."""
 
     number: int
     at: float
@@ -28,14 +27,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """How many decisions were made again, and the first that is another one."""
+    """How many decisions were repeated, and the first that differs."""
 
     count: int
     difference: Difference | None = None
 
 
 def replay(looks: Iterable[LoggedDecision]) -> Replayed:
-    """Make each decision again until one differs."""
+    """Repeat each decision until one differs."""
     count = 0
     for count, look in enumerate(looks, start=1):
         again = reconcile(look.run, look.seen, look.record)
@@ -63,7 +62,7 @@ def _compared(made: Made, again: Decision) -> tuple[str, ...]:
 
 
 def _alike(before: object, now: object) -> bool:
-    """Whether what was written of a decision may have been this one, before values were taken out of it."""
+    """Whether a recorded decision may have been this one before values were hidden."""
     was, come = (json.dumps(one, sort_keys=True) for one in (before, now))
     return re.fullmatch(_ANYTHING.join(map(re.escape, was.split(HIDDEN))), come) is not None
 

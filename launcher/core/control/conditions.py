@@ -1,4 +1,4 @@
-"""The rule table: the condition of a slot, derived from each observation and never stored."""
+"""The rule table: the condition of a slot, derived in each tick and never stored."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from launcher.core.model.run import Member, MemberName
 
 
 class Condition(Enum):
-    """The condition of a slot. The order of the rule table decides, not the order of this list."""
+    """The condition of a slot; the order of the rule table decides, not this list's."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -33,7 +33,7 @@ class Condition(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotView:
-    """What the rules look at: one slot, its node and raylet, and its rank or driver in the current attempt.
+    """What the rules look at: a slot, its node and raylet, its rank or driver.
 
     `exit` is how that rank ended. `seen`, `failed`, `leased` and `fenced` (a kill of more than ranks has no receipt)
     are about the node; `silence` is set while a leased node is out of sight. `in_ray`: Ray lists the raylet of this
@@ -78,13 +78,18 @@ def all_conditions(tick: Tick) -> dict[MemberName, Condition]:
 
 
 def condition(tick: Tick, member: Member) -> Condition:
-    """Return the condition of a slot by the record as it is now, or as it was when conditions were fixed."""
+    """Return the condition of a slot by the record as it is now.
+
+    Once conditions are fixed, return the fixed one.
+    """
     return tick.conditions.get(member.name) or classify(_view(tick, member))
 
 
 def needed(tick: Tick, member: Member) -> Condition:
-    """Return the condition of a slot; for a finished rank that of its node and raylet, if a gang of its slice has to
-    start: it cannot before every bundle of the slice is there."""
+    """Return the condition of a slot, of a finished one that of its node if needed.
+
+    A gang of its slice that has to start cannot before every bundle of the slice is there.
+    """
     found = condition(tick, member)
     if found is Condition.FINISHED and tick.has_to_start(member):
         return footing(_view(tick, member))
@@ -92,7 +97,7 @@ def needed(tick: Tick, member: Member) -> Condition:
 
 
 def rank_report(tick: Tick, member: Member) -> RankReport | None:
-    """Return what is seen of the rank of a slot in the current attempt; None where none is seen.
+    """Return the report of a slot's rank in the current attempt; None without one.
 
     A slot of a group with a driver has no rank of its own: it has the report of the driver, from the driver's node.
     """

@@ -1,4 +1,4 @@
-"""Leaving nodes that work: ranks are signalled, get time for a checkpoint, and only then the slots move."""
+"""Leaving nodes that work: signal ranks, give time for a checkpoint, move slots."""
 
 from launcher.core.control import spares
 from launcher.core.control.state import Tick
@@ -11,7 +11,7 @@ _TOLD = Reason(why=Why.DRAIN, message="ranks were signalled for a drain that is 
 
 
 def drain(tick: Tick) -> None:
-    """Find the slots that have to leave their nodes and have a place to go; those move whose ranks have stopped.
+    """Find slots that have to leave their nodes; move those whose ranks have stopped.
 
     Reads `seen.drained`, `record.relocating`, `record.resizing`, `holders`, where slots are. Writes `leaving`,
     `record.since.draining`, `gangs` and `kills` (attempts end); `actions` (relocate, resize, signal, add a spare),
@@ -34,7 +34,7 @@ def drain(tick: Tick) -> None:
 
 
 def _resize(tick: Tick) -> None:
-    """End every attempt, with time for a checkpoint, and then give the run its new slices."""
+    """End every attempt, with time for a checkpoint; then give the run its new slices."""
     reason = Reason(why=Why.RESIZE, message="the number of slices changes")
     for name, gang in tick.record.gangs.items():
         if tick.over(name) or gang.attempt == 0 or gang.broken:
@@ -48,13 +48,19 @@ def _resize(tick: Tick) -> None:
 
 
 def at_home(tick: Tick, member: Member) -> bool:
-    """Whether the node of a slot is in its slice: it is not, once the slice was placed again."""
+    """Whether the node of a slot is in its slice.
+
+    It is not, once the slice was placed again.
+    """
     part, home = tick.index.slice_of.get(tick.node_of(member)), tick.index.home(member)
     return part is not None and (part.key == home.key or part.place == home.place)
 
 
 def _movers(tick: Tick, name: GangName) -> dict[NodeName, Reason]:
-    """Return the nodes that slots of a gang have to leave, as many as have somewhere to go, and why."""
+    """Return the nodes that slots of a gang have to leave, and why.
+
+    As many as have somewhere to go.
+    """
     begun = name in tick.record.since.draining  # from then on, an exit is the answer to our signal
     found: dict[NodeName, Reason] = {}
     room: dict[str, int] = {}
@@ -84,7 +90,10 @@ def _movers(tick: Tick, name: GangName) -> dict[NodeName, Reason]:
 
 
 def _movers_away(tick: Tick, members: list[Member]) -> dict[NodeName, Reason]:
-    """Return the nodes that slots of a slice leave for its new place: all, or none while a node is missing there."""
+    """Return the nodes that slots of a slice leave for its new place.
+
+    All of them, or none while a node is missing there.
+    """
     part = tick.index.home(members[0])
     reason = Reason(why=Why.RELOCATE, message=f"{part.key} moves to {part.place}")
     ready = [name for name in spares.free(tick, members[0]) if tick.sees(name)]
@@ -101,7 +110,10 @@ def _movers_away(tick: Tick, members: list[Member]) -> dict[NodeName, Reason]:
 
 
 def _head_mover(tick: Tick, name: GangName) -> dict[NodeName, Reason]:
-    """Return the drained node of the head, if it holds no slot: the head moves only while no rank runs."""
+    """Return the drained node of the head, if it holds no slot.
+
+    The head moves only while no rank runs.
+    """
     node = tick.head_node
     if node is None or node not in tick.seen.drained or node in tick.holders:
         return {}
@@ -113,7 +125,7 @@ def _drained(tick: Tick, node: NodeName) -> Reason:
 
 
 def _leave(tick: Tick, name: GangName, reasons: dict[NodeName, Reason]) -> None:
-    """Let a gang leave nodes: signal its ranks, wait, end its attempt, and then move its slots."""
+    """Let a gang leave nodes: signal its ranks, wait, end its attempt, move its slots."""
     gang, draining = tick.record.gangs[name], tick.record.since.draining
     if not reasons and name not in draining:
         return
@@ -126,7 +138,10 @@ def _leave(tick: Tick, name: GangName, reasons: dict[NodeName, Reason]) -> None:
 
 
 def _in_grace(tick: Tick, name: GangName, reason: Reason) -> bool:
-    """Whether ranks of a gang still have time to write a checkpoint; each node is signalled until a receipt says so."""
+    """Whether ranks of a gang still have time to write a checkpoint.
+
+    Each node is signalled until a receipt says so.
+    """
     draining, task = tick.record.since.draining, tick.run.task
     running = [member for member in tick.index.by_gang[name] if _runs(tick, member)]
     if not running or tick.lasted(draining, name) >= task.stop_grace:

@@ -1,4 +1,4 @@
-"""Which node is at fault when many show signs: when one link dies, a whole slice reports errors."""
+"""Which node is at fault: when one link dies, a whole slice reports errors."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +14,9 @@ from launcher.core.model.run import GangName
 
 
 def find_shared_fault(tick: Tick) -> None:
-    """Hold a run whose nodes of one rack are half sick at once. A rack that is silent as a whole is simply lost.
+    """Hold a run whose nodes of one rack are half sick at once.
+
+    A rack that is silent as a whole is simply lost.
 
     Reads `seen.nodes`, `seen.health`, `started`, `record`. Writes `record.shared_fault`.
     """
@@ -37,7 +39,10 @@ def find_shared_fault(tick: Tick) -> None:
 
 
 def gathered(tick: Tick, name: GangName) -> bool:
-    """Whether each node of a gang has news that is newer than its trouble, or there is no more to wait for."""
+    """Whether there is no more evidence to wait for about a failed gang.
+
+    Each of its nodes has news that is newer than the failure, or has had its time.
+    """
     evidence = tick.record.since.evidence
     lasted = tick.lasted(evidence, name)
     since, nodes = evidence[name], [tick.node_of(member) for member in tick.index.by_gang[name]]
@@ -66,9 +71,9 @@ def _unsettled(tick: Tick, node: NodeName) -> bool:
 
 
 def guilty(tick: Tick, nodes: Sequence[NodeName], began: NodeName | None) -> dict[NodeName, tuple[Sign, ...]]:
-    """Return the nodes that show the worst symptom, those with the most signs first, else in the order of `nodes`.
+    """Return the nodes that show the worst symptom, those with the most signs first.
 
-    What was excused counts again for the node on which the failure `began`.
+    Otherwise they are in the order of `nodes`. What was excused counts again for the node on which the failure `began`.
     """
     shown = {node: found for node in nodes if (found := _shown(tick, node, began))}
     worst = min((sign.symptom for found in shown.values() for sign in found), default=None)
@@ -84,7 +89,10 @@ def _shown(tick: Tick, node: NodeName, began: NodeName | None) -> tuple[Sign, ..
 
 
 def excuse(tick: Tick, nodes: Iterable[NodeName]) -> None:
-    """Ignore on these nodes the signs that the guilty node can cause: a dead link has two ends."""
+    """Ignore on these nodes the signs that the guilty node can cause.
+
+    A dead link has two ends.
+    """
     for node in nodes:
         signs = [sign.message for sign in tick.signs(node) if sign.symptom is Symptom.FATAL_LINK]
         if signs and node not in tick.record.resumed:
@@ -92,7 +100,10 @@ def excuse(tick: Tick, nodes: Iterable[NodeName]) -> None:
 
 
 def shared(tick: Tick, tops: Sequence[NodeName]) -> SharedFault | None:
-    """Return the fault of nodes that are equally guilty; None if they are few, or an operator has resumed the run."""
+    """Return the fault of nodes that are equally guilty, if they are many.
+
+    None if they are few, or an operator has resumed the run.
+    """
     if len(tops) < SHARED_FAULT_NODES or set(tops) <= tick.record.resumed:
         return None
     message = f"{fold(tops)} show the same fault at once: the cause is likely behind them (switch, rack, power)"
@@ -100,7 +111,10 @@ def shared(tick: Tick, tops: Sequence[NodeName]) -> SharedFault | None:
 
 
 def neighbour_unclear(tick: Tick, node: NodeName) -> bool:
-    """Whether another node of the rack has only just fallen silent: then wait, and judge them together."""
+    """Whether another node of the rack has only just fallen silent.
+
+    Then the two are judged together, a little later.
+    """
     return any(other != node for other in tick.just_silent(tick.index.nodes[node].rack))
 
 

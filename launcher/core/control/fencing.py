@@ -22,7 +22,7 @@ from launcher.core.model.task import OnNoSpare
 
 
 def fence(tick: Tick) -> None:
-    """Ask for every kill that has no receipt, and drop those on nodes that are proven to run nothing.
+    """Ask for every kill without a receipt; drop those on nodes proven to run nothing.
 
     Reads `seen`, `record`, `holders`, `retries`. Writes `kills`, `retries`, `record.stopped`, `record.since.cut`,
     `actions` and `hold_reason`.
@@ -37,7 +37,9 @@ def fence(tick: Tick) -> None:
 
 
 def proof(tick: Tick, node: NodeName) -> str | None:
-    """Return why nothing of the run can run on a node out of sight; None while something may run there.
+    """Return why nothing of the run can run on a node out of sight.
+
+    None while something may run there.
 
     The strongest proof first: power off, an operator's confirmation, then the self-stop of the agent. In a launch there
     may be nothing to stop yet.
@@ -52,8 +54,10 @@ def proof(tick: Tick, node: NodeName) -> str | None:
 
 
 def _note_stopped(tick: Tick) -> None:
-    """Note which silent nodes without a slot have stopped themselves, while the head can still prove it: the end of the
-    run need not wait for them."""
+    """Note which silent nodes without a slot have stopped themselves.
+
+    The head can still prove it now; the end of the run then need not wait for them.
+    """
     for node in tick.index.nodes:
         if node not in tick.record.requested or not _unseen(tick, node) or node in tick.record.stopped:
             continue
@@ -63,7 +67,7 @@ def _note_stopped(tick: Tick) -> None:
 
 
 def _fence_late_ranks(tick: Tick) -> None:
-    """Kill ranks of an attempt that is over again: they came up after their kill, from a late `Start`."""
+    """Kill ranks of an ended attempt that a late `Start` began after their kill."""
     for member in tick.index.members:
         agent = tick.agent(tick.node_of(member))
         if agent is None or not agent.ranks:
@@ -98,8 +102,10 @@ def _ask(tick: Tick) -> None:
 
 
 def _power_off_again(tick: Tick, node: NodeName, message: str) -> None:
-    """Power off a node that its slot has left and whose processes outlive SIGKILL, as in a driver that hangs: nothing
-    else proves that they write nothing more."""
+    """Power off a node that its slot has left and whose processes outlive SIGKILL.
+
+    Nothing else proves that a process that hangs in a driver writes nothing more.
+    """
     cut = tick.record.since.cut
     if tick.seen.at >= cut.get(node, -POWER_OFF_AGAIN_S) + POWER_OFF_AGAIN_S:
         cut[node] = tick.seen.at
@@ -107,7 +113,7 @@ def _power_off_again(tick: Tick, node: NodeName, message: str) -> None:
 
 
 def power_off(tick: Tick, node: NodeName, message: str) -> None:
-    """Ask to power off a node that is down, where the inventory has a `fence_command`; in the end ask a person."""
+    """Ask to power off a node that is down; in the end ask a person."""
     may_run = tick.started or node in tick.record.joined or node == tick.head_node
     if tick.run.fleet.fence_command is not None and may_run:
         tick.do(PowerOff(reason=Reason(why=Why.REPLACE, message=f"{node}: {message}"), node=node))
@@ -116,8 +122,10 @@ def power_off(tick: Tick, node: NodeName, message: str) -> None:
 
 
 def apply_failed_kill(tick: Tick, kill: Kill, answer: Answer, count: int) -> None:
-    """Take in a kill that failed `count` times in a row: others that use the GPUs cost a node its slot, where another
-    node can have it or the policy does not wait."""
+    """Take in a kill that failed `count` times in a row.
+
+    Others that use the GPUs cost a node its slot, where another node can have it or the policy does not wait.
+    """
     if answer.result is not Result.NOT_FREE or count < KILL_TRIES_NOT_FREE or not _asks_for_gpus(tick, kill):
         return
     member = tick.index.by_name[kill.member]
@@ -132,8 +140,11 @@ def apply_failed_kill(tick: Tick, kill: Kill, answer: Answer, count: int) -> Non
 
 
 def _asks_for_gpus(tick: Tick, kill: Kill) -> bool:
-    """Whether the slot of a kill is still on its node, and it is the one that asks whether the GPUs are free: for all
-    members there if they start together, else each for its own."""
+    """Whether a kill has to find the GPUs free.
+
+    Its slot is still on the node, and it is the one that asks: for all members there if they start together, else each
+    for its own GPUs.
+    """
     member = tick.index.by_name.get(kill.member)
     if member is None:
         return False

@@ -1,4 +1,4 @@
-"""Gangs whose ranks have ended or hang: whose fault it is, and whether they start again."""
+"""Gangs whose ranks have ended or hang: who is at fault, and do they start again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,9 @@ class _Failure:
 
 
 def judge_gangs(tick: Tick) -> None:
-    """Decide for each gang what exits and node health mean: nothing, another attempt, or the end of the run.
+    """Decide for each gang what exits and health reports mean.
+
+    Nothing, another attempt, or the end of the run.
 
     Reads `record.exits`, `seen`, the timers of drains. Writes `record.gangs` and `kills` (an attempt ends),
     `failed_nodes`, `first_failures`, `excused`, `shared_fault`, the timers of evidence, the outcome; `doubted`.
@@ -77,7 +79,10 @@ def _gone(tick: Tick, node: NodeName) -> bool:
 
 
 def _raylet_ended(tick: Tick, node: NodeName) -> bool:
-    """Whether the raylet under a rank ended too: then the exit of the rank says nothing about the program."""
+    """Whether the raylet under a rank ended too.
+
+    Then the exit of the rank says nothing about the program.
+    """
     view = tick.seen.nodes.get(node)
     return isinstance(view, Seen) and (view.agent is None or view.agent.ray.phase is Phase.FAILED)
 
@@ -85,7 +90,10 @@ def _raylet_ended(tick: Tick, node: NodeName) -> bool:
 def _blame_node(
     tick: Tick, name: GangName, node: NodeName, tops: dict[NodeName, tuple[Sign, ...]], nodes: Sequence[NodeName]
 ) -> None:
-    """Blame one node for the failure of a gang, and excuse the others for what that node may have caused."""
+    """Blame one node for the failure of a gang.
+
+    The others are excused for what that node may have caused.
+    """
     if node in tops:
         signs = tops[node]
         message = min(signs, key=lambda sign: sign.symptom).message
@@ -98,7 +106,10 @@ def _blame_node(
 
 
 def _blame_program(tick: Tick, name: GangName, failure: _Failure) -> None:
-    """Start the gang again for a restart, or end the run; a node on which it always fails first loses its slot."""
+    """Start the gang again for a restart, or end the run.
+
+    A node on which it keeps failing first loses its slot.
+    """
     member, node, counts = failure.member, failure.node, tick.record.first_failures
     counts[node] = counts.get(node, 0) + 1
     budget, spent = tick.index.policy(member).max_restarts, tick.record.gangs[name].restarts
@@ -124,7 +135,10 @@ def _blame_program(tick: Tick, name: GangName, failure: _Failure) -> None:
 
 
 def _first_failure(tick: Tick, name: GangName) -> _Failure | None:
-    """Return the rank that failed first: by node time, then rank; clocks of nodes may differ by a little."""
+    """Return the rank that failed first, by node time, then by rank.
+
+    Clocks of nodes may differ by a little.
+    """
     exits = tick.record.exits
     failures = [
         (ended.at, at, member)
@@ -140,7 +154,7 @@ def _first_failure(tick: Tick, name: GangName) -> _Failure | None:
 
 
 def _hang(tick: Tick, name: GangName) -> _Failure | None:
-    """Return the rank that has written nothing for longest, if that is longer than `hang_after`."""
+    """Return the rank without output for longest, if for longer than `hang_after`."""
     worst: tuple[float, Member] | None = None
     for member in tick.index.by_gang[name]:
         limit = tick.index.policy(member).hang_after

@@ -16,7 +16,7 @@ _BEGUN = (Condition.SERVING, Condition.FINISHED, Condition.FAILED, Condition.REA
 
 
 def start_gangs(tick: Tick) -> None:
-    """Start each gang whose slots are ready, whose slices are verified and whose kills have all succeeded.
+    """Start gangs whose slots are ready, slices verified and kills done.
 
     Reads `conditions`, `kills`, `record.verified`, the timers of drains. Writes `record.gangs` (the next attempt),
     `signalled`, the timers of evidence; `started`; `actions`.
@@ -59,6 +59,9 @@ def _begin_attempt(tick: Tick, name: GangName, gang: Gang) -> Gang:
 
 
 def _half_begun(gang: Gang, conditions: Sequence[Condition]) -> bool:
-    """Whether an attempt has begun and some of its ranks, all of which we see, are still only ready."""
+    """Whether an attempt has begun, and some of its ranks are still only ready.
+
+    All of its ranks are in sight.
+    """
     known = all(condition in _BEGUN for condition in conditions)
     return gang.attempt > 0 and not gang.broken and known and Condition.READY in conditions

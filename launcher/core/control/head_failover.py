@@ -1,4 +1,4 @@
-"""The Ray head on another machine, once its machine is lost or has to be left: the run's Ray begins anew."""
+"""The Ray head on another machine: its own is lost or has to be left."""
 
 from launcher.core.control import fencing
 from launcher.core.control.conditions import Condition, needed
@@ -13,7 +13,9 @@ from launcher.core.model.record import RunTimer
 
 
 def keep_head(tick: Tick) -> None:
-    """Move the head off a machine that is lost, failed or drained, once nothing of it can run there.
+    """Move the head off a machine that is lost, failed or drained.
+
+    It moves once nothing of it can run there.
 
     Reads `seen`, `awaited`, `leaving`, `holders`, conditions. Writes `head_moved`, `record.head` and what is known of
     the old Ray, `gangs`, `slots`, `kills`; `actions` (power off), `hold_reason`.
@@ -32,7 +34,7 @@ def keep_head(tick: Tick) -> None:
 
 
 def begin_cluster(tick: Tick, new: NodeName | None, why: str) -> None:
-    """Begin the run's Ray anew on a machine: every raylet starts again under its head, and so does every gang."""
+    """Begin the run's Ray anew on a machine: every raylet and every gang starts again."""
     reason, record = Reason(why=Why.HEAD, message=why), tick.record
     record.former_heads.append(tick.head_node)
     record.head = new
@@ -92,7 +94,7 @@ def _node_lost(tick: Tick, node: NodeName) -> str | None:
 
 
 def _machine_lost(tick: Tick) -> str | None:
-    """Return why the machine that the inventory names for heads is lost; None while it is not."""
+    """Return why the inventory's machine for heads is lost; None while it is not."""
     since = tick.record.since.run.get(RunTimer.HEAD_UNSEEN, tick.seen.at)
     if isinstance(tick.seen.head, Unseen) and since + WITNESS_S <= tick.seen.at:
         proof = tick.record.stopped.get(HEAD_MACHINE) or head_expired(tick.seen, tick.record.leased, None)

@@ -14,7 +14,9 @@ _HEAD = Reason(why=Why.START, message="Ray head exited")
 
 
 def start_head(tick: Tick) -> None:
-    """Start the head where it does not run, once earlier heads that we see are released.
+    """Start the Ray head where it does not run.
+
+    Heads of earlier clusters that we see are released first.
 
     Reads `seen.head`, `head_moved`, `started`. Writes `record.head`, `head_requested`, `head_starts`, the outcome;
     `actions`, `hold_reason`; for a head that keeps ending all that `begin_cluster` changes.
@@ -50,8 +52,10 @@ def _start(tick: Tick, view: HeadSeen) -> None:
 
 
 def _keeps_ending(tick: Tick, ray: Step, starts: int) -> None:
-    """Fail a launch whose head does not stay up. Running ranks need no head: it is started again, less often, and once
-    nothing runs any more on another node."""
+    """Fail a launch whose head does not stay up.
+
+    Running ranks need no head: it is started again, less often, and on another node once nothing runs any more.
+    """
     how = f"exited with {ray.exit_code}" if ray.phase is Phase.FAILED else "did not start"
     if not tick.started:
         message = f"head: Ray head {how}, {starts} times in a row"
@@ -70,7 +74,7 @@ def _keeps_ending(tick: Tick, ray: Step, starts: int) -> None:
 
 
 def _wait_for_head(tick: Tick, view: Unseen) -> None:
-    """Wait for the machine of a head that was never started, and fail the launch after `PATIENCE_S`."""
+    """Wait for the machine of a new head; after `PATIENCE_S` the launch fails."""
     away = tick.lasted(tick.record.since.run, RunTimer.HEAD_UNSEEN)
     if tick.record.head_requested or tick.blind():
         return

@@ -46,7 +46,7 @@ def standing(tick: Tick) -> RunState:
 
 
 def progress(tick: Tick, state: RunState) -> str:
-    """Return the status message of a run that goes on: why it is on hold, or how far it is."""
+    """Return the status message of a run: why it is on hold, or how far it is."""
     if tick.hold_reason:
         return tick.hold_reason
     if _sees_nothing(tick):
@@ -63,7 +63,7 @@ def progress(tick: Tick, state: RunState) -> str:
 
 
 def _parts(tick: Tick, state: RunState) -> Iterator[str]:
-    """Return how many nodes are at each step of a start, and how many run: `2 nodes in setup`, `126 running`."""
+    """Return how many nodes are at each step: `2 nodes in setup`, `126 running`."""
     steps = _steps(tick)
     nodes = {slot.node for slot in tick.record.slots.values()}
     up = {tick.record.slots[name].node for name, condition in tick.conditions.items() if condition in _UP}
@@ -76,7 +76,10 @@ def _parts(tick: Tick, state: RunState) -> Iterator[str]:
 
 
 def _steps(tick: Tick) -> Counter[str]:
-    """Return how many nodes are at each step; what a setup says of itself replaces the step's name."""
+    """Return how many nodes are at each step.
+
+    What a setup says of itself replaces the name of the step.
+    """
     at: dict[Condition, dict[NodeName, None]] = {}
     for name, condition in tick.conditions.items():
         at.setdefault(condition, {})[tick.record.slots[name].node] = None

@@ -1,4 +1,4 @@
-"""Nodes out of sight before any rank has run: waiting for them costs time, but no work."""
+"""Nodes out of sight before any rank ran: waiting costs time, but no work."""
 
 from launcher.core.control import spares
 from launcher.core.control.state import Tick
@@ -12,10 +12,10 @@ from launcher.core.model.text import span
 
 
 def wait_for_node(tick: Tick, member: Member) -> bool:
-    """Whether a slot of a launch has to wait for its node, which is out of sight; people are told.
+    """Whether a slot of a launch has to wait for its node, which is out of sight.
 
-    Where a spare can take the slot, and no raylet or head of the run can be on the node, it fails after `CONNECT_S`;
-    without a spare it fails after `PATIENCE_S`.
+    People are told. Where a spare can take the slot, and no raylet or head of the run can be on the node, it fails
+    after `CONNECT_S`; without a spare it fails after `PATIENCE_S`.
     """
     node, record = tick.node_of(member), tick.record
     if tick.sees(node) or tick.gang_of(member).attempt > 0:

@@ -1,4 +1,4 @@
-"""A node out of sight: which witnesses miss it, and what proves that nothing of the run can run there."""
+"""A node out of sight: who misses it, and what proves that nothing runs there."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
@@ -62,13 +62,13 @@ def alive(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray: b
 
 
 def heard(seen: Observation, node: NodeName) -> float | None:
-    """Return how long ago the head's agent heard the agent of a node (s); None where it does not say."""
+    """Return how long ago the head heard a node's agent (s); None if it does not say."""
     head = seen.head.head if isinstance(seen.head, HeadSeen) else None
     return head.heard.get(node) if head else None
 
 
 def expired(seen: Observation, node: NodeName) -> str | None:
-    """Return the proof that the agent of a node out of sight has stopped itself; None without one."""
+    """Return the proof that the agent of a node has stopped itself; None without one."""
     unheard = heard(seen, node)
     if unheard is None or unheard < EXPIRED_S:
         return None
@@ -76,7 +76,7 @@ def expired(seen: Observation, node: NodeName) -> str | None:
 
 
 def head_expired(seen: Observation, leased: Iterable[NodeName], head: NodeName | None) -> str | None:
-    """Return the proof that the agent of the head, out of sight, has stopped itself; None without one.
+    """Return the proof that the head's agent has stopped itself; None without one.
 
     The head's agent stops when it hears less than half of the nodes that it heard within `POPULATION_S`. So more than
     half must miss it, each for `EXPIRED_S`, and all of them within one such span; all others count for the head, but
@@ -94,8 +94,10 @@ def head_expired(seen: Observation, leased: Iterable[NodeName], head: NodeName |
 
 
 def ray_table(seen: Observation) -> Mapping[tuple[str, int], bool]:
-    """Return whether Ray lists the raylet of each slot, by label and generation, as alive; a raylet listed twice is
-    alive if one of the two is."""
+    """Return whether Ray lists each raylet as alive, by label and generation.
+
+    A raylet listed twice is alive if one of the two is.
+    """
     head = seen.head.head if isinstance(seen.head, HeadSeen) else None
     table: dict[tuple[str, int], bool] = {}
     for node in head.nodes if head else ():
@@ -105,7 +107,7 @@ def ray_table(seen: Observation) -> Mapping[tuple[str, int], bool]:
 
 
 def _votes(seen: Observation) -> dict[NodeName, float]:
-    """Return for each node that we see how long the head's machine has not answered it (s)."""
+    """Return how long the head's machine has not answered each node that we see (s)."""
     return {
         name: view.agent.head_silent
         for name, view in seen.nodes.items()

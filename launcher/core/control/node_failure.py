@@ -15,7 +15,7 @@ from launcher.core.model.text import count
 
 
 def replace_nodes(tick: Tick) -> None:
-    """Judge the node of each slot, and give the slot to another node if its node has failed or has to be left.
+    """Judge the node of each slot, and replace it if it has failed or has to be left.
 
     One slot after the other, judged and replaced: the spare that one slot takes cannot serve the next.
 
@@ -81,7 +81,10 @@ def _judge_lost(tick: Tick, member: Member, slot: Slot) -> None:
 
 
 def _fail_silent(tick: Tick, node: NodeName) -> None:
-    """Fail a silent node once it is proven that nothing runs there; power it off where that is how to prove it."""
+    """Fail a silent node once it is proven that nothing runs there.
+
+    Without proof it is powered off, where the inventory says how.
+    """
     proof, record = fencing.proof(tick, node), tick.record
     message = f"NotReady: no contact for {tick.quiet(node):.0f} s"
     if proof is None:
@@ -96,7 +99,10 @@ def _fail_silent(tick: Tick, node: NodeName) -> None:
 
 
 def _dead_in_ray(tick: Tick, member: Member, slot: Slot, condition: Condition) -> bool:
-    """Whether Ray lists the raylet as dead although its agent sees it run: it was stopped, or its link was down."""
+    """Whether Ray lists the raylet as dead although its agent sees it run.
+
+    It was stopped, or its link was down.
+    """
     dead, agent = tick.record.since.dead_in_ray, tick.agent(slot.node)
     listed = tick.ray.get((member.slot, slot.generation)) is False
     runs = agent is not None and agent.ray.phase is Phase.RUNNING and agent.ray.generation == slot.generation
@@ -112,8 +118,7 @@ def _dead_in_ray(tick: Tick, member: Member, slot: Slot, condition: Condition) -
 
 
 def _lose(tick: Tick, member: Member, slot: Slot, message: str, tail: tuple[str, ...]) -> None:
-    """End the attempt on a node that failed under its slot: start there again, or fail the node when its attempts are
-    used up."""
+    """End the attempt on a node that failed: start there again, or fail the node."""
     reason, record = Reason(why=Why.REJOIN, message=f"{slot.node}: {message}"), tick.record
     tick.break_gangs_at(member, reason)
     tick.kill_slot(member, reason)
@@ -127,7 +132,7 @@ def _lose(tick: Tick, member: Member, slot: Slot, message: str, tail: tuple[str,
 
 
 def _cut_off(tick: Tick, node: NodeName) -> bool:
-    """Whether a node has stopped as it must when the head's machine is silent: then it is not to blame."""
+    """Whether a node has stopped because the head's machine is silent: not its fault."""
     agent = tick.agent(node)
     return node != tick.head_node and (
         isinstance(tick.seen.head, Unseen)
@@ -136,7 +141,10 @@ def _cut_off(tick: Tick, node: NodeName) -> bool:
 
 
 def _forget_attempts(tick: Tick, member: Member) -> None:
-    """Forget the failed attempts of a node that has served for long: one failure a day is no broken node."""
+    """Forget failed attempts of a node that has served for long.
+
+    One failure a day is no broken node.
+    """
     node, attempts, serving = tick.node_of(member), tick.record.node_attempts, tick.record.since.serving
     if node not in attempts or needed(tick, member) is not Condition.SERVING:
         serving.pop(node, None)

@@ -17,7 +17,7 @@ HEAD_MACHINE = NodeName("head")
 
 
 def apply_requests(tick: Tick) -> None:
-    """Take in requests that are new, use nodes again that have recovered, and end a run that is taken down.
+    """Take in new requests, readmit recovered nodes, and end a run that is taken down.
 
     Reads `seen.requests`, `seen.health`, `run.wanted`. Writes `record.requests_seen`, `shared_fault`, `resumed`,
     `relocating`, `resizing`, `stopped`, `failed_nodes` and what was counted against a node, its slot and kills if it is
@@ -62,7 +62,10 @@ def _apply(tick: Tick, request: OperatorRequest) -> None:
 
 
 def _confirm_dead(tick: Tick, node: NodeName, by: str) -> None:
-    """Take a node for stopped because an operator says so, once neither we see it nor another node hears it."""
+    """Take a node for stopped because an operator says so.
+
+    Neither we may see it, nor may another node hear it.
+    """
     record, doubted = tick.record, tick.record.since.doubted_dead
     message = f"confirmed dead by {by or 'an operator'}"
     if node == HEAD_MACHINE and tick.head_node is None and isinstance(tick.seen.head, Unseen):
@@ -81,7 +84,7 @@ def _confirm_dead(tick: Tick, node: NodeName, by: str) -> None:
 
 
 def _watch_recovery(tick: Tick, name: NodeName) -> None:
-    """Use a node again once two health reports in a row were good, and nothing of the run is left on it."""
+    """Use a node again after two good health reports, once nothing is left on it."""
     since, health = tick.record.since, tick.seen.health.get(name)
     if not tick.sees(name):
         since.well.pop(name, None)
@@ -101,7 +104,7 @@ def _watch_recovery(tick: Tick, name: NodeName) -> None:
 
 
 def _readmit(tick: Tick, node: NodeName) -> None:
-    """Forget what was counted against a node; if it still holds a slot, its raylet starts anew."""
+    """Forget what was counted against a node; a slot that it still holds starts anew."""
     record = tick.record
     if record.failed_nodes.pop(node, None) is None:
         return

@@ -128,7 +128,10 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
 
 
 def _overtaken(tick: Tick, action: Action) -> bool:
-    """Whether a failure means nothing: the effect is there all the same, or is not needed any more."""
+    """Whether a failure means nothing.
+
+    The effect is there all the same, or is not needed any more.
+    """
     match action:
         case Acquire():
             return tick.agent(action.node) is not None

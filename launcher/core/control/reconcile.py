@@ -19,13 +19,12 @@ from launcher.core.control.headline import progress, standing
 from launcher.core.control.node_failure import replace_nodes
 from launcher.core.control.operator import apply_requests
 from launcher.core.control.receipts import apply_receipts
-from launcher.core.control.release import release_unused
 from launcher.core.control.reservation import reserve_slices
 from launcher.core.control.sightings import apply_sightings
 from launcher.core.control.spares import check_spares
 from launcher.core.control.startup import acquire_leases, bring_up
 from launcher.core.control.state import Tick
-from launcher.core.control.teardown import ending, tear_down
+from launcher.core.control.teardown import ending, release_unused, tear_down
 from launcher.core.control.time_limit import enforce_time_limit
 from launcher.core.control.timing import BUSY_S, RELEASE_PENDING_S, STEADY_S
 from launcher.core.model.actions import Action
@@ -38,7 +37,10 @@ Stage: TypeAlias = Callable[[Tick], None]
 
 
 class When(Enum):
-    """In which ticks a stage is due. Each but ENDING implies those before it; all are asked when its turn comes."""
+    """In which ticks a stage is due.
+
+    Each but ENDING implies those before it; the answer may change from stage to stage.
+    """
 
     ALWAYS = "in every tick"
     GOING_ON = "while no outcome is decided"
@@ -84,7 +86,9 @@ _LOOK_AGAIN_S = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do now, the record to store before, when to look again (s), and the status message.
+    """What to do now, the record to store first, and what to show.
+
+    `wake_at` is when to look again (s).
 
     `conditions` are those of all slots, as decided on; `doubted` are nodes whose health has to be asked at once.
     """

@@ -1,4 +1,4 @@
-"""Placement groups in Ray, one per slice: reserve, verify where Ray has each bundle, remove.
+"""Placement groups in Ray, one per slice: reserve, verify, remove.
 
 A slice of a driver without `reserve` has none: it is verified by Ray's table of nodes alone.
 """
@@ -21,7 +21,7 @@ _UP = (Condition.READY, Condition.SERVING, Condition.FINISHED)
 
 
 def reserve_slices(tick: Tick) -> None:
-    """Reserve each slice whose slots are all up, and verify where Ray has its bundles before any rank starts there.
+    """Reserve each slice whose slots are all up, and verify it before ranks start.
 
     Reads `conditions`, the head. Writes `record.verified`, `stale`, `misplaced`, `regrouped`, the timers of placing;
     `actions`; for a slice that Ray places nowhere all that `begin_cluster` changes.
@@ -51,12 +51,15 @@ def _ready(tick: Tick, part: Slice) -> bool:
 
 
 def _domains(head: Head) -> dict[tuple[str, int], str | None]:
-    """Return the domain of each raylet that Ray lists as alive, by slot and generation."""
+    """Return the domain of each live raylet in Ray's table, by slot and generation."""
     return {(node.slot, node.generation): node.domain for node in head.nodes if node.alive}
 
 
 def _verify_nodes(tick: Tick, part: Slice, domains: Mapping[tuple[str, int], str | None]) -> None:
-    """Verify a slice without a placement group: Ray has the raylet of each slot alive, in the slice's domain."""
+    """Verify a slice without a placement group by Ray's table of nodes.
+
+    Ray has the raylet of each slot alive, in the slice's domain.
+    """
     record, slots = tick.record, tick.record.slots
     record.stale.discard(part.key)
     raylets = [(member.slot, slots[member.name].generation) for member in tick.index.by_slice[part.key]]
@@ -85,7 +88,7 @@ def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
 
 
 def _verify(tick: Tick, part: Slice, group: GroupReport) -> None:
-    """Ask Ray where the bundles are before any rank starts; remove a group that is seen outside the slice's domain."""
+    """Ask Ray where the bundles are; remove a group outside the slice's domain."""
     outside = any(part.domain is not None and bundle.domain not in (None, part.domain) for bundle in group.bundles)
     wrong = tick.record.misplaced.get(part.key)
     if outside or (wrong and wrong.count >= TRIES):
@@ -98,7 +101,10 @@ def _verify(tick: Tick, part: Slice, group: GroupReport) -> None:
 
 
 def apply_bundles(tick: Tick, key: str, bundles: Sequence[Bundle]) -> None:
-    """Take in where Ray has the bundles of a slice: it is verified if each is on the present node of its slot."""
+    """Take in where Ray has the bundles of a slice.
+
+    The slice is verified if each is on the present node of its slot.
+    """
     part, record, verify = tick.index.slices.get(key), tick.record, ActionKey("verify", slice=key)
     if part is None:
         return  # the slice went meanwhile
@@ -126,7 +132,7 @@ def _placed_right(tick: Tick, part: Slice, bundles: Sequence[Bundle]) -> bool:
 
 
 def _hasten(tick: Tick, part: Slice, group: GroupReport) -> None:
-    """Remove a group that Ray does not place although every slot is up and one waits to start in it.
+    """Remove a group that Ray does not place although a slot waits to start in it.
 
     Seen with Ray 2.60 after a lost raylet was replaced: RESCHEDULING, FAILED_TO_COMMIT_RESOURCES, without an end. A
     group removed in that state may leave a bundle behind, so that the next one finds no room
@@ -151,7 +157,7 @@ def _hasten(tick: Tick, part: Slice, group: GroupReport) -> None:
 
 
 def is_verified(tick: Tick, part: Slice) -> bool:
-    """Whether Ray was seen to have every bundle of a slice on the present node of its slot."""
+    """Whether Ray has every bundle of a slice on the present node of its slot."""
     return tick.record.verified.get(part.key) == _generations(tick, part)
 
 

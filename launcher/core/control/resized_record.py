@@ -1,4 +1,4 @@
-"""A run with other slices than its record: what stays of slices that went, and what new slices get."""
+"""A run with other slices than its record: what stays, and what new slices get."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from launcher.core.model.task import RestartWith
 
 
 def first_slots(run: Run) -> dict[MemberName, Slot]:
-    """Return the slots when a run begins: on the placement's nodes in rank order, generation 0."""
+    """Return the slots of a new run: the placement's nodes in rank order."""
     index = index_of(run)
     return {
         member.name: Slot(member=member.name, node=index.slices[member.slice_key].nodes[member.slice_rank])
@@ -19,7 +19,7 @@ def first_slots(run: Run) -> dict[MemberName, Slot]:
 
 
 def fit_to_run(record: Record, run: Run, index: RunIndex) -> None:
-    """Give the record a slot for each member of the run, and drop what is about other members.
+    """Give the record a slot for each member of the run, and drop all others.
 
     The node of a slice that went has no slot: it is killed clean and released. A new slot begins under a generation
     that the run has not had, for its node may have been in the run before.

@@ -1,4 +1,4 @@
-"""Sightings: what a look at nodes and head changes in the record, because the next look may not show it."""
+"""Sightings: what a look changes in the record; the next may not show it."""
 
 from launcher.core.control.conditions import rank_report
 from launcher.core.control.state import Tick
@@ -7,7 +7,7 @@ from launcher.core.model.record import Exit, RunTimer
 
 
 def apply_sightings(tick: Tick) -> None:
-    """Note which nodes are out of sight, which leases the run has, and which ranks have ended.
+    """Note nodes out of sight, leases of the run, and ranks that have ended.
 
     Reads `seen.nodes` and `seen.head`. Writes `record.since.unseen` and the timer of the head, `record.leased`,
     `record.stopped` (forgotten for a node in sight), `record.head_requested` and `record.exits`.

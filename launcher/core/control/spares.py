@@ -1,4 +1,4 @@
-"""Spares: which nodes can take a slot, handing a slot to one, and what to do without one."""
+"""Spares: which nodes can take a slot, and what to do without one."""
 
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S
@@ -12,7 +12,7 @@ from launcher.core.model.task import OnNoSpare
 
 
 def check_spares(tick: Tick) -> None:
-    """Fail spares that are sick or lose their agent too often, and nodes that were never reached.
+    """Fail sick spares, and nodes that were never reached.
 
     Reads `seen`, `holders`, `record.since.unseen`, leases. Writes `record.failed_nodes`, `node_attempts` and `leased`
     (a spare whose agent is gone is acquired again).
@@ -34,7 +34,7 @@ def check_spares(tick: Tick) -> None:
 
 
 def _give_up_unreached(tick: Tick, name: NodeName) -> None:
-    """Fail a node that is out of reach and holds no lease of this run; a node that may hold one is never given up so.
+    """Fail a node that is out of reach and cannot hold a lease of this run.
 
     A launch has a spare once it has its lease; until then it waits for the lease of every node.
     """
@@ -51,8 +51,10 @@ def _give_up_unreached(tick: Tick, name: NodeName) -> None:
 
 
 def free(tick: Tick, member: Member) -> list[NodeName]:
-    """Return the nodes that can take a slot now, the best first: those of its slice, then spares of slices that share
-    theirs with it."""
+    """Return the nodes that can take a slot now, the best first.
+
+    Those of its slice come first, then spares of slices that share their spares with it.
+    """
     part = tick.index.home(member)
     shared = (name for other in tick.index.pool(part) if other.key != part.key for name in other.spares)
     unused = (*tick.idle(part), *(name for name in shared if name not in tick.holders))
@@ -63,7 +65,10 @@ def free(tick: Tick, member: Member) -> list[NodeName]:
 
 
 def replace_node(tick: Tick, member: Member, why: Why, message: str, evidence: Evidence) -> None:
-    """Give a slot to another node and kill what runs on the old one; without another node, do as the policy says."""
+    """Give a slot to another node and kill what runs on the old one.
+
+    Without another node, do as the policy says.
+    """
     old, found = tick.node_of(member), free(tick, member)
     if not found:
         _without_spare(tick, member, evidence)
@@ -101,8 +106,10 @@ def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
 
 
 def ask_for_node(tick: Tick, member: Member, reason: Reason) -> None:
-    """Ask for one more node in the rack of a slice; where there is none, or the rack is lost, for another place for the
-    slice, if the policy allows it."""
+    """Ask for one more node in the rack of a slice, or for another place.
+
+    Another place is asked for where the rack has no node or is lost, if the policy allows it.
+    """
     part = tick.index.home(member)
     for name in tick.idle(part):
         if name in tick.record.failed_nodes or name in tick.seen.drained or tick.sees(name):
@@ -122,7 +129,7 @@ def ask_for_node(tick: Tick, member: Member, reason: Reason) -> None:
 
 
 def _relocate(tick: Tick, member: Member, reason: Reason) -> None:
-    """Ask for another place for a whole slice, without those of its nodes that cannot serve."""
+    """Ask for another place for a slice, without its nodes that cannot serve."""
     part, leaves = tick.index.home(member), tick.index.home(member).key in tick.record.relocating
     without = tuple(
         name

@@ -12,7 +12,9 @@ _SERVE = Reason(why=Why.START, message="node is available")
 
 
 def acquire_leases(tick: Tick) -> None:
-    """Acquire every node of the run, spares too: nothing else begins before all of them are leased.
+    """Acquire every node of the run, spares too.
+
+    Nothing else begins before all of them are leased.
 
     Reads `seen`, `kills`, `holders`, `record.failed_nodes`, `record.leased`. Writes `leases_complete`,
     `record.requested`; `actions`.
@@ -34,12 +36,12 @@ def acquire_leases(tick: Tick) -> None:
 
 
 def _was_leased(tick: Tick, name: NodeName) -> bool:
-    """Whether the run is past its first leases: then a node that is acquired again holds up no other."""
+    """Whether the run is past its first leases: no other node waits for this one."""
     return tick.started or tick.record.node_attempts.get(name, 0) > 0
 
 
 def bring_up(tick: Tick) -> None:
-    """Take each node with a slot one step further: prepare it once it is leased, join Ray once it is prepared.
+    """Prepare each leased node that has a slot, and join it to Ray once prepared.
 
     Reads `conditions`, the head. Writes `record.joined`; `actions`.
     """
@@ -57,5 +59,8 @@ def bring_up(tick: Tick) -> None:
 
 
 def why_start(tick: Tick, member: Member) -> Reason:
-    """Return why something is started for a slot: the run begins, or what ended its gang's last attempt."""
+    """Return why something is started for a slot.
+
+    The run starts, or the reason that ended the last attempt of its gang.
+    """
     return tick.gang_of(member).broken or BEGIN

@@ -1,4 +1,4 @@
-"""One tick: what the run is, what was seen, the record as it changes, and what the stages have found so far."""
+"""One tick: what was seen, the record as it changes, and what stages have found."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,9 @@ _K = TypeVar("_K")
 
 
 class Tick:
-    """A decision in the making, handed from stage to stage. Each stage's docstring says what it reads and writes.
+    """A decision in the making, handed from stage to stage.
+
+    Each stage's docstring says what it reads and writes.
 
     Given: `run` and its `index`, `seen`, `in_flight` (actions under way), `ray` (Ray's table of raylets).
     Changed: `record`, a copy of the stored record, with its `kills` and `retries` by key; `holders`, the member whose
@@ -81,7 +83,7 @@ class Tick:
         return view.agent if isinstance(view, Seen) else None
 
     def signs(self, node: NodeName) -> tuple[Sign, ...]:
-        """Return the signs of a fault of a node itself, without those that another node caused."""
+        """Return the signs of a fault of the node itself, without excused ones."""
         health = self.seen.health.get(node)
         if health is None or not health.signs:
             return ()
@@ -90,7 +92,7 @@ class Tick:
 
     @property
     def head_node(self) -> NodeName | None:
-        """Return the node of the head, also of a head to be started; None for the machine that the inventory names."""
+        """Return the node that has or gets the head; None for the inventory's machine."""
         return self.record.head or self.run.head
 
     def head(self) -> Head | None:
@@ -99,7 +101,7 @@ class Tick:
         return head if head is not None and head.ray.phase is Phase.RUNNING and head.ready else None
 
     def head_begun(self) -> bool:
-        """Whether the head's Ray of this cluster runs, ready or not: raylets that start meanwhile wait for it."""
+        """Whether the head's Ray of this cluster runs; raylets may wait until it is ready."""
         head = self._head_seen()
         return head is not None and head.ray.phase is Phase.RUNNING and head.ray.generation >= self.record.cluster
 
@@ -107,7 +109,7 @@ class Tick:
         return self.seen.head.head if isinstance(self.seen.head, HeadSeen) and not self.head_moved else None
 
     def blind(self) -> bool:
-        """Whether nothing of a run that has begun can be seen: then the fault is more likely on our side.
+        """Whether nothing of a run that has begun can be seen: the fault is likely ours.
 
         For a launch on one machine it is more likely that machine.
         """
@@ -172,7 +174,7 @@ class Tick:
     # What to do, and when to look again.
 
     def do(self, action: Action) -> None:
-        """Add an action, unless it is under way, has to wait after a failure, or has to wait for another to end."""
+        """Add an action, unless it is under way, backed off, or blocked by another."""
         key = key_of(action)
         if self.in_flight.has(key) or key in self.actions:
             return
@@ -195,7 +197,7 @@ class Tick:
         return self.seen.at - timers.setdefault(subject, self.seen.at)
 
     def back_off(self, key: ActionKey, longest: float = LONGEST_WAIT_S) -> Retry:
-        """Count one more failure of an action and return it: the action is tried again later."""
+        """Count one more failure of an action, and return it: it is tried again later."""
         retry = self.retries[key] = self.retry_after(self.retries.get(key), longest)
         return retry
 
@@ -227,7 +229,7 @@ class Tick:
         self.kill(Kill(reason=reason, node=node, level=Level.RANK, member=member.name, gang=gang, attempt=attempt))
 
     def kill_slot(self, member: Member, reason: Reason) -> None:
-        """Decide to kill the raylet and ranks on the node of a slot, up to the present generation.
+        """Decide to kill raylet and ranks on the node of a slot, up to its generation.
 
         Each colocated member has a kill of its own: its gang must not start before that has succeeded.
         """
@@ -237,7 +239,7 @@ class Tick:
             self.kill(Kill(reason=reason, node=node, level=level, member=one.name, gang=gang, generation=upto))
 
     def fail_node(self, node: NodeName, evidence: Evidence) -> None:
-        """Do not start anything on a node again, unless it recovers; the first evidence stands."""
+        """Start nothing on a node again, unless it recovers; the first evidence stands."""
         if node not in self.record.failed_nodes:
             self.record.failed_nodes[node] = evidence
             self.record.since.failed[node] = self.seen.at
@@ -251,10 +253,9 @@ class Tick:
                 self.fail_node(node, evidence)
 
     def give(self, member: Member, node: NodeName) -> None:
-        """Give a slot to a node, or to its own node anew: a raylet of the next generation starts there. Colocated
-        members move too.
+        """Give a slot and those colocated with it to a node, or to their own anew.
 
-        The generation is higher than that of any slot: the node may have run an older raylet of another slot.
+        The generation is higher than that of any slot: the node may have run a raylet of another slot.
         """
         slot, owner, since = self.record.slots[member.name], self.index.node_owner(member), self.record.since
         generation = (slot.generation if node == slot.node else self._newest) + 1
@@ -270,11 +271,10 @@ class Tick:
             self.record.slots[one.name] = Slot(member=one.name, node=node, generation=generation)
 
     def break_gang(self, name: GangName, reason: Reason, *, spend: bool = False) -> None:
-        """Decide that the current attempt of a gang ends, and kill its ranks before the next one; the first reason
-        stands. `spend` counts a restart."""
+        """End the attempt of a gang and kill its ranks; `spend` counts a restart."""
         gang = self.record.gangs[name]
         if gang.attempt == 0 or gang.broken:
-            return
+            return  # the first reason stands
         self.record.gangs[name] = Gang(attempt=gang.attempt, restarts=gang.restarts + spend, broken=reason)
         for member in self.index.by_gang[name]:
             self.record.exits.pop(member.name, None)
@@ -282,7 +282,7 @@ class Tick:
             self._starting.add(member.slice_key)
 
     def break_gangs_at(self, member: Member, reason: Reason) -> None:
-        """End the attempt of every rank on the node of a slot; a rank that has finished does not need its node."""
+        """End the attempts on the node of a slot, but of ranks that have finished."""
         for one in self.index.colocated(member):
             if one.name not in self.record.exits:
                 self.break_gang(self.index.gangs[one.name], reason)

@@ -70,8 +70,10 @@ class SpareStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """A run as of `observed_at`. `since` is when it came into this state, `ends_at` when its `time_limit` is over, once
-    ranks have started; all in seconds since the epoch."""
+    """A run as of `observed_at` (s since the epoch, as all times here).
+
+    `since` is when it came into this state, `ends_at` when its `time_limit` is over, once ranks have started.
+    """
 
     name: RunName
     id: RunId
@@ -91,7 +93,9 @@ class RunStatus:
 def summarise(
     run: Run, decision: Decision, *, since: float, observed_at: float, drained: Collection[NodeName] = ()
 ) -> RunStatus:
-    """Return what to show of a run after a tick; `drained` are nodes that must not be used now.
+    """Return the status of a run after a tick.
+
+    `drained` are nodes that must not be used now.
 
     A spare is any node that can take a slot, also a node that lost its slot and has recovered.
     """

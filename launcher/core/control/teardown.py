@@ -1,10 +1,10 @@
-"""The end of a run: signal, wait, release, until nothing of the run is left on any machine."""
+"""Releasing nodes: those not used any more, and all of them once the run ends."""
 
 from collections.abc import Iterator
 
-from launcher.core.control.release import release
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import BLINK_S
+from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Reason, Release, Signal, Unit, Why
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.observation import AgentReport, HeadSeen, HeadView, NodeView, Seen, Unseen
@@ -24,6 +24,51 @@ _FINAL = {
     Cause.STOPPED: RunState.STOPPED,
     Cause.PREEMPTED: RunState.STOPPED,
 }
+
+
+def release_unused(tick: Tick) -> None:
+    """Release unused nodes, once their kills have succeeded, and former heads.
+
+    Reads `kills`, `holders`, `record.failed_nodes`, `seen`. Writes `record.requested`, `joined`, `leased`; `actions`.
+    """
+    fenced = {kill.node for kill in tick.kills.values()}
+    for name, message in _unused(tick).items():
+        if name not in fenced and release(tick, name, Reason(why=Why.REPLACE, message=f"{name} {message}")):
+            tick.record.leased.discard(name)
+    for machine in tick.record.former_heads:
+        if machine is not None and tick.sees(machine):
+            reason = Reason(why=Why.HEAD, message=f"the head has moved off {machine}")
+            tick.do(Release(reason=reason, node=machine, unit=Unit.HEAD))
+
+
+def release(tick: Tick, node: NodeName, reason: Reason) -> bool:
+    """Release a node that we see; return whether it was seen to be free of the run.
+
+    A node that was free once need not be seen again.
+    """
+    view = tick.seen.nodes.get(node)
+    if not isinstance(view, Seen):
+        return False
+    if view.agent is not None or view.leftovers:
+        tick.do(Release(reason=reason, node=node))
+        return False
+    if tick.in_flight.has(ActionKey("acquire", node=node)):
+        return False
+    tick.record.requested.discard(node)
+    tick.record.joined.discard(node)
+    return True
+
+
+def _unused(tick: Tick) -> dict[NodeName, str]:
+    """Return the nodes that the run has and does not use, and why."""
+    found = {name: f"failed: {evidence.message}" for name, evidence in tick.record.failed_nodes.items()}
+    for name, reason in tick.seen.drained.items():
+        if name in tick.index.slice_of and name not in tick.holders:
+            found.setdefault(name, f"is drained: {reason}")
+    for name in tick.index.nodes:
+        if name not in tick.index.slice_of and name not in tick.holders:
+            found.setdefault(name, "is no longer part of the run")
+    return found
 
 
 def tear_down(tick: Tick) -> None:
@@ -54,7 +99,7 @@ def tear_down(tick: Tick) -> None:
 
 
 def ending(tick: Tick, outcome: Outcome) -> tuple[RunState, str]:
-    """Return the state of a run that ends, and its status message: what is left to release, or how it ended."""
+    """Return the state of a run that ends, and its status message."""
     left = list(_left(tick))
     if not left and not tick.in_flight and not tick.actions:
         return _FINAL.get(outcome.cause, RunState.FAILED), outcome.message
@@ -65,7 +110,10 @@ def ending(tick: Tick, outcome: Outcome) -> tuple[RunState, str]:
 
 
 def _in_grace(tick: Tick, reason: Reason) -> bool:
-    """Whether ranks still have time to write a checkpoint; each node is signalled until a receipt says so."""
+    """Whether ranks still have time to write a checkpoint.
+
+    Each node is signalled until a receipt says so.
+    """
     running = [name for name, view in _views(tick) if isinstance(view, Seen) and _runs(view.agent)]
     timers, task = tick.record.since.run, tick.run.task
     if not running or tick.lasted(timers, RunTimer.STOPPING) >= task.stop_grace:
@@ -78,7 +126,7 @@ def _in_grace(tick: Tick, reason: Reason) -> bool:
 
 
 def _out_of_reach(tick: Tick, left: list[tuple[str, NodeView | HeadView]]) -> bool:
-    """Whether all that is left has been out of sight for longer than an agent needs to end."""
+    """Whether all that is left is out of sight for longer than an agent needs to end."""
     if left and all(isinstance(view, Unseen) for _, view in left):
         return tick.lasted(tick.record.since.run, RunTimer.RELEASE_PENDING) >= BLINK_S
     tick.record.since.run.pop(RunTimer.RELEASE_PENDING, None)
@@ -86,7 +134,10 @@ def _out_of_reach(tick: Tick, left: list[tuple[str, NodeView | HeadView]]) -> bo
 
 
 def _left(tick: Tick) -> Iterator[tuple[str, NodeView | HeadView]]:
-    """Return the machines that are not proven to be free of the run; a node without power is free of it."""
+    """Return the machines that are not proven to be free of the run.
+
+    A node without power is free of it.
+    """
     record, named = tick.record, set()
     for name, view in _views(tick):
         leased = name in record.requested and name not in record.stopped
@@ -104,7 +155,7 @@ def _left(tick: Tick) -> Iterator[tuple[str, NodeView | HeadView]]:
 
 
 def _views(tick: Tick) -> list[tuple[NodeName, NodeView]]:
-    """Return what was seen of each node, in the order of the inventory: the order of a look means nothing."""
+    """Return the views of nodes in the order of the inventory, not of the look."""
     return [(name, tick.seen.nodes[name]) for name in tick.index.nodes if name in tick.seen.nodes]
 
 

@@ -29,7 +29,7 @@ def enforce_time_limit(tick: Tick) -> None:
 
 
 def _follow_clock(tick: Tick) -> None:
-    """Move the start by as much as the time of day was set since the last look of this controller."""
+    """Move the start by as much as the time of day was set since the last look."""
     record, offset = tick.record, tick.seen.wall - tick.seen.at
     jump = 0.0 if record.clock_offset is None else offset - record.clock_offset
     if record.clock_offset is None or abs(jump) > CLOCK_JUMP_S:

@@ -1,4 +1,6 @@
-"""Every time and count limit of the control room. Times are in seconds and end in `_S`; all others are counts.
+"""Every time and count limit of the control room.
+
+Times are in seconds and end in `_S`; all others are counts.
 
 Why the limits fit together, in the order in which they matter for a node that stops answering:
 

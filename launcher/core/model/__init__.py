@@ -1,1 +1,4 @@
-"""The nouns that all else speaks of: inventories, tasks, placements, runs, actions, observations. No decisions."""
+"""Nouns of all other rooms: inventories, tasks, placements, runs, actions.
+
+No decisions are made here.
+"""

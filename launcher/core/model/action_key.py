@@ -48,7 +48,9 @@ ActionKind: TypeAlias = Literal[
 
 
 class ActionKey(NamedTuple):
-    """What an action does, and to what. Actions with equal keys are the same act, however often it is decided.
+    """What an action does, and to what.
+
+    Actions with equal keys are the same act, however often it is decided.
 
     The text of a key (`kill:r1-n1:rank:main/0@1#0`) is for people: journal, events, logs. Nothing reads it back.
     `attempt` is also the number of the cluster whose head is started.
@@ -65,7 +67,7 @@ class ActionKey(NamedTuple):
     generation: int | None = None
 
     def __str__(self) -> str:
-        """Return the key as text: the names joined by colons, then `@attempt` and `#generation`."""
+        """Return the names joined by colons, then `@attempt` and `#generation`."""
         names = (
             self.kind,
             self.unit and self.unit.value,
@@ -113,7 +115,10 @@ def key_of(action: Action) -> ActionKey:
 
 
 class InFlight:
-    """The actions under way, and which others have to wait for them. Each question takes constant time."""
+    """The actions under way, and which others have to wait for them.
+
+    Every question takes constant time.
+    """
 
     def __init__(self, keys: Iterable[ActionKey]) -> None:
         self._keys = frozenset(keys)

@@ -1,7 +1,4 @@
-"""What can be done: each action is one idempotent primitive with its reason, journalled on its own.
-
-Doing an action twice, or again after a crash, leaves the same state.
-"""
+"""What can be done: idempotent actions, each with its reason."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -46,7 +43,7 @@ class Level(Enum):
 
 
 class Unit(Enum):
-    """Which agent on a machine: the agent of a slot, which holds the lease, or the agent of the Ray head."""
+    """Which agent on a machine: that of a slot, with the lease, or that of the head."""
 
     SLOT = "slot"
     HEAD = "head"
@@ -63,7 +60,10 @@ class Acquire:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Upload files to a leased node and start `setup` of the member's group; returns before `setup` has ended."""
+    """Upload files to a leased node and start its setup.
+
+    Returns before `setup` of the member's group has ended.
+    """
 
     reason: Reason
     node: NodeName
@@ -73,9 +73,10 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartHead:
-    """Start the run's Ray head with its agent and supervisor, on its own storage if it was there before.
+    """Start the run's Ray head with its agent and supervisor.
 
-    A new `cluster` starts without storage, on the node where the run's head is by then.
+    It starts on its own storage if it was there before; a new `cluster` starts without, on the node that has the head
+    by then.
     """
 
     reason: Reason
@@ -94,7 +95,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Create the placement group of a slice in Ray: one bundle per slot, pinned to slots and domain."""
+    """Create a slice's placement group: a bundle per slot, pinned to slot and domain."""
 
     reason: Reason
     slice: str
@@ -121,7 +122,10 @@ class Verify:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Start the ranks of a gang for an attempt. `slots` are all slots of the run with their nodes, for addresses."""
+    """Start the ranks of a gang for an attempt.
+
+    `slots` are all slots of the run with their nodes, for addresses.
+    """
 
     reason: Reason
     gang: GangName
@@ -133,7 +137,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """Send the task's stop signal to every process of every rank on a node, or to the ranks of one gang there."""
+    """Send the stop signal to all ranks on a node, or to those of one gang."""
 
     reason: Reason
     node: NodeName
@@ -144,7 +148,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """Kill processes of the run on a node, found by their marker, until two scans are empty (result `killed`).
+    """Kill processes of the run on a node until two scans for their marker are empty.
 
     RANK: ranks of `member` up to `attempt`. GENERATION: raylet and ranks up to `generation`. NODE: all of the run.
     `gang` must not start again before the kill has succeeded. `reused`: the run will start something there again, so
@@ -164,7 +168,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Kill all of the run that belongs to a unit of a machine, stop its agent and release the lease."""
+    """Kill all of a unit of a machine, stop its agent and release the lease."""
 
     reason: Reason
     node: NodeName | None
@@ -174,7 +178,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerOff:
-    """Run the inventory's `fence_command` for an unreachable node (result `powered_off`)."""
+    """Run the inventory's `fence_command` for an unreachable node."""
 
     reason: Reason
     node: NodeName
@@ -183,7 +187,7 @@ class PowerOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddSpare:
-    """Add a free node of a slice's rack and domain to the run as a spare; the receipt names the node."""
+    """Add a free node of a slice's rack and domain as a spare; the receipt names it."""
 
     reason: Reason
     slice: str
@@ -192,8 +196,10 @@ class AddSpare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relocate:
-    """Place a whole slice again, without the nodes `without` and the racks `without_racks`; the receipt names the new
-    nodes."""
+    """Place a whole slice again; the receipt names its new nodes.
+
+    It gets no node of `without`, nor of the racks `without_racks`.
+    """
 
     reason: Reason
     slice: str
@@ -249,7 +255,9 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The result of an action. `message` says what went wrong or who holds the lease; `tail` is the end of stderr.
+    """The result of an action.
+
+    `message` says what went wrong or who holds the lease; `tail` is the end of stderr.
 
     `notes` say what was decided on the way, `warnings` what a person should look at although the action succeeded.
     `nodes` are the nodes that a slice got. `lasting`: the same failure would come again. `elapsed` is in seconds.
@@ -268,7 +276,7 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """Return the answer as one line for people: result, message, where Ray has each bundle, notes."""
+        """Return the answer as one line for people."""
         domains = sorted({bundle.domain or "no domain" for bundle in self.bundles})
         slots = {
             domain: fold(b.slot or f"bundle {b.index}" for b in self.bundles if (b.domain or "no domain") == domain)
@@ -280,7 +288,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The journalled answer to one action. `seq` orders the receipts of a run; `at` is in seconds."""
+    """The journalled answer to one action.
+
+    `seq` orders the receipts of a run; `at` is in seconds.
+    """
 
     seq: int
     at: float

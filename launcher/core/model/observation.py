@@ -1,4 +1,4 @@
-"""What does exist, as seen in one look. Nothing here is remembered: the next look replaces it."""
+"""What exists, as seen in one look; the next look replaces it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,10 @@ from launcher.core.model.run import MemberName
 
 
 class Symptom(IntEnum):
-    """What a sign points to, the worst first: when one link dies a whole slice reports errors, and the node that shows
-    the worst is the one at fault."""
+    """What a sign points to, the worst first.
+
+    When one link dies a whole slice reports errors; the node that shows the worst symptom is at fault.
+    """
 
     GPU_LOST = 0
     FATAL_LINK = 1
@@ -26,13 +28,13 @@ class Symptom(IntEnum):
 
     @property
     def fails_node(self) -> bool:
-        """Whether it speaks against the node itself, not against a peer or the program."""
+        """Whether it is a fault of the node itself, not of a peer or the program."""
         return self < Symptom.SYMPATHETIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
-    """Something that a node shows, and the words or log line that show it."""
+    """A symptom of a node, with the message or log line that shows it."""
 
     symptom: Symptom
     message: str
@@ -40,9 +42,9 @@ class Sign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What was found when a node was last asked about itself, at a time of the loop's clock (s).
+    """The newest health report of a node, at a time of the loop's clock (s).
 
-    `hung` names what did not answer in its time: a signal too, but not one that fails alone.
+    `hung` names probes that did not answer in time: a sign too, but none that fails a node alone.
     """
 
     at: float
@@ -56,7 +58,7 @@ class Health:
 
 
 class Phase(Enum):
-    """How far something that we start on a node has come."""
+    """The phase of something that an agent starts."""
 
     ABSENT = "absent"
     RUNNING = "running"
@@ -66,9 +68,10 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A process that an agent watches. For `ray`, RUNNING is a live `ray start --block` and FAILED one that ended.
+    """A process that an agent watches.
 
-    `words` say what it is about, where that is not what its name says.
+    For `ray`, RUNNING is a live `ray start --block`, and FAILED one that ended. `message` says what the process does,
+    if that is more than its name.
     """
 
     phase: Phase = Phase.ABSENT
@@ -80,10 +83,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReport:
-    """A rank of an attempt on a node: running, or ended. `exit_code` None with `running` False: it vanished.
+    """A rank of an attempt on a node.
 
-    `at` is the node's wall clock when it ended (s); `tail` the end of its log, given only for a failure. `quiet` is
-    how long it has written nothing to its log and its heartbeat file (s).
+    `exit_code` None with `running` False: it vanished. `at` is node time when it ended (s), `tail` the end of the log
+    of a failure. `quiet` is how long it has written nothing to its log and its heartbeat file (s).
     """
 
     member: MemberName
@@ -97,9 +100,9 @@ class RankReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReport:
-    """What our process on a node says: its lease is ours; setup, raylet and ranks stand so.
+    """The report of our agent on a node, which holds the lease.
 
-    `head_silent` is how long the head's host has answered it nothing (s); None while it has no head to listen for.
+    `head_silent` is how long the head's machine has not answered it (s); None while it listens for no head.
     """
 
     setup: Step = Step()
@@ -110,8 +113,10 @@ class AgentReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """We reached the node. `agent` None: none of this run lives there; `leftovers` counts processes of the run
-    that have no agent."""
+    """We reached the node.
+
+    Without `agent` no agent of this run is there; `leftovers` counts processes of the run without an agent.
+    """
 
     agent: AgentReport | None = None
     leftovers: int = 0
@@ -119,7 +124,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """We could not look; `words` say why. Never a reason to act by itself."""
+    """We could not reach a machine; `message` says why.
+
+    Never a reason to act by itself.
+    """
 
     message: str
 
@@ -128,7 +136,7 @@ NodeView: TypeAlias = Seen | Unseen
 
 
 class GroupState(Enum):
-    """What Ray's table says of a placement group."""
+    """The state of a placement group in Ray's table."""
 
     PENDING = "PENDING"
     CREATED = "CREATED"
@@ -138,7 +146,7 @@ class GroupState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """The placement group of a slice: Ray's state, its scheduling hint, and where its bundles are."""
+    """A slice's placement group in Ray: state, scheduling hint, bundles."""
 
     slice: str
     state: GroupState
@@ -148,7 +156,7 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayNode:
-    """A node as Ray's own table has it, by the labels that we gave it."""
+    """A node in Ray's table, by the labels that we gave it."""
 
     slot: str
     generation: int
@@ -158,9 +166,10 @@ class RayNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What the head's agent says; `ready` when the supervisor is connected to Ray and answers.
+    """The report of the head's agent.
 
-    `heard` is how long ago the head's agent last heard the agent of each node with a slot (s).
+    `ready`: the supervisor is connected to Ray and answers. `heard` is how long ago the head heard the agent of each
+    node with a slot (s).
     """
 
     ray: Step = Step()
@@ -172,7 +181,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """What a node of the run says of another that we cannot see: its host answers, or it does not."""
+    """Whether a node of the run reaches another that we cannot see."""
 
     by: NodeName
     answers: bool
@@ -180,7 +189,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadSeen:
-    """We reached the head's machine; `head` None: no head of this run lives there."""
+    """We reached the head's machine; without `head` no head of this run is there."""
 
     head: Head | None = None
     leftovers: int = 0
@@ -191,7 +200,10 @@ HeadView: TypeAlias = HeadSeen | Unseen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """One look through the `Nodes` port at all the nodes of a run and at its head; `reached` has nodes out of sight."""
+    """One look at all nodes of a run and its head.
+
+    `reached` has nodes out of sight.
+    """
 
     nodes: Mapping[NodeName, NodeView]
     head: HeadView
@@ -200,12 +212,12 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """All that the kernel may know of the world: one look, the receipts since the last, and what is under way.
+    """All that the kernel may know: a look, new receipts, actions under way.
 
-    `reached` and `health` have what others say of nodes that we cannot see, and the newest that each said of itself.
-    `orders` and `drained` (node: reason) are what operators ask; `history` counts, for each node, the other
-    programs that began to fail on it in the last day. `at` is a time of the loop's clock, `wall` the time of day (s
-    since the epoch), for what has to outlive a boot.
+    `reached` is what others say of nodes that we cannot see, `health` the newest report of each node. `requests` and
+    `drained` (node: reason) come from operators; `history` counts for each node failures of other runs that began there
+    in the last day. `at` is a time of the loop's clock (s), `wall` the time of day (s since the epoch), for what has to
+    outlive a boot.
     """
 
     at: float

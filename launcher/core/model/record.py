@@ -1,4 +1,7 @@
-"""What cannot be observed again: leases, counters, exits, decisions. Stored once per tick, before anything is done."""
+"""What cannot be observed again: leases, counters, exits, decisions.
+
+The record is stored in each tick before anything is done.
+"""
 
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
@@ -14,7 +17,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a rank of an attempt ended. `code` is None if it vanished without an exit file; `at` is node time (s)."""
+    """How a rank of an attempt ended.
+
+    `code` is None if it vanished without an exit file; `at` is node time (s).
+    """
 
     attempt: int
     code: int | None
@@ -29,8 +35,10 @@ class Exit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """Counters of one gang: its current attempt (0 before the first start), restarts spent on failures of the program,
-    and why the current attempt has to end, once that is decided."""
+    """Counters of one gang, and why its current attempt has to end, if it has to.
+
+    `attempt` is 0 before the first start; `restarts` were spent on failures of the program.
+    """
 
     attempt: int = 0
     restarts: int = 0
@@ -39,7 +47,10 @@ class Gang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run ended, decided once: cause, message, and the end of the log that shows it."""
+    """How a run ended, decided once.
+
+    `tail` is the end of the log that shows it.
+    """
 
     cause: Cause
     message: str
@@ -51,7 +62,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often something failed in a row, when it may be tried again (s), and for a kill why it failed."""
+    """Failures in a row, and when to try again (s); for a kill also why it failed."""
 
     count: int
     at: float
@@ -60,7 +71,9 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Why this run does not use a node any more, and with which cause the run ends if no node can replace it.
+    """Why this run does not use a node any more.
+
+    The run ends with its `cause` if no node can replace it.
 
     `mends`: two good health reports of the node, some time apart, bring it back.
     """
@@ -73,7 +86,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedFault:
-    """A fault of several nodes at once: none of them is replaced until an operator decides."""
+    """A fault of several nodes at once; none is replaced until an operator decides."""
 
     message: str
     nodes: tuple[NodeName, ...] = ()
@@ -89,7 +102,7 @@ class RunTimer(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Timers:
-    """Since when something is so (s of the loop's clock), by what it is about. Removed once it is no longer so.
+    """Since when something is so (s of the loop's clock); removed once it is not.
 
     `unseen`: the node is out of sight. `failed`: it failed. `well`: its first good health report after that.
     `doubted_dead`: an operator confirmed it dead, but another node still hears it. `serving`: it serves although failed
@@ -114,7 +127,7 @@ class Timers:
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """Only what cannot be observed again: leases, counters, and facts whose evidence may vanish.
+    """What cannot be observed again of a run: the memory of its controller.
 
     A tick changes a `copy()` of the record before it; nobody else changes one. `kills` and `retries` are lists here,
     because JSON has no typed keys; a tick looks them up by key.
@@ -181,8 +194,10 @@ class Record:
 
 
 def rebased(record: Record, now: float) -> Record:
-    """Return a record in which no time is later than `now`: after a boot the clock of the loop starts again, and the
-    time of day says how long the boot took."""
+    """Return a record in which no time is later than `now`.
+
+    After a boot the clock of the loop starts again, and the time of day says how long the boot took.
+    """
     record = record.copy()
     for name in _names(record.since):
         timers = getattr(record.since, name)
@@ -199,7 +214,7 @@ def _by(retry: Retry, now: float) -> Retry:
 
 
 def _copy(value: _T) -> _T:
-    """Return a copy of a record or its timers; what its fields hold is immutable, but for containers."""
+    """Return a copy of a record or its timers, with containers of its own."""
     parts = {name: getattr(value, name) for name in _names(value)}
     return type(value)(**{name: _copied(part) for name, part in parts.items()})
 

@@ -1,4 +1,4 @@
-"""What should exist: a task with its placement, its slots and gangs, and what its owner wants of it."""
+"""What should exist: a task with its placement, its members and gangs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ RunName = NewType("RunName", str)
 
 
 class Wanted(Enum):
-    """What its owner wants of a run: that it goes on, or that nothing of it is left."""
+    """Whether a run should go on, or nothing of it should be left."""
 
     RUNNING = "running"
     NOTHING = "nothing"
 
 
 class RunState(Enum):
-    """Where a run stands, as people and scripts read it."""
+    """The state of a run, for people and scripts."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -62,7 +62,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A slot in a gang: the rank in its group, the slice it belongs to and the rank inside that slice.
+    """A rank's place in a run: group, slice, and rank in both.
 
     `name` is unique in the run: `group/rank`; `label` is the same in letters, digits and dashes only. `colocated_with`
     is the member of another group whose node it shares, and `slot` is Ray's label of that node (`nvlaunch.io/slot`):
@@ -89,8 +89,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a run is to become: the task given again, the slices that come with their nodes, and the keys of those that
-    go. All others stay where they are by then."""
+    """What a run is to become: a task with more or fewer slices.
+
+    `comes` are its new slices with their nodes, `goes` the keys of slices to remove. All others stay where they are by
+    then.
+    """
 
     task: Task
     comes: tuple[Slice, ...]
@@ -100,11 +103,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One named execution of a task, placed. `fleet` is the inventory cut down to the nodes the run has ever had.
+    """One named execution of a task, with its placement.
 
-    `head_at` is the node where the head lives, once that is decided. `queued_at` is since when it waits for its turn,
-    or waited (s of the wall clock), None for one that never does; `first` is the run that it goes on for, if any,
-    `target` what it is to become with other slices.
+    `fleet` has only the nodes that the run has ever had. `head_at` is the node of the head, once that is decided.
+    `queued_at` is since when the run waits for its turn, or waited (s since the epoch), None if it never does. `first`
+    is the run that it continues, `target` what it is to become.
     """
 
     id: RunId
@@ -140,7 +143,7 @@ class Run:
         return self.task.group(name)
 
     def gang(self, member: Member) -> GangName:
-        """Return which gang a slot starts and restarts with, by the group's `restart_with`."""
+        """Return the gang that a member starts and restarts with (`restart_with`)."""
         match self.group(member.group).recovery.restart_with:
             case RestartWith.RUN:
                 return GangName("run")
@@ -158,7 +161,7 @@ class Run:
 
     @property
     def head(self) -> NodeName | None:
-        """Return on which node of the run its Ray head lives; None where it is on the machine that the inventory names.
+        """Return the node of the Ray head; None for the inventory's machine for heads.
 
         A head that had to move stays on a node.
         """
@@ -169,7 +172,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """The node that holds a slot; `generation` rises with each new holder and each new raylet."""
+    """The node that holds a slot.
+
+    `generation` rises with each new node and each new raylet.
+    """
 
     member: MemberName
     node: NodeName

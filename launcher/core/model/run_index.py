@@ -15,7 +15,7 @@ _V = TypeVar("_V")
 
 
 class RunIndex:
-    """A run by name. Every question takes constant time; no answer is searched for in a list.
+    """A run by name. Every question takes constant time.
 
     `nodes` are all nodes that the run ever had, `slice_of` says for those that it has now to which slice they belong,
     as nodes or as spares. `racks` groups the nodes of the placement.
@@ -47,27 +47,30 @@ class RunIndex:
         self._pools = _grouped((_pool(part), part) for part in run.placement.slices if part.group in pooling)
 
     def node_owner(self, member: Member) -> Member:
-        """Return the member whose node a slot is on: itself, unless its group is colocated with another."""
+        """Return the member that owns a slot's node: itself, unless it is colocated."""
         return member if member.colocated_with is None else self.by_name[member.colocated_with]
 
     def colocated(self, member: Member) -> Sequence[Member]:
-        """Return all members on the node of a slot, its owner first; they share one raylet."""
+        """Return all members on the node of a slot, its owner first; they share a raylet."""
         return self._colocated[member.colocated_with or member.name]
 
     def shares_node(self, member: Member) -> bool:
-        """Whether members of several gangs are on the node of a slot, so that one may restart alone."""
+        """Whether several gangs are on the node of a slot, so that one may restart alone."""
         return len({self.gangs[one.name] for one in self.colocated(member)}) > 1
 
     def driver(self, member: Member) -> Member | None:
-        """Return the member whose rank is the driver of a slot's group; None where each slot has a rank."""
+        """Return the member whose rank is the driver of a group; None without a driver."""
         return self._drivers.get(member.group)
 
     def home(self, member: Member) -> Slice:
-        """Return the slice whose nodes and spares can hold a slot: the slice of its node's owner."""
+        """Return the slice whose nodes and spares can hold a slot: its node owner's."""
         return self.slices[self.node_owner(member).slice_key]
 
     def pool(self, part: Slice) -> Sequence[Slice]:
-        """Return the slices that share their spares with a slice: of one group, in one place and domain."""
+        """Return the slices that share their spares with a slice.
+
+        They are of one group, in one place and domain.
+        """
         return self._pools.get(_pool(part), (part,))
 
     def policy(self, member: Member) -> RecoveryPolicy:
@@ -75,14 +78,16 @@ class RunIndex:
         return self._policies[member.group]
 
     def node_attempts(self, node: NodeName) -> int:
-        """Return how often a node may be started again, by the policy of the group that uses it."""
+        """Return how often a node may be started again, by the policy of its group."""
         part = self.slice_of.get(node)
         return self._policies[part.group].node_attempts if part else 0
 
 
 def index_of(run: Run) -> RunIndex:
-    """Return the index of a run. It is made once as long as task, placement and fleet are the same objects: a run that
-    is replaced with another `wanted` or `head_at` keeps it."""
+    """Return the index of a run, made once for one task, placement and fleet.
+
+    A run that is replaced with another `wanted` or `head_at` keeps it.
+    """
     return _index(_Shape(run))
 
 

@@ -1,4 +1,4 @@
-"""Numbers with their nouns, as headlines, tables and refusals say them."""
+"""Numbers with their nouns, for messages and tables."""
 
 
 def count(number: int, noun: str) -> str:
