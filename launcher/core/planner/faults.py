@@ -89,7 +89,7 @@ class FaultModel:
     """How often nodes and racks of a fleet fail, how that is noticed, and how long a repair takes.
 
     `domain_share` of the faults (published: 5 to 10 %) interrupt every slice in the NVLink domain, of which one tray
-    goes. `hang_share` of the faults are silent. `rack_out_days` is the mean time in which a rack goes out for days,
+    goes. `hang_share` of the faults are silent. `rack_out_days` is the mean time until a rack goes out for days,
     `maintenance_days` the time between two planned drains of a rack for its switch trays, None for never. No source
     gives a share of silent faults or a rhythm of maintenance: those two are assumptions.
     """
@@ -138,7 +138,7 @@ def survival(model: FaultModel, gpus: int, days: float, domain_gpus: int | None 
 
 
 def share_down(model: FaultModel, gpus: int = TRAY_GPUS) -> float:
-    """Return the expected share of nodes of so many GPUs that are in repair."""
+    """Return the expected share of nodes of so many GPUs that are in repair, whole racks that are out not counted."""
     down = model.rate.per_day(gpus) * model.repair_s / DAY_S
     return down / (1 + down)
 

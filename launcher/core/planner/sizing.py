@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from launcher.core.model.text import count
-from launcher.core.planner.bandwidth import LinkSpeeds, Traffic, step_time
 from launcher.core.planner.faults import FaultModel, interruptions_per_day, share_down
 from launcher.core.planner.goodput import JobCycle, best_interval, goodput, restarts_per_week
 
@@ -67,7 +66,7 @@ class FleetShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShape:
-    """A job to find a size for: its nodes, the time of a blocking checkpoint write (s), and its traffic where known.
+    """A job to find a size for: its nodes, and the time of a blocking checkpoint write (s).
 
     `in_place_s` and `requeue_s` are how long after a fault it computes again, with a spare in the rack and without.
     """
@@ -76,7 +75,6 @@ class JobShape:
     write_s: float = 10.0
     in_place_s: float = IN_PLACE_S
     requeue_s: float = REQUEUE_S
-    traffic: Traffic | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +82,8 @@ class SizeLine:
     """What slices of one size with so many spares each give.
 
     `usable` is the share of the fleet's nodes that can compute in such slices, `holds` the probability that a rack has
-    room for one, `room` how many the fleet is expected to have room for. `progress` is the share of the fleet's GPU
-    time that becomes progress: `usable` times `goodput_in_place`, times the share of compute in a step where the
-    traffic is known. `interval_s` is the best checkpoint interval.
+    room for one, `room` how many the fleet is expected to have room for. `interval_s` is the best checkpoint
+    interval.
     """
 
     slice_nodes: int
@@ -100,7 +97,11 @@ class SizeLine:
     goodput_requeue: float
     spare_gpus: int
     interval_s: float
-    progress: float
+
+    @property
+    def progress(self) -> float:
+        """Return the share of the fleet's GPU time that becomes progress of jobs of this form."""
+        return self.usable * self.goodput_in_place
 
     @property
     def fits(self) -> bool:
@@ -135,7 +136,6 @@ def size_table(
     sizes: Sequence[int] = (),
     spares: Sequence[int] = (0, 1, 2),
     down: float | None = None,
-    links: LinkSpeeds | None = None,
 ) -> tuple[SizeLine, ...]:
     """Return a line for each size of slice and number of spares that a rack holds, small slices first.
 
@@ -145,22 +145,17 @@ def size_table(
     share = share_down(model, fleet.gpus_per_node) if down is None else down
     pairs = [(size, extra) for size in sizes or slice_sizes(job, fleet) for extra in spares]
     return tuple(
-        _line(job, fleet, model, size, extra, share, links or LinkSpeeds())
-        for size, extra in pairs
-        if size + extra <= fleet.nodes_per_rack
+        _line(job, fleet, model, size, extra, share) for size, extra in pairs if size + extra <= fleet.nodes_per_rack
     )
 
 
-def _line(
-    job: JobShape, fleet: FleetShape, model: FaultModel, size: int, spares: int, down: float, links: LinkSpeeds
-) -> SizeLine:
+def _line(job: JobShape, fleet: FleetShape, model: FaultModel, size: int, spares: int, down: float) -> SizeLine:
     slices, segment = -(-job.nodes // size), size + spares
     usable = usable_share(segment, fleet.nodes_per_rack, down) * size / segment
     faults = _interruptions(fleet, model, slices, size, fleet.nodes_per_rack // segment)
     interval = best_interval(faults, job.write_s)
     spared = covered(size, spares, down)
     restart = spared * job.in_place_s + (1 - spared) * job.requeue_s
-    in_place = goodput(_cycle(faults, restart, interval, job.write_s))
     return SizeLine(
         slice_nodes=size,
         spares=spares,
@@ -169,11 +164,10 @@ def _line(
         holds=holds(segment, fleet.nodes_per_rack, down),
         room=usable * fleet.racks * fleet.nodes_per_rack / size,
         restarts_per_week=restarts_per_week(faults, restart),
-        goodput_in_place=in_place,
+        goodput_in_place=goodput(_cycle(faults, restart, interval, job.write_s)),
         goodput_requeue=goodput(_cycle(faults, job.requeue_s, interval, job.write_s)),
         spare_gpus=slices * spares * fleet.gpus_per_node,
         interval_s=interval,
-        progress=usable * in_place * _compute_share(job, (size * fleet.gpus_per_node,) * slices, links),
     )
 
 
@@ -188,12 +182,6 @@ def _cycle(faults: float, restart: float, interval: float, write: float) -> JobC
     if not 0 < interval < math.inf:  # no faults, or checkpoints that cost nothing: one a minute is as good as any
         interval = 60.0
     return JobCycle(faults_per_day=faults, restart_s=restart, interval_s=interval, write_s=write)
-
-
-def _compute_share(job: JobShape, split: Sequence[int], links: LinkSpeeds) -> float:
-    if job.traffic is None:
-        return 1.0
-    return job.traffic.compute_s / step_time(job.traffic, split, links).ring_s
 
 
 def best_size(lines: Sequence[SizeLine], least_nodes: int = 1) -> BestSize | None:
@@ -215,7 +203,5 @@ def _reason(best: SizeLine, most: SizeLine) -> str:
     gives = f"{best.progress:.1%} of the fleet's GPU time becomes progress with {best.name} a slice"
     if best is most:
         return f"{gives}, the most of all choices."
-    behind = (most.progress - best.progress) * 100
-    larger = best.slice_nodes > most.slice_nodes
-    why = "keeps more traffic on NVLink" if larger else "leaves fewer GPUs idle"
-    return f"{gives}: {behind:.1f} points less than {most.name}, but it {why}."
+    why = "keeps more traffic on NVLink" if best.slice_nodes > most.slice_nodes else "leaves fewer GPUs idle"
+    return f"{gives}, which {why} than {most.name} with {most.progress:.1%}."
