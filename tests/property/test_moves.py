@@ -7,8 +7,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher.core.planner.bound import hopeless, relax
 from launcher.core.planner.moves import Assignment, MovableSlice, MoveProblem, WantedSlice, order_steps
-from launcher.core.planner.relaxation import relax
 from launcher.core.planner.search import solve
 from tests.effort import drawn
 
@@ -140,8 +140,9 @@ def test_moves_cost_as_little_as_the_best_of_all_ways(problem: MoveProblem) -> N
 @drawn(80)
 @given(problems(), st.integers(0, 60))
 def test_the_bound_is_never_above_the_least_cost(problem: MoveProblem, rounds: int) -> None:
-    relaxation = relax(problem, sum(problem.gang_costs) + 1, rounds)
-    assert relaxation.bound <= least_cost(problem) + 1e-6
+    least = least_cost(problem)
+    assert relax(problem, sum(problem.gang_costs) + 1, rounds).bound <= least + 1e-6
+    assert not hopeless(problem, rounds) or least == math.inf
 
 
 @drawn(80)

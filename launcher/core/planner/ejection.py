@@ -4,8 +4,8 @@ import heapq
 import math
 from collections.abc import Sequence
 
-from launcher.core.planner.moves import Assignment, MovableSlice, MoveProblem
-from launcher.core.planner.relaxation import RoomValues
+from launcher.core.planner.moves import Assignment, MovableSlice, MoveProblem, WantedSlice
+from launcher.core.planner.relaxation import RoomValues, SliceKind
 
 
 class Ejection:
@@ -24,27 +24,31 @@ class Ejection:
         self._residents = [list(own) for own in problem.residents()]
         self._pools_of = [frozenset(problem.slices[at].pool for at in own) for own in problem.members()]
         self._paid: set[int] = set()
+        self._cost = 0.0
         self._leaving: dict[int, list[tuple[int, float, tuple[int, ...]]]] = {}
-        self._offers: dict[int, list[float]] = {}
+        self._offers: dict[SliceKind, list[float]] = {}
         self._moved: dict[int, int] = {}
         self._entered = [0] * len(problem.free)
         self._left: list[set[int]] = [set() for _ in problem.free]
         self._after: list[set[int]] = [set() for _ in problem.gang_costs]
 
-    def run(self) -> Assignment | None:
-        """Return an assignment for which an order of steps exists; None where something finds no room."""
-        problem, rooms = self._problem, self._rooms
+    def run(self, below: float = math.inf) -> Assignment | None:
+        """Return an assignment for which an order of steps exists; None where something finds no room, or only at a
+        cost that is not below a limit."""
+        problem = self._problem
         wanted = [-1] * len(problem.wanted)
         waiting = [(-part.size, 0, at) for at, part in enumerate(problem.wanted)]
         heapq.heapify(waiting)
         while waiting:
             _, moving, at = heapq.heappop(waiting)
-            kind = rooms.kind_of[at] if moving else rooms.wanted_of[at]
-            pool = self._cheapest(kind, problem.slices[at] if moving else None)
+            part = problem.slices[at] if moving else problem.wanted[at]
+            pool = self._cheapest(part)
             if pool is None:
                 return None
-            for gone in self._give(kind, pool):
+            for gone in self._give(part, pool):
                 heapq.heappush(waiting, (-problem.slices[gone].size, 1, gone))
+            if self._cost >= below:
+                return None
             if moving:
                 self._enter(at, pool)
             else:
@@ -72,19 +76,20 @@ class Ejection:
         if self._entered[pool] > self._problem.free[pool]:
             self._after[part.gang] |= self._left[pool]
 
-    def _cheapest(self, kind: int, part: MovableSlice | None) -> int | None:
-        """Return the pool where a slice of a kind costs least: another than its own, and one that its gang can move to
-        after those that it needs gone."""
+    def _cheapest(self, part: MovableSlice | WantedSlice) -> int | None:
+        """Return the pool where room for a slice costs least. One that moves needs another than its own, and one that
+        its gang can move to after those that it needs gone."""
+        kind = part.size, part.allowed
         if kind not in self._offers:
             self._offers[kind] = [self._offer(kind, pool)[0] for pool in range(len(self._free))]
-        offers = self._offers[kind]
-        barred = [] if part is None else [(part.pool, offers[part.pool])]
-        if part is not None:
+        offers, barred = self._offers[kind], []
+        if isinstance(part, MovableSlice):
+            barred.append((part.pool, offers[part.pool]))
             offers[part.pool] = math.inf
         found = None
         while found is None and (least := min(offers)) < math.inf:
             pool = offers.index(least)
-            if part is None or self._can_follow(part, pool, self._offer(kind, pool)[1]):
+            if isinstance(part, WantedSlice) or self._can_follow(part, pool, self._offer(kind, pool)[1]):
                 found = pool
             else:
                 barred.append((pool, least))
@@ -108,9 +113,9 @@ class Ejection:
                 ahead += self._after[gang]
         return True
 
-    def _offer(self, kind: int, pool: int) -> tuple[float, tuple[int, ...]]:
+    def _offer(self, kind: SliceKind, pool: int) -> tuple[float, tuple[int, ...]]:
         """Return the least price of room for a slice of a kind in a pool, and the slices that give way."""
-        size, allowed = self._rooms.kinds[kind]
+        size, allowed = kind
         best: tuple[float, tuple[int, ...]] = (math.inf, ())
         if allowed is not None and pool not in allowed:
             return best
@@ -137,19 +142,20 @@ class Ejection:
                     states[room + size] = (total, (*gone, at))
         return [(room, cost, gone) for room, (cost, gone) in states.items()]
 
-    def _give(self, kind: int, pool: int) -> tuple[int, ...]:
-        """Give a slice of a kind room in a pool, and return the slices that give way."""
-        _, gone = self._offer(kind, pool)
+    def _give(self, part: MovableSlice | WantedSlice, pool: int) -> tuple[int, ...]:
+        """Give a slice room in a pool, and return the slices that give way."""
+        _, gone = self._offer((part.size, part.allowed), pool)
         touched = {pool}
         for at in gone:
-            part = self._problem.slices[at]
-            self._free[pool] += part.size
+            gang = self._problem.slices[at].gang
+            self._free[pool] += self._problem.slices[at].size
             self._residents[pool].remove(at)
-            self._left[pool].add(part.gang)
-            if part.gang not in self._paid:
-                self._paid.add(part.gang)
-                touched |= self._pools_of[part.gang]
-        self._free[pool] -= self._rooms.kinds[kind][0]
+            self._left[pool].add(gang)
+            if gang not in self._paid:
+                self._paid.add(gang)
+                self._cost += self._problem.gang_costs[gang]
+                touched |= self._pools_of[gang]
+        self._free[pool] -= part.size
         for one in touched:
             self._leaving.pop(one, None)
         for known, offers in self._offers.items():

@@ -57,6 +57,14 @@ class MoveProblem:
         return sum(self.gang_costs[gang] for gang in {self.slices[at].gang for at in moved})
 
 
+def emptied(problem: MoveProblem) -> list[int]:
+    """Return the free nodes of each pool with all its movable slices gone."""
+    room = list(problem.free)
+    for part in problem.slices:
+        room[part.pool] += part.size
+    return room
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """The new pool of each slice that moves, and the pool of each wanted slice."""

@@ -1,16 +1,17 @@
 """Moves of little cost: a greedy search (`ejection.py`) run with several prices and costs.
 
-A bound (`relaxation.py`) says how good the best is; few slices are searched through for the best (`exact.py`).
+A bound (`bound.py`) says how good the best is; few slices are searched through for the best (`exact.py`).
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from launcher.core.planner.bound import Relaxation, hopeless, relax
 from launcher.core.planner.ejection import Ejection
 from launcher.core.planner.exact import GaveUpError, cheapest
-from launcher.core.planner.moves import Assignment, MoveProblem, order_steps
-from launcher.core.planner.relaxation import Relaxation, RoomValues, relax
+from launcher.core.planner.moves import Assignment, MoveProblem, WantedSlice, emptied, order_steps
+from launcher.core.planner.relaxation import RoomValues
 
 ROUNDS = 120
 """How many steps the bound is given."""
@@ -21,6 +22,9 @@ PRICE_SCALES = (0.1, 0.3, 0.6, 1.0)
 VARIATIONS = 32
 """How often costs are varied after that."""
 
+MAX_FAILURES = 4
+"""How often costs are varied where no plan was found at all."""
+
 CLOSE = 1e-4
 """A plan that is no more than this above the bound is not improved further."""
 
@@ -29,7 +33,7 @@ MAX_SEARCHED = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
+class MoveSolution:
     """The cheapest assignment found, with its gangs in the order of their steps, its cost, and a bound on any cost.
 
     `assignment` is None where none was found. `proven`: nothing costs less, or no assignment exists.
@@ -42,7 +46,7 @@ class Solution:
     proven: bool
 
 
-def solve(problem: MoveProblem) -> Solution:
+def solve(problem: MoveProblem) -> MoveSolution:
     """Return the moves of least cost that free the wanted room, as far as the work allows. Equal problems give equal
     solutions."""
     rooms = RoomValues(problem)
@@ -50,15 +54,35 @@ def solve(problem: MoveProblem) -> Solution:
     search.attempt([0.0] * len(rooms.kinds), problem.gang_costs)
     if search.cost == 0:
         return search.solution(0.0)
-    everything = sum(problem.gang_costs)
-    relaxation = relax(problem, min(search.cost, everything), ROUNDS)
-    if relaxation.bound > everything * (1 + CLOSE):
-        return Solution(assignment=None, order=(), cost=math.inf, bound=math.inf, proven=True)
+    if search.cost == math.inf and hopeless(problem, ROUNDS):
+        return search.solution(math.inf)
+    relaxation = relax(problem, min(search.cost, sum(problem.gang_costs)), ROUNDS)
     search.vary(relaxation)
     bound = min(relaxation.bound, search.cost)
     if search.cost > bound * (1 + CLOSE) and len(problem.slices) + len(problem.wanted) <= MAX_SEARCHED:
         bound = search.complete(bound)
     return search.solution(bound)
+
+
+def room_now(problem: MoveProblem, wanted: WantedSlice) -> int:
+    """Return for how many slices there is room without moves."""
+    return sum(
+        free // wanted.size
+        for pool, free in enumerate(problem.free)
+        if wanted.allowed is None or pool in wanted.allowed
+    )
+
+
+def most_room(problem: MoveProblem, wanted: WantedSlice) -> int:
+    """Return for how many slices moves at any cost were found to make room."""
+    low, high = room_now(problem, wanted), room_now(replace(problem, free=tuple(emptied(problem))), wanted)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if solve(replace(problem, wanted=(wanted,) * middle)).assignment is None:
+            high = middle - 1
+        else:
+            low = middle
+    return low
 
 
 class _Variations:
@@ -73,7 +97,7 @@ class _Variations:
     def attempt(self, prices: Sequence[float], costs: Sequence[float]) -> None:
         """Search once, and keep what is better."""
         search = Ejection(self._problem, prices, costs, self._rooms)
-        self._keep(search.run(), search.order())
+        self._keep(search.run(self.cost), search.order())
 
     def _keep(self, found: Assignment | None, order: Sequence[int] = ()) -> None:
         if found is None or (cost := self._problem.cost(found.moved)) >= self.cost:
@@ -84,16 +108,15 @@ class _Variations:
 
     def vary(self, relaxation: Relaxation) -> None:
         """Search with prices of the relaxation, then with costs that favour gangs likely to move, each time others."""
-        prices = [relaxation.prices[kind] for kind in self._rooms.kinds]
         for scale in PRICE_SCALES:
-            self.attempt([scale * price for price in prices], self._problem.gang_costs)
+            self.attempt([scale * price for price in relaxation.prices], self._problem.gang_costs)
         for turn in range(VARIATIONS):
-            if self.cost <= relaxation.bound * (1 + CLOSE):
+            if self.cost <= relaxation.bound * (1 + CLOSE) or (turn >= MAX_FAILURES and self._best is None):
                 return
             scale = PRICE_SCALES[turn % len(PRICE_SCALES)]
             likely = zip(self._problem.gang_costs, relaxation.likely, strict=True)
             costs = [cost * _factor(gang, turn) * (1 - share / 2) for gang, (cost, share) in enumerate(likely)]
-            self.attempt([scale * price for price in prices], costs)
+            self.attempt([scale * price for price in relaxation.prices], costs)
 
     def complete(self, bound: float) -> float:
         """Search through all assignments that cost less, and return the bound known then."""
@@ -103,9 +126,9 @@ class _Variations:
             return bound
         return self.cost
 
-    def solution(self, bound: float) -> Solution:
+    def solution(self, bound: float) -> MoveSolution:
         """Return the best so far."""
-        return Solution(
+        return MoveSolution(
             assignment=self._best,
             order=self._order,
             cost=self.cost,
