@@ -54,7 +54,7 @@ class MoveProblem:
 
     def cost(self, moved: Iterable[int]) -> float:
         """Return what it costs to move these slices: a restart of each of their gangs."""
-        return sum(self.gang_costs[gang] for gang in {self.slices[at].gang for at in moved})
+        return sum((self.gang_costs[gang] for gang in {self.slices[at].gang for at in moved}), 0.0)
 
 
 def emptied(problem: MoveProblem) -> list[int]:
