@@ -13,7 +13,7 @@ from typing import Any
 
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Slice, Taken
+from launcher.core.model.placement import Placement, Slice, Unavailable
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.planner.defragment import MovePlan, defragment
@@ -103,12 +103,12 @@ class Churn:
             self._used -= size
 
 
-def situation(inventory: Inventory, churn: Churn, seed: int) -> tuple[dict[NodeName, Taken], list[PlacedTask]]:
+def situation(inventory: Inventory, churn: Churn, seed: int) -> tuple[dict[NodeName, Unavailable], list[PlacedTask]]:
     """Answer the nodes in use, and the runs that have them."""
     random = Random(seed)
     trays = [[tray for tray in range(TRAYS) if tray not in sick] for sick in churn.sick]
-    taken = {
-        NodeName(f"r{rack:03d}-n{tray:02d}"): Taken(sick="sick")
+    unavailable = {
+        NodeName(f"r{rack:03d}-n{tray:02d}"): Unavailable(unhealthy="sick")
         for rack, sick in enumerate(churn.sick)
         for tray in sick
     }
@@ -118,7 +118,7 @@ def situation(inventory: Inventory, churn: Churn, seed: int) -> tuple[dict[NodeN
         slices: list[Slice] = []
         for index, (rack, size) in enumerate(run):
             nodes = tuple(NodeName(f"r{rack:03d}-n{trays[rack].pop():02d}") for _ in range(size))
-            taken.update(dict.fromkeys(nodes, Taken(by_run=name)))
+            unavailable.update(dict.fromkeys(nodes, Unavailable(used_by=name)))
             slices.append(
                 Slice(
                     group="main",
@@ -138,7 +138,7 @@ def situation(inventory: Inventory, churn: Churn, seed: int) -> tuple[dict[NodeN
                 checkpoint_s=1800.0 if random.random() < 0.3 else 0.0,
             )
         )
-    return taken, placed
+    return unavailable, placed
 
 
 def task(name: str, slices: int, nodes: int) -> Task:
@@ -196,18 +196,18 @@ def main() -> None:
     for name, fleet in FLEETS.items():
         for seed in SEEDS:
             churn = Churn(seed, **fleet)
-            taken, placed = situation(inventory, churn, seed)
+            unavailable, placed = situation(inventory, churn, seed)
             room = sum(free // 16 for free in churn.free)
             for more in MORE:
                 wanted = task("wanted", room + more, 16)
                 start = time.process_time()
-                plan = defragment(wanted, inventory, taken, placed)
+                plan = defragment(wanted, inventory, unavailable, placed)
                 seconds.append(time.process_time() - start)
                 head = f"  {name:44} {sum(map(len, churn.runs.values())):5} slices, {room:3} + {more:2} wanted"
                 if not isinstance(plan, MovePlan):
                     print(f"{head}: {plan.reason}, proven: {plan.proven}; {seconds[-1]:.2f} s")
                     continue
-                hall_now = Fleet(inventory, taken, wanted)
+                hall_now = Fleet(inventory, unavailable, wanted)
                 bound = mip_bound(relocations(hall_now, placed, ways_to_want(hall_now, wanted)[0]).problem)
                 own.append(plan.gpu_hours / plan.bound_gpu_hours - 1)
                 if bound:

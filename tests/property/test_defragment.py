@@ -1,7 +1,7 @@
 """Plans of moves for drawn runs in drawn halls: no node is given twice at any point, and rules of runs hold."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Slice, Taken
+from launcher.core.model.placement import Slice, Unavailable, UnavailableNodes
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.core.planner.defragment import MovePlan, after, defragment
@@ -18,7 +18,7 @@ from launcher.core.planner.relocation import PlacedTask
 from launcher.core.queue.timeline import fit
 from tests.effort import drawn
 
-Hall = tuple[Inventory, Mapping[NodeName, Taken], Sequence[PlacedTask]]
+Hall = tuple[Inventory, UnavailableNodes, Sequence[PlacedTask]]
 
 
 def drawn_hall(random: Random) -> Hall:
@@ -37,22 +37,22 @@ def drawn_hall(random: Random) -> Hall:
         for tray in range(trays)
     )
     inventory = Inventory(name="hall", transport=Transport.SIM, nodes=nodes, levels=("block", "rack"))
-    taken: dict[NodeName, Taken] = {}
+    unavailable: dict[NodeName, Unavailable] = {}
     runs: list[PlacedTask] = []
     for number in range(20):
         task = drawn_task(random, f"run-{number}")
-        found = fit(task, inventory, taken)
+        found = fit(task, inventory, unavailable)
         if found is not None:
-            taken.update(dict.fromkeys((*found.nodes, *found.enclosed), Taken(by_run=task.name)))
+            unavailable.update(dict.fromkeys((*found.nodes, *found.exclusive_nodes), Unavailable(used_by=task.name)))
             movable = random.random() < 0.9
             runs.append(PlacedTask(name=RunName(task.name), task=task, placement=found, movable=movable))
     stay = [run for run in runs if random.random() < 0.6]
     kept = {run.name for run in stay}
-    taken = {node: mark for node, mark in taken.items() if mark.by_run in kept}
+    unavailable = {node: mark for node, mark in unavailable.items() if mark.used_by in kept}
     for node in nodes:
         if random.random() < 0.02:
-            taken[node.name] = replace(taken.get(node.name, Taken()), sick="lost a GPU")
-    return inventory, taken, stay
+            unavailable[node.name] = replace(unavailable.get(node.name, Unavailable()), unhealthy="lost a GPU")
+    return inventory, unavailable, stay
 
 
 def drawn_task(random: Random, name: str) -> Task:
@@ -110,23 +110,23 @@ def obeys(run: PlacedTask, inventory: Inventory, slices: Sequence[Slice]) -> Non
 @given(st.integers(0, 2**32))
 def test_every_step_of_a_plan_keeps_every_run_whole(seed: int) -> None:
     random = Random(seed)
-    inventory, taken, runs = drawn_hall(random)
-    free = Counter(node.rack for node in inventory.nodes if node.name not in taken)
+    inventory, unavailable, runs = drawn_hall(random)
+    free = Counter(node.rack for node in inventory.nodes if node.name not in unavailable)
     rule = TopologyRule(
         slices=random.randint(1, 2),
         nodes_per_slice=max(free.values(), default=0) + random.randint(0, 1) or 1,
         all_within=random.choice((None, None, "block")),
     )
     wanted = Task(name="wanted", groups=(Group(name="main", topology=rule, gpus=4, run="true"),))
-    plan = defragment(wanted, inventory, taken, runs)
-    assert plan == defragment(wanted, replace(inventory, nodes=inventory.nodes[::-1]), taken, runs[::-1])
+    plan = defragment(wanted, inventory, unavailable, runs)
+    assert plan == defragment(wanted, replace(inventory, nodes=inventory.nodes[::-1]), unavailable, runs[::-1])
     if not isinstance(plan, MovePlan):
         return
     now: dict[RunName, dict[str, Slice]] = {run.name: {one.key: one for one in run.own_slices()} for run in runs}
     by_name = {run.name: run for run in runs}
     assert len({step.gang for step in plan.steps}) == len(plan.steps)
     for at, step in enumerate(plan.steps):
-        before = after(taken, plan.steps[:at])
+        before = after(unavailable, plan.steps[:at])
         for move in step.moves:
             assert by_name[move.run].movable
             assert not before.keys() & {*move.new.nodes, *move.new.spares}
@@ -134,12 +134,14 @@ def test_every_step_of_a_plan_keeps_every_run_whole(seed: int) -> None:
             now[move.run][move.new.key] = move.new
         held = [name for parts in now.values() for one in parts.values() for name in (*one.nodes, *one.spares)]
         assert len(held) - len(set(held)) == _shared(runs)
-        assert set(held) <= after(taken, plan.steps[: at + 1]).keys()
+        assert set(held) <= after(unavailable, plan.steps[: at + 1]).keys()
         for run in runs:
             obeys(run, inventory, list(now[run.name].values()))
-    left = after(taken, plan.steps)
+    left = after(unavailable, plan.steps)
     assert not left.keys() & set(plan.placement.nodes)
-    assert {name for name, mark in left.items() if mark.sick} == {name for name, mark in taken.items() if mark.sick}
+    assert {name for name, mark in left.items() if mark.unhealthy} == {
+        name for name, mark in unavailable.items() if mark.unhealthy
+    }
 
 
 def _shared(runs: Sequence[PlacedTask]) -> int:

@@ -3,26 +3,26 @@
 The plan is a preview: nothing here moves anything. Every step has room when its turn comes, and restarts one gang.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Slice, Taken
+from launcher.core.model.placement import Placement, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Task
-from launcher.core.placement.colocation import hosts
+from launcher.core.placement.colocation import placed_groups
 from launcher.core.planner.moves import MoveProblem
 from launcher.core.planner.relocation import Fleet, PlacedTask, Relocations, relocations, unsupported, ways_to_want
-from launcher.core.planner.search import MoveSolution, most_room, room_now, solve
+from launcher.core.planner.search import CLOSE, MoveSolution, most_room, room_now, solve
 from launcher.core.queue.timeline import fit
 
 GPU_HOUR_S = 3600.0
 
 MAX_ROUNDS = 8
 """How often a plan is made anew without moves that turned out to break a rule between slices that move together."""
-
 
 MAX_PLACES = 8
 """The most places tried for a task whose slices have to be in one (`all_within`)."""
@@ -50,7 +50,8 @@ class MoveStep:
 class MovePlan:
     """Steps in order, after which the task has its placement. Without steps it fits now.
 
-    No plan costs less than `bound_gpu_hours`; `proven`: none costs less than this one.
+    No plan costs less than `bound_gpu_hours` (0: not known); `proven`: none costs less than this one. Both are said of
+    moves of slices that may move, each to one pool of equal nodes that its rules allow while its run stays.
     """
 
     steps: tuple[MoveStep, ...]
@@ -79,75 +80,76 @@ class NoMovePlan:
 
 
 def defragment(
-    wanted: Task, inventory: Inventory, taken: Mapping[NodeName, Taken], placed: Sequence[PlacedTask]
+    wanted: Task, inventory: Inventory, unavailable: UnavailableNodes, placed: Sequence[PlacedTask]
 ) -> MovePlan | NoMovePlan:
     """Return the cheapest moves found after which a task fits, or why there are none.
 
-    `taken` has all nodes that are not free, those of `placed` too. Rules of the runs that move hold at every step;
+    `unavailable` has all nodes that are not free, those of `placed` too. Rules of runs that move hold at every step;
     soft ones (`prefer`, `balance`) are not weighed.
     """
-    now = fit(wanted, inventory, taken)
+    now = fit(wanted, inventory, unavailable)
     if now is not None:
         return MovePlan(steps=(), placement=now, bound_gpu_hours=0.0, proven=True)
     if (reason := unsupported(wanted)) is not None:
         return NoMovePlan(reason=reason, proven=False, fixed={})
-    fleet = Fleet(inventory, taken, wanted)
+    fleet = Fleet(inventory, unavailable, wanted)
     ways = ways_to_want(fleet, wanted)
-    found = [_one_way(wanted, taken, fleet, relocations(fleet, placed, way)) for way in ways[:MAX_PLACES]]
+    found = [_one_way(wanted, unavailable, fleet, relocations(fleet, placed, way)) for way in ways[:MAX_PLACES]]
     plans = [one for one in found if isinstance(one, MovePlan)]
     if not plans:
-        return next(iter(found), NoMovePlan(reason="no place at the level asked", proven=True, fixed={}))
-    proven = len(ways) <= MAX_PLACES and all(one.proven for one in found)
-    bound = min(plan.bound_gpu_hours for plan in plans) if proven or len(ways) == 1 else 0.0
+        none = next(iter(found), NoMovePlan(reason="no place at the level asked", proven=True, fixed={}))
+        return replace(none, proven=none.proven and len(ways) <= MAX_PLACES and all(one.proven for one in found))
     best = min(plans, key=lambda plan: plan.gpu_hours)
-    return replace(best, proven=proven, bound_gpu_hours=bound)
+    if len(found) == len(ways) and all(isinstance(one, MovePlan) or one.proven for one in found):
+        bound = min(plan.bound_gpu_hours for plan in plans)
+        return replace(best, bound_gpu_hours=bound, proven=best.gpu_hours <= bound * (1 + CLOSE))
+    return replace(best, bound_gpu_hours=0.0, proven=False)
 
 
-def _one_way(wanted: Task, taken: Mapping[NodeName, Taken], fleet: Fleet, found: Relocations) -> MovePlan | NoMovePlan:
+def _one_way(wanted: Task, unavailable: UnavailableNodes, fleet: Fleet, found: Relocations) -> MovePlan | NoMovePlan:
     """Return the plan of one problem, made anew while slices that move together break a rule of their run."""
-    problem = found.problem
-    proven = not any(group.topology.spares_per_rack for group in wanted.groups)  # counted for each slice
+    # Spares that slices of a rack share are counted for each, and a slice on unequal nodes of a domain not at all.
+    exact = fleet.uniform and not any(group.topology.spares_per_rack for group in wanted.groups)
+    problem, bound = found.problem, math.inf
     for _ in range(MAX_ROUNDS):
         solution = solve(problem)
+        bound = min(bound, solution.bound if exact else 0.0)
         if solution.assignment is None:
-            reason = "no moves make room" if solution.proven and proven else "no moves were found that make room"
-            return NoMovePlan(reason=reason, proven=solution.proven and proven, fixed=found.fixed)
+            proven = bound == math.inf
+            reason = "no moves make room" if proven else "no moves were found that make room"
+            return NoMovePlan(reason=reason, proven=proven, fixed=found.fixed)
         steps = _steps(fleet, found, solution)
         broken = _broken(fleet, found, steps)
         if broken is None:
-            return _plan(wanted, taken, fleet, found, steps, replace(solution, proven=solution.proven and proven))
-        problem, proven = _without(problem, *broken), False
+            return _plan(wanted, unavailable, fleet, found, steps, bound / GPU_HOUR_S)
+        problem = _without(problem, *broken)
     return NoMovePlan(reason="slices of a run that move together break its rules", proven=False, fixed=found.fixed)
 
 
 def _plan(
     wanted: Task,
-    taken: Mapping[NodeName, Taken],
+    unavailable: UnavailableNodes,
     fleet: Fleet,
     found: Relocations,
     steps: tuple[MoveStep, ...],
-    solution: MoveSolution,
+    bound: float,
 ) -> MovePlan | NoMovePlan:
     """Return the plan with the task placed on what is free after it."""
-    placement = fit(wanted, fleet.inventory, after(taken, steps))
+    placement = fit(wanted, fleet.inventory, after(unavailable, steps))
     if placement is None:
         return NoMovePlan(reason="rules between slices of the task", proven=False, fixed=found.fixed)
-    return MovePlan(
-        steps=steps,
-        placement=placement,
-        bound_gpu_hours=solution.bound / GPU_HOUR_S,
-        proven=solution.proven,
-    )
+    cost = sum(step.gpu_hours for step in steps)
+    return MovePlan(steps=steps, placement=placement, bound_gpu_hours=bound, proven=cost <= bound * (1 + CLOSE))
 
 
-def after(taken: Mapping[NodeName, Taken], steps: Sequence[MoveStep]) -> Mapping[NodeName, Taken]:
+def after(unavailable: UnavailableNodes, steps: Sequence[MoveStep]) -> UnavailableNodes:
     """Return what is not free after some steps."""
-    now = dict(taken)
+    now = dict(unavailable)
     for step in steps:
         for move in step.moves:
             for name in nodes_of(move.old):
                 del now[name]
-            now.update(dict.fromkeys(nodes_of(move.new), Taken(by_run=move.run)))
+            now.update(dict.fromkeys(nodes_of(move.new), Unavailable(used_by=move.run)))
     return now
 
 
@@ -199,9 +201,9 @@ def _broken(fleet: Fleet, found: Relocations, steps: Sequence[MoveStep]) -> tupl
         for move in step.moves:
             own[move.run][move.new.key] = move.new
         for move in step.moves:
-            task = hosts(runs[move.run].task)
+            task = placed_groups(runs[move.run].task)
             others = [part for key, part in own[move.run].items() if key != move.new.key]
-            allowed = fleet.allowed(task.group(move.new.group), fleet.bounds(task, move.new, others))
+            allowed = fleet.allowed(task.group(move.new.group), fleet.constraints(task, move.new, others))
             pool = fleet.pool_of[move.new.nodes[0]]
             if allowed is not None and pool not in allowed:
                 return numbers[move.run, move.new.key], pool
@@ -218,9 +220,9 @@ def _without(problem: MoveProblem, at: int, pool: int) -> MoveProblem:
 
 
 def slices_with_room(
-    inventory: Inventory, taken: Mapping[NodeName, Taken], placed: Sequence[PlacedTask], task: Task
+    inventory: Inventory, unavailable: UnavailableNodes, placed: Sequence[PlacedTask], task: Task
 ) -> tuple[int, int]:
     """Return how many slices of a task of one slice have room now, and how many after moves at any cost."""
-    fleet = Fleet(inventory, taken, task)
+    fleet = Fleet(inventory, unavailable, task)
     problem = relocations(fleet, placed, ways_to_want(fleet, task)[0]).problem
     return room_now(problem, problem.wanted[0]), most_room(problem, problem.wanted[0])

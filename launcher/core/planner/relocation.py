@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL, Inventory, Node
 from launcher.core.model.nodeset import NodeName, natural
-from launcher.core.model.placement import Placement, Slice, Taken
+from launcher.core.model.placement import Placement, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Group, RestartWith, Task
 from launcher.core.placement.capacity import rank_order
-from launcher.core.placement.colocation import hosts
-from launcher.core.placement.constraints import Bounds, Ledger, ground
-from launcher.core.placement.filters import Sieve, free_of_marks, named_levels
+from launcher.core.placement.colocation import placed_groups
+from launcher.core.placement.constraints import Constraints, DomainUsage, spread_level
+from launcher.core.placement.filters import NodeFilter, is_free, required_levels
 from launcher.core.planner.moves import MovableSlice, MoveProblem, WantedSlice
 
 
@@ -60,55 +60,59 @@ class PlacedTask:
 
 
 class Fleet:
-    """The pools of an inventory, and what is free in each."""
+    """The pools of an inventory, and what is free in each. `uniform`: each NVLink domain is one pool."""
 
-    def __init__(self, inventory: Inventory, taken: Mapping[NodeName, Taken], wanted: Task) -> None:
+    def __init__(self, inventory: Inventory, unavailable: UnavailableNodes, wanted: Task) -> None:
         self.inventory = inventory
         self.nodes = {node.name: node for node in inventory.nodes}
-        sieves = [Sieve(group, {}, frozenset()) for group in hosts(wanted).groups]
-        sieves = [sieve for sieve in sieves if sieve.names_nodes]
+        filters = [NodeFilter(group, {}, frozenset()) for group in placed_groups(wanted).groups]
+        filters = [one for one in filters if one.by_node_name]
         pools: dict[tuple[object, ...], list[Node]] = {}
         for node in sorted(inventory.nodes, key=lambda node: (natural(node.rack), rank_order(node))):
             if node.drained is None:
-                pools.setdefault((*_look(node), *(sieve.reason(node) for sieve in sieves)), []).append(node)
+                pools.setdefault((*_look(node), *(one.exclusion(node) for one in filters)), []).append(node)
         self.pools = tuple(pools.values())
         self.pool_of = {
-            node.name: at for at, pool in enumerate(self.pools) for node in pool if not _marked(taken.get(node.name))
+            node.name: at
+            for at, pool in enumerate(self.pools)
+            for node in pool
+            if not _out_of_service(unavailable.get(node.name))
         }
         self.free = tuple(
-            tuple(node.name for node in pool if free_of_marks(node, taken.get(node.name))) for pool in self.pools
+            tuple(node.name for node in pool if is_free(node, unavailable.get(node.name))) for pool in self.pools
         )
+        self.uniform = len({(pool[0].rack, pool[0].domain) for pool in self.pools}) == len(self.pools)
         self._allowed: dict[tuple[object, ...], frozenset[int] | None] = {}
 
-    def allowed(self, group: Group, bounds: Bounds | None = None) -> frozenset[int] | None:
-        """Return the pools that a group may use, others of its task having their place; None for all of them."""
+    def allowed(self, group: Group, constraints: Constraints | None = None) -> frozenset[int] | None:
+        """Return the pools that a group can use under constraints from other groups; None for all of them."""
         rule = group.topology
         names = (rule.racks, rule.exclude_racks, rule.only_nodes, rule.exclude_nodes)
-        key = (group.gpus, group.accelerator, rule.within == RACK_LEVEL, named_levels(rule), names)
-        if bounds or key not in self._allowed:
-            sieve = Sieve(group, {}, frozenset(), bounds)
-            fits = frozenset(at for at, pool in enumerate(self.pools) if sieve.reason(pool[0]) is None)
+        key = (group.gpus, group.accelerator, rule.within == RACK_LEVEL, required_levels(rule), names)
+        if constraints or key not in self._allowed:
+            able = NodeFilter(group, {}, frozenset(), constraints)
+            fits = frozenset(at for at, pool in enumerate(self.pools) if able.exclusion(pool[0]) is None)
             found = None if len(fits) == len(self.pools) else fits
-            if bounds:
+            if constraints:
                 return found
             self._allowed[key] = found
         return self._allowed[key]
 
-    def bounds(self, task: Task, part: Slice, others: Iterable[Slice]) -> Bounds:
-        """Return where a slice may not be because of the other slices of its task."""
-        ledger = Ledger(task, self.inventory, {})
-        if part.group not in ledger.free:
+    def constraints(self, task: Task, part: Slice, others: Iterable[Slice]) -> Constraints:
+        """Return the constraints on a slice from the other slices of its task."""
+        usage = DomainUsage(task, self.inventory, {})
+        if part.group not in usage.unconstrained:
             for other in others:
-                ledger.keep(other.group, [self.nodes[name] for name in (*other.nodes, *other.spares)])
-        return ledger.bounds(part.group)
+                usage.add_fixed(other.group, [self.nodes[name] for name in (*other.nodes, *other.spares)])
+        return usage.constraints(part.group)
 
     def gpus(self, slices: Iterable[Slice]) -> int:
         """Return the GPUs of the members of slices."""
         return sum(self.nodes[name].gpus for part in slices for name in part.nodes)
 
 
-def _marked(taken: Taken | None) -> bool:
-    return taken is not None and (taken.sick is not None or taken.drained is not None)
+def _out_of_service(use: Unavailable | None) -> bool:
+    return use is not None and (use.unhealthy is not None or use.drained is not None)
 
 
 def _look(node: Node) -> tuple[object, ...]:
@@ -181,27 +185,27 @@ def _fixed(run: PlacedTask, part: Slice, pools: set[int]) -> str | None:
     if not run.movable:
         return "not movable"
     if rule.within not in (RACK_LEVEL, NODE_LEVEL):
-        return "may span racks"
+        return "spans racks"
     if rule.exclusive is not None:
-        return "has a place to itself"
+        return "exclusive"
     if rule.spares_per_rack:
-        return "shares spares"
+        return "shared spares"
     if rule.only_nodes or rule.exclude_nodes:
         return "names nodes"
-    if ground(rule.spread_members) is not None:
-        return "spreads its nodes"
-    return None if len(pools) == 1 and -1 not in pools else "on nodes that differ, are sick or drained"
+    if spread_level(rule.spread_members) is not None:
+        return "spread members"
+    return None if len(pools) == 1 and -1 not in pools else "mixed, unhealthy or drained nodes"
 
 
 def _allowed(fleet: Fleet, run: PlacedTask, part: Slice, own: Sequence[Slice]) -> frozenset[int] | None:
-    task = hosts(run.task)
+    task = placed_groups(run.task)
     others = (other for other in own if other.key != part.key)
-    return fleet.allowed(task.group(part.group), fleet.bounds(task, part, others))
+    return fleet.allowed(task.group(part.group), fleet.constraints(task, part, others))
 
 
 def unsupported(task: Task) -> str | None:
     """Return why room for a task cannot be planned in counts of nodes; None where it can."""
-    for group in hosts(task).groups:
+    for group in placed_groups(task).groups:
         if group.topology.within not in (RACK_LEVEL, NODE_LEVEL, ANY_LEVEL):
             return f"`within: {group.topology.within}` of `{group.name}`: only racks are freed by moves"
     return None
@@ -227,7 +231,7 @@ def ways_to_want(fleet: Fleet, task: Task) -> tuple[tuple[WantedSlice, ...], ...
 
 def _wanted(fleet: Fleet, task: Task, inside: AbstractSet[int] | None) -> Iterator[WantedSlice]:
     """Return the wanted slices with the pools they may be in. Where slices may span racks each node is one."""
-    for group in hosts(task).groups:
+    for group in placed_groups(task).groups:
         rule, allowed = group.topology, fleet.allowed(group)
         if inside is not None and rule.all_within is not None:
             allowed = frozenset(inside if allowed is None else allowed & inside)

@@ -1,6 +1,6 @@
 """Plans of moves on small halls: what moves where, what it costs, and what may not move."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,10 +8,10 @@ import pytest
 
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Slice, Taken
+from launcher.core.model.placement import Placement, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
-from launcher.core.placement.colocation import with_colocated
+from launcher.core.placement.colocation import with_colocated_slices
 from launcher.core.planner.defragment import MovePlan, NoMovePlan, after, defragment, slices_with_room
 from launcher.core.planner.relocation import PlacedTask
 
@@ -80,19 +80,19 @@ def wanted(nodes: int, slices: int = 1, **rule: Any) -> Task:
     return Task(name="wanted", groups=(group("main", nodes, slices, **rule),))
 
 
-def used(runs: Sequence[PlacedTask], **sick: str) -> dict[NodeName, Taken]:
-    taken = {node: Taken(by_run=one.name) for one in runs for node in one.placement.nodes}
+def used(runs: Sequence[PlacedTask], **sick: str) -> dict[NodeName, Unavailable]:
+    unavailable = {node: Unavailable(used_by=one.name) for one in runs for node in one.placement.nodes}
     for rack, trays in sick.items():
         for node in names(f"{rack}:{trays}"):
-            taken[node] = replace(taken.get(node, Taken()), sick="lost a GPU")
-    return taken
+            unavailable[node] = replace(unavailable.get(node, Unavailable()), unhealthy="lost a GPU")
+    return unavailable
 
 
 def plan(task: Task, inventory: Inventory, *runs: PlacedTask, **sick: str) -> MovePlan:
-    taken = used(runs, **sick)
-    found = defragment(task, inventory, taken, runs)
+    unavailable = used(runs, **sick)
+    found = defragment(task, inventory, unavailable, runs)
     assert isinstance(found, MovePlan), found
-    played(found, inventory, taken)
+    played(found, inventory, unavailable)
     return found
 
 
@@ -102,16 +102,16 @@ def refused(task: Task, inventory: Inventory, *runs: PlacedTask, **sick: str) ->
     return found
 
 
-def played(found: MovePlan, inventory: Inventory, taken: Mapping[NodeName, Taken]) -> None:
+def played(found: MovePlan, inventory: Inventory, unavailable: UnavailableNodes) -> None:
     """Play a plan: each new node is free when its step begins, and the task has only free nodes in the end."""
     for at, step in enumerate(found.steps):
-        now = after(taken, found.steps[:at])
+        now = after(unavailable, found.steps[:at])
         new = [node for move in step.moves for node in (*move.new.nodes, *move.new.spares)]
         assert len(set(new)) == len(new)
         assert not now.keys() & set(new)
         for move in step.moves:
             assert len({node.domain for node in inventory.nodes if node.name in move.new.nodes}) == 1
-    assert not after(taken, found.steps).keys() & set(found.placement.nodes)
+    assert not after(unavailable, found.steps).keys() & set(found.placement.nodes)
 
 
 def moves(found: MovePlan) -> list[str]:
@@ -174,7 +174,7 @@ def test_groups_on_the_same_nodes_move_and_restart_together() -> None:
     host = group("main", 2)
     guest = Group(name="side", topology=TopologyRule(nodes_per_slice=2, nodes_of="main"), gpus=0, run="true")
     task = Task(name="a", groups=(host, guest))
-    placement = Placement(slices=with_colocated(task, [part("main", 0, "r1:1 2")]))
+    placement = Placement(slices=with_colocated_slices(task, [part("main", 0, "r1:1 2")]))
     both = PlacedTask(name=RunName("a"), task=task, placement=placement, movable=True)
     found = plan(wanted(4), hall(2), both, run("b", "r2:1 2", movable=False))
     assert [move.old.group for move in found.moves] == ["main"]
@@ -246,18 +246,18 @@ def test_nodes_that_are_sick_are_neither_freed_nor_used() -> None:
     assert refused(wanted(4), hall(2), *runs, r2="4").fixed == {"not movable": 1}
     assert refused(wanted(4), hall(2), *runs, r1="1").fixed == {
         "not movable": 1,
-        "on nodes that differ, are sick or drained": 1,
+        "mixed, unhealthy or drained nodes": 1,
     }
 
 
 @pytest.mark.parametrize(
     ("rule", "reason"),
     [
-        ({"within": "block"}, "may span racks"),
-        ({"exclusive": "rack"}, "has a place to itself"),
-        ({"spares_per_rack": 1}, "shares spares"),
+        ({"within": "block"}, "spans racks"),
+        ({"exclusive": "rack"}, "exclusive"),
+        ({"spares_per_rack": 1}, "shared spares"),
         ({"only_nodes": ("*",)}, "names nodes"),
-        ({"spread_members": "block"}, "spreads its nodes"),
+        ({"spread_members": "block"}, "spread members"),
     ],
 )
 def test_slices_with_such_rules_do_not_move(rule: dict[str, Any], reason: str) -> None:
