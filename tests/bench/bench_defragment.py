@@ -40,7 +40,7 @@ SLICES_OF_A_RUN = ((1, 0.7), (2, 0.15), (4, 0.1), (8, 0.05))
 
 
 def hall() -> Inventory:
-    """Answer 10,008 nodes in 556 racks."""
+    """Return 10,008 nodes in 556 racks."""
     nodes = [
         Node(
             name=NodeName(f"r{rack:03d}-n{tray:02d}"),
@@ -104,7 +104,7 @@ class Churn:
 
 
 def situation(inventory: Inventory, churn: Churn, seed: int) -> tuple[dict[NodeName, Unavailable], list[PlacedTask]]:
-    """Answer the nodes in use, and the runs that have them."""
+    """Return the nodes in use, and the runs that have them."""
     random = Random(seed)
     trays = [[tray for tray in range(TRAYS) if tray not in sick] for sick in churn.sick]
     unavailable = {
@@ -142,13 +142,13 @@ def situation(inventory: Inventory, churn: Churn, seed: int) -> tuple[dict[NodeN
 
 
 def task(name: str, slices: int, nodes: int) -> Task:
-    """Answer a task of rack-local slices."""
+    """Return a task of rack-local slices."""
     rule = TopologyRule(slices=slices, nodes_per_slice=nodes)
     return Task(name=name, groups=(Group(name="main", topology=rule, gpus=4, accelerator="GB300", run="true"),))
 
 
 def mip_bound(problem: MoveProblem) -> float | None:
-    """Answer the bound of HiGHS on the cost (GPU-hours); None without highspy, infinity where no plan exists.
+    """Return the bound of HiGHS on the cost (GPU-hours); None without highspy, infinity where no plan exists.
 
     Counts of slices by size that each pool takes, and which slices leave it; the order of steps is not asked for.
     """
@@ -182,7 +182,7 @@ def mip_bound(problem: MoveProblem) -> float | None:
 
 
 def gap(cost: float, bound: float | None) -> str:
-    """Answer how far a cost is above a bound, in percent."""
+    """Return how far a cost is above a bound, in percent."""
     return "-" if not bound or bound == math.inf else f"{(cost / bound - 1) * 100:.1f}%"
 
 
