@@ -267,7 +267,7 @@ def test_another_process_sees_the_same_fleet_at_the_same_time(harness: SimHarnes
     store = Store(harness.store.home)
     others = SimNodes(store.worlds)
     assert others.look(run) == seen
-    assert SimClock(store.worlds, run).now() == SimClock(harness.store, run).now()
+    assert SimClock(store.worlds, run).now() == SimClock(harness.store.worlds, run).now()
     harness.at(run, 601.0)
     tail = others.read_log(run, SECOND, LogName(member=MemberName("main/1")), -30).data
     assert tail.splitlines()[-1] == b"step 9 of 10"
