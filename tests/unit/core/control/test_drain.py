@@ -1,4 +1,4 @@
-"""A slice that was placed again: its slots leave their nodes, and nothing of it stays where it was."""
+"""Drained nodes, and slices that were placed again: ranks are signalled, and slots leave their nodes."""
 
 from dataclasses import replace
 

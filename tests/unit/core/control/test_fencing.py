@@ -15,8 +15,6 @@ from tests.situations import PATIENT, RUN, Situation, key, kinds, make_run, name
 from tests.unit.core.control.kernel import holder, serving, wait
 
 LOST, OTHER, SPARE = name(1, 2), name(1, 1), name(1, 3)
-
-
 STRANGE = "not free: `python` (pid 4711, of ann) computes on GPU 2"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.core.model.text import span
+from launcher.core.model.text import count, span
 
 
 @pytest.mark.parametrize(
@@ -10,3 +10,8 @@ from launcher.core.model.text import span
 )
 def test_spans_in_words(seconds: float, said: str) -> None:
     assert span(seconds) == said
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
+def test_only_one_is_singular(number: int, said: str) -> None:
+    assert count(number, "node") == said
