@@ -1,13 +1,14 @@
-"""A slice that was placed again: its slots leave their nodes, and nothing of it stays where it was."""
+"""Drained nodes, and slices that were placed again: ranks are signalled, and slots leave their nodes."""
 
 from dataclasses import replace
 
 from launcher.core.model.actions import Result
 from launcher.core.model.inventory import Access, Node, RackName
-from launcher.core.model.observation import Seen, Unseen
+from launcher.core.model.observation import Seen
 from launcher.core.model.placement import Placement
-from launcher.core.model.run import MemberName, Wanted
-from tests.situations import RUN, Situation, kinds, make_run, name
+from launcher.core.model.run import RunState, Wanted
+from tests.situations import Situation, kinds, make_run, name
+from tests.unit.core.control.kernel import driven, holder, serving_slice
 
 
 def relocated() -> Situation:
@@ -60,21 +61,37 @@ def test_rays_group_of_the_old_place_is_taken_back_before_anything_starts_in_the
     assert not [key for key in kinds(decision) if key.startswith(("start", "verify"))]
 
 
-def test_a_lost_machine_of_the_head_ends_the_attempt_and_the_head_begins_on_a_node_of_the_run() -> None:
-    run = make_run(slices=1, nodes=3, spares=0)
-    here = Situation(replace(run, fleet=replace(run.fleet, head=Access(address="10.9.9.9"))))
-    here.serving()
-    here.head = Unseen(message="timed out")
-    for node in here.views:
-        here.agent(node, head_silent=20.0)
-    for _ in range(10):
-        here.decide(after=1.0)
-    assert (here.record.cluster, here.record.head, here.record.former_heads) == (1, "r1-n1", [None])
-    assert here.record.gangs[RUN].broken is not None
-    assert here.record.slots[MemberName("main/2")].generation == 1
-
-
 def test_down_lets_go_of_every_node_that_the_run_ever_had() -> None:
     here = relocated()
     here.run = replace(here.run, wanted=Wanted.NOTHING)
     assert {"release:slot:r1-n1", "release:slot:r1-n2"} <= set(kinds(here.decide()))
+
+
+def test_a_drained_node_is_left_after_its_ranks_had_their_time() -> None:
+    here = serving_slice(nodes=2, spares=1)
+    here.drained = {name(1, 2): "memory to be replaced"}
+    told = here.decide()
+    assert kinds(told) == ["signal:r1-n1", "signal:r1-n2"]
+    for action in told.actions:
+        here.receive(action)
+    assert kinds(here.decide()) == []
+    here.end_rank(0, 143)
+    here.end_rank(1, 0)
+    here.decide()
+    assert (holder(here, 1), here.gang().restarts, here.record.outcome) == ("r1-n3", 0, None)
+
+
+def test_a_drained_node_without_anywhere_to_go_runs_on() -> None:
+    here = serving_slice(nodes=2, spares=0)
+    here.drained = {name(1, 2): "memory to be replaced"}
+    decision = here.decide()
+    assert kinds(decision) == ["add_spare:main.s0"]
+    assert decision.state is RunState.RUNNING
+    assert "r1-n2 is drained, but has no spare in r1" in decision.status_message
+
+
+def test_only_the_node_of_the_driver_is_told_to_stop() -> None:
+    here = driven(spares=1)
+    here.serving()
+    here.drained[name(1, 2)] = "maintenance"
+    assert [key for key in kinds(here.decide()) if key.startswith("signal")] == ["signal:r1-n1"]

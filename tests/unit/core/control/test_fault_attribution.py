@@ -3,27 +3,16 @@
 from dataclasses import replace
 
 from launcher.core.model.inventory import GpuDriver
-from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Symptom
 from launcher.core.model.operator_requests import RequestKind
-from launcher.core.model.run import Cause, MemberName, RunState
+from launcher.core.model.run import RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import Situation, kinds, make_run, name
-from tests.unit.core.control.test_liveness import outside
-
-
-def serving(*, slices: int = 1, nodes: int = 8, spares: int = 2, policy: RecoveryPolicy | None = None) -> Situation:
-    here = Situation(outside(make_run(slices=slices, nodes=nodes, spares=spares, recovery=policy or RecoveryPolicy())))
-    here.serving()
-    return here
-
-
-def holder(here: Situation, rank: int) -> NodeName:
-    return here.record.slots[MemberName(f"main/{rank}")].node
+from tests.unit.core.control.kernel import holder, outside, serving_slice
 
 
 def test_of_a_slice_full_of_errors_the_node_with_the_dead_link_is_replaced_and_no_other() -> None:
-    here = serving()
+    here = serving_slice()
     for at in range(1, 9):
         here.sign(name(1, at), Symptom.SYMPATHETIC, f"Xid 145 on {at}")
         here.end_rank(at - 1, 134, at=float(at))
@@ -36,7 +25,7 @@ def test_of_a_slice_full_of_errors_the_node_with_the_dead_link_is_replaced_and_n
 
 
 def test_nothing_is_decided_before_every_node_was_asked_about_its_health_since() -> None:
-    here = serving()
+    here = serving_slice()
     here.health[name(1, 3)] = Health(at=here.at - 30.0)
     here.end_rank(0, 134)
     waiting = here.decide()
@@ -49,7 +38,7 @@ def test_nothing_is_decided_before_every_node_was_asked_about_its_health_since()
 
 
 def test_a_node_that_does_not_say_how_it_is_holds_a_restart_up_for_five_seconds() -> None:
-    here = serving()
+    here = serving_slice()
     here.health[name(1, 3)] = None
     here.end_rank(0, 134)
     assert here.decide().actions == ()
@@ -72,7 +61,7 @@ def test_a_restart_of_nodes_without_gpus_waits_for_nobody() -> None:
 
 
 def test_a_program_that_fails_with_errors_of_its_own_costs_a_restart_and_no_node() -> None:
-    here = serving()
+    here = serving_slice()
     here.sign(name(1, 1), Symptom.APPLICATION, "Xid 31")
     here.end_rank(0, 1)
     here.decide()
@@ -80,7 +69,7 @@ def test_a_program_that_fails_with_errors_of_its_own_costs_a_restart_and_no_node
 
 
 def test_a_probe_that_hangs_fails_nobody() -> None:
-    here = serving()
+    here = serving_slice()
     here.health[name(1, 1)] = Health(at=float("inf"), hung=("nvidia-smi",))
     here.end_rank(0, 1)
     here.decide()
@@ -88,14 +77,14 @@ def test_a_probe_that_hangs_fails_nobody() -> None:
 
 
 def test_a_sign_of_the_node_itself_is_reason_enough_before_any_rank_fails() -> None:
-    here = serving()
+    here = serving_slice()
     here.sign(name(1, 2), Symptom.NODE, "`/` is full")
     here.decide()
     assert holder(here, 1) == "r1-n9"
 
 
 def test_of_two_ends_of_a_dead_link_the_one_with_more_signs_goes() -> None:
-    here = serving()
+    here = serving_slice()
     for node, words in ((name(1, 2), ("a",)), (name(1, 6), ("b", "c"))):
         for word in words:
             here.sign(node, Symptom.FATAL_LINK, f"Xid 149 {word}")
@@ -107,7 +96,7 @@ def test_of_two_ends_of_a_dead_link_the_one_with_more_signs_goes() -> None:
 
 
 def test_three_nodes_with_the_same_fault_are_none_of_them_replaced_before_somebody_says_so() -> None:
-    here = serving()
+    here = serving_slice()
     for at in (2, 4, 6):
         here.sign(name(1, at), Symptom.FATAL_LINK, "Xid 149")
     here.end_rank(0, 134)
@@ -122,7 +111,7 @@ def test_three_nodes_with_the_same_fault_are_none_of_them_replaced_before_somebo
 
 
 def test_relocating_the_slice_ends_the_verdict_too() -> None:
-    here = serving()
+    here = serving_slice()
     for at in (2, 4, 6):
         here.sign(name(1, at), Symptom.FATAL_LINK, "Xid 149")
     here.end_rank(0, 134)
@@ -132,84 +121,13 @@ def test_relocating_the_slice_ends_the_verdict_too() -> None:
 
 
 def test_half_a_rack_that_falls_silent_is_a_riddle_and_a_whole_one_is_lost() -> None:
-    here = serving(slices=2, nodes=4, spares=0, policy=RecoveryPolicy(on_no_spare=OnNoSpare.RELOCATE))
+    here = serving_slice(slices=2, nodes=4, spares=0, policy=RecoveryPolicy(on_no_spare=OnNoSpare.RELOCATE))
     here.silent(*(name(2, at) for at in (1, 2, 3)), heard=18.0)
     here.decide()
     decision = here.decide(after=9.0)
     assert decision.state is RunState.ON_HOLD
     assert "3 of 4 nodes of the run in r2 failed at once" in decision.status_message
-    whole = serving(slices=2, nodes=4, spares=0, policy=RecoveryPolicy(on_no_spare=OnNoSpare.RELOCATE))
+    whole = serving_slice(slices=2, nodes=4, spares=0, policy=RecoveryPolicy(on_no_spare=OnNoSpare.RELOCATE))
     whole.silent(*(name(2, at) for at in (1, 2, 3, 4)), heard=18.0)
     whole.decide()
     assert "relocate:main.s1" in kinds(whole.decide(after=9.0))
-
-
-def test_a_spare_that_is_sick_is_given_up_and_nobody_notices() -> None:
-    here = serving()
-    here.sign(name(1, 9), Symptom.GPU_LOST, "3 of 4 GPUs")
-    decision = here.decide()
-    assert kinds(decision) == ["release:slot:r1-n9"]
-    assert decision.state is RunState.RUNNING
-
-
-def test_a_node_on_which_programs_always_fail_first_gives_up_its_slot_whoever_ran_there() -> None:
-    here = serving()
-    here.history = {name(1, 3): 2}
-    here.end_rank(2, 1)
-    here.decide()
-    assert here.record.failed_nodes[name(1, 3)].cause is Cause.NODE
-    assert (holder(here, 2), here.gang().restarts) == ("r1-n9", 1)
-
-
-def test_without_another_node_a_program_that_always_fails_on_one_is_not_waited_for() -> None:
-    here = serving(nodes=1, spares=0)
-    here.history = {name(1, 1): 5}
-    here.end_rank(0, 1)
-    here.decide()
-    assert (dict(here.record.failed_nodes), here.gang().restarts) == ({}, 1)
-
-
-def test_the_rank_that_is_quiet_for_longest_hangs() -> None:
-    here = serving(nodes=2, spares=0, policy=RecoveryPolicy(hang_after=60.0))
-    for rank, quiet in ((0, 61.0), (1, 75.0)):
-        node = holder(here, rank)
-        view = here.views[node]
-        here.agent(node, ranks=tuple(replace(one, quiet=quiet) for one in view.agent.ranks))  # type: ignore[union-attr]
-    decision = here.decide()
-    assert "main/1 on r1-n2 hangs: no output for 75 s; restart 1 of 3" in decision.status_message
-
-
-def test_nobody_hangs_where_the_task_does_not_say_after_how_long() -> None:
-    here = serving(nodes=2, spares=0)
-    node = holder(here, 0)
-    here.agent(node, ranks=tuple(replace(one, quiet=1e6) for one in here.views[node].agent.ranks))  # type: ignore[union-attr]
-    assert here.decide().actions == ()
-
-
-def test_a_drained_node_is_left_after_its_ranks_had_their_time() -> None:
-    here = serving(nodes=2, spares=1)
-    here.drained = {name(1, 2): "memory to be replaced"}
-    told = here.decide()
-    assert kinds(told) == ["signal:r1-n1", "signal:r1-n2"]
-    for action in told.actions:
-        here.receive(action)
-    assert kinds(here.decide()) == []
-    here.end_rank(0, 143)
-    here.end_rank(1, 0)
-    here.decide()
-    assert (holder(here, 1), here.gang().restarts, here.record.outcome) == ("r1-n3", 0, None)
-
-
-def test_a_drained_node_without_anywhere_to_go_runs_on() -> None:
-    here = serving(nodes=2, spares=0)
-    here.drained = {name(1, 2): "memory to be replaced"}
-    decision = here.decide()
-    assert kinds(decision) == ["add_spare:main.s0"]
-    assert decision.state is RunState.RUNNING
-    assert "r1-n2 is drained, but has no spare in r1" in decision.status_message
-
-
-def test_a_drained_spare_is_let_go_of() -> None:
-    here = serving(nodes=2, spares=1)
-    here.drained = {name(1, 3): "memory to be replaced"}
-    assert kinds(here.decide()) == ["release:slot:r1-n3"]

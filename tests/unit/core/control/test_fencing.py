@@ -1,21 +1,18 @@
 """Kills that do not succeed: a stranger on the GPUs of a slot, and what cannot be killed."""
 
-import importlib
-import time
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from launcher.core.control.reconcile import Decision
+from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Kill, PowerOff, Result
-from launcher.core.model.observation import Phase, Step, Symptom
+from launcher.core.model.observation import Phase, Reached, Seen, Step, Symptom, Unseen
 from launcher.core.model.run import MemberName, RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
-from tests.situations import PATIENT, Situation, kinds, make_run, name
-
-gpus = importlib.import_module("launcher.runtime.gpus")
+from tests.situations import PATIENT, RUN, Situation, key, kinds, make_run, name
+from tests.unit.core.control.kernel import holder, serving, wait
 
 LOST, OTHER, SPARE = name(1, 2), name(1, 1), name(1, 3)
 STRANGE = "not free: `python` (pid 4711, of ann) computes on GPU 2"
@@ -116,63 +113,110 @@ def test_power_ends_what_cannot_be_killed_once_its_slot_has_gone_elsewhere(fence
     assert all(later - earlier >= 120 for earlier, later in pairwise(cuts)), "a machine may be seen for a while"
 
 
-TRAY = "0, GPU-a\n1, GPU-b\n2, GPU-c\n3, GPU-d\n"
+def test_power_is_cut_where_the_inventory_says_how_and_nobody_waits_for_the_agent() -> None:
+    run = make_run(slices=1, nodes=2, spares=1)
+    here = serving(replace(run, fleet=replace(run.fleet, fence_command="off {node}")))
+    here.silent(LOST, heard=9.0)
+    (off,) = wait(here, 10).actions
+    assert isinstance(off, PowerOff)
+    assert off.node == LOST
+    assert holder(here) == LOST
+    here.receive(off, Result.POWERED_OFF)
+    here.decide()
+    assert holder(here) == "r1-n3"
 
 
-def test_who_computes_is_named_with_all_his_gpus_and_others_gpus_are_nobodys_business() -> None:
-    apps = "GPU-b, 999999999, /usr/bin/python, x\nGPU-c, 999999999, /usr/bin/python, x\nGPU-d, 1, init\n"
-    assert gpus.computing(TRAY, apps, 3) == ["`python, x` (pid 999999999) computes on GPU 1, 2"]
-    assert gpus.computing(TRAY, apps, 4)[1] == "`init` (pid 1, of root) computes on GPU 3"
-    assert gpus.computing(TRAY, apps, 1) == []
-    assert gpus.computing(TRAY, apps, 4, {"1", "999999999"}) == []
-    assert gpus.computing(TRAY, "GPU-a, 7, nvidia-cuda-mps-server\n", 4) == []
+def test_a_power_off_that_fails_is_tried_again_and_proves_nothing() -> None:
+    run = make_run(slices=1, nodes=2, spares=1)
+    here = serving(replace(run, fleet=replace(run.fleet, fence_command="off {node}")))
+    here.silent(LOST, heard=9.0)
+    (off,) = wait(here, 10).actions
+    here.receive(off, Result.FAILED, message="no such chassis")
+    assert here.decide().actions == ()
+    assert holder(here) == LOST
+    assert kinds(here.decide(after=2.0)) == ["power_off:r1-n2"]
 
 
-@pytest.mark.parametrize(
-    ("tray", "apps", "words"),
-    [
-        ("0, GPU-a\n1, GPU-b\n", "", "the driver has 2 of 4 GPUs"),
-        (TRAY, "No devices were found\n", "unexpected output of `nvidia-smi`: `No devices were found`"),
-        ("", "", "the driver has 0 of 4 GPUs"),
-    ],
-)
-def test_a_driver_that_does_not_know_is_never_taken_for_free(tray: str, apps: str, words: str) -> None:
-    with pytest.raises(OSError, match=words):
-        gpus.computing(tray, apps, 4)
+def test_a_fence_is_not_tried_on_a_node_that_is_out_of_reach() -> None:
+    here = serving()
+    here.end_rank(0, 1)
+    here.silent(LOST)
+    for _ in range(100):
+        for action in here.decide(after=1.0).actions:
+            assert not key(action).startswith("kill:r1-n2"), "each try is a line of the journal"
+            here.receive(action, Result.KILLED)
 
 
-def put_tool(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver's tool that does as a script says, and is found first."""
-    tool = folder / "nvidia-smi"
-    tool.write_text(f"#!/bin/sh\n{script}\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setattr(gpus, "ANSWER_S", 1.0)
-    monkeypatch.setattr(gpus, "LEAVE_S", 0.0)
+def test_a_gang_does_not_start_while_an_old_rank_may_run_where_nobody_sees_it() -> None:
+    here = serving(make_run(slices=1))
+    here.end_rank(0, 1)
+    here.views[LOST] = Unseen(message="timed out")
+    for _ in range(60):
+        decision = here.decide(after=1.0)
+        for action in decision.actions:
+            here.receive(action, Result.KILLED)
+        assert "start:run@2" not in kinds(decision)
 
 
-@pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        ("sleep 60", "`nvidia-smi` did not answer within 1 s"),
-        ("echo Unable to determine the device handle; exit 9", "ended with 9: Unable to determine the device handle"),
-    ],
-)
-def test_a_sick_driver_gets_its_time_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
-) -> None:
-    put_tool(tmp_path, script, monkeypatch)
-    begun = time.monotonic()
-    told = gpus.free(4, list)
-    assert not told["ok"]
-    assert told["message"].startswith("cannot tell whether its GPUs are free: ")
-    assert words in told["message"]
-    assert time.monotonic() - begun < 20
+def test_a_fence_on_a_node_that_falls_silent_to_us_alone_holds_its_gang_up() -> None:
+    here = serving(make_run(slices=1))
+    here.sign(LOST, Symptom.GPU_LOST, "3 of 4 GPUs")
+    here.decide()
+    assert holder(here) == "r1-n3"
+    here.views[LOST] = Unseen(message="timed out")
+    here.reached[LOST] = Reached(by=name(2, 1), answers=True)
+    for _ in range(60):
+        decision = here.decide(after=1.0)
+        for action in decision.actions:
+            here.receive(action, Result.KILLED if action.kind == "kill" else Result.DONE)
+        here.verify(decision.actions)
+        here.show_ready(here.record.slots)
+        for slot in here.record.slots.values():
+            here.agent(slot.node, ranks=())
+        assert "start:run@2" not in kinds(decision), "its old rank may still run where we cannot see it"
+    here.silent(LOST, heard=18.0)
+    here.decide()
+    assert here.gang().attempt == 2
 
 
-def test_a_process_that_is_just_dying_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = f"echo x >> {tmp_path}/asked; [ $(wc -l < {tmp_path}/asked) -gt 2 ] || echo GPU-a, 4711, python"
-    put_tool(tmp_path, f'case $1 in --query-gpu*) echo "0, GPU-a";; *) {asked};; esac', monkeypatch)
-    monkeypatch.setattr(gpus, "LEAVE_S", 20.0)
-    assert gpus.free(1, list) == {"ok": True}
-    assert len((tmp_path / "asked").read_text().split()) == 3
+def test_power_is_not_cut_of_a_node_that_has_only_just_fallen_silent() -> None:
+    run = make_run(slices=1, nodes=2, spares=1)
+    here = serving(replace(run, fleet=replace(run.fleet, fence_command="off {node}")))
+    here.silent(LOST, heard=30.0)
+    for _ in range(7):
+        assert here.decide(after=1.0).actions == ()
+
+
+def test_a_fence_waits_for_the_start_that_it_fences() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    here.in_flight = frozenset({ActionKey("start", gang=RUN, attempt=1)})
+    here.end_rank(0, 1)
+    assert kinds(here.decide()) == [], "a rank that begins after the kill would outlive it"
+    here.in_flight = frozenset()
+    assert kinds(here.decide()) == ["kill:r1-n1:rank:main/0@1#0", "kill:r1-n2:rank:main/1@1#0"]
+
+
+def test_a_fence_waits_for_the_raylet_that_is_being_started() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    here.decide()
+    here.in_flight = frozenset({ActionKey("join", node=name(1, 2), generation=0)})
+    here.views[name(1, 2)] = Seen()
+    assert not any("kill:r1-n2" in key for key in kinds(here.decide()))
+    here.in_flight = frozenset()
+    assert "kill:r1-n2:generation:main/1@0#0" in kinds(here.decide())
+
+
+def test_a_rank_that_comes_up_behind_its_fence_is_fenced_again() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    here.end_rank(0, 1)
+    for action in here.decide().actions:
+        here.receive(action, Result.KILLED)
+    here.agent(name(1, 1), ranks=())
+    late = here.decide()
+    assert kinds(late) == ["kill:r1-n2:rank:main/1@1#0"]
+    here.receive(late.actions[0], Result.KILLED)
+    here.agent(name(1, 2), ranks=())
+    assert kinds(here.decide()) == ["start:run@2"]

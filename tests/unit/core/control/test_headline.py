@@ -1,6 +1,46 @@
 """What a run says of itself, as people read it."""
 
-from tests.situations import Situation, make_run
+from dataclasses import replace
+
+from launcher.core.model.observation import HeadSeen, Phase, Step, Unseen
+from launcher.core.model.run import RunState
+from tests.situations import Situation, make_run, name
+from tests.unit.core.control.kernel import serving
+
+
+def test_nothing_is_touched_when_no_node_can_be_seen() -> None:
+    here = serving()
+    here.views = dict.fromkeys(here.views, Unseen(message="timed out"))
+    here.head = Unseen(message="timed out")
+    for _ in range(100):
+        assert here.decide(after=1.0).actions == ()
+    decision = here.decide()
+    assert decision.state is RunState.ON_HOLD
+    assert "no node of the run is reachable" in decision.status_message
+
+
+def test_raylets_that_wait_for_their_head_are_said_to_wait() -> None:
+    here = Situation(make_run())
+    here.ready()
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    here.head = HeadSeen(head=replace(here.head.head, ready=False, nodes=()))
+    here.agent(name(1, 1), ray=Step())
+    assert here.decide().status_message == "4 nodes waiting for the Ray head"
+
+
+def test_what_a_setup_is_about_is_told_while_it_runs_and_when_it_fails() -> None:
+    here = Situation(make_run(slices=1))
+    here.leased()
+    making = Step(phase=Phase.RUNNING, message="making a Python environment")
+    here.agent(name(1, 1), setup=making)
+    here.agent(name(1, 2), setup=Step(phase=Phase.RUNNING))
+    assert here.decide().status_message == "1 node making a Python environment, 1 in setup"
+    here.agent(name(1, 2), setup=Step(message="copying files"))
+    assert here.decide().status_message == "1 node copying files, 1 making a Python environment"
+    here.agent(name(1, 1), setup=replace(making, phase=Phase.FAILED, exit_code=78))
+    here.decide()
+    assert here.record.failed_nodes[name(1, 1)].message == "making a Python environment: exited with 78"
 
 
 def test_one_node_and_one_rank_are_told_in_the_singular() -> None:

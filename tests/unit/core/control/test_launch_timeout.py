@@ -4,17 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.control.reconcile import Decision
 from launcher.core.model.actions import PowerOff, Result
 from launcher.core.model.inventory import Access
-from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Head, HeadSeen, Phase, Reached, Seen, Step, Unseen
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.run import Cause, MemberName, RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import UP, Situation, key, kinds, make_run, name
+from tests.unit.core.control.kernel import LOST, holder, wait
 
-LOST = name(1, 2)
 IN_SETUP = Step(phase=Phase.RUNNING)
 
 
@@ -30,14 +28,14 @@ def in_setup(*, spares: int = 0, recovery: RecoveryPolicy | None = None, nodes: 
     return here
 
 
-def wait(here: Situation, seconds: int) -> Decision:
-    for _ in range(seconds - 1):
-        here.decide(after=1.0)
-    return here.decide(after=1.0)
-
-
-def holder(here: Situation) -> NodeName:
-    return here.record.slots[MemberName("main/1")].node
+def test_a_node_that_was_never_ours_and_stays_out_of_reach_is_replaced_after_a_while() -> None:
+    here = Situation(make_run(slices=1))
+    here.views[name(1, 2)] = Unseen(message="timed out")
+    here.decide()
+    assert here.record.slots[MemberName("main/1")].node == "r1-n2"
+    decision = here.decide(after=31.0)
+    assert here.record.slots[MemberName("main/1")].node == "r1-n3"
+    assert decision.wake_at <= here.at + 5
 
 
 @pytest.mark.parametrize("fence", [None, "off {node}"])

@@ -8,7 +8,6 @@ from launcher.core.control.reconcile import reconcile
 from launcher.core.control.status import summarise
 from launcher.core.model.record import rebased
 from launcher.core.model.run import Cause, RunState
-from launcher.core.model.text import span
 from tests.situations import Situation, kinds, make_run
 
 LIMIT = 600.0
@@ -101,10 +100,3 @@ def test_people_and_the_queue_read_when_it_is_over() -> None:
     began = decision.record.started_at
     assert began is not None
     assert summarise(at.run, decision, since=0.0, observed_at=0.0).ends_at == began + LIMIT
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(0.4, "0s"), (59, "59s"), (600, "10m"), (5400, "1h30m"), (172800, "2d"), (190000, "2d4h")]
-)
-def test_spans_in_words(seconds: float, said: str) -> None:
-    assert span(seconds) == said

@@ -1,0 +1,90 @@
+"""Receipts: what an action that succeeds or fails changes."""
+
+from dataclasses import replace
+
+import pytest
+
+from launcher.core.model.actions import Join, Prepare, Reason, Result, Why
+from launcher.core.model.observation import Head, HeadSeen, Step
+from launcher.core.model.run import Cause, MemberName
+from launcher.core.model.task import RecoveryPolicy
+from tests.situations import UP, Situation, key, kinds, make_run, name
+from tests.unit.core.control.kernel import lose_raylet
+
+
+def test_a_lease_that_somebody_holds_is_passed_over_for_a_spare_and_ends_the_run_without_one() -> None:
+    for spares, cause in ((1, None), (0, Cause.LEASE_HELD)):
+        here = Situation(make_run(slices=1, spares=spares))
+        claims = {key(action): action for action in here.decide().actions}
+        here.receive(claims["acquire:r1-n2"], Result.HELD, message="held by `other` of ann@gate since 09:10")
+        here.decide()
+        assert (here.record.outcome.cause if here.record.outcome else None) is cause
+        if cause is None:
+            assert here.record.slots[MemberName("main/1")].node == "r1-n3"
+
+
+def test_what_fails_is_tried_again_later_and_later() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    asked = here.decide()
+    gaps, last = [], here.at
+    verify = next(action for action in asked.actions if action.kind == "verify")
+    for _ in range(3):
+        here.receive(verify, Result.FAILED, message="no answer")
+        while "verify:main.s0" not in kinds(here.decide(after=0.1)):
+            pass
+        gaps.append(here.at - last)
+        last = here.at
+    assert gaps == pytest.approx([1.0, 2.0, 4.0], abs=0.3)
+
+
+def test_what_fails_five_times_in_a_row_ends_the_launch() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    asked = here.decide()
+    verify = next(action for action in asked.actions if action.kind == "verify")
+    for _ in range(5):
+        here.receive(verify, Result.FAILED, stage="ray", message="no answer")
+        here.decide(after=60.0)
+    assert here.record.outcome is not None
+    assert here.record.outcome.message == "ray: no answer"
+
+
+@pytest.mark.parametrize("rung", ["acquire", "prepare", "join"])
+def test_a_failure_that_was_overtaken_is_not_held_against_its_node(rung: str) -> None:
+    here = Situation(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=0)))
+    tried = [action for action in here.decide().actions if key(action) == "acquire:r1-n2"]
+    here.leased()
+    tried += [action for action in here.decide().actions if key(action) == "prepare:r1-n2"]
+    here.ready()
+    assert isinstance(here.head, HeadSeen)
+    up, here.head = here.head, HeadSeen(head=replace(here.head.head or Head(), nodes=()))
+    here.agent(name(1, 2), ray=Step())
+    tried += [action for action in here.decide().actions if key(action) == "join:r1-n2#0"]
+    here.head = up
+    here.agent(name(1, 2), ray=UP)
+    here.receive(next(action for action in tried if action.kind == rung), Result.FAILED, message="timed out")
+    here.decide()
+    assert (dict(here.record.node_attempts), dict(here.record.failed_nodes)) == ({}, {})
+
+
+def test_a_raylet_of_an_earlier_generation_that_failed_to_start_says_nothing_of_the_next() -> None:
+    here = Situation(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=1)))
+    here.serving()
+    slot = here.record.slots[MemberName("main/1")]
+    late = Join(reason=Reason(why=Why.START, message="the run begins"), slot=slot)
+    here.receive(lose_raylet(here), Result.KILLED)
+    here.decide()
+    here.receive(late, Result.FAILED, message="timed out")
+    here.decide()
+    assert here.record.node_attempts == {"r1-n2": 1}
+
+
+def test_a_prepare_that_would_fail_again_is_not_tried_again() -> None:
+    here = Situation(make_run())
+    here.leased()
+    prepare = next(action for action in here.decide().actions if isinstance(action, Prepare))
+    here.receive(prepare, Result.FAILED, message="cannot write `/data`: permission denied", lasting=True)
+    decided = here.decide(after=60.0)
+    assert prepare.node in here.record.failed_nodes
+    assert key(prepare) not in {key(action) for action in decided.actions}

@@ -1,0 +1,87 @@
+"""A run with other slices than its record: what stays, what goes, and what cannot change now."""
+
+from dataclasses import replace
+
+from launcher.core.control.resized_record import hindrance
+from launcher.core.model.observation import Seen
+from launcher.core.model.run import Run, Target
+from launcher.core.model.task import RecoveryPolicy, RestartWith
+from tests.situations import Situation, kinds, make_run, name
+
+
+def resized(run: Run, slices: int) -> Run:
+    """The run with another number of slices; its fleet keeps every node that it ever had."""
+    other = make_run(slices=slices)
+    known = {node.name for node in run.fleet.nodes}
+    nodes = (*run.fleet.nodes, *(node for node in other.fleet.nodes if node.name not in known))
+    return replace(run, task=other.task, placement=other.placement, fleet=replace(run.fleet, nodes=nodes))
+
+
+def serving(slices: int) -> Situation:
+    here = Situation(make_run(slices=slices))
+    here.serving()
+    return here
+
+
+def smaller(here: Situation, *, goes: str = "main.s1") -> Run:
+    """The run of two slices with a target of one."""
+    group = here.run.task.groups[0]
+    group = replace(group, topology=replace(group.topology, slices=1))
+    target = Target(task=replace(here.run.task, groups=(group,)), comes=(), goes=(goes,), fleet=here.run.fleet)
+    return replace(here.run, target=target)
+
+
+def test_slots_of_a_slice_that_went_are_forgotten_and_its_nodes_are_released() -> None:
+    here = serving(2)
+    kept = {member: slot for member, slot in here.record.slots.items() if slot.node in (name(1, 1), name(1, 2))}
+    here.run = resized(here.run, 1)
+    decision = here.decide()
+    assert here.record.slots == kept
+    assert here.record.verified.keys() == {"main.s0"}
+    assert {f"release:slot:r2-n{node}" for node in (1, 2, 3)} <= set(kinds(decision))
+    assert not [key for key in kinds(decision) if key.startswith("release:slot:r1")]
+
+
+def test_new_slots_begin_under_a_generation_that_the_run_has_not_had_and_the_others_keep_theirs() -> None:
+    here = serving(1)
+    here.record = replace(here.record, newest_generation=4)
+    here.run = resized(here.run, 2)
+    here.views |= {name(2, node): Seen() for node in (1, 2, 3)}
+    decision = here.decide()
+    generations = {str(slot.node): slot.generation for slot in here.record.slots.values()}
+    assert generations == {"r1-n1": 0, "r1-n2": 0, "r2-n1": 5, "r2-n2": 5}
+    assert {f"acquire:r2-n{node}" for node in (1, 2, 3)} <= set(kinds(decision))
+    assert here.gang().attempt == 1, "the gang starts as the next attempt, once the new slots are ready"
+
+
+def test_a_run_without_a_hindrance_may_change() -> None:
+    here = serving(2)
+    assert hindrance(here.run, here.record) is None, "it has no target"
+    assert hindrance(smaller(here), here.record) is None
+
+
+def test_ranks_that_restart_one_by_one_hinder_a_change() -> None:
+    here = Situation(make_run(recovery=RecoveryPolicy(restart_with=RestartWith.MEMBER)))
+    assert hindrance(smaller(here), here.record) == "ranks of `main` restart one by one (`restart_with: member`)"
+
+
+def test_a_group_whose_ranks_have_all_ended_well_does_not_change_and_one_that_failed_may() -> None:
+    here = serving(2)
+    for rank in range(4):
+        here.end_rank(rank, 0 if rank else 3)
+    here.decide()
+    assert hindrance(smaller(here), here.record) is None
+    here = serving(2)
+    for rank in range(4):
+        here.end_rank(rank, 0)
+    here.decide()
+    assert hindrance(smaller(here), here.record) == "all ranks of `main` have ended"
+
+
+def test_the_slice_with_the_node_of_the_head_stays() -> None:
+    here = Situation(make_run())
+    here.leased()
+    assert "start_head" in kinds(here.decide())
+    assert hindrance(smaller(here, goes="main.s1"), here.record) is None
+    found = hindrance(smaller(here, goes="main.s0"), here.record)
+    assert found == "the Ray head runs on `r1-n1`, which would be removed"

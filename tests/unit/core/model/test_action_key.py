@@ -1,0 +1,85 @@
+"""Keys of actions: which are the same act, and which have to wait for another."""
+
+import pytest
+
+from launcher.core.model.action_key import ActionKey, InFlight, key_of
+from launcher.core.model.actions import (
+    Acquire,
+    Action,
+    Kill,
+    Level,
+    Reason,
+    Release,
+    Resize,
+    Start,
+    StartHead,
+    Unit,
+    Why,
+)
+from launcher.core.model.run import GangName, MemberName
+from tests.situations import name
+
+WHY = Reason(why=Why.START, message="the run begins")
+NODE, OTHER = name(1, 1), name(1, 2)
+GANG, MEMBER = GangName("run"), MemberName("main/0")
+
+
+def kill(level: Level, *, attempt: int = 1, why: Reason = WHY) -> Kill:
+    return Kill(reason=why, node=NODE, level=level, member=MEMBER, gang=GANG, attempt=attempt)
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        (Acquire(reason=WHY, node=NODE), "acquire:r1-n1"),
+        (StartHead(reason=WHY), "start_head"),
+        (StartHead(reason=WHY, cluster=2), "start_head@2"),
+        (Start(reason=WHY, gang=GANG, attempt=3, restarts=1, slots=()), "start:run@3"),
+        (kill(Level.RANK), "kill:r1-n1:rank:main/0@1#0"),
+        (Release(reason=WHY, node=None, unit=Unit.HEAD), "release:head"),
+        (Resize(reason=WHY), "resize"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_text_of_a_key_names_the_act_its_subject_and_its_numbers(action: Action, text: str) -> None:
+    assert str(key_of(action)) == text
+
+
+def test_the_same_act_for_another_reason_has_the_same_key_and_another_attempt_another() -> None:
+    again = kill(Level.RANK, why=Reason(why=Why.STOP, message="on request"))
+    assert key_of(again) == key_of(kill(Level.RANK))
+    assert key_of(kill(Level.RANK, attempt=2)) != key_of(kill(Level.RANK))
+
+
+@pytest.mark.parametrize(
+    ("action", "under_way", "another"),
+    [
+        (
+            Acquire(reason=WHY, node=NODE),
+            ActionKey("release", node=NODE, unit=Unit.SLOT),
+            ActionKey("release", node=OTHER, unit=Unit.SLOT),
+        ),
+        (
+            StartHead(reason=WHY),
+            ActionKey("release", node=NODE, unit=Unit.HEAD),
+            ActionKey("release", node=NODE, unit=Unit.SLOT),
+        ),
+        (
+            kill(Level.RANK),
+            ActionKey("start", gang=GANG, attempt=1),
+            ActionKey("start", gang=GangName("other"), attempt=1),
+        ),
+        (
+            kill(Level.GENERATION),
+            ActionKey("join", node=NODE, generation=0),
+            ActionKey("join", node=OTHER, generation=0),
+        ),
+        (Resize(reason=WHY), ActionKey("relocate", slice="main.s0"), ActionKey("verify", slice="main.s0")),
+    ],
+    ids=["lease", "head", "rank", "raylet", "resize"],
+)
+def test_an_action_waits_for_what_it_would_miss_and_for_nothing_else(
+    action: Action, under_way: ActionKey, another: ActionKey
+) -> None:
+    assert InFlight([under_way]).blocks(action)
+    assert not InFlight([another]).blocks(action)
