@@ -10,12 +10,12 @@ from launcher.core.model.run import Run
 from launcher.errors import RemoteError
 from launcher.ports import Command, Hear, Stream, Take
 from launcher.sim import node_acts
-from launcher.sim.fleet import Fleet
+from launcher.sim.fleet import SimFleet
 
 PART = 1 << 16
 
 
-def execute(fleet: Fleet, run: Run, node: NodeName, command: Command, hear: Hear, now: float) -> int:
+def execute(fleet: SimFleet, run: Run, node: NodeName, command: Command, hear: Hear, now: float) -> int:
     """Pretend to run a command: it prints its variables, and succeeds.
 
     RemoteError where no agent runs.
@@ -37,7 +37,7 @@ def _lines(run: Run, node: NodeName, command: Command) -> Iterator[str]:
         yield f"NVLAUNCH_SLICE={member.slice}"
 
 
-def fetch(fleet: Fleet, node: NodeName, path: str, take: Take, now: float) -> tuple[str, ...]:
+def fetch(fleet: SimFleet, node: NodeName, path: str, take: Take, now: float) -> tuple[str, ...]:
     """Pretend that a path is a file, which holds its own name.
 
     RemoteError where the node does not answer.

@@ -20,7 +20,7 @@ HEAD = NodeName("head")
 """What the machine that the inventory names for Ray heads is called here; no fault befalls it but `head_killed`."""
 
 
-class Fleet:
+class SimFleet:
     """The nodes of one run.
 
     `host` and `world` read the stored rows; a look takes what was read last, because only the run itself changes the

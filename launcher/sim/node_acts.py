@@ -12,7 +12,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Member, MemberName, Run
 from launcher.core.model.simulation import FaultKind
 from launcher.sim.faults import during
-from launcher.sim.fleet import Fleet
+from launcher.sim.fleet import SimFleet
 from launcher.sim.lives import Life
 from launcher.sim.world import Raylet, Setup, SimHost
 
@@ -23,7 +23,7 @@ DONE = Answer(result=Result.DONE)
 KILLED = Answer(result=Result.KILLED)
 
 
-def acquire(fleet: Fleet, run: Run, action: Acquire, now: float) -> Answer:
+def acquire(fleet: SimFleet, run: Run, action: Acquire, now: float) -> Answer:
     """Take a node's lease and start its agent; HELD while it is taken.
 
     Another run may have it, or a fault. The store gives a node to one run at a time, so that two processes never take
@@ -43,7 +43,7 @@ def acquire(fleet: Fleet, run: Run, action: Acquire, now: float) -> Answer:
     return DONE
 
 
-def prepare(fleet: Fleet, run: Run, action: Prepare, now: float) -> Answer:
+def prepare(fleet: SimFleet, run: Run, action: Prepare, now: float) -> Answer:
     """Begin the setup of an acquired node.
 
     Nothing where the member's setup runs there or has succeeded.
@@ -58,7 +58,7 @@ def prepare(fleet: Fleet, run: Run, action: Prepare, now: float) -> Answer:
     return DONE
 
 
-def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
+def join(fleet: SimFleet, run: Run, action: Join, now: float) -> Answer:
     """Begin the raylet of a slot.
 
     Nothing where one of its generation, or a newer one, was begun.
@@ -80,7 +80,7 @@ def join(fleet: Fleet, run: Run, action: Join, now: float) -> Answer:
     return DONE
 
 
-def signal(fleet: Fleet, run: Run, action: Signal, now: float) -> Answer:
+def signal(fleet: SimFleet, run: Run, action: Signal, now: float) -> Answer:
     """Send a stop signal to the ranks on a node, or to those of one gang.
 
     Only to those that have had none; each ends of it a second later.
@@ -101,7 +101,7 @@ def signal(fleet: Fleet, run: Run, action: Signal, now: float) -> Answer:
     return DONE
 
 
-def kill(fleet: Fleet, run: Run, action: Kill, now: float) -> Answer:
+def kill(fleet: SimFleet, run: Run, action: Kill, now: float) -> Answer:
     """Kill what lives of the run on a node at a level.
 
     CANNOT_TELL where the node does not answer, NOT_FREE where something is to start again and another process computes
@@ -118,7 +118,7 @@ def kill(fleet: Fleet, run: Run, action: Kill, now: float) -> Answer:
     return KILLED
 
 
-def release(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
+def release(fleet: SimFleet, run: Run, action: Release, now: float) -> Answer:
     """Kill all of the run on a node and release its lease.
 
     CANNOT_TELL where the node does not answer.
@@ -133,7 +133,7 @@ def release(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
     return KILLED
 
 
-def power_off(fleet: Fleet, run: Run, action: PowerOff, now: float) -> Answer:
+def power_off(fleet: SimFleet, run: Run, action: PowerOff, now: float) -> Answer:
     """Power a node off: all that was begun there is gone, reachable or not.
 
     It comes up again by itself, as empty as after a power cut.

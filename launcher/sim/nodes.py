@@ -32,7 +32,7 @@ from launcher.ports import Clock, Command, Hear, LogName, LogPart, Take
 from launcher.sim import commands, logs, node_acts, ray_acts
 from launcher.sim.clock import SimClock
 from launcher.sim.faults import health
-from launcher.sim.fleet import Fleet
+from launcher.sim.fleet import SimFleet
 from launcher.sim.world import Rows
 
 LOG_LIMIT = 1 << 20
@@ -48,7 +48,7 @@ class SimNodes:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._turn = threading.RLock()
-        self._fleets: dict[RunId, tuple[Fleet, Clock]] = {}
+        self._fleets: dict[RunId, tuple[SimFleet, Clock]] = {}
 
     def look(self, run: Run) -> Sighting:
         """Return what exists of the run now."""
@@ -116,14 +116,14 @@ class SimNodes:
         with self._turn:
             self._fleets.clear()
 
-    def _open(self, run: Run) -> tuple[Fleet, Clock]:
+    def _open(self, run: Run) -> tuple[SimFleet, Clock]:
         known = self._fleets.get(run.id)
         if known is None or not _same(known[0].run, run):
-            self._fleets[run.id] = Fleet(run, self._rows), SimClock(self._rows, run)
+            self._fleets[run.id] = SimFleet(run, self._rows), SimClock(self._rows, run)
         return self._fleets[run.id]
 
 
-def _release(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
+def _release(fleet: SimFleet, run: Run, action: Release, now: float) -> Answer:
     release = ray_acts.release_head if action.unit is Unit.HEAD else node_acts.release
     return release(fleet, run, action, now)
 

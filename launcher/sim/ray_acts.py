@@ -8,12 +8,12 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import GroupState
 from launcher.core.model.run import Member, MemberName, Run, Slot
 from launcher.core.model.run_index import index_of
-from launcher.sim.fleet import HEAD, Fleet
+from launcher.sim.fleet import HEAD, SimFleet
 from launcher.sim.node_acts import DONE, KILLED, failed, silent
 from launcher.sim.world import Rank, Ray
 
 
-def start_head(fleet: Fleet, run: Run, action: StartHead, now: float) -> Answer:
+def start_head(fleet: SimFleet, run: Run, action: StartHead, now: float) -> Answer:
     """Begin a Ray head, with the tables of the one before it.
 
     Nothing where one lives.
@@ -31,7 +31,7 @@ def start_head(fleet: Fleet, run: Run, action: StartHead, now: float) -> Answer:
     return DONE
 
 
-def reserve(fleet: Fleet, run: Run, action: Reserve, now: float) -> Answer:
+def reserve(fleet: SimFleet, run: Run, action: Reserve, now: float) -> Answer:
     """Ask for a slice's placement group; nothing where it was asked for."""
     if (ray := fleet.ray(now)) is None:
         return _headless(run, action.kind)
@@ -40,7 +40,7 @@ def reserve(fleet: Fleet, run: Run, action: Reserve, now: float) -> Answer:
     return DONE
 
 
-def unreserve(fleet: Fleet, run: Run, action: Unreserve, now: float) -> Answer:
+def unreserve(fleet: SimFleet, run: Run, action: Unreserve, now: float) -> Answer:
     """Remove a slice's placement group, if it is there."""
     if (ray := fleet.ray(now)) is None:
         return _headless(run, action.kind)
@@ -49,7 +49,7 @@ def unreserve(fleet: Fleet, run: Run, action: Unreserve, now: float) -> Answer:
     return DONE
 
 
-def verify(fleet: Fleet, run: Run, action: Verify, now: float) -> Answer:
+def verify(fleet: SimFleet, run: Run, action: Verify, now: float) -> Answer:
     """Return the bundles of a slice as Ray has them now."""
     if (ray := fleet.ray(now)) is None:
         return _headless(run, action.kind)
@@ -59,7 +59,7 @@ def verify(fleet: Fleet, run: Run, action: Verify, now: float) -> Answer:
     return Answer(result=Result.DONE, bundles=fleet.tables(ray, now).group(part).bundles)
 
 
-def start(fleet: Fleet, run: Run, action: Start, now: float) -> Answer:
+def start(fleet: SimFleet, run: Run, action: Start, now: float) -> Answer:
     """Begin the ranks and drivers of a gang that were not begun in this attempt.
 
     FAILED names the members that could not start.
@@ -82,7 +82,7 @@ def start(fleet: Fleet, run: Run, action: Start, now: float) -> Answer:
     return DONE
 
 
-def release_head(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
+def release_head(fleet: SimFleet, run: Run, action: Release, now: float) -> Answer:
     """End the Ray head of a run and drop its tables.
 
     CANNOT_TELL where its machine does not answer.
@@ -96,7 +96,7 @@ def release_head(fleet: Fleet, run: Run, action: Release, now: float) -> Answer:
     return KILLED
 
 
-def _startable(fleet: Fleet, run: Run, member: Member, node: NodeName, created: Collection[str], now: float) -> bool:
+def _startable(fleet: SimFleet, run: Run, member: Member, node: NodeName, created: Collection[str], now: float) -> bool:
     """Whether a rank can be started: by Ray in its placement group, or a driver by the agent of its node."""
     if index_of(run).driver(member) is None:
         return member.slice_key in created
@@ -104,7 +104,7 @@ def _startable(fleet: Fleet, run: Run, member: Member, node: NodeName, created: 
 
 
 def _begin(
-    fleet: Fleet, run: Run, action: Start, member: Member, holders: Mapping[MemberName, Slot], now: float
+    fleet: SimFleet, run: Run, action: Start, member: Member, holders: Mapping[MemberName, Slot], now: float
 ) -> bool:
     node = holders[member.name].node
     life = fleet.life(node)
@@ -127,7 +127,7 @@ def _begin(
     return True
 
 
-def _keep(fleet: Fleet, ray: Ray, groups: Mapping[str, float]) -> None:
+def _keep(fleet: SimFleet, ray: Ray, groups: Mapping[str, float]) -> None:
     fleet.save_world(replace(fleet.world(), ray=replace(ray, groups=groups)))
 
 
