@@ -21,6 +21,7 @@ from launcher.core.model.run import MemberName, Run, RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import RemoteError
 from launcher.ports import Command, Nodes, Stream
+from launcher.runtime.protocol_files import SHARED
 from launcher.transport.open import open_nodes
 from tests.rig import Host, Rig
 from tests.rig.witness import until
@@ -154,8 +155,9 @@ def test_a_terminal_opens_beside_the_rank_without_a_question(slot: Slot, host: H
         node = slot.run.fleet.nodes[0]
         free = replace(node, access=replace(node.access, host_key=None))
         slot.run = replace(slot.run, fleet=replace(slot.run.fleet, nodes=(free,)))
-    spec = json.dumps({"env": {"COLOUR": "blue"}, "rank_env": {"NODE_RANK": "0"}})
-    begun = f"mkdir -p ../ranks/main-0/7 && printf %s '{spec}' > ../ranks/main-0/7/spec.json"
+    variables = {"shared": "@", "group": "main", "node": {"COLOUR": "blue"}, "own": {"NODE_RANK": "0"}, "addresses": {}}
+    spec = f"printf %s '{json.dumps({'variables': variables})}' | sed s/@/$(ls ../{SHARED} | head -n 1)/"
+    begun = f"mkdir -p ../ranks/main-0/7 && {spec} > ../ranks/main-0/7/spec.json"
     assert slot.exec("sh", "-c", begun)[0] == 0
     program = slot.nodes.visit(slot.run, slot.node, RANK0)
     assert program[0] == "ssh"

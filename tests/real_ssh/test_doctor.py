@@ -309,7 +309,7 @@ def test_domains_that_are_left_out_are_learnt_and_remembered(launcher: Launcher,
     (launcher.home / "task.yaml").write_text(TASK % 3)
     refused = launcher.run("plan", str(launcher.home / "task.yaml"))
     assert refused.code == 3
-    assert "the NVLink domain of r[01-02]-n[01-03] is not known yet" in refused.err
+    assert "the NVLink domain of r[01-02]-n[01-03] is unknown" in refused.err
     assert "main.s0  r01   r01-n[01-03]" in launcher.up(3).err
     planned = launcher.run("plan", str(launcher.home / "task.yaml"), "-o", "json")
     assert planned.code == 0

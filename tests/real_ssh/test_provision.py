@@ -282,7 +282,7 @@ def test_a_login_shell_that_hangs_holds_up_nobody_for_long(stand: Stand) -> None
         host.write(profile, before, user=stand.rig.user)
     ok(stand.prepare(run, 0))
     assert stand.setup(run, 0).phase is Phase.DONE
-    assert "does not tell its environment" in host.read(f"{stand.folder(run, 0)}/log/agent.log")
+    assert "cannot get the environment of the login shell" in host.read(f"{stand.folder(run, 0)}/log/agent.log")
     assert not [process for process in host.processes() if process.argv[:2] == ("sleep", "600")]
 
 
@@ -313,7 +313,7 @@ def test_without_python_wheels_and_internet_it_says_what_to_set(stand: Stand) ->
     ended = stand.setup(run, 0, limit=120)
     assert ended.phase is Phase.FAILED
     assert ended.message == "making a Python environment"
-    assert "no environment with Ray 2.60" in ended.tail[-2]
+    assert "cannot make a Python environment with Ray 2.60" in ended.tail[-2]
     assert "set `python:` to an interpreter with it, or `wheels:` to a folder of wheels" in ended.tail[-1]
     host = stand.host(run, 0)
     assert "mark" not in host.run(["ls", f"{stand.folder(run, 0)}/workdir"]).stdout
