@@ -172,7 +172,7 @@ def test_rules_that_cannot_be_read_are_an_error_and_never_all_or_nothing(
     with pytest.raises(LaunchError, match="git cannot apply the ignore rules"):
         ignore.listing(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(LaunchError, match="no `git` is here"):
+    with pytest.raises(LaunchError, match="git is needed"):
         ignore.listing(tmp_path)
 
 
