@@ -2,39 +2,18 @@
 
 from dataclasses import replace
 
-from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
-from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement
-from launcher.core.model.run import MemberName, Run, RunId, RunName, Slot
+from launcher.core.model.inventory import Node
+from launcher.core.model.run import MemberName, Run, Slot
 from launcher.core.model.run_index import RunIndex
-from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
-from launcher.core.placement.place import place
+from launcher.core.model.task import RecoveryPolicy, RestartWith
 from launcher.runtime import gpus
 from launcher.setup import ports, ray
 from launcher.setup.gpus import of_member
-
-GUEST = TopologyRule(nodes_per_slice=2, nodes_of="prefill")
-
-
-def make_run(decode: int = 1) -> Run:
-    groups = (
-        Group(name="router", topology=replace(GUEST, nodes_per_slice=1), run="route"),
-        Group(name="prefill", topology=TopologyRule(nodes_per_slice=2), gpus=2, run="prefill", setup="x"),
-        Group(name="decode", topology=GUEST, gpus=decode, run="decode", setup="x", envs={"A": "it's $HOME"}),
-    )
-    nodes = tuple(
-        Node(name=NodeName(f"n{at}"), rack=RackName("r1"), domain="r1", access=Access(address=f"10.0.0.{at}"))
-        for at in (1, 2)
-    )
-    fleet = Inventory(name="hall", transport=Transport.SIM, nodes=nodes)
-    task = Task(name="job", groups=groups)
-    placement = place(task, fleet, {})
-    assert isinstance(placement, Placement)
-    return Run(id=RunId("id1"), name=RunName("job"), task=task, placement=placement, fleet=fleet)
+from tests.unit.setup.colocated import make_colocated
 
 
 def test_one_raylet_serves_all_on_its_node_under_the_name_of_who_has_it() -> None:
-    run = make_run()
+    run = make_colocated()
     for member in run.members():
         slot = Slot(member=member.name, node=run.slice_of(member).nodes[member.slice_rank])
         assert ray.labels(run.fleet.levels, run.node(slot.node), slot, member)[ray.SLOT] == f"prefill-{member.rank}"
@@ -56,7 +35,7 @@ def to_be_free(run: Run, node: Node, name: MemberName) -> range:
 
 
 def test_gpus_have_to_be_free_of_others_only_where_a_member_starts_again_alone() -> None:
-    run = make_run()
+    run = make_colocated()
     node, decode = run.fleet.nodes[0], MemberName("decode/0")
     assert to_be_free(run, node, decode) == range(4)
     apart = RecoveryPolicy(restart_with=RestartWith.GROUP)

@@ -13,6 +13,7 @@ from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.runtime import protocol_files
 from launcher.setup.environ import RunEnvironment
+from tests.unit.setup.colocated import make_colocated
 
 NODES = tuple(
     Node(
@@ -24,6 +25,7 @@ NODES = tuple(
     )
     for at in (1, 2)
 )
+
 SLOTS = tuple(Slot(member=MemberName(f"main/{at}"), node=node.name, generation=3) for at, node in enumerate(NODES))
 
 
@@ -93,26 +95,6 @@ def test_the_task_goes_before_the_inventory() -> None:
     environment = RunEnvironment(run)
     setup = environment.setup(NODES[0], next(run.members()))
     assert protocol_files.given(environment.at_first.document, setup) == {"NCCL_IB_HCA": "mlx5", "STEPS": "7"}
-
-
-GUEST = TopologyRule(nodes_per_slice=2, nodes_of="prefill")
-
-
-def make_colocated(decode: int = 1) -> Run:
-    groups = (
-        Group(name="router", topology=replace(GUEST, nodes_per_slice=1), run="route"),
-        Group(name="prefill", topology=TopologyRule(nodes_per_slice=2), gpus=2, run="prefill", setup="x"),
-        Group(name="decode", topology=GUEST, gpus=decode, run="decode", setup="x", envs={"A": "it's $HOME"}),
-    )
-    nodes = tuple(
-        Node(name=NodeName(f"n{at}"), rack=RackName("r1"), domain="r1", access=Access(address=f"10.0.0.{at}"))
-        for at in (1, 2)
-    )
-    fleet = Inventory(name="hall", transport=Transport.SIM, nodes=nodes)
-    task = Task(name="job", groups=groups)
-    placement = place(task, fleet, {})
-    assert isinstance(placement, Placement)
-    return Run(id=RunId("id1"), name=RunName("job"), task=task, placement=placement, fleet=fleet)
 
 
 def variables(run: Run, name: str) -> dict[str, str]:
