@@ -158,4 +158,4 @@ def test_hosts_that_cannot_serve_are_all_named_with_what_is_wrong_and_nothing_is
     assert "ray: Ray version differs: r01-n12: 2.60.0; r01-n11: 2.61.3" in said, (
         "of two nobody can be called the odd one"
     )
-    assert "hint: make them alike, or exclude one side with `exclude_nodes`" in said
+    assert "hint: make them equal, or exclude one side with `exclude_nodes`" in said
