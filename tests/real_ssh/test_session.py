@@ -2,7 +2,6 @@
 said before."""
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.desk import Desk
 from tests.rig import Host, Rig
+from tests.rig.witness import until
 
 TASK = """
 name: {name}
@@ -78,9 +78,6 @@ def test_without_it_is_said_before_and_down_converges_after(rig: Rig, desk: Desk
     before = {host.name: lives(host, run) for host in rig.hosts.values()}
     for host in rig.hosts.values():
         host.last_logout(rig.user)
-        assert not before[host.name] & lives(host, run)
+        until(lambda host=host: not before[host.name] & lives(host, run))
     assert desk.run("down", "mortal", "-y").returncode == 0
-    deadline = time.monotonic() + 20
-    while any(lives(host, run) for host in rig.hosts.values()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: not any(lives(host, run) for host in rig.hosts.values()))
