@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 
-from launcher.core.model.inventory import Inventory
+from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, Inventory
 from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes
 from launcher.core.model.run import RunId, RunName
 from launcher.core.model.task import Task
@@ -70,9 +70,14 @@ def shortfall_summary(shortfall: Shortfall) -> str:
     users = sorted({user for rack in shortfall.racks for user in rack.users})
     by = f"; in use by {_named(users)}" if users else ""
     own = ", each" if shortfall.slices > 1 else ""
-    each = f"{count(shortfall.slices, 'slice')} of {count(need, 'node')}{own} in one {shortfall.within}"
+    where = "" if shortfall.within == ANY_LEVEL else f"{own} {_within(shortfall.within)}"
+    each = f"{count(shortfall.slices, 'slice')} of {count(need, 'node')}{where}"
     found = f"{shortfall.placed} fit now, the largest free place has {count(shortfall.largest, 'node')}"
     return f"`{shortfall.group}` needs {each}: {found}{by}"
+
+
+def _within(level: str) -> str:
+    return "on one node" if level == NODE_LEVEL else f"in one {level}"
 
 
 def status_message(run: RunId, order: Sequence[QueueDecision], why: str) -> str:

@@ -41,7 +41,7 @@ UNREAD = "logs/unread.txt"
 """Which logs are missing, and why."""
 DAMAGED = "unread.txt"
 """What else is missing, and why."""
-JOURNAL = "journal.jsonl"
+DECISIONS = "decisions.jsonl"
 _BORDER = re.compile(rb"[\r\n]")
 
 
@@ -61,7 +61,7 @@ def contents(store: Store, row: RunRow) -> Iterator[tuple[str, bytes]]:
             damaged.append(f"{name}: {_first_line(error)}")
         else:
             yield name, data
-    yield JOURNAL, _journal(store, run, redactor, damaged)
+    yield DECISIONS, _decisions(store, run, redactor, damaged)
     if damaged:
         warn(f"missing in the report: {damaged[0]}{_more(damaged)}; `{DAMAGED}` in it has the full list")
         yield DAMAGED, redactor.data("".join(f"{line}\n" for line in damaged).encode("utf-8", "replace"))
@@ -105,7 +105,7 @@ def _nodes(store: Store, run: Run) -> object:
     return nodes_json(node_records(store, {node.name for node in run.fleet.nodes}))
 
 
-def _journal(store: Store, run: Run, redactor: Redactor, damaged: list[str]) -> bytes:
+def _decisions(store: Store, run: Run, redactor: Redactor, damaged: list[str]) -> bytes:
     """Return the decisions of a run.
 
     They do not depend on variables and commands, so these can be redacted.
@@ -114,14 +114,14 @@ def _journal(store: Store, run: Run, redactor: Redactor, damaged: list[str]) -> 
     try:
         for number, line in enumerate(store.decisions.lines(run.id), start=1):
             if isinstance(line, DamagedDecision):
-                damaged.append(f"{JOURNAL}: decision {line.seq}: {line.message}")
+                damaged.append(f"{DECISIONS}: decision {line.seq}: {line.message}")
                 continue
             try:
                 lines.append(_line(redactor.shape(json.loads(line))))
             except ValueError as error:
-                damaged.append(f"{JOURNAL}: decision {number}: {_first_line(error)}")
+                damaged.append(f"{DECISIONS}: decision {number}: {_first_line(error)}")
     except LaunchError as error:
-        damaged.append(f"{JOURNAL}: {error.message}")
+        damaged.append(f"{DECISIONS}: {error.message}")
     return b"".join(lines)
 
 

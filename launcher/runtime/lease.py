@@ -1,6 +1,7 @@
 """The lease of a node, and blocks of ports: one run at a time has them.
 
-Held by kernel locks while the run's agent lives.
+Held by kernel locks while the run's agent lives, so a lease never expires by time. An agent that no longer hears the
+head stops itself in `heartbeat.py`.
 """
 
 import contextlib

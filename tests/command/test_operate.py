@@ -208,7 +208,7 @@ class TestReport:
             "record.json",
             "events.jsonl",
             "nodes.json",
-            "journal.jsonl",
+            "decisions.jsonl",
             "controller.log",
             "logs/main/3.log",
             "logs/provision/r1-n2.log",
@@ -236,18 +236,18 @@ class TestReport:
         torn = desk.run("replay", "half.tar.gz")
         assert (torn.returncode, "cannot read `half.tar.gz`" in torn.stderr) == (2, True), torn.stderr
         with tarfile.open(desk.folder / "job-report.tar.gz") as archive:
-            entry = next(one for one in archive if one.name.endswith("journal.jsonl"))
+            entry = next(one for one in archive if one.name.endswith("decisions.jsonl"))
             file = archive.extractfile(entry)
             assert file is not None
             text = file.read().decode()
-        (desk.folder / "journal.jsonl").write_text(
+        (desk.folder / "decisions.jsonl").write_text(
             text.replace('"reason":{"why":"start"', '"reason":{"why":"replace"', 1)
         )
-        other = desk.run("replay", "journal.jsonl")
+        other = desk.run("replay", "decisions.jsonl")
         assert other.returncode == 1
         assert re.match(r"decision \d+, at [\d.]+ s: ", other.stdout)
-        (desk.folder / "journal.jsonl").write_text("{}\n")
-        assert desk.run("replay", "journal.jsonl").returncode == 2
+        (desk.folder / "decisions.jsonl").write_text("{}\n")
+        assert desk.run("replay", "decisions.jsonl").returncode == 2
 
     def test_passwords_that_nobody_called_secret_are_not_in_it_and_it_can_be_replayed(self, desk: Desk) -> None:
         envs = (
@@ -288,7 +288,7 @@ class TestReport:
         assert done.returncode == 0, done.stderr
         assert "missing in the report: " in done.stderr
         held = files_of(desk.folder / "job-report.tar.gz")
-        assert re.fullmatch(r"status\.json: .+\njournal\.jsonl: decision 2: .+\n", held["unread.txt"].decode())
+        assert re.fullmatch(r"status\.json: .+\ndecisions\.jsonl: decision 2: .+\n", held["unread.txt"].decode())
         assert {"run.json", "record.json", "events.jsonl", "controller.log"} <= held.keys()
         assert desk.run("replay", "job-report.tar.gz").stdout == f"{whole - 1} decisions, all the same\n"
         live = desk.run("replay", "job")
@@ -301,9 +301,10 @@ class TestReport:
             archive.add(desk.folder / "task.yaml", "task.yaml")
         for name in ("fleet.yaml", "bytes", "other.tar"):
             done = desk.run("replay", name)
-            assert (done.returncode, f"`{name}` is neither a report nor a journal" in done.stderr) == (2, True), (
-                done.stderr
-            )
+            assert (done.returncode, f"`{name}` is neither a report nor a file of decisions" in done.stderr) == (
+                2,
+                True,
+            ), done.stderr
 
 
 def test_the_unit_runs_this_command_for_this_home(desk: Desk, tmp_path: Path) -> None:

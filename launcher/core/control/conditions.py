@@ -86,9 +86,9 @@ def condition(tick: Tick, member: Member) -> Condition:
 
 
 def needed(tick: Tick, member: Member) -> Condition:
-    """Return the condition of a slot, of a finished one that of its node if needed.
+    """Return the condition of a slot; of a finished slot that its slice still needs, the condition of its node.
 
-    A gang of its slice that has to start cannot before every bundle of the slice is there.
+    A gang cannot start before every bundle of its slice is there.
     """
     found = condition(tick, member)
     if found is Condition.FINISHED and tick.has_to_start(member):

@@ -32,7 +32,7 @@ def silence(seen: Observation, node: NodeName, *, quiet: float, head: NodeName |
 
 
 def against(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray: bool | None = None) -> Iterator[str]:
-    """Return what the other witnesses say that miss a node."""
+    """Yield a sentence for each other witness that misses a node."""
     unheard = heard(seen, node)
     if node == head:
         missed = sum(1 for silent in _votes(seen).values() if silent >= WITNESS_S)

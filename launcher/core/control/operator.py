@@ -64,7 +64,7 @@ def _apply(tick: Tick, request: OperatorRequest) -> None:
 def _confirm_dead(tick: Tick, node: NodeName, by: str) -> None:
     """Take a node for stopped because an operator says so.
 
-    Neither we may see it, nor may another node hear it.
+    Ignored while we see the node; postponed while another node hears it.
     """
     record, doubted = tick.record, tick.record.since.doubted_dead
     message = f"confirmed dead by {by or 'an operator'}"

@@ -12,7 +12,7 @@ from launcher.errors import refuse
 
 
 def _kinds(incomplete: str) -> list[str]:
-    """Return the kinds of inventory that begin with a text, for shell completion."""
+    """Return the formats of inventories that begin with a text, for shell completion."""
     from launcher.config.importers.formats import InventoryFormat
 
     return [kind.value for kind in InventoryFormat if kind.value.startswith(incomplete)]
@@ -22,7 +22,7 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File of another program; `-` for stdin.")],
     kind: Annotated[
         str | None,
-        typer.Option("--as", metavar="KIND", help="Kind of the file (default: detected).", autocompletion=_kinds),
+        typer.Option("--as", metavar="FORMAT", help="Format of the file (default: detected).", autocompletion=_kinds),
     ] = None,
     out: OutFile = None,
     yes: Yes = False,
@@ -49,7 +49,7 @@ def import_(
 
     known = [one.value for one in InventoryFormat]
     if kind is not None and kind not in known:
-        refuse(f"no kind of inventory is named `{kind}`", hint=f"write one of {', '.join(f'`{one}`' for one in known)}")
+        refuse(f"no inventory format is named `{kind}`", hint=f"write one of {', '.join(f'`{one}`' for one in known)}")
     found = import_file(file, InventoryFormat(kind) if kind else None)
     text, more = inventory_text(found, out.stem if out else None)
     for remark in (*found.warnings, *more):

@@ -19,7 +19,7 @@ from launcher.store.home import home
 if TYPE_CHECKING:
     from launcher.store.decision_log import LoggedDecision
 
-JOURNAL = "journal.jsonl"
+DECISIONS = "decisions.jsonl"
 
 
 def register(app: typer.Typer) -> None:
@@ -28,8 +28,8 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    journal: Annotated[
-        str, typer.Argument(metavar="JOURNAL", help=f"A report, its `{JOURNAL}`, or the name of a run.")
+    decisions: Annotated[
+        str, typer.Argument(metavar="DECISIONS", help=f"A report, its `{DECISIONS}`, or the name of a run.")
     ],
 ) -> None:
     """Repeat the decisions of a run and compare.
@@ -43,21 +43,21 @@ def replay(
     from launcher.drive.replay import replay as repeat
 
     try:
-        found = repeat(_decisions(journal))
+        found = repeat(_logged(decisions))
     except ValueError as error:  # pydantic's ValidationError is one
         hint = "use the version of nvlaunch that wrote it"
-        refuse(f"`{journal}` has a decision that this version cannot read: {_reason(error)}", hint=hint)
+        refuse(f"`{decisions}` has a decision that this version cannot read: {_reason(error)}", hint=hint)
     if found.difference is not None:
         difference = found.difference
         for message in difference.messages:
             show(clean(f"decision {difference.number}, at {difference.at:.1f} s: {message}"))
         raise typer.Exit(ExitCode.JOB_FAILED)
     if not found.count:
-        refuse(f"`{journal}` has no decisions", hint="a queued run has none yet")
+        refuse(f"`{decisions}` has no decisions", hint="a queued run has none yet")
     show(f"{found.count} decisions, all the same")
 
 
-def _decisions(word: str) -> Iterator[LoggedDecision]:
+def _logged(word: str) -> Iterator[LoggedDecision]:
     """Return the decisions in a file, else those of a run."""
     from launcher.store.decision_log import read_lines
     from launcher.store.store import Store
@@ -77,7 +77,7 @@ def _reason(error: ValueError) -> str:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Return the lines of a journal, or of the one in a report.
+    """Return the lines of a file of decisions, or of the one in a report.
 
     SpecError for a file that is neither.
     """
@@ -102,7 +102,7 @@ def _packed(path: Path) -> Iterator[str]:
     found = False
     with tarfile.open(path) as archive:
         for entry in archive:
-            if entry.isreg() and Path(entry.name).name == JOURNAL:
+            if entry.isreg() and Path(entry.name).name == DECISIONS:
                 found = True
                 member = archive.extractfile(entry)
                 assert member is not None  # it is a regular file
@@ -121,4 +121,7 @@ def _is_decision(line: str) -> bool:
 
 
 def _refuse_other(path: Path) -> NoReturn:
-    refuse(f"`{path}` is neither a report nor a journal", hint=f"name a file from `report`, or the `{JOURNAL}` in it")
+    refuse(
+        f"`{path}` is neither a report nor a file of decisions",
+        hint=f"name a file from `report`, or the `{DECISIONS}` in it",
+    )

@@ -5,7 +5,7 @@ import time
 import typer
 
 from launcher.cli.options import RunWord
-from launcher.cli.output.console import say
+from launcher.cli.output.console import clean, say
 from launcher.cli.plain import PlainCommand
 from launcher.store.home import home
 
@@ -35,7 +35,9 @@ def resume(run: RunWord) -> None:
     store = Store(home())
     row = active_run(store, run)
     store.requests.add(row.id, RequestKind.RESUME, by=str(User.current()), at=time.time())
-    if row.state is RunState.ON_HOLD:
+    if row.state is RunState.ON_HOLD and store.load(row.id)[1].shared_fault is None:
+        say(clean(f"`{row.name}` waits for nodes, not for an operator: {row.status_message}"))
+    elif row.state is RunState.ON_HOLD:
         say(f"Resuming {row.name}. Follow: nvlaunch watch {row.name}")
     else:
         say(f"`{row.name}` is not on hold: {row.state.value}; nothing changes")
