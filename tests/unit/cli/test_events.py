@@ -31,6 +31,13 @@ def lines(*events: Event) -> list[str]:
             "not_free: bob computes",
             "receipt      kill the ranks on r1-n1: not_free: bob computes",
         ),
+        (EventKind.INTENT, "signal:r1-n1", "it stops", "intent       signal the ranks on r1-n1: it stops"),
+        (
+            EventKind.INTENT,
+            "signal:r1-n1:side",
+            "a drain",
+            "intent       signal the ranks on r1-n1, gang side: a drain",
+        ),
         (EventKind.REQUESTED, "drain:r1-n1", "broken", "requested    drain r1-n1: broken"),
         (EventKind.REQUESTED, "resume", "requested by ann", "requested    resume: requested by ann"),
         (EventKind.STATUS, "running", "4 ranks", "status       running: 4 ranks"),
