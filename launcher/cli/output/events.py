@@ -81,12 +81,17 @@ def _parts(event: Event) -> tuple[str, str, str]:
         name = _name(key)
         result, _, more = event.message.partition(": ")
         if event.kind is EventKind.RECEIPT and result in _DONE:
-            return done, name, f": {more}" if more else ""
-        return intent, name, f": {event.message}"
+            return _before(done, name), name, f": {more}" if more else ""
+        return _before(intent, name), name, f": {event.message}"
     if event.kind is EventKind.REQUESTED:
         request, _, target = event.subject.partition(":")
         return request, target, f": {event.message}"
     return "", event.subject, f": {event.message}"
+
+
+def _before(verb: str, name: str) -> str:
+    """Return the verb, without its preposition where no name follows: a head on a machine of its own has none."""
+    return verb if name else verb.removesuffix(" on")
 
 
 def _name(key: ActionKey) -> str:

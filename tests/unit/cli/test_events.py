@@ -19,6 +19,8 @@ def lines(*events: Event) -> list[str]:
     [
         (EventKind.RECEIPT, "release:slot:r1-n1", "killed", "receipt      released r1-n1"),
         (EventKind.RECEIPT, "release:head:r1-n1", "killed", "receipt      released the Ray head on r1-n1"),
+        (EventKind.INTENT, "release:head", "the run ended", "intent       release the Ray head: the run ended"),
+        (EventKind.RECEIPT, "release:head", "killed", "receipt      released the Ray head"),
         (EventKind.INTENT, "acquire:r1-n1", "the run begins", "intent       acquire r1-n1: the run begins"),
         (EventKind.RECEIPT, "acquire:r1-n1", "held: bob", "receipt      acquire r1-n1: held: bob"),
         (EventKind.RECEIPT, "prepare:r1-n1", "done: note", "receipt      started to prepare r1-n1: note"),
