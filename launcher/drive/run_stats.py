@@ -5,7 +5,9 @@ Computed from the journal alone, so that a new controller continues with the sam
 
 from dataclasses import dataclass, field
 
+from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Why
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import RunState
 from launcher.store.journal import Event, EventKind
 
@@ -42,8 +44,8 @@ class RunStats:
     spent: dict[str, float] = field(default_factory=dict)
     hurt_at: float | None = None
     hurt_by: Why | None = None
-    begun: set[str] = field(default_factory=set)
-    nodes: set[str] = field(default_factory=set)
+    begun: set[ActionKey] = field(default_factory=set)
+    nodes: set[NodeName] = field(default_factory=set)
 
     def add(self, event: Event) -> None:
         """Add the next entry of the journal."""
@@ -52,8 +54,8 @@ class RunStats:
             self.since = event.at
         elif event.kind in (EventKind.STATUS, EventKind.ENDED):
             self._stands(event)
-        elif event.kind is EventKind.INTENT and event.reason in _WHYS:
-            self._acts(event, Why(event.reason))
+        elif event.kind is EventKind.INTENT and event.reason in _WHYS and (key := event.action) is not None:
+            self._acts(event.at, key, Why(event.reason))
 
     def spent_by(self, now: float) -> dict[str, float]:
         """Return the time in each state, the current one included (s)."""
@@ -80,27 +82,26 @@ class RunStats:
                 self.recoveries.append((self.hurt_by, event.at - self.hurt_at))
             self.hurt_at = self.hurt_by = None
 
-    def _acts(self, event: Event, why: Why) -> None:
-        kind, _, subject = event.subject.partition(":")
-        if kind == "join":
-            why = self._joins(subject, why)
-        if why not in RECOVERIES or (self.hurt_at is None and kind in _ASIDE):
+    def _acts(self, at: float, key: ActionKey, why: Why) -> None:
+        if key.kind == "join":
+            why = self._joins(key, why)
+        if why not in RECOVERIES or (self.hurt_at is None and key.kind in _ASIDE):
             return
-        self.hurt_at = self.hurt_at or event.at
+        self.hurt_at = self.hurt_at or at
         if self.hurt_by is None or _WORST[why] > _WORST[self.hurt_by]:
             self.hurt_by = why
-        counts = {"start": self.attempts, "join": self.joins}.get(kind)
-        if counts is not None and event.subject not in self.begun:  # the same action, decided again
-            self.begun.add(event.subject)
-            named = self.hurt_by if kind == "start" else why
+        counts = {"start": self.attempts, "join": self.joins}.get(key.kind)
+        if counts is not None and key not in self.begun:  # the same action, decided again
+            self.begun.add(key)
+            named = self.hurt_by if key.kind == "start" else why
             counts[named] = counts.get(named, 0) + 1
 
-    def _joins(self, subject: str, why: Why) -> Why:
+    def _joins(self, key: ActionKey, why: Why) -> Why:
         """Return why a raylet is started.
 
         On a node that is new to the run it replaces another node.
         """
-        node, _, generation = subject.rpartition("#")
-        known = node in self.nodes
-        self.nodes.add(node)
-        return Why.REPLACE if why in (Why.REJOIN, Why.RESTART) and not known and generation != "0" else why
+        known = key.node in self.nodes
+        if key.node is not None:
+            self.nodes.add(key.node)
+        return Why.REPLACE if why in (Why.REJOIN, Why.RESTART) and not known and key.generation else why

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from launcher.core.model.action_key import key_of
+from launcher.core.model.action_key import ActionKey, key_of, parse_key
 from launcher.core.model.actions import Action, Answer, Receipt, Result
 from launcher.core.model.run import RunId
 from launcher.store.codec import dump, load, storable
@@ -75,6 +75,14 @@ class Event:
     reason: str
     times: int = 1
     evidence: tuple[str, ...] = ()
+
+    @property
+    def action(self) -> ActionKey | None:
+        """Return the action of an intent or a receipt.
+
+        None for other entries, and for an action that only another version knows.
+        """
+        return parse_key(self.subject) if self.kind in (EventKind.INTENT, EventKind.RECEIPT) else None
 
 
 class Journal:

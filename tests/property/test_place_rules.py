@@ -75,12 +75,12 @@ def test_one_group_is_refused_only_where_no_choice_exists(nested: bool) -> None:
     @LAWS
     @given(st.data())
     def law(data: st.DataObject) -> None:
-        inventory, taken = data.draw(marked(9, nested=nested))
+        inventory, unavailable = data.draw(marked(9, nested=nested))
         task = Task(name="t", groups=(data.draw(groups("main")),))
-        placed = place(task, inventory, taken)
-        assert isinstance(placed, Placement) == EveryWay(task, inventory, taken).exists()
+        placed = place(task, inventory, unavailable)
+        assert isinstance(placed, Placement) == EveryWay(task, inventory, unavailable).exists()
         if isinstance(placed, Placement):
-            EveryWay(task, inventory, taken).check(placed)
+            EveryWay(task, inventory, unavailable).check(placed)
         else:
             assert placed.proven
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from launcher.cli.output.console import clean
+from launcher.core.model.action_key import ActionKey, ActionKind
+from launcher.core.model.actions import Level, Unit
 from launcher.core.model.nodeset import fold
 from launcher.store.journal import Event, EventKind
 
-# Actions by the beginning of their key: the intent, and what was done.
-_VERBS: Mapping[str, tuple[str, str]] = {
+# Actions by what they do, or by what they end: the intent, and what was done.
+_VERBS: Mapping[ActionKind | Level | Unit, tuple[str, str]] = {
     "acquire": ("acquire", "acquired"),
     "prepare": ("prepare", "started to prepare"),
     "start_head": ("start the Ray head", "started the Ray head"),
@@ -20,11 +22,11 @@ _VERBS: Mapping[str, tuple[str, str]] = {
     "verify": ("verify the reservation of", "verified the reservation of"),
     "start": ("start the ranks of", "started the ranks of"),
     "signal": ("signal the ranks on", "signalled the ranks on"),
-    "kill:rank": ("kill the ranks on", "killed the ranks on"),
-    "kill:generation": ("kill the raylet on", "killed the raylet on"),
-    "kill:node": ("kill all processes of the run on", "killed all processes of the run on"),
-    "release:slot": ("release", "released"),
-    "release:head": ("release the Ray head on", "released the Ray head on"),
+    Level.RANK: ("kill the ranks on", "killed the ranks on"),
+    Level.GENERATION: ("kill the raylet on", "killed the raylet on"),
+    Level.NODE: ("kill all processes of the run on", "killed all processes of the run on"),
+    Unit.SLOT: ("release", "released"),
+    Unit.HEAD: ("release the Ray head on", "released the Ray head on"),
     "power_off": ("power off", "powered off"),
     "add_spare": ("add a spare to", "added a spare to"),
     "relocate": ("relocate", "relocated"),
@@ -73,34 +75,27 @@ def _sentence(event: Event) -> _Sentence:
 
 def _parts(event: Event) -> tuple[str, str, str]:
     """Return the text before the name in an entry, the name, and the text after it."""
-    action, name = _action(event.subject)
-    if event.kind is EventKind.INTENT and action in _VERBS:
-        return _VERBS[action][0], name, f": {event.message}"
-    if event.kind is EventKind.RECEIPT and action in _VERBS:
+    key = event.action
+    if key is not None:
+        intent, done = _VERBS[key.level or key.unit or key.kind]
+        name = _name(key)
         result, _, more = event.message.partition(": ")
-        if result in _DONE:
-            return _VERBS[action][1], name, f": {more}" if more else ""
-        return _VERBS[action][0], name, f": {event.message}"
+        if event.kind is EventKind.RECEIPT and result in _DONE:
+            return _before(done, name), name, f": {more}" if more else ""
+        return _before(intent, name), name, f": {event.message}"
     if event.kind is EventKind.REQUESTED:
         request, _, target = event.subject.partition(":")
         return request, target, f": {event.message}"
     return "", event.subject, f": {event.message}"
 
 
-def _action(subject: str) -> tuple[str, str]:
-    """Return the beginning of an action's key, and what the action is done to."""
-    kind, _, rest = subject.partition(":")
-    match kind:
-        case "kill":  # NODE:LEVEL:RANK@ATTEMPT#GENERATION
-            node, _, level = rest.partition(":")
-            return f"kill:{level.partition(':')[0]}", node
-        case "release":  # UNIT:NODE
-            unit, _, node = rest.partition(":")
-            return f"release:{unit}", node
-        case "join":  # NODE#GENERATION
-            return kind, rest.partition("#")[0]
-        case "start":  # GANG@ATTEMPT
-            gang, _, attempt = rest.partition("@")
-            return kind, f"{gang}, attempt {attempt}"
-        case _:
-            return kind.partition("@")[0], rest
+def _before(verb: str, name: str) -> str:
+    """Return the verb, without its preposition where no name follows: a head on a machine of its own has none."""
+    return verb if name else verb.removesuffix(" on")
+
+
+def _name(key: ActionKey) -> str:
+    """Return the name of what an action is done to; empty for the run or its head."""
+    if key.gang is not None:
+        return f"{key.node}, gang {key.gang}" if key.node else f"{key.gang}, attempt {key.attempt}"
+    return key.node or key.slice or ""

@@ -1,7 +1,8 @@
 """Which actions are the same act, and which must not run at the same time."""
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypeAlias
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from typing_extensions import assert_never
 
@@ -52,8 +53,8 @@ class ActionKey(NamedTuple):
 
     Actions with equal keys are the same act, however often it is decided.
 
-    The text of a key (`kill:r1-n1:rank:main/0@1#0`) is for people: journal, events, logs. Nothing reads it back.
-    `attempt` is also the number of the cluster whose head is started.
+    The text of a key (`kill:r1-n1:rank:main/0@1#0`) is its form in the journal; `parse_key` reads it. `attempt` is also
+    the number of the cluster whose head is started.
     """
 
     kind: ActionKind
@@ -80,6 +81,57 @@ class ActionKey(NamedTuple):
         attempt = "" if self.attempt is None else f"@{self.attempt}"
         generation = "" if self.generation is None else f"#{self.generation}"
         return ":".join(name for name in names if name) + attempt + generation
+
+
+_TEXT = re.compile(r"([^@#]+)(?:@([0-9]{1,18}))?(?:#([0-9]{1,18}))?")
+"""The text of a key: names, attempt, generation. No name of a node, group or slice has `:`, `@` or `#`."""
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "acquire": ("node",),
+    "prepare": ("node",),
+    "start_head": (),
+    "join": ("node",),
+    "reserve": ("slice",),
+    "unreserve": ("slice",),
+    "verify": ("slice",),
+    "start": ("gang",),
+    "signal": ("node", "gang"),
+    "kill": ("node", "level", "member"),
+    "release": ("unit", "node"),
+    "power_off": ("node",),
+    "add_spare": ("slice",),
+    "relocate": ("slice",),
+    "resize": (),
+}
+"""The names in the text of a key, by kind."""
+
+_LAST_MAY_LACK = ("signal", "release")
+"""Kinds without their last name: a signal to all ranks of a node, and the release of a head on its own machine."""
+
+
+def parse_key(text: str) -> ActionKey | None:
+    """Return the key with this text; None for an action of another version."""
+    found = _TEXT.fullmatch(text)
+    kind, *names = found[1].split(":") if found else ("",)
+    missing = len(_NAMES.get(kind, ())) - len(names)
+    if found is None or kind not in _NAMES or not 0 <= missing <= (kind in _LAST_MAY_LACK):
+        return None
+    of = dict(zip(_NAMES[kind], names, strict=False))
+    try:
+        unit, level = Unit(of["unit"]) if "unit" in of else None, Level(of["level"]) if "level" in of else None
+    except ValueError:
+        return None
+    return ActionKey(
+        kind=cast(ActionKind, kind),
+        unit=unit,
+        node=NodeName(of["node"]) if "node" in of else None,
+        level=level,
+        slice=of.get("slice"),
+        gang=GangName(of["gang"]) if "gang" in of else None,
+        member=MemberName(of["member"]) if "member" in of else None,
+        attempt=int(found[2]) if found[2] else None,
+        generation=int(found[3]) if found[3] else None,
+    )
 
 
 def key_of(action: Action) -> ActionKey:

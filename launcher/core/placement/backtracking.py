@@ -113,11 +113,12 @@ class _Search:
         """Return the domains that can contain a slice of a group, each as its pools."""
         if not demand.domains:
             return []
-        level = within_level(demand.rule)
-        domains: dict[DomainId | None, list[int]] = {}
+        level, outer = within_level(demand.rule), demand.rule.all_within
+        domains: dict[tuple[DomainId | None, DomainId | None], list[int]] = {}
         for at, pool in enumerate(self._pools):
             if pool.uses & demand.use:
-                domains.setdefault(pool.domains[level], []).append(at)
+                key = pool.domains[level], pool.domains[TopologyLevel(outer)] if outer else None
+                domains.setdefault(key, []).append(at)
         return list(domains.values())
 
     def _same_domains(self, own: TopologyLevel) -> frozenset[TopologyLevel]:

@@ -147,7 +147,7 @@ class Capacity:
         requirements = _distinct_requirements(task)
         filters = [NodeFilter(group, unavailable, self.assigned) for group in requirements.values()]
         self.classes = _node_classes(inventory, unavailable, self.assigned, filters)
-        self._domains: dict[tuple[int, str], list[TopologyDomain]] = {}
+        self._domains: dict[tuple[int, str, str | None], list[TopologyDomain]] = {}
         bits = {key: 1 << at for at, key in enumerate(requirements)}
         self.demands = {group.name: self._demand(group, bits[_requirements(group)], kept) for group in task.groups}
         self._keep(kept)
@@ -163,9 +163,11 @@ class Capacity:
     def _demand(self, group: Group, use: int, kept: Sequence[Slice]) -> Demand:
         rule = group.topology
         possible = rule.within != NODE_LEVEL or rule.nodes_per_slice + rule.spares + rule.spares_per_rack == 1
-        key = (use, RACK_LEVEL if rule.within == NODE_LEVEL else rule.within)
+        within = RACK_LEVEL if rule.within == NODE_LEVEL else rule.within
+        key = (use, within, rule.all_within)
         if key not in self._domains:
-            self._domains[key] = _topology_domains([one for one in self.classes if one.uses & use], key[1], self.levels)
+            usable = [one for one in self.classes if one.uses & use]
+            self._domains[key] = _topology_domains(usable, within, rule.all_within, self.levels)
         return Demand(
             group=group,
             use=use,
@@ -256,14 +258,19 @@ def _node_classes(
     return [one for one in merged.values() if one.uses]
 
 
-def _topology_domains(classes: Sequence[NodeClass], within: str, levels: Sequence[str]) -> list[TopologyDomain]:
-    """Return the domains at a level by name, racks split by NVLink domain."""
-    grouped: dict[tuple[str, str], list[NodeClass]] = {}
+def _topology_domains(
+    classes: Sequence[NodeClass], within: str, all_within: str | None, levels: Sequence[str]
+) -> list[TopologyDomain]:
+    """Return the domains at a level by name, racks split by NVLink domain.
+
+    A domain whose nodes are in several domains of level `all_within` is split by these: a slice has to stay in one.
+    """
+    grouped: dict[tuple[str, str, str], list[NodeClass]] = {}
     for one in classes:
-        key = (one.rack, one.domain or "") if within == RACK_LEVEL else (one.at(within) or within, "")
-        grouped.setdefault(key, []).append(one)
-    named = sorted(grouped.items(), key=lambda item: (natural(item[0][0]), natural(item[0][1])))
-    return [_topology_domain(name, own, levels) for (name, _), own in named]
+        name, nvlink = (one.rack, one.domain or "") if within == RACK_LEVEL else (one.at(within) or within, "")
+        grouped.setdefault((name, nvlink, (one.at(all_within) or "") if all_within else ""), []).append(one)
+    named = sorted(grouped.items(), key=lambda item: tuple(map(natural, item[0])))
+    return [_topology_domain(key[0], own, levels) for key, own in named]
 
 
 def _topology_domain(name: str, classes: list[NodeClass], levels: Sequence[str]) -> TopologyDomain:

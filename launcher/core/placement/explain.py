@@ -18,7 +18,14 @@ from launcher.core.model.placement import (
 from launcher.core.model.task import Group, Task
 from launcher.core.model.text import count
 from launcher.core.placement.colocation import placed_groups
-from launcher.core.placement.constraints import Constraints, DomainId, constraints_on, spread_level, within_level
+from launcher.core.placement.constraints import (
+    Constraints,
+    DomainId,
+    TopologyLevel,
+    constraints_on,
+    spread_level,
+    within_level,
+)
 from launcher.core.placement.filters import NodeFilter
 from launcher.core.placement.solver import GroupShortfall
 from launcher.core.placement.suggestions import suggest
@@ -83,11 +90,12 @@ def _largest_slice(inventory: Inventory, node_filter: NodeFilter) -> int:
     """Return the most nodes that the next slice could have in one domain."""
     rule = node_filter.group.topology
     level, apart = within_level(rule), spread_level(rule.spread_members)
-    domains: dict[DomainId | None, set[str]] = {}
+    outer = TopologyLevel(rule.all_within or ANY_LEVEL)
+    domains: dict[tuple[DomainId | None, DomainId | None], set[str]] = {}
     for node in inventory.nodes:
         if node_filter.exclusion(node) is None:
             name = node.at(apart) or "" if apart else node.name
-            domains.setdefault(level.domain_of(node), set()).add(name)
+            domains.setdefault((level.domain_of(node), outer.domain_of(node)), set()).add(name)
     return max((len(names) for names in domains.values()), default=0)
 
 

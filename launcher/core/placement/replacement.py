@@ -12,7 +12,14 @@ from launcher.core.model.placement import Exclusion, Placement, Shortfall, Slice
 from launcher.core.model.task import Task
 from launcher.core.placement.capacity import rank_order
 from launcher.core.placement.colocation import placed_groups
-from launcher.core.placement.constraints import Constraint, Constraints, constraints_on, spread_level, within_level
+from launcher.core.placement.constraints import (
+    Constraint,
+    Constraints,
+    TopologyLevel,
+    constraints_on,
+    spread_level,
+    within_level,
+)
 from launcher.core.placement.explain import shortfall_of
 from launcher.core.placement.filters import NodeFilter, is_free
 from launcher.core.placement.place import place
@@ -44,8 +51,8 @@ def replace_nodes(
 ) -> Slice | Shortfall:
     """Return a slice with other nodes in place of its lost ones, or why not.
 
-    Only the slice's own domain is searched: its rack and NVLink domain, or its domain of level `within`. All other
-    nodes of the slice keep their slots.
+    Only the slice's own domain is searched: its rack and NVLink domain, or its domain of level `within`, and of it the
+    part in the slice's own `all_within` domain. All other nodes of the slice keep their slots.
     """
     old = [*part.nodes, *part.spares]
     remaining = tuple(name for name in old if name not in lost)
@@ -127,11 +134,15 @@ def _constraints_on_more(
 
     `spread` allows the domains of the slice itself, and the slice meets `near` already.
     """
-    level = within_level(task.group(remaining.group).topology)
-    own = frozenset(domain for node in had if (domain := level.domain_of(node)) is not None)
+    rule = task.group(remaining.group).topology
+    levels = [within_level(rule), *([TopologyLevel(rule.all_within)] if rule.all_within else [])]
+    own = [
+        Constraint(Exclusion.WITHIN, level, frozenset(at for node in had if (at := level.domain_of(node)) is not None))
+        for level in levels
+    ]
     with_own = constraints_on(task, remaining.group, inventory, unavailable, (*others, remaining))
     return Constraints(
-        required=(Constraint(Exclusion.WITHIN, level, own), *with_own.required),
+        required=(*own, *with_own.required),
         forbidden=constraints_on(task, remaining.group, inventory, unavailable, others).forbidden,
     )
 

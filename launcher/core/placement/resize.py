@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.inventory import ANY_LEVEL, Inventory, Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Slice, UnavailableNodes
 from launcher.core.model.task import Group, Task
 from launcher.core.placement.colocation import placed_groups
-from launcher.core.placement.constraints import constraints_on, spread_level, within_level
+from launcher.core.placement.constraints import TopologyLevel, constraints_on, spread_level, within_level
 from launcher.core.placement.filters import NodeFilter
 from launcher.core.placement.place import place
 from launcher.core.placement.replacement import more_nodes
@@ -83,9 +83,10 @@ def _may_stay(
 
 
 def _in_one_domain(group: Group, nodes: Sequence[Node]) -> bool:
-    """Whether nodes meet `within` and `spread_members` of a group."""
+    """Whether nodes meet `within`, `all_within` and `spread_members` of a group."""
     level, apart = within_level(group.topology), spread_level(group.topology.spread_members)
-    domains = {level.domain_of(node) for node in nodes}
+    outer = TopologyLevel(group.topology.all_within or ANY_LEVEL)
+    domains = {(level.domain_of(node), outer.domain_of(node)) for node in nodes}
     return len(domains) == 1 and (apart is None or len({node.at(apart) for node in nodes}) == len(nodes))
 
 

@@ -19,6 +19,8 @@ def lines(*events: Event) -> list[str]:
     [
         (EventKind.RECEIPT, "release:slot:r1-n1", "killed", "receipt      released r1-n1"),
         (EventKind.RECEIPT, "release:head:r1-n1", "killed", "receipt      released the Ray head on r1-n1"),
+        (EventKind.INTENT, "release:head", "the run ended", "intent       release the Ray head: the run ended"),
+        (EventKind.RECEIPT, "release:head", "killed", "receipt      released the Ray head"),
         (EventKind.INTENT, "acquire:r1-n1", "the run begins", "intent       acquire r1-n1: the run begins"),
         (EventKind.RECEIPT, "acquire:r1-n1", "held: bob", "receipt      acquire r1-n1: held: bob"),
         (EventKind.RECEIPT, "prepare:r1-n1", "done: note", "receipt      started to prepare r1-n1: note"),
@@ -30,6 +32,13 @@ def lines(*events: Event) -> list[str]:
             "kill:r1-n1:rank:main/0@1#0",
             "not_free: bob computes",
             "receipt      kill the ranks on r1-n1: not_free: bob computes",
+        ),
+        (EventKind.INTENT, "signal:r1-n1", "it stops", "intent       signal the ranks on r1-n1: it stops"),
+        (
+            EventKind.INTENT,
+            "signal:r1-n1:side",
+            "a drain",
+            "intent       signal the ranks on r1-n1, gang side: a drain",
         ),
         (EventKind.REQUESTED, "drain:r1-n1", "broken", "requested    drain r1-n1: broken"),
         (EventKind.REQUESTED, "resume", "requested by ann", "requested    resume: requested by ann"),

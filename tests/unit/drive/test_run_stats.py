@@ -52,7 +52,7 @@ def test_what_nobody_did_anything_about_is_no_recovery() -> None:
 
 
 def test_what_is_done_beside_ranks_that_run_begins_no_recovery() -> None:
-    aside = ((60.0, "intent", "release:n3", "replace"), (61.0, "intent", "relocate:main.s0", "relocate"))
+    aside = ((60.0, "intent", "release:slot:n3", "replace"), (61.0, "intent", "relocate:main.s0", "relocate"))
     restart = (
         (100.0, "status", "recovering", ""),
         (101.0, "intent", "start:run@2", "restart"),

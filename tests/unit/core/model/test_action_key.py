@@ -1,22 +1,33 @@
 """Keys of actions: which are the same act, and which have to wait for another."""
 
+from typing import get_args
+
 import pytest
 
-from launcher.core.model.action_key import ActionKey, InFlight, key_of
+from launcher.core.model.action_key import ActionKey, ActionKind, InFlight, key_of, parse_key
 from launcher.core.model.actions import (
     Acquire,
     Action,
+    AddSpare,
+    Join,
     Kill,
     Level,
+    PowerOff,
+    Prepare,
     Reason,
     Release,
+    Relocate,
+    Reserve,
     Resize,
+    Signal,
     Start,
     StartHead,
     Unit,
+    Unreserve,
+    Verify,
     Why,
 )
-from launcher.core.model.run import GangName, MemberName
+from launcher.core.model.run import GangName, MemberName, Slot
 from tests.situations import name
 
 WHY = Reason(why=Why.START, message="the run begins")
@@ -43,6 +54,60 @@ def kill(level: Level, *, attempt: int = 1, why: Reason = WHY) -> Kill:
 )
 def test_the_text_of_a_key_names_the_act_its_subject_and_its_numbers(action: Action, text: str) -> None:
     assert str(key_of(action)) == text
+
+
+SLOT = Slot(member=MEMBER, node=NODE, generation=2)
+EVERY_ACTION: tuple[Action, ...] = (
+    Acquire(reason=WHY, node=NODE),
+    Prepare(reason=WHY, node=NODE, member=MEMBER),
+    StartHead(reason=WHY),
+    StartHead(reason=WHY, cluster=2),
+    Join(reason=WHY, slot=SLOT),
+    Reserve(reason=WHY, slice="main.s0"),
+    Unreserve(reason=WHY, slice="main.s0"),
+    Verify(reason=WHY, slice="main.s0"),
+    Start(reason=WHY, gang=GANG, attempt=3, restarts=1, slots=()),
+    Start(reason=WHY, gang=GangName("main/0"), attempt=3, restarts=1, slots=()),
+    Signal(reason=WHY, node=NODE, signal="TERM"),
+    Signal(reason=WHY, node=NODE, signal="TERM", gang=GangName("main/0")),
+    *(kill(level) for level in Level),
+    Release(reason=WHY, node=NODE),
+    Release(reason=WHY, node=NODE, unit=Unit.HEAD),
+    Release(reason=WHY, node=None, unit=Unit.HEAD),
+    PowerOff(reason=WHY, node=NODE),
+    AddSpare(reason=WHY, slice="main.s0"),
+    Relocate(reason=WHY, slice="main.s0"),
+    Resize(reason=WHY),
+)
+
+
+@pytest.mark.parametrize("action", EVERY_ACTION, ids=lambda action: str(key_of(action)))
+def test_the_text_of_every_key_is_read_back(action: Action) -> None:
+    assert parse_key(str(key_of(action))) == key_of(action)
+
+
+def test_every_kind_of_action_is_read_back() -> None:
+    assert {action.kind for action in EVERY_ACTION} == set(get_args(ActionKind))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "job",
+        "juggle:r1-n1",
+        "kill:r1-n1:planet:main/0@1#0",
+        "release:r1-n1",
+        "resize:r1-n1",
+        "kill:r1-n1:rank",
+        "release",
+        "start@1",
+        "start:run@x",
+        "join:a#1@2",
+    ],
+)
+def test_the_text_of_no_known_act_is_no_key(text: str) -> None:
+    assert parse_key(text) is None
 
 
 def test_the_same_act_for_another_reason_has_the_same_key_and_another_attempt_another() -> None:

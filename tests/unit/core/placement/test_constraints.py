@@ -36,7 +36,6 @@ def test_slices_keep_the_rules_between_them(
     assert racks(placed(inventory, group(**rule), unavailable=unavailable)) == expected
 
 
-@pytest.mark.xfail(strict=True, reason="`all_within` does not hold inside a slice whose rack is in two of its domains")
 def test_a_slice_stays_in_one_all_within_domain_even_if_its_rack_does_not() -> None:
     inventory = but(fleet("r1=3@b1"), "r1-n03", places={"block": "b2"})
     assert refused(inventory, group(nodes=3, all_within="block")).proven

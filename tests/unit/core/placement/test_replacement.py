@@ -8,8 +8,9 @@ from launcher.core.model.inventory import RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Exclusion, Placement, Shortfall, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.task import Group, Task, TopologyRule
-from launcher.core.placement.replacement import replace_slice
+from launcher.core.placement.replacement import replace_nodes, replace_slice
 from tests.property.ray_rule import racks_of
+from tests.unit.core.placement.builders import but, fleet, group, placed
 
 
 def task(**groups: TopologyRule) -> Task:
@@ -113,3 +114,15 @@ def test_the_runs_own_slices_do_not_break_exclusive() -> None:
     new = again(asked, [6], {**own, NodeName("r0-n00"): Unavailable(unhealthy="failed")}, before)
     assert isinstance(new, Slice)
     assert new.nodes == ("r0-n01", "r0-n04")
+
+
+def test_replaced_nodes_stay_in_the_all_within_domain_of_their_slice() -> None:
+    inventory = but(fleet("r1=4@b1"), "r1-n[02,04]", places={"block": "b2"})
+    asked = Task(name="task", groups=(group(nodes=1, all_within="block"),))
+    placement = placed(inventory, *asked.groups)
+    lost = placement.slices[0].nodes
+    new = replace_nodes(
+        asked, inventory, {lost[0]: Unavailable(unhealthy="failed")}, placement, placement.slices[0], lost
+    )
+    assert isinstance(new, Slice)
+    assert (lost, new.nodes) == (("r1-n01",), ("r1-n03",))

@@ -4,7 +4,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Unavailable
 from launcher.core.model.task import Task
 from launcher.core.placement.resize import ResizePlan, resize
-from tests.unit.core.placement.builders import fleet, group, placed
+from tests.unit.core.placement.builders import but, fleet, group, placed, used
 
 FLEET = fleet("r1=4", "r2=4", "r3=4")
 BEFORE = placed(FLEET, group(nodes=3, slices=2))
@@ -36,3 +36,11 @@ def test_spares_are_added_without_moving_members() -> None:
 def test_a_slice_with_an_unhealthy_node_moves() -> None:
     found = plan({BEFORE.slices[0].nodes[0]: Unavailable(unhealthy="Xid 79")}, slices=2)
     assert [(old.key, new.place) for old, new in found.moved] == [("main.s0", "r1")]
+
+
+def test_a_slice_over_two_all_within_domains_of_its_rack_moves() -> None:
+    inventory = but(fleet("r1=3@b1", "r2=3@b1"), "r1-n03", places={"block": "b2"})
+    before = placed(inventory, group(nodes=3), unavailable=used(other="r2-n01"))
+    found = resize(Task(name="task", groups=(group(nodes=3, all_within="block"),)), inventory, {}, before)
+    assert isinstance(found, ResizePlan)
+    assert [(old.place, new.place) for old, new in found.moved] == [("r1", "r2")]
