@@ -20,7 +20,7 @@ class Condition(Enum):
     DOWN = "down"
     SUSPECT = "suspect"
     UNSEEN = "unseen"
-    FENCED = "fenced"
+    FENCING = "fencing"
     LOST = "lost"
     ABSENT = "absent"
     LEASED = "leased"
@@ -35,7 +35,7 @@ class Condition(Enum):
 class SlotView:
     """What the rules look at: a slot, its node and raylet, its rank or driver.
 
-    `exit` is how that rank ended. `seen`, `failed`, `leased` and `fenced` (a kill of more than ranks has no receipt)
+    `exit` is how that rank ended. `seen`, `failed`, `leased` and `fencing` (a kill of more than ranks has no receipt)
     are about the node; `silence` is set while a leased node is out of sight. `in_ray`: Ray lists the raylet of this
     `generation` as alive; None where Ray does not list it.
     """
@@ -44,7 +44,7 @@ class SlotView:
     failed: bool
     seen: bool
     silence: Silence | None
-    fenced: bool
+    fencing: bool
     leased: bool
     agent: AgentReport | None
     rank_runs: bool
@@ -116,7 +116,7 @@ def _view(tick: Tick, member: Member) -> SlotView:
         seen=seen,
         # No witness has ever heard of a machine that was never leased.
         silence=tick.silence(slot.node) if not seen and slot.node in record.requested else None,
-        fenced=tick.fenced(slot.node),
+        fencing=tick.fencing(slot.node),
         leased=slot.node in record.leased,
         agent=tick.agent(slot.node),
         rank_runs=rank is not None and rank.running,
@@ -149,7 +149,7 @@ _RULES: tuple[tuple[Callable[[SlotView], bool], Condition], ...] = (
     # We cannot look. That alone is never a reason to act.
     (lambda at: not at.seen, Condition.UNSEEN),
     # A kill was decided and has no receipt: nothing may start here yet.
-    (lambda at: at.fenced, Condition.FENCED),
+    (lambda at: at.fencing, Condition.FENCING),
     # The agent is gone, or the raylet of this slot ended, as we see.
     (lambda at: at.agent is None and at.leased, Condition.LOST),
     (lambda at: at.ray is Phase.FAILED, Condition.LOST),

@@ -1,4 +1,11 @@
-"""Leaving nodes that work: signal ranks, give time for a checkpoint, move slots."""
+"""Leave nodes that work, for a drain, a relocation or a resize: signal ranks, give time for a checkpoint, move slots.
+
+A relocation of a slice, step by step: a request is noted (`operator`); a new place is asked for here, and chosen
+outside the kernel (`admission/reallocate`); its receipt gives the slice its new nodes, which are acquired as spares
+(`receipts`); once all of them are ready here, the ranks of the gang are signalled and end; each slot takes a new node
+(`node_failure`, `spares.replace_node`); the old placement group is dropped and a new one reserved (`reservation`); the
+old nodes are released (`teardown`).
+"""
 
 from launcher.core.control import spares
 from launcher.core.control.state import Tick

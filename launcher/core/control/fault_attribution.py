@@ -1,41 +1,30 @@
-"""Which node is at fault: when one link dies, a whole slice reports errors."""
+"""Whose fault the failure of a gang is: a node's, a rack's or the program's."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from launcher.core.control.fencing import proof
+from launcher.core.control import fencing, spares
 from launcher.core.control.liveness import Silence
+from launcher.core.control.shared_fault import shared
 from launcher.core.control.state import Tick
-from launcher.core.control.timing import EVIDENCE_S, SHARED_FAULT_NODES, SILENCE_S, WITNESS_S
+from launcher.core.control.timing import EVIDENCE_S, FIRST_FAILURES, SILENCE_S, WITNESS_S
+from launcher.core.model.actions import Reason, Why
 from launcher.core.model.inventory import GpuDriver
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.observation import Sign, Symptom, Unseen
-from launcher.core.model.record import SharedFault
-from launcher.core.model.run import GangName
+from launcher.core.model.observation import Phase, Seen, Sign, Symptom
+from launcher.core.model.record import Evidence, Outcome
+from launcher.core.model.run import Cause, GangName, Member
 
 
-def find_shared_fault(tick: Tick) -> None:
-    """Hold a run whose nodes of one rack are half sick at once.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A rank that failed first, its node, and how."""
 
-    A rack that is silent as a whole is simply lost.
-
-    Reads `seen.nodes`, `seen.health`, `started`, `record`. Writes `record.shared_fault`.
-    """
-    if tick.record.shared_fault is not None or not tick.started:
-        return
-    unseen = any(isinstance(view, Unseen) for view in tick.seen.nodes.values())
-    if not unseen and not any(tick.signs(name) for name in tick.seen.health):
-        return
-    failed = tick.record.failed_nodes
-    for rack, placed in sorted(tick.index.racks.items()):
-        names = [name for name in placed if name not in failed and not _relocates(tick, name)]
-        silent = {name for name in names if _down(tick, name)}
-        sick = [name for name in names if name in silent or tick.signs(name)]
-        some_seen = any(not isinstance(tick.seen.nodes.get(name), Unseen) for name in names)
-        news = any(name not in tick.record.resumed for name in sick)
-        if len(sick) >= SHARED_FAULT_NODES and len(sick) * 2 >= len(names) and some_seen and news:
-            message = f"{len(sick)} of {len(names)} nodes of the run in {rack} failed at once: {fold(sick)}"
-            tick.record.shared_fault = SharedFault(message=message, nodes=tuple(sick))
-            return
+    member: Member
+    node: NodeName
+    how: str
+    code: int | None = None
+    tail: tuple[str, ...] = ()
 
 
 def gathered(tick: Tick, name: GangName) -> bool:
@@ -67,7 +56,7 @@ def _unsettled(tick: Tick, node: NodeName) -> bool:
     if tick.sees(node) or node not in tick.record.requested:
         return False
     recent = tick.quiet(node) < WITNESS_S
-    return recent or (tick.silence(node) is Silence.DOWN and proof(tick, node) is None)
+    return recent or (tick.silence(node) is Silence.DOWN and fencing.proof(tick, node) is None)
 
 
 def guilty(tick: Tick, nodes: Sequence[NodeName], began: NodeName | None) -> dict[NodeName, tuple[Sign, ...]]:
@@ -99,29 +88,86 @@ def excuse(tick: Tick, nodes: Iterable[NodeName]) -> None:
             tick.record.excused[node] = (*tick.record.excused.get(node, ()), *signs)
 
 
-def shared(tick: Tick, tops: Sequence[NodeName]) -> SharedFault | None:
-    """Return the fault of nodes that are equally guilty, if they are many.
+def attribute(tick: Tick, name: GangName, failure: Failure | None, nodes: Sequence[NodeName]) -> None:
+    """Blame a node, many nodes at once, an operator or the program, and end the attempt of the gang.
 
-    None if they are few, or an operator has resumed the run.
+    Nodes come first: a node that is proven dead, then those with the worst symptom. A program is blamed only where no
+    node of its gang is.
     """
-    if len(tops) < SHARED_FAULT_NODES or set(tops) <= tick.record.resumed:
-        return None
-    message = f"{fold(tops)} show the same fault at once: the cause is likely behind them (switch, rack, power)"
-    return SharedFault(message=message, nodes=tuple(tops))
+    gone = next((node for node in nodes if _gone(tick, node)), None)
+    tops = {} if gone else guilty(tick, nodes, failure.node if failure else None)
+    leaving = [tick.index.slices[key] for key in tick.record.relocating]
+    if tops and all(tick.index.slice_of.get(node) in leaving for node in tops):
+        tick.break_gang(name, Reason(why=Why.RELOCATE, message=f"operator relocates {fold(tops)}"))
+    elif gone or tops:
+        tick.record.shared_fault = shared(tick, tuple(tops))
+        if tick.record.shared_fault is None:
+            _blame_node(tick, name, gone or next(iter(tops)), tops, nodes)
+    elif failure and _raylet_ended(tick, failure.node):
+        tick.break_gang(
+            name, Reason(why=Why.REJOIN, message=f"node {failure.node} failed (rank {failure.member.name})")
+        )
+    elif failure:
+        _blame_program(tick, name, failure)
 
 
-def neighbour_unclear(tick: Tick, node: NodeName) -> bool:
-    """Whether another node of the rack has only just fallen silent.
+def _blame_node(
+    tick: Tick, name: GangName, node: NodeName, tops: dict[NodeName, tuple[Sign, ...]], nodes: Sequence[NodeName]
+) -> None:
+    """Blame one node for the failure of a gang.
 
-    Then the two are judged together, a little later.
+    The others are excused for what that node may have caused.
     """
-    return any(other != node for other in tick.just_silent(tick.index.nodes[node].rack))
+    if node in tops:
+        signs = tops[node]
+        message = min(signs, key=lambda sign: sign.symptom).message
+        tail = tuple(sign.message for sign in signs)
+        tick.fail_node(node, Evidence(cause=Cause.NODE, message=message, tail=tail, mends=True))
+    else:
+        message = fencing.proof(tick, node) or "unreachable"
+    excuse(tick, (other for other in nodes if other != node))
+    tick.break_gang(name, Reason(why=Why.REPLACE, message=f"{node}: {message}"))
 
 
-def _relocates(tick: Tick, node: NodeName) -> bool:
-    part = tick.index.slice_of.get(node)
-    return part is not None and part.key in tick.record.relocating
+def _blame_program(tick: Tick, name: GangName, failure: Failure) -> None:
+    """Start the gang again for a restart, or end the run.
+
+    A node on which it keeps failing first loses its slot.
+    """
+    member, node, counts = failure.member, failure.node, tick.record.first_failures
+    counts[node] = counts.get(node, 0) + 1
+    budget, spent = tick.index.policy(member).max_restarts, tick.record.gangs[name].restarts
+    message = f"{member.name} on {node} {failure.how}"
+    if spent >= budget:
+        after = f" after {spent} restart{'s' * (spent != 1)}" if spent else ""
+        tick.end(
+            Outcome(
+                cause=Cause.PROGRAM,
+                message=message + after,
+                member=member.name,
+                node=node,
+                exit_code=failure.code,
+                tail=failure.tail,
+            )
+        )
+        return
+    times = counts[node] + tick.seen.history.get(node, 0)
+    if times >= FIRST_FAILURES and spares.free(tick, member):
+        evidence = f"{times} job failures on this node"
+        tick.fail_node(node, Evidence(cause=Cause.NODE, message=evidence, tail=failure.tail))
+    tick.break_gang(name, Reason(why=Why.RESTART, message=f"{message}; restart {spent + 1} of {budget}"), spend=True)
 
 
-def _down(tick: Tick, node: NodeName) -> bool:
-    return not tick.sees(node) and node in tick.record.requested and tick.silence(node) is Silence.DOWN
+def _gone(tick: Tick, node: NodeName) -> bool:
+    if tick.sees(node) or node not in tick.record.requested or fencing.proof(tick, node) is None:
+        return False
+    return node in tick.record.stopped or tick.silence(node) is Silence.DOWN
+
+
+def _raylet_ended(tick: Tick, node: NodeName) -> bool:
+    """Whether the raylet under a rank ended too.
+
+    Then the exit of the rank says nothing about the program.
+    """
+    view = tick.seen.nodes.get(node)
+    return isinstance(view, Seen) and (view.agent is None or view.agent.ray.phase is Phase.FAILED)

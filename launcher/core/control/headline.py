@@ -13,7 +13,7 @@ from launcher.core.model.text import count
 
 _UP = (Condition.SERVING, Condition.FINISHED)
 _HIDDEN = (Condition.UNSEEN, Condition.SUSPECT)
-_LOST = (Condition.FAILED, Condition.LOST, Condition.FENCED, Condition.NODE_FAILED, Condition.DOWN)
+_LOST = (Condition.FAILED, Condition.LOST, Condition.FENCING, Condition.NODE_FAILED, Condition.DOWN)
 # Conditions in which the setup itself says what it does.
 _IN_SETUP = (Condition.LEASED, Condition.PREPARING)
 _FOR_HEAD = "waiting for the Ray head"
@@ -21,7 +21,7 @@ _FOR_HEAD = "waiting for the Ray head"
 _STEPS = (
     (Condition.LOST, "lost"),
     (Condition.DOWN, "lost"),
-    (Condition.FENCED, "being fenced"),
+    (Condition.FENCING, "being fenced"),
     (Condition.ABSENT, "waiting for a lease"),
     (Condition.LEASED, "waiting for setup"),
     (Condition.PREPARING, "in setup"),

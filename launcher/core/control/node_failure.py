@@ -1,9 +1,9 @@
 """Failed nodes: restart in place, replace, or give up."""
 
-from launcher.core.control import fault_attribution, fencing, spares
+from launcher.core.control import fencing, shared_fault, spares
 from launcher.core.control.conditions import Condition, needed
-from launcher.core.control.launch_timeout import wait_for_node
 from launcher.core.control.liveness import against
+from launcher.core.control.startup import wait_for_node
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import DEAD_IN_RAY_S, JOIN_S, PROVEN_S, SELF_STOP_S
 from launcher.core.model.actions import Reason, Why
@@ -51,7 +51,7 @@ def _judge(tick: Tick, member: Member, slot: Slot) -> None:
         return
     condition = needed(tick, member)
     confirmed = slot.node in tick.record.stopped and condition in (Condition.SUSPECT, Condition.UNSEEN)
-    down = condition is Condition.DOWN and not fault_attribution.neighbour_unclear(tick, slot.node)
+    down = condition is Condition.DOWN and not shared_fault.neighbour_unclear(tick, slot.node)
     if confirmed or down:
         _fail_silent(tick, slot.node)
     elif _dead_in_ray(tick, member, slot, condition):

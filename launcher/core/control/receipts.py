@@ -1,10 +1,11 @@
-"""Receipts: what finished actions change in the record."""
+"""What finished actions, and a look at the nodes, change in the record."""
 
 from dataclasses import replace
 
 from typing_extensions import assert_never
 
 from launcher.core.control import fencing, reservation
+from launcher.core.control.conditions import rank_report
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import ALLOT_WAIT_S, LONGEST_WAIT_S, TRIES
 from launcher.core.model.action_key import key_of
@@ -30,8 +31,8 @@ from launcher.core.model.actions import (
     Unreserve,
     Verify,
 )
-from launcher.core.model.observation import Phase, Step
-from launcher.core.model.record import Evidence, Outcome
+from launcher.core.model.observation import Phase, Step, Unseen
+from launcher.core.model.record import Evidence, Exit, Outcome, RunTimer
 from launcher.core.model.run import Cause
 
 
@@ -145,3 +146,39 @@ def _overtaken(tick: Tick, action: Action) -> bool:
             return ray.phase is Phase.RUNNING and ray.generation == action.slot.generation
         case _:
             return False
+
+
+def apply_sightings(tick: Tick) -> None:
+    """Note nodes out of sight, leases of the run, and ranks that have ended.
+
+    Reads `seen.nodes` and `seen.head`. Writes `record.since.unseen` and the timer of the head, `record.leased`,
+    `record.stopped` (forgotten for a node in sight), `record.head_requested` and `record.exits`.
+    """
+    record = tick.record
+    for name, view in tick.seen.nodes.items():
+        if isinstance(view, Unseen):
+            tick.lasted(record.since.unseen, name)
+            continue
+        record.since.unseen.pop(name, None)
+        record.stopped.pop(name, None)
+        if view.agent is not None and name in record.requested:
+            record.leased.add(name)
+    if isinstance(tick.seen.head, Unseen):
+        tick.lasted(record.since.run, RunTimer.HEAD_UNSEEN)
+    else:
+        record.since.run.pop(RunTimer.HEAD_UNSEEN, None)
+        record.head_requested = record.head_requested or tick.seen.head.head is not None
+    _note_exits(tick)
+
+
+def _note_exits(tick: Tick) -> None:
+    exits = tick.record.exits
+    for member in tick.index.members:
+        rank = rank_report(tick, member)
+        if member.name in exits or tick.gang_of(member).broken or rank is None or rank.running:
+            continue
+        own = rank.member == member.name
+        ended = Exit(attempt=rank.attempt, code=rank.exit_code, at=rank.at, tail=rank.tail if own else ())
+        # A node out of sight may be why its driver failed: it is judged by its silence.
+        if own or ended.ok or tick.agent(tick.node_of(member)) is not None:
+            exits[member.name] = ended

@@ -9,7 +9,6 @@ from typing_extensions import assert_never
 
 from launcher.core.control.conditions import Condition, all_conditions, fix_conditions
 from launcher.core.control.drain import drain
-from launcher.core.control.fault_attribution import find_shared_fault
 from launcher.core.control.fencing import fence
 from launcher.core.control.gang_failure import judge_gangs
 from launcher.core.control.gang_start import start_gangs
@@ -18,9 +17,9 @@ from launcher.core.control.head_start import start_head
 from launcher.core.control.headline import progress, standing
 from launcher.core.control.node_failure import replace_nodes
 from launcher.core.control.operator import apply_requests
-from launcher.core.control.receipts import apply_receipts
+from launcher.core.control.receipts import apply_receipts, apply_sightings
 from launcher.core.control.reservation import reserve_slices
-from launcher.core.control.sightings import apply_sightings
+from launcher.core.control.shared_fault import find_shared_fault
 from launcher.core.control.spares import check_spares
 from launcher.core.control.startup import acquire_leases, bring_up
 from launcher.core.control.state import Tick

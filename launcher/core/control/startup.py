@@ -1,11 +1,16 @@
-"""From a node without lease to a raylet in Ray: acquire, prepare, join."""
+"""From a node without lease to a raylet in Ray: acquire, prepare, join; how long an unreachable node is waited for."""
 
+from launcher.core.control import spares
 from launcher.core.control.conditions import Condition, needed
 from launcher.core.control.state import Tick
+from launcher.core.control.timing import CONNECT_S, EXPIRED_S, PATIENCE_S
 from launcher.core.model.actions import Acquire, Join, Prepare, Reason, Release, Why
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.observation import Seen
-from launcher.core.model.run import Member
+from launcher.core.model.observation import Seen, Unseen
+from launcher.core.model.record import Evidence
+from launcher.core.model.run import Cause, Member
+from launcher.core.model.task import OnNoSpare
+from launcher.core.model.text import span
 
 BEGIN = Reason(why=Why.START, message="run starts")
 _SERVE = Reason(why=Why.START, message="node is available")
@@ -64,3 +69,51 @@ def why_start(tick: Tick, member: Member) -> Reason:
     The run starts, or the reason that ended the last attempt of its gang.
     """
     return tick.gang_of(member).broken or BEGIN
+
+
+def wait_for_node(tick: Tick, member: Member) -> bool:
+    """Whether a slot of a launch has to wait for its node, which is out of sight.
+
+    People are told. The node fails after `CONNECT_S` if a spare can replace it and no raylet or head of the run can be
+    on it, if an operator confirmed it dead, or if the policy is `on_no_spare: fail`; else after `PATIENCE_S`.
+    """
+    node, record = tick.node_of(member), tick.record
+    if tick.sees(node) or tick.gang_of(member).attempt > 0:
+        return False
+    spared = any(tick.sees(name) for name in spares.free(tick, member))
+    if spared and (node in record.joined or node == tick.head_node):
+        return False
+    dead = node in record.stopped and node not in record.requested  # confirmed, and the run never had its lease
+    fails = tick.index.policy(tick.index.node_owner(member)).on_no_spare is OnNoSpare.FAIL
+    limit, away = CONNECT_S if spared or dead or fails else PATIENCE_S, tick.quiet(node)
+    if away >= limit and not tick.blind():
+        message = f"{_stage(tick, node)}: unreachable for {away:.0f} s{_why(tick, node)}"
+        tick.fail_node(node, Evidence(cause=Cause.PROVISION, message=message, mends=True))
+        return False
+    tick.wake(tick.seen.at + max(limit - away, 1.0))
+    if not spared:
+        tick.awaited.add(node)
+        _tell(tick, member, node, away, limit)
+    return not spared
+
+
+def _tell(tick: Tick, member: Member, node: NodeName, away: float, limit: float) -> None:
+    if away >= EXPIRED_S and not tick.blind():
+        lately = f"{away // 10 * 10:.0f} s"  # in steps: each new status message is a line of the journal
+        message = f"unreachable for {lately} during {_stage(tick, node)}{_why(tick, node)}"
+        place = tick.index.home(member).place
+        tick.hold(f"{member.name} waits for {node}, {message}; no spare in {place}, fails after {span(limit)}")
+
+
+def _stage(tick: Tick, node: NodeName) -> str:
+    """Return how far the launch had come on a node."""
+    if node not in tick.record.requested:
+        return "connect"
+    if node not in tick.record.leased:
+        return "lease"
+    return "join" if node in tick.record.joined else "setup"
+
+
+def _why(tick: Tick, node: NodeName) -> str:
+    view = tick.seen.nodes.get(node)
+    return f": {view.message}" if isinstance(view, Unseen) and view.message else ""

@@ -65,7 +65,7 @@ class Tick:
         self.hold_reason: str | None = None
         self.notes: list[str] = []
         self.wake_at = float("inf")
-        self._fenced = Counter(kill.node for kill in self.kills.values() if kill.level is not Level.RANK)
+        self._fencing = Counter(kill.node for kill in self.kills.values() if kill.level is not Level.RANK)
         self._newest = max((slot.generation for slot in slots.values()), default=0)
         self._idle: dict[str, tuple[NodeName, ...]] = {}
         self._just_silent: dict[RackName, tuple[NodeName, ...]] = {}
@@ -211,17 +211,17 @@ class Tick:
     def kill(self, kill: Kill) -> None:
         """Decide a kill: it is asked for each tick until its receipt says `killed`."""
         if self.kills.setdefault(key_of(kill), kill) is kill and kill.level is not Level.RANK:
-            self._fenced[kill.node] += 1
+            self._fencing[kill.node] += 1
 
-    def fenced(self, node: NodeName) -> bool:
+    def fencing(self, node: NodeName) -> bool:
         """Whether a kill of more than ranks is decided on a node and has no receipt."""
-        return self._fenced[node] > 0
+        return self._fencing[node] > 0
 
     def drop_kill(self, key: ActionKey) -> None:
         """Drop a kill that has its receipt, or that has nothing left to kill."""
         kill = self.kills.pop(key, None)
         if kill is not None and kill.level is not Level.RANK:
-            self._fenced[kill.node] -= 1
+            self._fencing[kill.node] -= 1
 
     def kill_rank(self, member: Member, attempt: int, reason: Reason) -> None:
         """Decide to kill the ranks of a slot up to an attempt, on the node that holds it."""

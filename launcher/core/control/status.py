@@ -30,7 +30,7 @@ _RANK_STATES = {
     Condition.FINISHED: RankState.FINISHED,
     Condition.FAILED: RankState.FAILED,
     Condition.NODE_FAILED: RankState.LOST,
-    Condition.FENCED: RankState.LOST,
+    Condition.FENCING: RankState.LOST,
     Condition.DOWN: RankState.LOST,
     Condition.SUSPECT: RankState.SUSPECT,
     Condition.UNSEEN: RankState.SUSPECT,

@@ -23,7 +23,10 @@ Why the limits fit together, in the order in which they matter for a node that s
 
 # Heartbeats. Twins on the node: `heartbeat.PERIOD_S` and `heartbeat.REPLY_S` (0.5 s, 1 s), `rank.LOOK_S` (1 s).
 SELF_STOP_S = 15.0
-"""An agent that the head's machine has not answered for so long kills its ranks and its Ray (suspension included)."""
+"""An agent that the head's machine has not answered for so long kills its ranks and its Ray (suspension included).
+
+An agent keeps the number it was started with. If you lower it, `EXPIRED_S` would count an agent of the version before
+as stopped too early: raise `runtime/protocol.PROTOCOL` with it, so that such an agent is not reused."""
 MARGIN_S = 3.0
 """How much longer we wait than that: an agent looks each second, and clocks of machines run a little apart."""
 EXPIRED_S = SELF_STOP_S + MARGIN_S
@@ -37,7 +40,8 @@ UNPROVEN_S = 40.0
 
 # A launch: before any rank ran.
 CONNECT_S = 30.0
-"""How long a launch waits for a node that a spare can replace, where nothing has to be fenced first."""
+"""How long a launch waits for a node that a spare can replace, where nothing has to be fenced first; also for a node
+that an operator confirmed dead, and with `on_no_spare: fail`."""
 PATIENCE_S = 300.0
 """How long a launch waits for a node that nothing can replace: longer than a switch takes to restart."""
 JOIN_S = 90.0
