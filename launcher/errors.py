@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     NO_CAPACITY = 3
     REMOTE = 4
     EXHAUSTED = 5
-    LEASE_HELD = 6
+    CONFLICT = 6
     BUG = 70
     INTERRUPTED = 130
 
@@ -135,10 +135,10 @@ class RecoveryExhaustedError(LaunchError):
     code = ExitCode.EXHAUSTED
 
 
-class LeaseHeldError(LaunchError):
-    """Others hold these nodes, or this run."""
+class ConflictError(LaunchError):
+    """Something else uses what is needed, a node, a name or a run; `holder` says what."""
 
-    code = ExitCode.LEASE_HELD
+    code = ExitCode.CONFLICT
 
     def __init__(self, message: str, *, holder: str, hints: tuple[str, ...] = ()) -> None:
         super().__init__(message, hints=hints)

@@ -11,7 +11,7 @@ from launcher.admission.request import Request
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
-from launcher.errors import LeaseHeldError, NoCapacityError
+from launcher.errors import ConflictError, NoCapacityError
 from launcher.setup.lease import Holder
 
 
@@ -39,7 +39,7 @@ class CheckedPlacement:
     def place(self, taken: UnavailableNodes) -> Placement:
         """Return a placement on fit nodes, and report skipped ones.
 
-        NoCapacityError for none; LeaseHeldError where only the leases of others are in the way.
+        NoCapacityError for none; ConflictError where only the leases of others are in the way.
         """
         listener = self._context.listener
         try:
@@ -70,7 +70,7 @@ class CheckedPlacement:
     def _check_held(self, taken: UnavailableNodes) -> None:
         held = self._flight.held
         if held and isinstance(self._flight.unheld(taken), Placement):
-            raise LeaseHeldError(
+            raise ConflictError(
                 f"not enough nodes left for `{self._request.task.name}`: {held_text(held)}",
                 holder="; ".join(sorted({str(holder) for holder in held.values()})),
                 hints=("`nvlaunch doctor -o json` shows the lease of each node; ask its holder, or wait for its end",),

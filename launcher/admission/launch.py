@@ -65,7 +65,7 @@ def admit(context: AdmissionContext, request: Request, drive: Drive, *, queue: b
 
     Return the run as `drive` left it.
 
-    NoCapacityError where it does not fit, LeaseHeldError where others hold its nodes or its name.
+    NoCapacityError where it does not fit, ConflictError where others hold its nodes or its name.
     """
     running = find_resizable(context, request)
     if running is not None:

@@ -9,7 +9,7 @@ from enum import Enum
 
 from launcher.admission.node_checks import Examined, examine
 from launcher.core.model.inventory import Inventory, Node
-from launcher.errors import LeaseHeldError, RemoteError
+from launcher.errors import ConflictError, RemoteError
 from launcher.ports import Listener, Prober, Shell
 from launcher.probe.nvidia_smi import Gpu, Recovery
 from launcher.probe.results import Unknown
@@ -63,7 +63,7 @@ def find_remedy(one: Examined) -> Remedy | None:
 def inspect_idle(fleet: Inventory, node: Node, prober: Prober, listener: Listener) -> Examined:
     """Return the health of an idle node.
 
-    RemoteError where it is unreachable, LeaseHeldError where it is in use.
+    RemoteError where it is unreachable, ConflictError where it is in use.
     """
     (one,) = examine(fleet, [node], prober, listener)
     if isinstance(one.facts, Unknown):
@@ -71,12 +71,12 @@ def inspect_idle(fleet: Inventory, node: Node, prober: Prober, listener: Listene
     if isinstance(one.facts.lease, str):
         holder = str(read_holder(one.facts.lease))
         hint = "`nvlaunch drain` moves a run to a spare"
-        raise LeaseHeldError(f"`{node.name}` is in use: {holder}", holder=holder, hints=(hint,))
+        raise ConflictError(f"`{node.name}` is in use: {holder}", holder=holder, hints=(hint,))
     driver = one.facts.driver
     busy = () if isinstance(driver, Unknown) else _busy(driver.gpus)
     if busy:
         hint = "end them, or wait until they are done: a reset would kill them"
-        raise LeaseHeldError(f"processes use GPUs of `{node.name}`: {', '.join(busy)}", holder=busy[0], hints=(hint,))
+        raise ConflictError(f"processes use GPUs of `{node.name}`: {', '.join(busy)}", holder=busy[0], hints=(hint,))
     return one
 
 

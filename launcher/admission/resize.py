@@ -19,7 +19,7 @@ from launcher.core.model.placement import Shortfall
 from launcher.core.model.run import Run, RunState, Wanted
 from launcher.core.model.task import Group, Task
 from launcher.core.placement.resize import resize
-from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError
+from launcher.errors import ConflictError, LaunchError, NoCapacityError
 from launcher.store.rows import RunRow
 from launcher.store.user import User
 
@@ -45,7 +45,7 @@ def request_resize(context: AdmissionContext, request: Request, row: RunRow) -> 
 
     Slices that stay keep their nodes.
 
-    LeaseHeldError where more than the number of slices differs, NoCapacityError where the new slices do not fit.
+    ConflictError where more than the number of slices differs, NoCapacityError where the new slices do not fit.
     """
     store = context.store
     run, _ = store.load(row.id)
@@ -71,7 +71,7 @@ def _check_only_slices(run: Run, task: Task) -> None:
         named = ", ".join(f"`{name}`" for name in changed)
         what = f"{named} changed; only the number of slices can change while `{run.name}` is running"
         hints = (f"end it with `nvlaunch down {run.name}` first", "or use another name with `--name`")
-        raise LeaseHeldError(what, holder=run.id, hints=hints)
+        raise ConflictError(what, holder=run.id, hints=hints)
 
 
 def _changed(before: Task, now: Task) -> Iterator[str]:

@@ -25,7 +25,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def control(home: Path, run_id: RunId) -> RunState:
     """Own a run and drive it until it has ended.
 
-    LeaseHeldError where a live process owns it.
+    ConflictError where a live process owns it.
 
     Drives the successors of a preempted run too. SIGTERM and SIGINT stop the controller, never the run. A failing store
     is retried; StoreError where a stop was requested meanwhile.

@@ -13,7 +13,7 @@ from pathlib import Path
 from launcher.admission.store_retry import Say, StoreRetry
 from launcher.core.model.run import RunId
 from launcher.drive.control import drive
-from launcher.errors import LaunchError, LeaseHeldError, StoreError
+from launcher.errors import ConflictError, LaunchError, StoreError
 from launcher.store.owner import Owner
 from launcher.store.store import Store
 
@@ -74,7 +74,7 @@ class RunService:
                 continue
             try:
                 self._store.owners.take(row.id, self._me)
-            except LeaseHeldError:  # another was faster
+            except ConflictError:  # another was faster
                 continue
             self._say(f"driving `{row.name}` ({row.id})")
             thread = threading.Thread(target=self._one, args=(row.id,), name=row.id, daemon=True)

@@ -12,7 +12,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Unavailable, UnavailableNodes
 from launcher.core.model.run import Run, RunId
 from launcher.core.model.text import count
-from launcher.errors import LeaseHeldError
+from launcher.errors import ConflictError
 from launcher.store import exclusive_nodes, inventories, journal, ledger
 from launcher.store.journal import EventKind
 
@@ -51,7 +51,7 @@ def release(db: sqlite3.Connection, run: Run, nodes: Iterable[NodeName]) -> None
 
 
 def check_free(live: Sequence[sqlite3.Row]) -> None:
-    """Raise LeaseHeldError where a run of a name has not ended.
+    """Raise ConflictError where a run of a name has not ended.
 
     `live` are the rows of `LIVE`.
     """
@@ -59,4 +59,4 @@ def check_free(live: Sequence[sqlite3.Row]) -> None:
         name = row["name"]
         what = f"a run named `{name}` is {row['state']}"
         hint = f"use another name with `--name`, or end it with `nvlaunch down {name}`"
-        raise LeaseHeldError(what, holder=row["id"], hints=(hint,))
+        raise ConflictError(what, holder=row["id"], hints=(hint,))

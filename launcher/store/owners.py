@@ -3,7 +3,7 @@
 import time
 
 from launcher.core.model.run import RunId
-from launcher.errors import LeaseHeldError
+from launcher.errors import ConflictError
 from launcher.store import journal
 from launcher.store.database import Database
 from launcher.store.journal import EventKind
@@ -23,14 +23,14 @@ class Owners:
     def take(self, run: RunId, me: Owner) -> None:
         """Make a process the owner of a run.
 
-        LeaseHeldError where another live process is.
+        ConflictError where another live process is.
         """
         with self._db.write() as db:
             row = db.execute("SELECT * FROM owners WHERE run = ?", (run,)).fetchone()
             before = read_owner(row) if row else None
             if before and before != me and before.alive():
                 hint = f"follow it with `nvlaunch watch {run}`"
-                raise LeaseHeldError(f"run `{run}` is driven by {before}", holder=str(before), hints=(hint,))
+                raise ConflictError(f"run `{run}` is driven by {before}", holder=str(before), hints=(hint,))
             values = (run, me.host, me.boot, me.pid, me.started)
             db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?)", values)
             if before != me:

@@ -71,7 +71,7 @@ class Queue:
         return not self._db.read(query, fleet, RunState.QUEUED.value)
 
     def put(self, *, name: RunName, task: Task, fleet: Inventory, source: str, at: float) -> Run:
-        """Store a queued run; LeaseHeldError where a run of that name has not ended."""
+        """Store a queued run; ConflictError where a run of that name has not ended."""
         with self._db.write() as db:
             claims.check_free(db.execute(claims.LIVE, (name,)).fetchall())
             run = Run(

@@ -79,13 +79,13 @@ class Store:
         return {NodeName(row["node"]): RunId(row["run"]) for row in rows}
 
     def check_name(self, name: RunName) -> None:
-        """Raise LeaseHeldError where a run of that name has not ended."""
+        """Raise ConflictError where a run of that name has not ended."""
         claims.check_free(self._db.read(claims.LIVE, name))
 
     def launch(self, *, name: RunName, task: Task, fleet: Inventory, decide: Decide, source: str, at: float) -> Run:
         """Place a task, and store the run with its claims, in one transaction.
 
-        NoCapacityError where `decide` returns a shortfall, LeaseHeldError where a run of that name has not ended.
+        NoCapacityError where `decide` returns a shortfall, ConflictError where a run of that name has not ended.
         """
         with self._db.write() as db:
             claims.check_free(db.execute(claims.LIVE, (name,)).fetchall())

@@ -10,7 +10,7 @@ import pytest
 
 from launcher import api
 from launcher.core.model.run import Cause, RunState
-from launcher.errors import LeaseHeldError, NoCapacityError, SpecError
+from launcher.errors import ConflictError, NoCapacityError, SpecError
 from tests.command.test_runs import FLEET, TASK, Desk
 from tests.command.test_runs import desk as desk  # noqa: PLC0414 a fixture
 
@@ -41,7 +41,7 @@ def test_a_run_from_its_start_to_its_end(desk: Desk) -> None:
     lines = list(api.logs(run.id, rank=1, home=desk.home))
     assert {line.source for line in lines} == {"main/1"}
     assert "NVLAUNCH_NODE_RANK=1" in [line.text for line in lines]
-    with pytest.raises(LeaseHeldError, match="a run named `texts` is"):
+    with pytest.raises(ConflictError, match="a run named `texts` is"):
         api.up(TASK, inventory=ENDLESS, name="texts", envs={"STEPS": "7"}, secrets={"KEY": "hush"}, home=desk.home)
     ended = api.down(run.id, timeout=60, home=desk.home)
     assert (ended.state, ended.outcome and ended.outcome.cause) == (RunState.STOPPED, Cause.STOPPED)

@@ -22,7 +22,7 @@ from launcher.drive.control import control
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
 from launcher.drive.spawn import spawn
-from launcher.errors import LeaseHeldError
+from launcher.errors import ConflictError
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
 from launcher.store.owner import Owner
@@ -140,7 +140,7 @@ def test_exactly_one_process_drives_a_run(hall: Hall) -> None:
     run = hall.launch(sim=SimSettings(run_s=400.0, speed=20.0))
     spawn(hall.home, run)
     first = hall.owner(run)
-    with pytest.raises(LeaseHeldError, match=str(first.pid)):
+    with pytest.raises(ConflictError, match=str(first.pid)):
         control(hall.home, run)
     assert hall.owner(run) == first
 

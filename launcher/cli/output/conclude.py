@@ -6,9 +6,9 @@ from launcher.cli.output.console import Colour, clean, paint, say
 from launcher.core.model.record import Outcome
 from launcher.core.model.run import Cause, RunState
 from launcher.errors import (
+    ConflictError,
     JobFailedError,
     LaunchError,
-    LeaseHeldError,
     ProvisionError,
     RecoveryExhaustedError,
 )
@@ -52,7 +52,7 @@ def _error(row: RunRow, outcome: Outcome) -> LaunchError:
         case Cause.EXHAUSTED | Cause.NODE:
             return RecoveryExhaustedError(words, hints=hints)
         case Cause.LEASE_HELD:
-            return LeaseHeldError(words, holder=outcome.message, hints=hints)
+            return ConflictError(words, holder=outcome.message, hints=hints)
         case Cause.PROGRAM:
             return JobFailedError(words, hints=hints)
         # The follower waited for another outcome; `down` itself exits with 0.

@@ -9,7 +9,7 @@ from launcher.admission.node_checks import examine
 from launcher.admission.repair import Cure, Remedy, apply, find_remedy, has_sudo, inspect_idle
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
-from launcher.errors import LeaseHeldError, RemoteError
+from launcher.errors import ConflictError, RemoteError
 from launcher.ports import Completed, Listener
 from launcher.probe.node_facts import Facts
 from launcher.probe.nvidia_smi import Driver, Gpu, GpuProcess, Recovery
@@ -79,9 +79,9 @@ def test_a_driver_that_asks_for_nothing_gets_nothing() -> None:
 
 def test_nobody_who_computes_there_is_disturbed() -> None:
     busy = asked("Reset", processes=(GpuProcess(pid=7, name="python"),))
-    with pytest.raises(LeaseHeldError, match=r"python \(7\)"):
+    with pytest.raises(ConflictError, match=r"python \(7\)"):
         inspect_idle(FLEET, NODE, Told(busy), Deaf())
-    with pytest.raises(LeaseHeldError, match="run `other`"):
+    with pytest.raises(ConflictError, match="run `other`"):
         inspect_idle(
             FLEET, NODE, Told(replace(asked("Reset"), lease="run `other` (other-1) of bob since noon")), Deaf()
         )

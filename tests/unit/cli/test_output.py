@@ -142,7 +142,7 @@ def ended(cause: Cause | None, state: RunState = RunState.FAILED) -> RunRow:
         (Cause.PROGRAM, ExitCode.JOB_FAILED),
         (Cause.PROVISION, ExitCode.REMOTE),
         (Cause.EXHAUSTED, ExitCode.EXHAUSTED),
-        (Cause.LEASE_HELD, ExitCode.LEASE_HELD),
+        (Cause.LEASE_HELD, ExitCode.CONFLICT),
         (Cause.STOPPED, ExitCode.JOB_FAILED),
         (None, ExitCode.JOB_FAILED),
     ],

@@ -24,7 +24,7 @@ from launcher.core.model.record import Evidence, Exit, Gang, Outcome, Record, Re
 from launcher.core.model.run import Cause, GangName, MemberName, Run, RunName, RunState, Slot, Wanted
 from launcher.core.model.simulation import SimSettings
 from launcher.core.model.task import Group, Task, TopologyRule
-from launcher.errors import LaunchError, LeaseHeldError, NoCapacityError, OtherVersionError, SpecError, StoreError
+from launcher.errors import ConflictError, LaunchError, NoCapacityError, OtherVersionError, SpecError, StoreError
 from launcher.store import database, decision_log
 from launcher.store.decision_log import LoggedDecision, Made
 from launcher.store.journal import EventKind
@@ -278,7 +278,7 @@ def test_a_refusal_leaves_nothing(store: Store) -> None:
 
 def test_a_name_is_free_again_when_its_run_is_over(store: Store) -> None:
     first = launch(store)
-    with pytest.raises(LeaseHeldError, match="named `job` is starting"):
+    with pytest.raises(ConflictError, match="named `job` is starting"):
         launch(store)
     store.finish(first.id, RunState.STOPPED, 110.0)
     second = launch(store)
@@ -446,7 +446,7 @@ class TestOwner:
         with subprocess.Popen([sys.executable, "-c", _OWN, str(store.home), run.id], stdout=subprocess.PIPE) as other:
             assert other.stdout is not None
             assert other.stdout.readline() == b"mine\n"
-            with pytest.raises(LeaseHeldError, match=f"driven by process {other.pid}"):
+            with pytest.raises(ConflictError, match=f"driven by process {other.pid}"):
                 store.owners.take(run.id, Owner.current())
             other.kill()
         store.owners.take(run.id, Owner.current())

@@ -11,7 +11,7 @@ import typer
 from launcher.cli.options import FleetFile, Yes
 from launcher.cli.output.console import agree, clean, say, show
 from launcher.cli.plain import PlainCommand
-from launcher.errors import ExitCode, LeaseHeldError, RemoteError, refuse
+from launcher.errors import ConflictError, ExitCode, RemoteError, refuse
 from launcher.store.home import home
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _node(store: "Store", word: str, inventory: str | None) -> "tuple[Inventory,
     run = store.holders(meant.fleet.name).get(meant.nodes[0])
     if run is not None:
         hint = f"`nvlaunch drain {word}` moves the run to a spare"
-        raise LeaseHeldError(f"run `{run}` uses `{word}`", holder=run, hints=(hint,))
+        raise ConflictError(f"run `{run}` uses `{word}`", holder=run, hints=(hint,))
     return meant.fleet, next(node for node in meant.fleet.nodes if node.name == meant.nodes[0])
 
 
@@ -110,7 +110,7 @@ def _drained(store: "Store", fleet: "Inventory", node: "Node", found: "Remedy") 
         store.ledger.drain(fleet.name, [node.name], drain)
     run = store.holders(fleet.name).get(node.name)
     if run is not None:
-        raise LeaseHeldError(f"run `{run}` has just started to use `{node.name}`", holder=run)
+        raise ConflictError(f"run `{run}` has just started to use `{node.name}`", holder=run)
     yield ours
 
 
