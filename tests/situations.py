@@ -190,7 +190,7 @@ class Situation:
             RayNode(
                 slot=member.label,
                 generation=slots[member.name].generation,
-                domain=self.run.slice_of(member).domain,
+                domain=index_of(self.run).slices[member.slice_key].domain,
                 alive=True,
             )
             for member in members
@@ -208,7 +208,7 @@ class Situation:
             Bundle(
                 index=member.slice_rank,
                 slot=member.label,
-                domain=domain or self.run.slice_of(member).domain,
+                domain=domain or index_of(self.run).slices[member.slice_key].domain,
                 generation=self.record.slots[member.name].generation,
             )
             for member in self.run.members()

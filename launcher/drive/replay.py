@@ -10,7 +10,7 @@ from launcher.core.model.action_key import key_of
 from launcher.core.model.actions import Action
 from launcher.core.model.record import Record
 from launcher.store.codec import dump
-from launcher.store.decision_log import HIDDEN, LoggedDecision, Made
+from launcher.store.decision_log import HIDDEN, LoggedDecision, Made, made_of
 
 _ANYTHING = r'(?:[^"\\]|\\.)*'
 """What may have stood inside a JSON string."""
@@ -44,7 +44,7 @@ def replay(looks: Iterable[LoggedDecision]) -> Replayed:
 
 
 def _compared(made: Made, again: Decision) -> tuple[str, ...]:
-    now = Made(actions=again.actions, record=again.record, status_message=again.status_message, state=again.state)
+    now = made_of(again)
     if made == now:
         return ()
     before, after = json.loads(dump(Made, made)), json.loads(dump(Made, now))

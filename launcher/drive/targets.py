@@ -7,6 +7,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Slice
 from launcher.core.model.record import Record
 from launcher.core.model.run import Member, Run
+from launcher.core.model.run_index import index_of
 from launcher.errors import refuse
 
 
@@ -29,7 +30,7 @@ def holder(run: Run, record: Record, member: Member) -> NodeName:
     The current one, or the first one where none has it yet.
     """
     slot = record.slots.get(member.name)
-    return slot.node if slot else run.slice_of(member).nodes[member.slice_rank]
+    return slot.node if slot else index_of(run).slices[member.slice_key].nodes[member.slice_rank]
 
 
 def members(run: Run, word: str | None) -> list[Member]:

@@ -16,6 +16,7 @@ from launcher.probe.resources import HostnameLookup, IbPort, NodeProcess, OpenFi
 from launcher.probe.results import ProbeResults, Unknown, read_results
 from launcher.probe.system import HostInfo, Interpreter, Logout
 from launcher.probe.xid import Xid
+from launcher.runtime.protocol_files import CommandProbe, FactsRequest, FunctionProbe, ProbeSpec
 
 PATHS = ("/", "/tmp", "~")  # noqa: S108 -- looked at, not written to
 """Paths whose free space is checked on every node; a run adds its own folders."""
@@ -104,10 +105,10 @@ def call(
     return ask(script, node, wanted)
 
 
-def ask(script: bytes, node: Node, wanted: Mapping[str, Mapping[str, object]]) -> Call:
+def ask(script: bytes, node: Node, wanted: Mapping[str, ProbeSpec]) -> Call:
     """Return the call that runs the given probes."""
-    request = json.dumps({"probes": wanted}).encode()
-    stdin = str(len(script)).encode() + b"\n" + script + request
+    request: FactsRequest = {"probes": {**wanted}}
+    stdin = str(len(script)).encode() + b"\n" + script + json.dumps(request).encode()
     return Call(argv=("sh", "-c", _FIND, "sh", _LOADER, *_pythons(node)), stdin=stdin, timeout=SLOWEST)
 
 
@@ -120,9 +121,9 @@ def _pythons(node: Node) -> tuple[str, ...]:
     return (SYSTEM_PYTHON, "python", *((given,) if given not in (None, SYSTEM_PYTHON, "python") else ()))
 
 
-def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ()) -> Mapping[str, Mapping[str, object]]:
-    """Return the probes of a node by name, in the format of `runtime/facts.py`."""
-    found: dict[str, Mapping[str, object]] = {
+def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ()) -> Mapping[str, ProbeSpec]:
+    """Return the probes of a node by name, as `runtime/facts.py` reads them."""
+    found: dict[str, ProbeSpec] = {
         "host": builtin("host"),
         "date": _command(system.DATE_COMMAND, QUICK),
         "python": _command((node.access.python or SYSTEM_PYTHON, "-c", system.PYTHON_CODE), 10.0),
@@ -145,24 +146,27 @@ def space_probe(path: str) -> str:
     return f"space {path}"
 
 
-def _gpu_probes() -> Mapping[str, Mapping[str, object]]:
-    log = {"timeout": xid.TIMEOUT, "limit": xid.LIMIT, "keep": list(xid.KEEP)}
+def _gpu_probes() -> Mapping[str, ProbeSpec]:
     return {
         "nvidia_smi": {**_command(nvidia_smi.COMMAND, nvidia_smi.TIMEOUT), "limit": nvidia_smi.LIMIT},
         "imex_unit": _command(system.UNITS_COMMAND, QUICK),
         "imex_state": _command(imex.STATE_COMMAND, imex.TIMEOUT),
         "imex_domain": _command(imex.DOMAIN_COMMAND, imex.TIMEOUT),
         "imex_files": builtin("imex_files", imex.FOLDER, imex.CHANNEL),
-        "journal": {"argv": list(xid.JOURNAL_COMMAND), **log},
-        "dmesg": {"argv": list(xid.DMESG_COMMAND), **log},
+        "journal": _log(xid.JOURNAL_COMMAND),
+        "dmesg": _log(xid.DMESG_COMMAND),
     }
 
 
-def _command(argv: Sequence[str], timeout: float) -> Mapping[str, object]:
+def _command(argv: Sequence[str], timeout: float) -> CommandProbe:
     return {"argv": list(argv), "timeout": timeout}
 
 
-def builtin(name: str, *args: str, timeout: float = QUICK) -> Mapping[str, object]:
+def _log(argv: Sequence[str]) -> CommandProbe:
+    return {**_command(argv, xid.TIMEOUT), "limit": xid.LIMIT, "keep": list(xid.KEEP)}
+
+
+def builtin(name: str, *args: str, timeout: float = QUICK) -> FunctionProbe:
     """Return a probe that is a function of the script."""
     return {"builtin": name, "args": list(args), "timeout": timeout}
 

@@ -1,9 +1,8 @@
 """Asks a machine many things at once: `python facts.py < request.json`.
 
-Each runs in a child that can be killed. A request is `{"probes": {name: {"argv": [...]} | {"builtin": name, "args":
-[...]}, with "timeout" in seconds, "limit" in bytes a stream, and "keep": only lines with one of these words}}`. The
-answer is one line of JSON after a mark, whatever a login script has printed before it. Written for the Python that a
-machine happens to have, 3.6 or later, and in one file, so that it can be sent and run in the one round trip.
+Each runs in a child that can be killed. Requests and answers are typed in `protocol_files.py`. The answer is one line
+of JSON after a mark, whatever a login script has printed before it. Written for the Python that a machine happens to
+have, 3.6 or later, and in one file, so that it can be sent and run in the one round trip.
 """
 
 import contextlib
@@ -20,6 +19,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # this file is sent alone
+    from .protocol_files import FactsRequest, ProbeAnswer, ProbeSpec
 
 ANSWER = "nvlaunch-facts "
 TIMEOUT = 10.0
@@ -89,21 +92,22 @@ class Probe:
     All that it starts can be killed with it.
     """
 
-    def __init__(self, name: str, spec: "dict[str, object]") -> None:
-        limit = int(str(spec.get("limit", LIMIT)))
-        words = spec.get("keep", ())
-        keep = [str(word).encode() for word in words] if isinstance(words, list) else []
+    def __init__(self, name: str, spec: "ProbeSpec") -> None:
+        limit = LIMIT
+        keep: list[bytes] = []
+        if "argv" in spec:
+            limit, keep = spec.get("limit", LIMIT), [word.encode() for word in spec.get("keep", [])]
         self.name = name
         self.sinks = {"out": Sink(limit, keep), "err": Sink(limit // 8, [])}
         self.began = time.monotonic()
-        self.deadline = self.began + float(str(spec.get("timeout", TIMEOUT)))
+        self.deadline = self.began + spec.get("timeout", TIMEOUT)
         self.ended = 0.0
         self.status: int | None = None
         self.timed_out = False
         self.pipes: dict[int, str] = {}
         self.pid = self._spawn(spec)
 
-    def _spawn(self, spec: "dict[str, object]") -> int:
+    def _spawn(self, spec: "ProbeSpec") -> int:
         out, err = os.pipe(), os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -146,7 +150,7 @@ class Probe:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def answer(self, now: float) -> "dict[str, object]":
+    def answer(self, now: float) -> "ProbeAnswer":
         """Return the result; `age` is how long ago it ended (s).
 
         `hung`: it could not even be killed.
@@ -167,7 +171,7 @@ class Probe:
         }
 
 
-def _child(spec: "dict[str, object]", out: int, err: int) -> None:
+def _child(spec: "ProbeSpec", out: int, err: int) -> None:
     """Become what is asked for; never returns."""
     try:
         os.setsid()
@@ -175,9 +179,8 @@ def _child(spec: "dict[str, object]", out: int, err: int) -> None:
         for number, stream in enumerate((null, out, err)):
             os.dup2(stream, number)
         os.closerange(3, 256)
-        argv = spec.get("argv")
-        if isinstance(argv, list):
-            words = [str(word) for word in argv]
+        if "argv" in spec:
+            words = spec["argv"]
             if words[0].startswith("~"):
                 words[0] = str(Path(words[0]).expanduser())
             try:
@@ -185,8 +188,8 @@ def _child(spec: "dict[str, object]", out: int, err: int) -> None:
             except OSError as error:
                 # As in a shell: not found, or found and not executable (forbidden, or of another architecture).
                 _leave(127 if isinstance(error, FileNotFoundError) else 126, "", f"{words[0]}: {error.strerror}")
-        args = spec.get("args", ())
-        _leave(0, json.dumps(BUILTINS[str(spec["builtin"])](*(args if isinstance(args, list) else ()))), "")
+        else:
+            _leave(0, json.dumps(BUILTINS[spec["builtin"]](*spec.get("args", []))), "")
     except BaseException as error:  # noqa: BLE001 -- a forked child must never run on in its parent's code
         _leave(70, "", f"{type(error).__name__}: {error}")
 
@@ -202,7 +205,7 @@ def _leave(code: int, out: str, err: str) -> None:
         os._exit(code)
 
 
-def collect(request: "dict[str, object]") -> "dict[str, object]":
+def collect(request: "FactsRequest") -> "dict[str, ProbeAnswer]":
     """Return the results of all probes of a request, run at the same time.
 
     Each has its own limit.
@@ -210,9 +213,7 @@ def collect(request: "dict[str, object]") -> "dict[str, object]":
     path = os.environ.get("PATH", "").split(":")
     os.environ["PATH"] = ":".join(path + [folder for folder in FOLDERS if folder not in path])
     os.environ["LC_ALL"] = "C"
-    asked = request["probes"]
-    assert isinstance(asked, dict)
-    probes = [Probe(name, spec) for name, spec in asked.items()]
+    probes = [Probe(name, spec) for name, spec in request["probes"].items()]
     with selectors.DefaultSelector() as selector:
         for probe in probes:
             for pipe in probe.pipes:

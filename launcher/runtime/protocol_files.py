@@ -5,7 +5,10 @@ A part of `protocol.py`.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, final
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
 
 BEGAN = "began.json"
 """The file in a run's folder that says when the run began there (s since boot)."""
@@ -148,6 +151,48 @@ class LogHeader(TypedDict):
 
     attempt: int
     next: int  # the byte offset after the piece
+
+
+@final
+class CommandProbe(TypedDict):
+    """A command of `facts.py`; of its output only lines with one of the words in `keep`, if any are given."""
+
+    argv: list[str]
+    timeout: NotRequired[float]  # s
+    limit: NotRequired[int]  # bytes of its output
+    keep: NotRequired[list[str]]
+
+
+@final
+class FunctionProbe(TypedDict):
+    """A function of `facts.py`, by name."""
+
+    builtin: str
+    args: NotRequired[list[str]]
+    timeout: NotRequired[float]  # s
+
+
+ProbeSpec: TypeAlias = "CommandProbe | FunctionProbe"
+
+
+class FactsRequest(TypedDict):
+    """The input of `facts.py`: probes by name, all run at once."""
+
+    probes: dict[str, ProbeSpec]
+
+
+class ProbeAnswer(TypedDict):
+    """What `facts.py` writes of one probe; `rc` is None where it could not be killed (`hung`)."""
+
+    rc: int | None
+    out: str
+    err: str
+    elapsed: float  # s
+    age: float  # s since its end
+    timed_out: bool
+    hung: bool
+    dropped: int  # bytes
+    lines: int
 
 
 class Manifest(TypedDict):

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Run
+from launcher.core.model.run_index import index_of
 from launcher.errors import RemoteError
 from launcher.ports import Command, Hear, Stream, Take
 from launcher.sim import node_acts
@@ -29,7 +30,7 @@ def execute(fleet: SimFleet, run: Run, node: NodeName, command: Command, hear: H
 
 def _lines(run: Run, node: NodeName, command: Command) -> Iterator[str]:
     yield f"NVLAUNCH_RUN={run.name}"
-    yield f"NVLAUNCH_RACK={run.node(node).rack}"
+    yield f"NVLAUNCH_RACK={index_of(run).nodes[node].rack}"
     if command.member is not None:
         member = node_acts.member(run, command.member)
         yield f"NVLAUNCH_GROUP={member.group}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Member, Run
+from launcher.core.model.run_index import index_of
 from launcher.sim.lives import Life, RankLife
 
 STEPS = 10
@@ -46,7 +47,7 @@ def ending(code: int | None) -> tuple[str, ...]:
 
 
 def _variables(run: Run, member: Member, node: NodeName, one: RankLife) -> Iterator[str]:
-    topology, place = run.group(member.group).topology, run.node(node)
+    topology, place = run.group(member.group).topology, index_of(run).nodes[node]
     yield f"NVLAUNCH_RUN={run.name}"
     yield f"NVLAUNCH_GROUP={member.group}"
     yield f"NVLAUNCH_NODE_RANK={member.rank}"

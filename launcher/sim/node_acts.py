@@ -10,6 +10,7 @@ from launcher.core.model.actions import Acquire, Answer, Join, Kill, Level, Powe
 from launcher.core.model.inventory import GpuDriver
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Member, MemberName, Run
+from launcher.core.model.run_index import index_of
 from launcher.core.model.simulation import FaultKind
 from launcher.sim.faults import during
 from launcher.sim.fleet import SimFleet
@@ -91,7 +92,7 @@ def signal(fleet: SimFleet, run: Run, action: Signal, now: float) -> Answer:
     number = Signals[f"SIG{action.signal.removeprefix('SIG')}"].value
     alive = {one.rank for one in life.ranks if one.alive(now) and one.rank.signalled is None}
     if action.gang is not None:
-        meant = {member.name for member in run.members() if run.gang(member) == action.gang}
+        meant = {member.name for member in index_of(run).by_gang.get(action.gang, ())}
         alive = {rank for rank in alive if rank.member in meant}
     if alive:
         told = (
@@ -113,7 +114,7 @@ def kill(fleet: SimFleet, run: Run, action: Kill, now: float) -> Answer:
     if life.host.run == run.id and (killed := _killed(life, action, now)) != life.host:
         fleet.save(action.node, killed)
     taken = during(fleet.circumstances(action.node).faults, FaultKind.GPU_TAKEN, now)
-    if action.reused and taken and run.node(action.node).gpu_driver is GpuDriver.NVIDIA:
+    if action.reused and taken and index_of(run).nodes[action.node].gpu_driver is GpuDriver.NVIDIA:
         return Answer(result=Result.NOT_FREE, stage=action.kind, message=STRANGE)
     return KILLED
 
@@ -157,7 +158,7 @@ def failed(stage: str, message: str) -> Answer:
 
 def member(run: Run, name: MemberName) -> Member:
     """Return the member of a name."""
-    return next(slot for slot in run.members() if slot.name == name)
+    return index_of(run).by_name[name]
 
 
 def _killed(life: Life, action: Kill, now: float) -> SimHost:

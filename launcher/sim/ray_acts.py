@@ -136,4 +136,4 @@ def _headless(run: Run, stage: str) -> Answer:
 
 
 def _address(run: Run, node: NodeName) -> str:
-    return run.node(node).access.address
+    return index_of(run).nodes[node].access.address

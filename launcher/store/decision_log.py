@@ -18,6 +18,7 @@ from launcher.core.model.run import Run, RunId, RunState
 from launcher.errors import LaunchError
 from launcher.store.codec import dump, load
 from launcher.store.database import Database
+from launcher.store.journal import to_store
 
 HIDDEN = "<hidden>"
 """The text that replaces each secret value in a report."""
@@ -65,12 +66,19 @@ class DamagedDecision:
     message: str
 
 
+def made_of(decision: Decision) -> Made:
+    """Return the part of a decision that is stored and compared."""
+    return Made(
+        actions=tuple(map(to_store, decision.actions)),
+        record=decision.record,
+        status_message=decision.status_message,
+        state=decision.state,
+    )
+
+
 def logged(run: Run, seen: Observation, record: Record, decision: Decision) -> LoggedDecision:
     """Return what to store of a decision."""
-    made = Made(
-        actions=decision.actions, record=decision.record, status_message=decision.status_message, state=decision.state
-    )
-    return LoggedDecision(run=run, seen=seen, record=record, made=made)
+    return LoggedDecision(run=run, seen=seen, record=record, made=made_of(decision))
 
 
 class DecisionLog:

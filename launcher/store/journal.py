@@ -5,11 +5,11 @@ Entries are only added.
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from launcher.core.model.action_key import ActionKey, key_of, parse_key
-from launcher.core.model.actions import Action, Answer, Receipt, Result
+from launcher.core.model.actions import Action, Answer, Receipt, Result, Start
 from launcher.core.model.run import RunId
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
@@ -174,7 +174,7 @@ def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answ
 
     Return the receipt. Equal failures in a row are folded into one entry.
     """
-    receipt = Receipt(seq=_next(db, run), at=at, action=action, answer=answer)
+    receipt = Receipt(seq=_next(db, run), at=at, action=to_store(action), answer=answer)
     last = _last(db, run, action)
     alike = last is not None and last["message"] == answer.said and answer.result in _FAILURES
     again = last["times"] + 1 if last is not None and alike else 1
@@ -196,6 +196,14 @@ def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answ
     for message in answer.warnings:
         add(db, run, EventKind.WARNING, at, subject=str(key_of(action)), message=message)
     return receipt
+
+
+def to_store(action: Action) -> Action:
+    """Return an action without what is stored in the record.
+
+    A start has all slots of the run; where each rank starts by itself, there are as many starts as slots.
+    """
+    return replace(action, slots=()) if isinstance(action, Start) else action
 
 
 def read_receipt(row: sqlite3.Row) -> Receipt:

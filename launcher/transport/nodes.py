@@ -190,7 +190,8 @@ class ShellNodes:
 
     def _power_off(self, run: Run, action: PowerOff) -> Answer:
         """Run the inventory's `fence_command` for a node, on this machine."""
-        return self._act("power_off", lambda: fence.power_off(run.fleet.fence_command, run.node(action.node)))
+        nodes = self._addresses.environment(run).index.nodes
+        return self._act("power_off", lambda: fence.power_off(run.fleet.fence_command, nodes[action.node]))
 
     ACTS: ClassVar[Mapping[type[NodeAction], Callable[..., Answer]]] = {
         Acquire: _acquire,

@@ -9,6 +9,7 @@ from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.run import Run, RunId, RunName
+from launcher.core.model.run_index import index_of
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.colocation import colocate, first_gpu, max_colocated_slices, with_colocated_slices
 from launcher.core.placement.place import place
@@ -123,7 +124,7 @@ def test_a_host_that_is_placed_again_takes_its_guests_along(data: st.DataObject)
 def _slots(task: Task, inventory: Inventory, slices: tuple[Slice, ...]) -> dict[str, str | None]:
     """Who sits beside whom, as the members say and as their nodes do."""
     run = Run(id=RunId("t-1"), name=RunName("t"), task=task, placement=Placement(slices=slices), fleet=inventory)
-    at = {member.name: run.slice_of(member).nodes[member.slice_rank] for member in run.members()}
+    at = {member.name: index_of(run).slices[member.slice_key].nodes[member.slice_rank] for member in run.members()}
     for member in run.members():
         assert member.colocated_with is None or at[member.name] == at[member.colocated_with]
     return {member.name: member.colocated_with for member in run.members()}

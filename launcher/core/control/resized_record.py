@@ -66,4 +66,5 @@ def hindrance(run: Run, record: Record) -> str | None:
     gone = {
         name for part in run.placement.slices if part.key in run.target.goes for name in (*part.nodes, *part.spares)
     }
-    return f"the Ray head runs on `{record.head}`, which would be removed" if record.head in gone else None
+    head = record.head or run.head  # also before the head is started: that may be under way while the slice goes
+    return f"`{head}` is the node of the Ray head, and would be removed" if head in gone else None

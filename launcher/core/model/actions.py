@@ -124,14 +124,14 @@ class Verify:
 class Start:
     """Start the ranks of a gang for an attempt.
 
-    `slots` are all slots of the run with their nodes, for addresses.
+    `slots` are all slots of the run with their nodes, for addresses: those of the record, and stored only there.
     """
 
     reason: Reason
     gang: GangName
     attempt: int
     restarts: int
-    slots: tuple[Slot, ...]
+    slots: tuple[Slot, ...] = field(default=(), compare=False)
     kind: Literal["start"] = "start"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType
 
-from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice, slice_key
 from launcher.core.model.task import Group, RestartWith, Task, TopologyRule, owner_rank
@@ -134,10 +134,6 @@ class Run:
         group = rule.nodes_of or ""
         return MemberName(f"{group}/{owner_rank(rule, self.group(group).topology, index, at)}")
 
-    def slice_of(self, member: Member) -> Slice:
-        """Return the slice that holds a slot."""
-        return next(part for part in self.placement.slices if part.key == member.slice_key)
-
     def group(self, name: str) -> Group:
         """Return a group of the task by name."""
         return self.task.group(name)
@@ -151,13 +147,6 @@ class Run:
                 return GangName(member.group)
             case RestartWith.MEMBER:
                 return GangName(member.name)
-
-    def node(self, name: NodeName) -> Node:
-        """Return a node of the run by name; KeyError for one that it never had."""
-        for node in self.fleet.nodes:
-            if node.name == name:
-                return node
-        raise KeyError(name)
 
     @property
     def head(self) -> NodeName | None:

@@ -10,10 +10,11 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice
 from launcher.core.model.record import Record
 from launcher.core.model.run import MemberName, Run, RunId, RunName, Slot
+from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.drive.log_reader import LogChunk, LogReader, LogSource, log_sources
 from launcher.errors import LaunchError, ProvisionError, SpecError
 from launcher.ports import LogName, LogPart
-from tests.unit.store.test_store import a_fleet, a_task
+from tests.unit.store.test_store import a_fleet
 
 
 def a_run(*groups: str) -> Run:
@@ -25,7 +26,10 @@ def a_run(*groups: str) -> Run:
     return Run(
         id=RunId("job-abc234"),
         name=RunName("job"),
-        task=a_task(2),
+        task=Task(
+            name="job",
+            groups=tuple(Group(name=group, topology=TopologyRule(nodes_per_slice=2), run="true") for group in groups),
+        ),
         placement=Placement(slices=slices),
         fleet=a_fleet(9),
     )

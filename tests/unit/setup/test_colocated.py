@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from launcher.core.control.resized_record import first_slots
 from launcher.core.model.inventory import Node
-from launcher.core.model.run import MemberName, Run, Slot
-from launcher.core.model.run_index import RunIndex
+from launcher.core.model.run import MemberName, Run
+from launcher.core.model.run_index import RunIndex, index_of
 from launcher.core.model.task import RecoveryPolicy, RestartWith
 from launcher.runtime import gpus
 from launcher.setup import ports, ray
@@ -14,9 +15,11 @@ from tests.unit.setup.colocated import make_colocated
 
 def test_one_raylet_serves_all_on_its_node_under_the_name_of_who_has_it() -> None:
     run = make_colocated()
-    for member in run.members():
-        slot = Slot(member=member.name, node=run.slice_of(member).nodes[member.slice_rank])
-        assert ray.labels(run.fleet.levels, run.node(slot.node), slot, member)[ray.SLOT] == f"prefill-{member.rank}"
+    index, slots = index_of(run), first_slots(run)
+    for member in index.members:
+        slot = slots[member.name]
+        labels = ray.labels(run.fleet.levels, index.nodes[slot.node], slot, member)
+        assert labels[ray.SLOT] == f"prefill-{member.rank}"
 
 
 def test_groups_on_one_node_meet_at_ports_of_their_own_and_not_at_those_of_the_attempt_before() -> None:

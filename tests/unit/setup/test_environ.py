@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from launcher.core.control.resized_record import first_slots
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice
 from launcher.core.model.run import Member, MemberName, Run, RunId, RunName, Slot
+from launcher.core.model.run_index import index_of
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.runtime import protocol_files
@@ -45,7 +47,7 @@ def rank(
     """Return the variables of a rank, whole."""
     environment = RunEnvironment(run)
     shared = environment.shared(slots)
-    node = run.node(next(slot.node for slot in slots if slot.member == member.name))
+    node = index_of(run).nodes[next(slot.node for slot in slots if slot.member == member.name)]
     return shared.whole(
         environment.rank(shared, node, member, attempt=attempt, restarts=restarts, master_port=master_port)
     )
@@ -98,11 +100,7 @@ def test_the_task_goes_before_the_inventory() -> None:
 
 
 def variables(run: Run, name: str) -> dict[str, str]:
-    members = {member.name: member for member in run.members()}
-    slots = tuple(
-        Slot(member=member.name, node=run.slice_of(member).nodes[member.slice_rank]) for member in members.values()
-    )
-    return rank(run, members[MemberName(name)], slots)
+    return rank(run, index_of(run).by_name[MemberName(name)], tuple(first_slots(run).values()))
 
 
 def test_no_gpu_is_shown_to_two_members_of_a_node_and_none_to_who_asks_for_none() -> None:

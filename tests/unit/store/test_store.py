@@ -12,9 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from launcher.core.control.reconcile import Decision
 from launcher.core.control.status import RankState, RankStatus, RunStatus
 from launcher.core.model.action_key import ActionKey, key_of
-from launcher.core.model.actions import Acquire, Answer, Kill, Level, Reason, Release, Relocate, Result, Start, Why
+from launcher.core.model.actions import (
+    Acquire,
+    Answer,
+    Kill,
+    Level,
+    Reason,
+    Receipt,
+    Release,
+    Relocate,
+    Result,
+    Start,
+    Why,
+)
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import AgentReport, Head, HeadSeen, Observation, Seen, Unseen
@@ -23,14 +36,16 @@ from launcher.core.model.placement import Placement, Shortfall, Slice
 from launcher.core.model.record import Evidence, Exit, Gang, Outcome, Record, Retry, RunTimer, Timers
 from launcher.core.model.run import Cause, GangName, MemberName, Run, RunName, RunState, Slot, Wanted
 from launcher.core.model.simulation import SimSettings
-from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.errors import ConflictError, LaunchError, NoCapacityError, OtherVersionError, SpecError, StoreError
 from launcher.store import database, decision_log
-from launcher.store.decision_log import LoggedDecision, Made
+from launcher.store.codec import dump
+from launcher.store.decision_log import LoggedDecision, Made, made_of
 from launcher.store.journal import EventKind
 from launcher.store.owner import Owner
 from launcher.store.status_reads import StatusReader
 from launcher.store.store import Store
+from tests.situations import Situation, make_run
 
 REASON = Reason(why=Why.START, message="first start")
 
@@ -635,6 +650,21 @@ class TestLooks:
             look = self.look(run, float(at), Record())
             store.intend(run.id, Record(), look.made.actions, "on", RunState.RUNNING, float(at), look)
         assert [look.seen.at for look in store.decisions.of(run.id)] == [0, 1, 2, 16, 17, 18, 19]
+
+    def test_ranks_that_start_one_by_one_are_stored_in_space_that_grows_with_their_number(self, store: Store) -> None:
+        def starts(ranks: int) -> Decision:
+            here = Situation(make_run(slices=1, nodes=ranks, recovery=RecoveryPolicy(restart_with=RestartWith.MEMBER)))
+            here.ready()
+            here.verify(here.decide().actions)
+            return here.decide()
+
+        few, many = starts(10), starts(100)
+        assert [len(action.slots) for action in many.actions if isinstance(action, Start)] == [100] * 100
+        assert len(dump(Made, made_of(many))) < 11 * len(dump(Made, made_of(few)))
+        run = launch(store)
+        receipt = store.receipt(run.id, many.actions[0], Answer(result=Result.DONE), 1.0)
+        assert store.receipts_after(run.id, 0) == (receipt,)
+        assert len(dump(Receipt, receipt)) < 600
 
 
 class TestLedger:

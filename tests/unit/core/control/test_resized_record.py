@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from launcher.core.control.resized_record import hindrance
+from launcher.core.model.inventory import Access
 from launcher.core.model.observation import Seen
 from launcher.core.model.run import Run, Target
 from launcher.core.model.task import RecoveryPolicy, RestartWith
@@ -80,8 +81,20 @@ def test_a_group_whose_ranks_have_all_ended_well_does_not_change_and_one_that_fa
 
 def test_the_slice_with_the_node_of_the_head_stays() -> None:
     here = Situation(make_run())
+    refused = "`r1-n1` is the node of the Ray head, and would be removed"
+    assert hindrance(smaller(here, goes="main.s0"), here.record) == refused, "the head is not started yet"
     here.leased()
     assert "start_head" in kinds(here.decide())
     assert hindrance(smaller(here, goes="main.s1"), here.record) is None
-    found = hindrance(smaller(here, goes="main.s0"), here.record)
-    assert found == "the Ray head runs on `r1-n1`, which would be removed"
+    assert hindrance(smaller(here, goes="main.s0"), here.record) == refused
+
+
+def test_a_head_that_moved_keeps_its_new_slice_and_a_head_on_a_machine_of_its_own_keeps_none() -> None:
+    here = Situation(make_run())
+    moved = replace(here.record, head=name(2, 2))
+    assert hindrance(smaller(here, goes="main.s0"), moved) is None
+    assert (
+        hindrance(smaller(here, goes="main.s1"), moved) == "`r2-n2` is the node of the Ray head, and would be removed"
+    )
+    here.run = replace(here.run, fleet=replace(here.run.fleet, head=Access(address="head")))
+    assert hindrance(smaller(here, goes="main.s0"), here.record) is None
