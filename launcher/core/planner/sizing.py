@@ -105,8 +105,8 @@ class SizeLine:
 
     @property
     def fits(self) -> bool:
-        """Whether the fleet is expected to have room for the whole job."""
-        return self.slices <= self.room
+        """Whether the fleet is expected to have room for the whole job, to the nearest slice."""
+        return self.slices <= self.room + 0.5
 
     @property
     def name(self) -> str:
