@@ -12,15 +12,18 @@ from launcher.cli.output.sizes import job_text, marks
 from launcher.core.model.text import count
 from launcher.core.planner.sizing import SizeLine
 
-_WIDTH, _HEIGHT = 760, 640
+_WIDTH, _HEIGHT = 760, 660
 _LEFT, _RIGHT = 76, 732
 _TICK_GAP = 34
 """The least distance of two labels on the x axis (px)."""
 
+_NAME = 48
+"""The longest name of an inventory that is shown whole."""
+
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 """Distances of lines of the y axis that read well (percent)."""
 
-_DASHES = ("", "7 3", "2 3", "9 3 2 3")
+_DASHES = ("none", "7 3", "2 3", "9 3 2 3")
 """One pattern a number of spares, so that lines differ without colour."""
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -32,12 +35,12 @@ svg { --back: #ffffff; --ink: #1f2328; --faint: #d1d9e0; --band: #f3f5f7;
   svg { --back: #0d1117; --ink: #e6edf3; --faint: #30363d; --band: #161b22;
     --s0: #6cb6ff; --s1: #ff9d57; --s2: #4fd1a5; --s3: #e3a6d0 } }
 text { fill: var(--ink) } .title { font-size: 17px; font-weight: 600 } .small { font-size: 11.5px }
-.strong { font-weight: 600 } .back { fill: var(--back) } .band { fill: var(--band) }
-.grid { stroke: var(--faint) } .axis { stroke: var(--ink) } .line { fill: none; stroke-width: 2 }
+.strong { font-weight: 600; paint-order: stroke; stroke: var(--back); stroke-width: 4px }
+.back { fill: var(--back) } .band { fill: var(--band) } .grid { stroke: var(--faint) } .axis { stroke: var(--ink) }
 .ring { fill: none; stroke: var(--ink); stroke-width: 1.5 }
 .s0 { stroke: var(--s0); fill: var(--s0) } .s1 { stroke: var(--s1); fill: var(--s1) }
 .s2 { stroke: var(--s2); fill: var(--s2) } .s3 { stroke: var(--s3); fill: var(--s3) }
-.line { fill: none } .hollow { fill: var(--back) }
+.line { fill: none; stroke-width: 2 } .hollow { fill: var(--back) }
 """
 
 
@@ -64,34 +67,37 @@ def sizes_svg(report: SizeReport) -> str:
 
 def _svg(report: SizeReport) -> Iterator[str]:
     lines = report.advice.lines
-    title = f"Slice sizes for {job_text(report)}"
+    gpus = report.advice.fleet.gpus_per_node
+    title = f"Slice sizes for {count(report.advice.job.nodes * gpus, 'GPU')}"
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
     yield f"<title>{_text(title)}</title>"
     yield f"<desc>{_text(report.advice.reason)}</desc>"
     yield f"<style>{_STYLE}</style>"
     yield f'<rect class="back" width="{_WIDTH}" height="{_HEIGHT}"/>'
     yield _label(24, 30, title, kind="title")
-    yield _label(24, 50, _source(report), kind="small")
+    yield _label(24, 52, job_text(report))
+    yield _label(24, 70, _source(report), kind="small")
     yield from _legend(lines)
-    progress = _panel(lines, 118, 360, "Progress: share of the fleet's GPU time, %", lambda line: line.progress)
-    goodput = _panel(lines, 420, 560, "Goodput: share of the job's time, %", lambda line: line.goodput_in_place)
+    progress = _panel(lines, 144, 376, "Progress: share of the fleet's GPU time, %", lambda line: line.progress)
+    goodput = _panel(lines, 436, 576, "Goodput: share of the job's time, %", lambda line: line.goodput_in_place)
     yield from _drawn(progress, report, marked=True)
     yield from _drawn(goodput, report, marked=False)
-    gpus = report.advice.fleet.gpus_per_node
-    yield _label((_LEFT + _RIGHT) / 2, 602, f"nodes of a slice, of {count(gpus, 'GPU')} each", anchor="middle")
-    yield _label(24, 628, _caption(report), kind="small")
+    yield _label((_LEFT + _RIGHT) / 2, 618, f"nodes of a slice, of {count(gpus, 'GPU')} each", anchor="middle")
+    yield _label(24, 646, _caption(report, (progress, goodput)), kind="small")
     yield "</svg>"
 
 
 def _source(report: SizeReport) -> str:
-    where = f"inventory {report.inventory} · " if report.inventory else ""
+    name = report.inventory or ""
+    where = f"inventory {name if len(name) <= _NAME else name[: _NAME - 1] + '…'} · " if name else ""
     days = f"{report.node_days:.0f}" if report.node_days >= 10 else f"{report.node_days:.2g}"
     return f"{where}1 fault of a node in {days} days · {report.down:.2%} of nodes in repair"
 
 
-def _caption(report: SizeReport) -> str:
+def _caption(report: SizeReport, panels: Sequence[_Panel]) -> str:
     hollow = "" if all(line.fits for line in report.advice.lines) else "Hollow: no room for the whole job. "
-    return f"{hollow}Lines join sizes that divide the job; the y axes do not begin at 0 unless they say so."
+    cut = " The y axes do not all begin at 0." if any(panel.low for panel in panels) else ""
+    return f"{hollow}Lines join sizes that divide the job.{cut}"
 
 
 def _panel(lines: Sequence[SizeLine], top: int, bottom: int, title: str, value: Callable[[SizeLine], float]) -> _Panel:
@@ -106,7 +112,8 @@ def _drawn(panel: _Panel, report: SizeReport, *, marked: bool) -> Iterator[str]:
     advice = report.advice
     sizes = sorted({line.slice_nodes for line in advice.lines})
     yield f'<g role="group" aria-label="{_text(panel.title)}">'
-    yield from _band(panel, sizes, advice.least_nodes, advice.least_nodes * advice.fleet.gpus_per_node)
+    if marked:
+        yield from _band(panel, sizes, advice.least_nodes, advice.least_nodes * advice.fleet.gpus_per_node)
     yield _label(_LEFT, panel.top - 12, panel.title, kind="strong")
     for number in range(round((100 - panel.low) / panel.step) + 1):
         percent = panel.low + number * panel.step
@@ -161,17 +168,19 @@ def _rings(panel: _Panel, report: SizeReport, sizes: Sequence[int]) -> Iterator[
     for number, (value, line, names) in enumerate(ringed):
         x, y = _x(line.slice_nodes, sizes), panel.y(value)
         yield f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="9"/>'
-        yield _label(x, y + (24 if number else -14), ", ".join(names), kind="strong", anchor="middle")
+        below = number > 0 or y < panel.top + 24
+        anchor, at = ("middle", x) if x < _RIGHT - 50 else ("end", _RIGHT)
+        yield _label(at, y + (24 if below else -14), ", ".join(names), kind="strong", anchor=anchor)
 
 
 def _legend(lines: Sequence[SizeLine]) -> Iterator[str]:
     x = 24.0
     for at, spares in enumerate(sorted({line.spares for line in lines})):
         name = f"{count(spares, 'spare')} a slice" if spares else "no spares"
-        yield f'<polyline class="s{at % 4} line" stroke-dasharray="{_DASHES[at % 4]}" points="{x},76 {x + 36},76"/>'
-        yield _marker(at, x + 18, 76, name, hollow=False)
-        yield _label(x + 44, 80, name)
-        x += 44 + 8 * len(name) + 24
+        yield f'<polyline class="s{at % 4} line" stroke-dasharray="{_DASHES[at % 4]}" points="{x},96 {x + 36},96"/>'
+        yield _marker(at, x + 18, 96, name, hollow=False)
+        yield _label(x + 44, 100, name)
+        x += 44 + 7 * len(name) + 24
 
 
 def _marker(at: int, x: float, y: float, title: str, *, hollow: bool) -> str:
