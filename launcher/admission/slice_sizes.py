@@ -148,15 +148,19 @@ def _rate(request: SizeRequest, observed: ObservedFaults | None, gpus_per_node: 
     try:
         return observed.rate(gpus_per_node) if observed else rate_of(request.rate, gpus_per_node)
     except ValueError as error:
-        hint = f"at least {FEWEST} are needed; use a published rate or `--mtbf`" if observed else None
-        refuse(str(error), hint=hint)
+        if observed is None:
+            refuse(str(error), hint="`--mtbf` is the mean time between faults of one node", where="--mtbf")
+        refuse(str(error), hint=f"at least {FEWEST} are needed; use a published rate or `--mtbf`", where="--faults")
 
 
 def _nodes(request: SizeRequest, task: Task | None, shape: FleetShape, inventory: Inventory | None) -> int:
     """Return the nodes of the job."""
     each, total = shape.gpus_per_node, shape.racks * shape.nodes_per_rack
     if task is not None:
-        nodes = main_group(task).topology.nodes
+        group = main_group(task)
+        nodes = group.topology.nodes
+        if group.gpus == 0:
+            refuse(f"task `{task.name}` uses no GPUs", hint="name its GPUs in `resources`, or use `--gpus`")
     else:
         assert request.gpus is not None
         nodes, rest = divmod(request.gpus, each)
@@ -165,9 +169,9 @@ def _nodes(request: SizeRequest, task: Task | None, shape: FleetShape, inventory
             refuse(f"{request.gpus} is not a multiple of the {each} GPUs of a node", hint=hint, where="--gpus")
     if nodes > total:
         where = f"inventory `{inventory.name}`" if inventory else "the fleet"
-        job, all_gpus = count(nodes * each, "GPU"), count(total * each, "GPU")
-        hint = "name another inventory with `-i`, or an imaginary fleet with `--racks`"
-        refuse(f"the job needs {job}, and {where} has {all_gpus}", hint=hint)
+        racks = f"{count(shape.racks, 'rack')} of {count(shape.nodes_per_rack, 'node')}"
+        what = f"the job needs {count(nodes * each, 'GPU')}, and {where} has {total * each} in {racks}"
+        refuse(what, hint="name another inventory with `-i`, or an imaginary fleet with `--racks`")
     return nodes
 
 
@@ -185,5 +189,5 @@ def _task_notes(task: Task | None, shape: FleetShape) -> tuple[str, ...]:
         segment = count(rule.nodes_per_slice + rule.spares, "node")
         notes.append(f"slices of `{group.name}` do not fit a rack: {segment} with spares, of {shape.nodes_per_rack}")
     if rule.spares_per_rack:
-        notes.append("`spares_per_rack` is left out: each slice is given spares of its own")
+        notes.append("`spares_per_rack` is left out: slices have spares of their own here")
     return tuple(notes)

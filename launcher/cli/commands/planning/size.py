@@ -157,13 +157,13 @@ def _show(report: "SizeReport", output: Output, plot: Path | None) -> None:
 
     if plot is not None:
         _draw(report, plot)
+    if report.observed is not None and report.observed.doubtful:
+        warn(f"{report.observed.incidents} incidents are few: the rate may be wrong by a factor of 2 or more")
     if output is Output.JSON:
         show(json.dumps(sizes_json(report), indent=2))
         return
     for note in report.notes:
         say(clean(f"note: {note}"))
-    if report.observed is not None and report.observed.doubtful:
-        warn(f"{report.observed.incidents} incidents are few: the rate may be wrong by a factor of 2 or more")
     show(sizes_text(report))
 
 
@@ -171,11 +171,14 @@ def _draw(report: "SizeReport", file: Path) -> None:
     """Write the picture; a file that exists is not replaced."""
     from launcher.cli.output.size_plot import sizes_svg
 
+    picture = sizes_svg(report)
     try:
         with file.open("x", encoding="utf-8") as out:
-            out.write(sizes_svg(report))
+            out.write(picture)
     except FileExistsError:
         refuse(f"`{file}` already exists", hint="name another file with `--plot`")
     except OSError as error:
+        if file.is_file():
+            file.unlink()
         refuse(f"cannot write `{file}`: {(error.strerror or str(error)).lower()}")
     say(clean(f"wrote {file}"))
