@@ -27,8 +27,20 @@ def register(app: typer.Typer) -> None:
     app.command(cls=PlainCommand)(size)
 
 
+def _rates(incomplete: str) -> list[str]:
+    """Return the names of rates that begin with a text, for shell completion."""
+    return [name for name in _known_rates() if name.startswith(incomplete)]
+
+
+def _known_rates() -> tuple[str, ...]:
+    from launcher.admission.slice_sizes import INCIDENTS
+    from launcher.core.planner.faults import PUBLISHED
+
+    return (*PUBLISHED, INCIDENTS)
+
+
 def size(
-    file: Annotated[Path | None, typer.Argument(metavar="[TASK]", help="Task file (YAML) of the job.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="TASK", help="Task file (YAML) of the job.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs of the job, without spares.")] = None,
     inventory: FleetFile = None,
     racks: Annotated[int | None, typer.Option("--racks", min=1, help="Racks of an imaginary fleet.")] = None,
@@ -44,6 +56,7 @@ def size(
             "--faults",
             metavar="RATE",
             help="Rate of faults: llama-3 (default), rsc-1, rsc-2, or `incidents` for what the inventory had.",
+            autocompletion=_rates,
         ),
     ] = None,
     mtbf: Annotated[
@@ -129,20 +142,16 @@ def _imaginary(
 
 def _rate(faults: str | None, mtbf: str | None) -> str:
     """Return the rate of faults as the use case takes it."""
-    from launcher.admission.slice_sizes import INCIDENTS
-    from launcher.core.planner.faults import PUBLISHED
-
     if faults is not None and mtbf is not None:
         refuse("`--faults` and `--mtbf` exclude each other", hint="use one of them")
     if mtbf is not None:
         if seconds_of(mtbf) is None:
             refuse(f"`{mtbf}` is not a time", hint="write `500d` or `12000h`", where="--mtbf")
         return mtbf
-    known = (*PUBLISHED, INCIDENTS)
-    if faults is not None and faults not in known:
-        listed = ", ".join(f"`{name}`" for name in known)
+    if faults is not None and faults not in _known_rates():
+        listed = ", ".join(f"`{name}`" for name in _known_rates())
         refuse(f"`{faults}` is not one of {listed}", hint="`--mtbf 500d` sets a rate of your own", where="--faults")
-    return faults or "llama-3"
+    return faults or _known_rates()[0]
 
 
 def _seconds(text: str, option: str) -> float:
