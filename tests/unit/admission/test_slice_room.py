@@ -1,16 +1,19 @@
 """How many slices have room next to stored runs."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from launcher.admission.slice_room import slice_room
+from launcher.cli.output.racks import room_json
 from launcher.config.inventory.read import parse_inventory
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.placement import Placement, UnavailableNodes
 from launcher.core.model.run import Run, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
+from launcher.store.database import FILE
 from launcher.store.store import Store
 
 
@@ -66,3 +69,25 @@ def test_each_kind_has_its_own_room(store: Store) -> None:
     )
     found = [(room.accelerator, room.gpus_per_node, room.nodes, room.now) for room in slice_room(store, mixed).rooms]
     assert found == [("GB300", 4, 4, 1), ("H100", 8, 4, 1), ("H100", 8, 6, 1)]
+
+
+def test_json_has_sizes_in_nodes_and_gpus(store: Store) -> None:
+    launch(store, "one", 14, "r1")
+    found = room_json(slice_room(store, RACKS))
+    assert found["movable_slices"] == 0
+    assert found["sizes"][0] == {  # type: ignore[index]
+        "slice_nodes": 4,
+        "slice_gpus": 16,
+        "accelerator": None,
+        "fit_now": 5,
+        "fit_after_moves": 5,
+    }
+
+
+def test_an_unreadable_run_keeps_its_nodes_and_is_named(store: Store) -> None:
+    run = launch(store, "one", 14, "r1")
+    with sqlite3.connect(store.home / FILE) as db:
+        db.execute("UPDATE runs SET run = '{}' WHERE id = ?", (run.id,))
+    found = slice_room(store, RACKS)
+    assert [error.run for error in found.unreadable] == [run.id]
+    assert found.rooms[0].now == 5

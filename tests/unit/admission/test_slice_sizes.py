@@ -1,5 +1,6 @@
 """Advice on sizes for an inventory whose own incidents give the rate of faults."""
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.drive.adapters import open_prober
 from launcher.errors import SpecError
+from launcher.store.database import FILE
 from launcher.store.store import Store
 
 DAY = 86_400.0
@@ -80,6 +82,15 @@ def test_incidents_count_against_the_time_that_runs_had_the_nodes(store: Store) 
     assert found.incidents == 2
     assert found.gpu_days == pytest.approx(4 * (16 * 10 + 4 * 20))
     assert observed_faults(store, "other", now=30 * DAY).gpu_days == 0
+
+
+def test_runs_of_other_versions_do_not_count(store: Store) -> None:
+    run = launch(store, "run", 16, at=0.0)
+    fail(store, run, "r1-n01")
+    with sqlite3.connect(store.home / FILE) as db:
+        db.execute("UPDATE runs SET run = '{}' WHERE id = ?", (run.id,))
+    found = observed_faults(store, "hall", now=30 * DAY)
+    assert (found.incidents, found.gpu_days) == (0, 0)
 
 
 def test_a_rate_of_incidents_says_how_many_over_how_long(store: Store) -> None:
