@@ -43,6 +43,9 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "repair": "nodes.repair",
         "hosts": "nodes.hosts",
     },
+    "Planning": {
+        "size": "planning.size",
+    },
     "Files": {
         "init": "files.init",
         "validate": "files.validate",

@@ -5,17 +5,20 @@ They outlive the runs that wrote them.
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Unavailable
 from launcher.core.model.record import Evidence, Record
-from launcher.core.model.run import Cause, RunId
+from launcher.core.model.run import Cause, Run, RunId
+from launcher.errors import OtherVersionError
 from launcher.store import journal
-from launcher.store.codec import storable
+from launcher.store.codec import load, storable
 from launcher.store.database import Database
 from launcher.store.journal import EventKind, OtherKind
+from launcher.store.rows import readable
 
 # How long the job failures that began on a node count against it (s).
 MEMORY_S = 86400.0
@@ -129,6 +132,22 @@ class Ledger:
             )
             for row in rows
         )
+
+    def gpu_time(self, fleet: str, now: float) -> Mapping[str, float]:
+        """Return the GPU time of each run of an inventory since it was placed (s).
+
+        Its nodes are those of now, or at its end. Runs that another version wrote are left out.
+        """
+        query = """SELECT runs.id, runs.run, ended, min(at) AS placed FROM runs JOIN journal ON journal.run = runs.id
+            WHERE runs.fleet = ? AND kind = ? GROUP BY runs.id"""
+        found: dict[str, float] = {}
+        for row in self._db.read(query, fleet, EventKind.LAUNCHED.value):
+            with suppress(OtherVersionError), readable(row["id"]):
+                run = load(Run, row["run"])
+                used = set(run.placement.nodes)
+                gpus = sum(node.gpus for node in run.fleet.nodes if node.name in used)
+                found[row["id"]] = gpus * max(0.0, (row["ended"] or now) - row["placed"])
+        return found
 
     def quarantines(self, fleet: str) -> tuple[Quarantine, ...]:
         """Return the quarantined nodes of an inventory, in no particular order."""

@@ -16,7 +16,7 @@ from launcher.errors import ExitCode, LaunchError
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = typer.main.get_command(app).commands
-READING = ("plan", "status", "queue", "events", "racks", "doctor", "validate", "nodes")
+READING = ("plan", "status", "queue", "events", "racks", "doctor", "validate", "nodes", "size")
 # Bytes of programs, and JSON by nature.
 RAW = ("logs", "schema", "exec", "service", "replay")
 ACTING = (
@@ -94,7 +94,16 @@ def test_each_error_has_one_exit_code_and_each_code_one_meaning() -> None:
 
 
 def test_no_module_is_needed_to_start_that_only_some_commands_need(tmp_path: Path) -> None:
-    heavy = ("pydantic", "paramiko", "ray", "yaml", "tenacity", "rich", "launcher.core.model.run")
+    heavy = (
+        "pydantic",
+        "paramiko",
+        "ray",
+        "yaml",
+        "tenacity",
+        "rich",
+        "launcher.core.model.run",
+        "launcher.core.planner",
+    )
     program = (
         "import sys; from launcher.cli.main import main; main(sys.argv[2:]); "
         "print([name for name in sys.argv[1].split() if name in sys.modules], file=sys.stderr)"

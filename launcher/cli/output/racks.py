@@ -3,12 +3,17 @@
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import fold_messages, natural
 from launcher.core.model.placement import Unavailable, UnavailableNodes
+from launcher.core.model.text import count
+
+if TYPE_CHECKING:
+    from launcher.admission.slice_room import RoomListing
 
 
 class TrayState(Enum):
@@ -49,6 +54,40 @@ def racks_json(fleet: Inventory, unavailable: UnavailableNodes) -> dict[str, obj
             for rack, nodes in _by_rack(fleet).items()
         ],
     }
+
+
+def room_text(listing: "RoomListing") -> str:
+    """Return a table of how many slices have room, and how many slices may move."""
+    if not listing.rooms:
+        return "no node has GPUs"
+    kinds = {(room.accelerator, room.gpus_per_node) for room in listing.rooms}
+    rows = [
+        (
+            str(room.nodes * room.gpus_per_node),
+            str(room.nodes),
+            f"{room.accelerator or 'GPU'}:{room.gpus_per_node}" if len(kinds) > 1 else "",
+            str(room.now),
+            str(room.after_moves),
+        )
+        for room in listing.rooms
+    ]
+    moves = f"{count(listing.movable, 'slice')} may be moved" if listing.movable else "no slice may be moved"
+    return "\n".join((table(("GPUS", "NODES", "ACCELERATOR", "FIT NOW", "AFTER MOVES"), rows), "", clean(moves)))
+
+
+def room_json(listing: "RoomListing") -> dict[str, object]:
+    """Return what `racks --sizes -o json` writes beside the map."""
+    sizes = [
+        {
+            "slice_nodes": room.nodes,
+            "slice_gpus": room.nodes * room.gpus_per_node,
+            "accelerator": room.accelerator,
+            "fit_now": room.now,
+            "fit_after_moves": room.after_moves,
+        }
+        for room in listing.rooms
+    ]
+    return {"sizes": sizes, "movable_slices": listing.movable}
 
 
 def _node(node: Node, unavailable: UnavailableNodes) -> dict[str, object]:

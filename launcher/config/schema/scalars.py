@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from launcher.config.schema.value_types import Schema, invalid
 from launcher.config.yaml.diagnostics import KeyPath
 from launcher.config.yaml.nodes import ScalarKind, ScalarNode, YamlNode
+from launcher.core.model.text import seconds_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,18 +148,10 @@ class Duration:
 
     def read(self, node: YamlNode, at: KeyPath) -> float:
         """Return the seconds."""
-        seconds = self._seconds(node.text.strip()) if isinstance(node, ScalarNode) else None
+        seconds = seconds_of(node.text.strip()) if isinstance(node, ScalarNode) else None
         if seconds is None or (self.above and seconds == 0):
             raise invalid(node, at, self.expected)
         return seconds
-
-    @staticmethod
-    def _seconds(text: str) -> float | None:
-        if match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd]?)", text):
-            return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
-        if match := re.fullmatch(r"(\d{1,5}):([0-5]\d):([0-5]\d)", text):
-            return float(int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3]))
-        return None
 
     def schema(self) -> Schema:
         """Return a number of seconds, or text with a unit."""

@@ -1,4 +1,8 @@
-"""Numbers with their nouns, for messages and tables."""
+"""Numbers with their nouns, and spans of time, as people write and read them."""
+
+import re
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def count(number: int, noun: str) -> str:
@@ -14,3 +18,12 @@ def span(seconds: float) -> str:
             rest = left % size // small
             return f"{left // size}{unit}" + (f"{rest}{smaller}" if rest else "")
     return f"{left}s"
+
+
+def seconds_of(text: str) -> float | None:
+    """Return the seconds of a span of time: `90`, `90s`, `30m`, `72h`, `2d` or `H:MM:SS`; None for other text."""
+    if match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd]?)", text, re.ASCII):
+        return float(match[1]) * _UNITS[match[2]]
+    if match := re.fullmatch(r"(\d{1,5}):([0-5]\d):([0-5]\d)", text, re.ASCII):
+        return float(int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3]))
+    return None

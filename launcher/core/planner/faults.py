@@ -11,6 +11,7 @@ from enum import Enum
 
 from launcher.core.model.inventory import Inventory, RackName
 from launcher.core.model.nodeset import NodeName, natural
+from launcher.core.model.text import count, seconds_of
 
 Uniform = Callable[[], float]
 """A source of independent numbers, uniform in [0, 1)."""
@@ -48,6 +49,24 @@ PUBLISHED: Mapping[str, PublishedRate] = {
     ),
 }
 """Rates by name; `llama-3` is the default."""
+
+
+def rate_of(text: str, gpus_per_node: int) -> PublishedRate:
+    """Return the rate of a published name, or of a mean time between faults of a node such as `500d`.
+
+    ValueError, with a message for users, for other text.
+    """
+    if text in PUBLISHED:
+        return PUBLISHED[text]
+    seconds = seconds_of(text)
+    if seconds is None:
+        known = ", ".join(f"`{name}`" for name in PUBLISHED)
+        raise ValueError(f"`{text}` is neither a published rate ({known}) nor a time between faults such as `500d`")
+    if seconds < DAY_S / 24:
+        raise ValueError(f"`{text}` between two faults of a node is less than an hour")
+    days = seconds / DAY_S
+    node = f"a node of {count(gpus_per_node, 'GPU')}"
+    return PublishedRate(per_gpu_day=1 / (days * gpus_per_node), source=f"a fault every {days:g} days of {node}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

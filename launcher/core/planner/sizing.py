@@ -49,10 +49,11 @@ def spares_needed(machines: int, down: float, confidence: float = 0.99) -> int:
 
 def covered(slice_nodes: int, spares: int, down: float) -> float:
     """Return the probability that a node of a running slice that fails has a spare: of the other nodes of its segment
-    fewer than `spares` are down, given that no more than `spares` are."""
+    fewer than `spares` are down, given that no more than `spares` are; 0 where that hardly ever happens."""
     others = slice_nodes + spares - 1
     down_nodes = tuple(reversed(up_nodes(others, down)))
-    return sum(down_nodes[:spares]) / sum(down_nodes[: spares + 1])
+    running = sum(down_nodes[: spares + 1])
+    return sum(down_nodes[:spares]) / running if running else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +106,8 @@ class SizeLine:
 
     @property
     def fits(self) -> bool:
-        """Whether the fleet is expected to have room for the whole job."""
-        return self.slices <= self.room
+        """Whether the fleet is expected to have room for the whole job, to the nearest slice."""
+        return self.slices <= self.room + 0.5
 
     @property
     def name(self) -> str:
@@ -196,12 +197,13 @@ def best_size(lines: Sequence[SizeLine], least_nodes: int = 1) -> BestSize | Non
     most = max(able, key=lambda line: line.progress)
     near = [line for line in able if line.progress > most.progress - ALIKE]
     best = max(near, key=lambda line: (line.slice_nodes, -line.spares))
-    return BestSize(line=best, reason=_reason(best, most))
+    return BestSize(line=best, reason=_reason(best, most, least_nodes))
 
 
-def _reason(best: SizeLine, most: SizeLine) -> str:
+def _reason(best: SizeLine, most: SizeLine, least_nodes: int) -> str:
     gives = f"{best.progress:.1%} of the fleet's GPU time becomes progress with {best.name} a slice"
     if best is most:
-        return f"{gives}, the most of all choices."
+        limit = f" of at least {least_nodes} nodes" if least_nodes > 1 else ""
+        return f"{gives}, the most of all choices{limit}."
     why = "keeps more traffic on NVLink" if best.slice_nodes > most.slice_nodes else "leaves fewer GPUs idle"
     return f"{gives}, which {why} than {most.name} with {most.progress:.1%}."

@@ -2,13 +2,19 @@
 
 import json
 import os
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from launcher.cli.options import As, FleetFile, Output
-from launcher.cli.output.console import say, show
+from launcher.cli.output.console import clean, say, show, warn
 from launcher.cli.plain import PlainCommand
 from launcher.store.home import home
+
+if TYPE_CHECKING:
+    from launcher.admission.slice_room import RoomListing
+    from launcher.core.model.inventory import Inventory
+    from launcher.store.store import Store
 
 
 def register(app: typer.Typer) -> None:
@@ -16,22 +22,43 @@ def register(app: typer.Typer) -> None:
     app.command(cls=PlainCommand)(racks)
 
 
-def racks(inventory: FleetFile = None, output: As = Output.TEXT) -> None:
+def racks(
+    inventory: FleetFile = None,
+    sizes: Annotated[
+        bool, typer.Option("--sizes", help="Also show how many slices of common sizes have room, now and after moves.")
+    ] = False,
+    output: As = Output.TEXT,
+) -> None:
     """Show racks and trays, and which runs use them.
 
     \b
     Example:
       nvlaunch racks -i examples/fleet-9xnvl72.yaml
+      nvlaunch racks --sizes
     """
     from launcher.cli.output.plan import fleet_text
-    from launcher.cli.output.racks import racks_json, racks_text
+    from launcher.cli.output.racks import racks_json, racks_text, room_json, room_text
     from launcher.config.inventory.read import find_inventory
     from launcher.store.store import Store
 
     fleet = find_inventory(inventory, os.environ, home())
-    unavailable = Store(home()).unavailable(fleet)
+    store = Store(home())
+    unavailable = store.unavailable(fleet)
+    listing = _room(store, fleet) if sizes else None
     if output is Output.JSON:
-        show(json.dumps(racks_json(fleet, unavailable), indent=2))
+        room = {} if listing is None else room_json(listing)
+        show(json.dumps({**racks_json(fleet, unavailable), **room}, indent=2))
         return
     say(fleet_text(fleet))
     show(racks_text(fleet, unavailable))
+    if listing is not None:
+        show(f"\n{room_text(listing)}")
+
+
+def _room(store: "Store", fleet: "Inventory") -> "RoomListing":
+    from launcher.admission.slice_room import slice_room
+
+    listing = slice_room(store, fleet)
+    for error in listing.unreadable:
+        warn(clean(error.message))
+    return listing

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.core.model.text import count, span
+from launcher.core.model.text import count, seconds_of, span
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,16 @@ def test_spans_in_words(seconds: float, said: str) -> None:
 @pytest.mark.parametrize(("number", "said"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
 def test_only_one_is_singular(number: int, said: str) -> None:
     assert count(number, "node") == said
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("1.5h", 5400), ("30 m", 1800), ("500d", 43_200_000), ("12:30:00", 45_000), ("", None), ("5w", None)],
+)
+def test_spans_as_people_write_them(text: str, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["-5d", "1e3", "inf", "5d5d", "1:60:00", "\u0665d", "9999999999", "5d\n"])
+def test_other_text_is_no_span(text: str) -> None:
+    assert seconds_of(text) is None

@@ -25,6 +25,7 @@ from launcher.core.planner.faults import (
     faults_per_week,
     interruptions_per_day,
     normal,
+    rate_of,
     share_down,
     survival,
     whole_domain,
@@ -39,6 +40,21 @@ def test_published_rates_per_tray_of_4_gpus(name: str, per_tray: str) -> None:
     """In 1e-3 a day: RSC-1 and RSC-2 of arXiv 2410.21680, Llama 3 of arXiv 2407.21783."""
     assert printed(PUBLISHED[name].per_day(4) * 1000, 1) == per_tray
     assert PUBLISHED[name].source
+
+
+def test_a_rate_is_named_or_a_time_between_faults_of_a_node() -> None:
+    assert rate_of("rsc-1", 4) is PUBLISHED["rsc-1"]
+    for gpus in (4, 8):
+        found = rate_of("500d", gpus)
+        assert found.per_day(gpus) == pytest.approx(1 / 500)
+        assert found.source == f"a fault every 500 days of a node of {gpus} GPUs"
+    assert rate_of("36h", 1).source == "a fault every 1.5 days of a node of 1 GPU"
+
+
+@pytest.mark.parametrize("text", ["", "llama", "-5d", "5 years", "1e9d", "nan", "0", "10m", "\u0665d"])
+def test_a_rate_of_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"neither a published rate|less than an hour"):
+        rate_of(text, 4)
 
 
 @pytest.mark.parametrize(("gpus", "hours", "digits"), [(16_384, "1.8", 1), (131_072, "0.23", 2)])

@@ -1,0 +1,1 @@
+"""Commands that plan: sizes of slices, a fleet over time, moves."""
