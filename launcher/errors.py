@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 if TYPE_CHECKING:  # its dataclasses take 10 ms, and every command imports this module
     from launcher.core.model.placement import Shortfall
+    from launcher.core.planner.straddle import Straddling
 
 
 @unique
@@ -85,13 +86,17 @@ def refuse(what: str, *, hint: str | None = None, where: str = "") -> NoReturn:
 
 
 class NoCapacityError(LaunchError):
-    """The task does not fit now; `shortfall` says why, and what would help."""
+    """The task does not fit now.
+
+    `shortfall` says why, and what would help; `straddling` says what slices across racks would cost instead.
+    """
 
     code = ExitCode.NO_CAPACITY
 
-    def __init__(self, shortfall: "Shortfall") -> None:
+    def __init__(self, shortfall: "Shortfall", straddling: "tuple[Straddling, ...]" = ()) -> None:
         super().__init__(f"group `{shortfall.group}` does not fit")
         self.shortfall = shortfall
+        self.straddling = straddling
 
 
 class RemoteError(LaunchError):

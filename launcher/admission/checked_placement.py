@@ -11,7 +11,7 @@ from launcher.admission.request import Request
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
-from launcher.errors import ConflictError, NoCapacityError
+from launcher.errors import ConflictError
 from launcher.setup.lease import Holder
 
 
@@ -50,7 +50,7 @@ class CheckedPlacement:
             listener.notify(NodesHeld(held=self._flight.held))
         if isinstance(answer, Shortfall):
             self._check_held(taken)
-            raise NoCapacityError(answer)
+            raise self._flight.refusal(answer, taken)
         self._checked = answer
         if self._flight.sick:
             listener.notify(NodesUnfit(unfit=self._flight.sick))

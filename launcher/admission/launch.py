@@ -17,10 +17,13 @@ from launcher.admission.request import Request
 from launcher.admission.resize import find_resizable, request_resize
 from launcher.admission.run_files import copy_files, weigh
 from launcher.core.model.actions import Acquire, Result
+from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement
 from launcher.core.model.run import Cause, Run, RunId, RunName, RunState
+from launcher.core.model.task import Task
 from launcher.core.placement.place import place
+from launcher.core.planner.placement_cost import slice_costs
 from launcher.errors import NoCapacityError
 from launcher.setup.lease import Holder, read_holder
 from launcher.store.rows import RunRow
@@ -89,7 +92,7 @@ def _enqueue(context: AdmissionContext, request: Request) -> AcceptedRun:
     fleet = guessed(request.fleet, context.store.domains.of(request.fleet.name))
     now = place(request.task, fleet, unavailable(context, request))
     if isinstance(now, Placement):
-        context.listener.notify(TaskPlaced(name=request.task.name, placement=now))
+        context.listener.notify(_placed(request.task, now, fleet))
     else:
         context.listener.notify(DoesNotFitNow(shortfall=now))
     weigh(context.listener, request.task, request.fleet)
@@ -122,7 +125,7 @@ def _accept(context: AdmissionContext, request: Request, held: Mapping[NodeName,
     try:
         with checked(context, request, held) as placement:
             found = placement.place(unavailable(context, request))
-            context.listener.notify(TaskPlaced(name=request.task.name, placement=found))
+            context.listener.notify(_placed(request.task, found, placement.fleet))
             if not held:  # the first attempt
                 weigh(context.listener, request.task, request.fleet)
                 context.listener.confirm(f"start `{request.task.name}`?")
@@ -153,7 +156,12 @@ def claim(context: AdmissionContext, request: Request, placement: CheckedPlaceme
             )
         except MovedError:
             found = placement.place(unavailable(context, request))
-            context.listener.notify(TaskPlaced(name=request.task.name, placement=found, again=True))
+            context.listener.notify(_placed(request.task, found, placement.fleet, again=True))
+
+
+def _placed(task: Task, placement: Placement, fleet: Inventory, *, again: bool = False) -> TaskPlaced:
+    costs = slice_costs(task, placement.slices, fleet)
+    return TaskPlaced(name=task.name, placement=placement, costs=costs, again=again)
 
 
 def _store_files(context: AdmissionContext, request: Request, run: Run) -> None:

@@ -11,6 +11,7 @@ from launcher.core.model.placement import Placement, Shortfall
 from launcher.core.model.run import Run, RunName
 from launcher.core.model.task import Group
 from launcher.core.placement.resize import ResizePlan
+from launcher.core.planner.placement_cost import SliceCosts
 from launcher.errors import Mistake
 from launcher.ports import Listener
 from launcher.setup.lease import Holder
@@ -77,13 +78,14 @@ class NodesChecked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlaced:
-    """Where the task is about to run.
+    """Where the task is about to run, and what each slice costs.
 
     `again` where other runs took the nodes of an earlier placement.
     """
 
     name: str
     placement: Placement
+    costs: SliceCosts
     again: bool = False
 
 

@@ -12,6 +12,8 @@ from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
 from launcher.core.model.task import Task
 from launcher.core.placement.explain import SurveyedRack, survey
 from launcher.core.placement.place import place
+from launcher.core.planner.placement_cost import SliceCosts, slice_costs
+from launcher.core.planner.straddle import straddling
 from launcher.errors import NoCapacityError
 
 
@@ -27,6 +29,10 @@ class TaskPlan:
     fleet: Inventory
     unavailable: UnavailableNodes
 
+    def costs(self) -> SliceCosts:
+        """Return what each slice costs."""
+        return slice_costs(self.task, self.placement.slices, self.fleet)
+
     def candidates(self) -> tuple[SurveyedRack, ...]:
         """Return all candidate racks for each group."""
         return survey(self.task, self.fleet, self.unavailable, self.placement)
@@ -34,14 +40,21 @@ class TaskPlan:
 
 def plan(context: AdmissionContext, request: Request) -> TaskPlan:
     """Return where a task would run now; NoCapacityError where nowhere."""
+    fleet = known_fleet(context, request)
+    blocked = unavailable(context, request)
+    answer = place(request.task, fleet, blocked)
+    if isinstance(answer, Shortfall):
+        raise NoCapacityError(answer, straddling(request.task, fleet, blocked, answer))
+    in_use = context.store.unavailable(request.fleet)
+    return TaskPlan(task=request.task, placement=answer, fleet=fleet, unavailable=in_use)
+
+
+def known_fleet(context: AdmissionContext, request: Request) -> Inventory:
+    """Return the inventory with the NVLink domains that nodes reported; those still unknown are a notice."""
     fleet = with_domains(request.fleet, context.store.domains.of(request.fleet.name))
     if missing := unknown_domains(fleet):
         context.listener.notify(DomainsUnknown(nodes=missing))
-    answer = place(request.task, fleet, unavailable(context, request))
-    if isinstance(answer, Shortfall):
-        raise NoCapacityError(answer)
-    in_use = context.store.unavailable(request.fleet)
-    return TaskPlan(task=request.task, placement=answer, fleet=fleet, unavailable=in_use)
+    return fleet
 
 
 def unavailable(context: AdmissionContext, request: Request) -> UnavailableNodes:

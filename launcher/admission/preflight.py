@@ -12,7 +12,8 @@ from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes
 from launcher.core.model.task import Task
 from launcher.core.placement.place import place
-from launcher.errors import Mistake, ProvisionError, SpecError
+from launcher.core.planner.straddle import straddling
+from launcher.errors import Mistake, NoCapacityError, ProvisionError, SpecError
 from launcher.ports import Listener, Prober
 from launcher.probe.check_gpu import domain_of
 from launcher.probe.findings import CheckResult, Finding
@@ -78,21 +79,29 @@ class Preflight:
 
     def again(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the placement by what is known now; asks no node."""
-        held = {
-            name: replace(unavailable.get(name, Unavailable()), used_by=other.who) for name, other in self.held.items()
-        }
-        return self._without_sick({**unavailable, **held})
+        return place(self._task, self.fleet, self._with_sick(self._with_held(unavailable)))
 
     def unheld(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the placement if no node were held by others; asks no node."""
-        return self._without_sick(unavailable)
+        return place(self._task, self.fleet, self._with_sick(unavailable))
 
-    def _without_sick(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
+    def refusal(self, shortfall: Shortfall, unavailable: UnavailableNodes) -> NoCapacityError:
+        """Return the error for a shortfall by what is known now."""
+        now = self._with_sick(self._with_held(unavailable))
+        return NoCapacityError(shortfall, straddling(self._task, self.fleet, now, shortfall))
+
+    def _with_held(self, unavailable: UnavailableNodes) -> UnavailableNodes:
+        held = {
+            name: replace(unavailable.get(name, Unavailable()), used_by=other.who) for name, other in self.held.items()
+        }
+        return {**unavailable, **held}
+
+    def _with_sick(self, unavailable: UnavailableNodes) -> UnavailableNodes:
         sick = {
             name: replace(unavailable.get(name, Unavailable()), unhealthy=message)
             for name, message in self.sick.items()
         }
-        return place(self._task, self.fleet, {**unavailable, **sick})
+        return {**unavailable, **sick}
 
     def _known(self, node: Node) -> bool:
         """Whether the holder of a node is certain.

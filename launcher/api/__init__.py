@@ -20,12 +20,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
+from launcher.admission.compare import compare_levels
 from launcher.admission.context import AdmissionContext
 from launcher.admission.launch import admit
 from launcher.admission.plan import plan as place_task
 from launcher.admission.request import Request, RequestSource, read_request
 from launcher.api.log_lines import LogLine, log_lines
-from launcher.api.plan import Plan, describe
+from launcher.api.plan import Plan, PlanComparison, describe, describe_choices
 from launcher.api.run_info import RunInfo, read_run_info
 from launcher.core.model.record import Outcome
 from launcher.core.model.run import Run
@@ -47,7 +48,9 @@ __all__ = [
     "LogLine",
     "Outcome",
     "Plan",
+    "PlanComparison",
     "RunInfo",
+    "compare",
     "down",
     "events",
     "logs",
@@ -82,6 +85,25 @@ def plan(
     context = _context(home)
     request = _request(context, task, inventory, name, envs, secrets)
     return describe(request, place_task(context, request), verbose=verbose)
+
+
+def compare(
+    task: FileOrText,
+    levels: Sequence[str],
+    *,
+    inventory: FileOrText | None = None,
+    name: str | None = None,
+    envs: Mapping[str, str] | None = None,
+    secrets: Mapping[str, str] | None = None,
+    home: Home = None,
+) -> PlanComparison:
+    """Return where a task would run now with each level as `within`, and what that costs; changes nothing.
+
+    SpecError for levels that the inventory does not have, or a task without slices of several GPU nodes.
+    """
+    context = _context(home)
+    request = _request(context, task, inventory, name, envs, secrets)
+    return describe_choices(request, compare_levels(context, request, levels))
 
 
 def up(

@@ -1,19 +1,25 @@
 """A placement as `plan -o json` writes it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from launcher.admission.compare import PlanChoice
 from launcher.admission.plan import TaskPlan
 from launcher.admission.request import Request
+from launcher.api.cost import PlannedCost, describe_cost
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Slice
+from launcher.core.model.placement import Placement, Slice
 from launcher.core.placement.explain import SurveyedRack
 from launcher.core.placement.fragmentation import fragmentation
+from launcher.core.planner.placement_cost import SliceCost, SliceCosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSlice:
-    """Where one slice would run, and why there."""
+    """Where one slice would run, why there, and what it costs.
+
+    `cost` is None for a slice with fewer than two GPUs, and where the link speeds are unknown.
+    """
 
     group: str
     slice: int
@@ -23,6 +29,7 @@ class PlannedSlice:
     nodes: tuple[NodeName, ...]
     spares: tuple[NodeName, ...]
     reason: str
+    cost: PlannedCost | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +79,32 @@ class Plan:
     racks: tuple[CandidateRack, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedChoice:
+    """A task with its slices `within` one level; where it does not fit, `reason` says why."""
+
+    within: str
+    fits: bool
+    reason: str | None
+    slices: tuple[PlannedSlice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanComparison:
+    """Where a task would run now for each of several levels."""
+
+    name: str
+    inventory: str
+    choices: tuple[PlannedChoice, ...]
+
+
 def describe(request: Request, found: TaskPlan, *, verbose: bool = False) -> Plan:
     """Return a plan for users; with `verbose` also all candidate racks."""
     placement = found.placement
     return Plan(
         name=request.task.name,
         inventory=request.fleet.name,
-        slices=tuple(map(_slice, placement.slices, placement.reasons)),
+        slices=_slices(placement, found.costs()),
         fragmentation=FragmentationChange(
             before=fragmentation(found.fleet, found.unavailable),
             after=fragmentation(found.fleet, {*found.unavailable, *placement.nodes}),
@@ -87,7 +113,25 @@ def describe(request: Request, found: TaskPlan, *, verbose: bool = False) -> Pla
     )
 
 
-def _slice(part: Slice, reason: str) -> PlannedSlice:
+def describe_choices(request: Request, choices: Sequence[PlanChoice]) -> PlanComparison:
+    """Return a comparison of levels for users."""
+    return PlanComparison(
+        name=request.task.name, inventory=request.fleet.name, choices=tuple(_choice(one) for one in choices)
+    )
+
+
+def _choice(one: PlanChoice) -> PlannedChoice:
+    fits = one.placement is not None
+    slices = () if one.placement is None else _slices(one.placement, one.costs)
+    return PlannedChoice(within=one.within, fits=fits, reason=one.reason, slices=slices)
+
+
+def _slices(placement: Placement, costs: SliceCosts) -> tuple[PlannedSlice, ...]:
+    found = zip(placement.slices, placement.reasons, strict=True)
+    return tuple(_slice(part, reason, costs.by_slice.get(part.key)) for part, reason in found)
+
+
+def _slice(part: Slice, reason: str, cost: SliceCost | None) -> PlannedSlice:
     return PlannedSlice(
         group=part.group,
         slice=part.index,
@@ -97,6 +141,7 @@ def _slice(part: Slice, reason: str) -> PlannedSlice:
         nodes=part.nodes,
         spares=part.spares,
         reason=reason,
+        cost=None if cost is None else describe_cost(cost),
     )
 
 

@@ -42,7 +42,7 @@ def _lines(error: LaunchError) -> Iterator[str]:
             from launcher.cli.output.shortfall import shortfall_lines
 
             yield _error(error.message)
-            yield from shortfall_lines(error.shortfall)
+            yield from shortfall_lines(error.shortfall, error.straddling)
         case RemoteError():
             yield _error(f"{error.node}: {error.message} ({error.stage}, after {error.elapsed:.0f} s)")
             yield from _quoted(error.tail)

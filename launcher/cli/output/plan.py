@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from launcher.api.plan import FragmentationChange
 from launcher.cli.output.console import clean
+from launcher.cli.output.cost import cost_lines
 from launcher.cli.output.shortfall import level_header, not_free
 from launcher.cli.output.table import table
 from launcher.core.model.inventory import ANY_LEVEL, Inventory
@@ -11,6 +12,7 @@ from launcher.core.model.nodeset import fold
 from launcher.core.model.placement import Placement, Slice, group_of
 from launcher.core.model.text import count
 from launcher.core.placement.explain import SurveyedRack
+from launcher.core.planner.placement_cost import SliceCosts
 
 
 def fleet_text(fleet: Inventory) -> str:
@@ -21,9 +23,9 @@ def fleet_text(fleet: Inventory) -> str:
     return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
 
 
-def plan_text(name: str, placement: Placement) -> str:
-    """Return the plan: a table of slices, then why they got their racks."""
-    return "\n".join(_plan(name, placement))
+def plan_text(name: str, placement: Placement, costs: SliceCosts, *, verbose: bool = False) -> str:
+    """Return the plan: a table of slices, why they got their racks, and what they cost."""
+    return "\n".join((*_plan(name, placement), *cost_lines(placement.slices, costs, verbose=verbose)))
 
 
 def survey_text(surveyed: Sequence[SurveyedRack], score: FragmentationChange) -> str:

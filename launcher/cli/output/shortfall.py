@@ -3,21 +3,26 @@
 import sys
 from collections.abc import Iterator, Sequence
 
+from launcher.api.cost import describe_straddling
 from launcher.cli.output.console import Colour, clean, paint
+from launcher.cli.output.cost import straddling_lines
 from launcher.cli.output.table import table
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
 from launcher.core.model.nodeset import fold, fold_messages
 from launcher.core.model.placement import Exclusion, RackAvailability, Shortfall
 from launcher.core.model.text import count
+from launcher.core.planner.straddle import Straddling
+from launcher.store.plain import plain
 
 
-def shortfall_lines(shortfall: Shortfall) -> Iterator[str]:
+def shortfall_lines(shortfall: Shortfall, straddling: Sequence[Straddling] = ()) -> Iterator[str]:
     """Return the lines of a refusal; racks with equal answers share a row."""
     yield clean(f"  requested: {_requested(shortfall)}")
     yield clean(f"  fits now: {_fits(shortfall)}")
     if not shortfall.proven:
         yield "  search limit reached: a placement may exist"
     yield table((level_header(shortfall.within), "NODES", "FREE", "NOT FREE"), _rows(shortfall.racks), indent="  ")
+    yield from straddling_lines(straddling)
     for names, message in fold_messages(shortfall.unhealthy.items()):
         yield clean(f"  {names}: {message}")
     for at, suggestion in enumerate(shortfall.suggestions):
@@ -25,7 +30,7 @@ def shortfall_lines(shortfall: Shortfall) -> Iterator[str]:
         yield f"{paint('hint', Colour.POINTER, sys.stderr)}: {clean(f'{lead} {suggestion}')}"
 
 
-def shortfall_json(shortfall: Shortfall) -> dict[str, object]:
+def shortfall_json(shortfall: Shortfall, straddling: Sequence[Straddling] = ()) -> dict[str, object]:
     """Return a refusal as `plan -o json` writes it."""
     colocated = shortfall.colocated_groups
     return {
@@ -42,6 +47,7 @@ def shortfall_json(shortfall: Shortfall) -> dict[str, object]:
         "unhealthy": dict(shortfall.unhealthy),
         "suggestions": list(shortfall.suggestions),
         **({"colocated_groups": list(colocated)} if colocated else {}),
+        **({"straddling": [plain(describe_straddling(one)) for one in straddling]} if straddling else {}),
     }
 
 

@@ -5,6 +5,7 @@ The parser, the JSON Schema and the documentation use it.
 
 from dataclasses import dataclass
 
+from launcher.config.inventory.link_speeds import LINK_FIELDS
 from launcher.config.schema.containers import ListOf, MapOf
 from launcher.config.schema.fields import Field, section
 from launcher.config.schema.patterns import absolute_path, host, jump, label, path, user
@@ -129,6 +130,7 @@ RACK = section(
     _DOMAIN,
     _DRAINED,
     Field(name="nodes", doc="The nodes of the rack, in tray order.", type=RackNodes(), required=True),
+    *LINK_FIELDS,
     rest=label,
     expected="a mapping such as `{nodes: r07-n[01-18]}`",
 )
@@ -178,7 +180,9 @@ INVENTORY = section(
     ),
     Field(name="levels", doc="The levels above a node, the coarsest first; the last is `rack`.", type=_LEVELS),
     Field(
-        name="defaults", doc="Settings of all nodes, unless a rack or a node overrides them.", type=section(*_SHARED)
+        name="defaults",
+        doc="Settings of all nodes, unless a rack or a node overrides them.",
+        type=section(*_SHARED, *LINK_FIELDS),
     ),
     Field(name="head", doc="A machine outside the racks that runs the Ray heads.", type=_HEAD),
     Field(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from launcher.config.inventory.built_in import built_in
 from launcher.config.inventory.fields import INVENTORY, LEASE_PATH, RACK
+from launcher.config.inventory.link_speeds import read_links
 from launcher.config.inventory.racks import RackReader, read_access
 from launcher.config.schema.patterns import LABEL
 from launcher.config.yaml.diagnostics import Diagnostics, KeyPath
@@ -23,6 +24,7 @@ from launcher.core.model.inventory import (
     ImexMode,
     Inventory,
     Node,
+    RackName,
     Transport,
 )
 from launcher.core.model.nodeset import NodeName
@@ -95,19 +97,22 @@ def parse_inventory(text: str, path: Path) -> Inventory:
         imex=ImexMode(values.get("imex", str) or ImexMode.ADOPT.value),
         sim=_sim(values, transport, nodes, out),
         source=str(path),
+        links=read_links(defaults, _racks(values), nodes),
     )
     out.finish()
     return inventory
 
 
 def _nodes(values: Values, reader: RackReader, out: Diagnostics) -> tuple[Node, ...]:
-    nodes: list[Node] = []
-    for name, found in values.entries("racks").items():
-        if isinstance(found.value, Values):
-            nodes += reader.read(name, found.value)
+    nodes = [node for name, rack in _racks(values).items() for node in reader.read(name, rack)]
     if not nodes and not out.has_mistakes():
         out.mistake(values.mark_of("racks"), "the inventory has no nodes", "list the nodes of each rack")
     return tuple(nodes)
+
+
+def _racks(values: Values) -> dict[RackName, Values]:
+    racks = values.entries("racks").items()
+    return {RackName(name): found.value for name, found in racks if isinstance(found.value, Values)}
 
 
 def _levels(values: Values, out: Diagnostics) -> tuple[str, ...]:

@@ -79,26 +79,31 @@ class Integer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number of at least 0; with `endless` also `inf`, with `above` not 0 itself."""
+    """A number of at least 0; with `endless` also `inf`, with `above` not 0 itself, with `high` at most that."""
 
     endless: bool = False
     above: bool = False
+    high: float | None = None
 
     @property
     def expected(self) -> str:
         """Return the range in words."""
-        return ("a number above 0" if self.above else "a number of at least 0") + (" or `inf`" if self.endless else "")
+        low = "a number above 0" if self.above else "a number of at least 0"
+        return low + (" or `inf`" if self.endless else "") + ("" if self.high is None else f", at most {self.high:.0f}")
 
     def read(self, node: YamlNode, at: KeyPath) -> float:
         """Return the number; `1e3` is accepted, though it is text in YAML 1.1."""
         number = _decimal(node)
         if number is None or number < 0 or (self.above and number == 0) or (math.isinf(number) and not self.endless):
             raise invalid(node, at, self.expected)
+        if self.high is not None and number > self.high:
+            raise invalid(node, at, self.expected)
         return number
 
     def schema(self) -> Schema:
-        """Return a number with its lower bound."""
-        number: Schema = {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): 0}
+        """Return a number with its bounds."""
+        top = {} if self.high is None else {"maximum": self.high}
+        number: Schema = {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): 0, **top}
         return {"anyOf": [number, {"enum": ["inf"]}]} if self.endless else number
 
 

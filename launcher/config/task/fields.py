@@ -9,7 +9,7 @@ from dataclasses import replace
 from launcher.config.schema.containers import ListOf, MapOf
 from launcher.config.schema.fields import Field, Section, section
 from launcher.config.schema.patterns import env_name, group_name, task_name
-from launcher.config.schema.scalars import Boolean, Choice, Duration, Integer, Text
+from launcher.config.schema.scalars import Boolean, Choice, Duration, Integer, Number, Text
 from launcher.config.schema.unsupported import as_built
 from launcher.config.schema.variables import Variable, variables
 from launcher.config.task.skypilot_keys import (
@@ -140,6 +140,17 @@ RECOVERY = _built(
     ),
 )
 
+_SECONDS = Number(above=True, high=1_000_000)
+_GB = Number(high=1_000_000)
+TRAFFIC = section(
+    Field(name="compute_s", doc="Seconds that a step computes.", type=_SECONDS, required=True),
+    Field(name="all_reduce_gb", doc="GB of all-reduce.", type=_GB, default=0),
+    Field(name="all_gather_gb", doc="GB of all-gather.", type=_GB, default=0),
+    Field(name="reduce_scatter_gb", doc="GB of reduce-scatter.", type=_GB, default=0),
+    Field(name="all_to_all_gb", doc="GB of all-to-all.", type=_GB, default=0),
+    expected="a mapping such as `{compute_s: 0.9, all_reduce_gb: 40}`",
+)
+
 _ROLE = (
     Field(name="num_nodes", doc="Total number of nodes.", type=Integer(low=1, high=100_000), default=1, filled=True),
     Field(name="resources", doc="What each node must have.", type=RESOURCES),
@@ -154,6 +165,11 @@ _ROLE = (
         doc="Whether to reserve the nodes in Ray for a `driver`.",
         type=Boolean(),
         default=False,
+    ),
+    Field(
+        name="traffic",
+        doc="What a GPU computes and sends in one step inside its slice; `plan` predicts the time of a step from it.",
+        type=TRAFFIC,
     ),
 )
 

@@ -36,6 +36,14 @@ def check_levels(
         raise SpecError(tuple(mistakes))
 
 
+def check_compared(levels: Sequence[str], inventory: Inventory) -> None:
+    """Raise SpecError for levels of `--compare` that the inventory does not have."""
+    known = [*inventory.levels, NODE_LEVEL, ANY_LEVEL]
+    mistakes = [_unknown("within", one, NOWHERE, "--compare", inventory, known) for one in levels if one not in known]
+    if mistakes:
+        raise SpecError(tuple(mistakes))
+
+
 def _named(rule: TopologyRule) -> Iterator[tuple[str, str]]:
     """Yield every level that a rule names, with its key."""
     named = {

@@ -16,6 +16,7 @@ from launcher.config.task.recovery import read_recovery
 from launcher.config.task.sections import TaskSections, read_sections
 from launcher.config.task.skypilot_scripts import check_scripts
 from launcher.config.task.topology import check_near_and_apart, read_rule
+from launcher.config.task.traffic import read_traffic
 from launcher.config.task.unknown_names import NAME_KEYS
 from launcher.config.task.value_types import NO_GPUS
 from launcher.config.yaml.diagnostics import Diagnostics
@@ -107,6 +108,7 @@ def _forms(name: str, own: Values, task: Values, overrides: Overrides, out: Diag
             setup=own.get("setup", str) or task.get("setup", str),
             envs=envs,
             recovery=read_recovery(own, task, out),
+            traffic=read_traffic(own, task),
         )
         for kind in kinds or (None,)
     )

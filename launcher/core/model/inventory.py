@@ -7,6 +7,7 @@ from typing import NewType
 
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import SimSettings
+from launcher.core.model.traffic import LinkSpeeds
 
 RackName = NewType("RackName", str)
 
@@ -123,7 +124,7 @@ class Inventory:
 
     `levels` run from coarse to fine and end with `rack`. In the inventory of a run, `domains` lists the addresses of
     all nodes of each NVLink domain the run uses, in tray order. It includes nodes that the run does not have, so that
-    replacing a node does not change it.
+    replacing a node does not change it. `links` has the racks with other speeds than the defaults; None: unknown.
     """
 
     name: str
@@ -137,11 +138,16 @@ class Inventory:
     domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sim: SimSettings | None = None
     source: str = "built-in"
+    links: Mapping[RackName, LinkSpeeds | None] = field(default_factory=dict)
 
     @property
     def capabilities(self) -> Capabilities:
         """Return what the nodes of this inventory are."""
         return self.transport.capabilities
+
+    def link_speeds(self, rack: RackName) -> LinkSpeeds | None:
+        """Return the bandwidth of the GPUs of a rack; None if it is unknown."""
+        return self.links.get(rack, LinkSpeeds())
 
     def cut_down(self, names: Iterable[NodeName]) -> "Inventory":
         """Return the inventory of a run that has these nodes only."""

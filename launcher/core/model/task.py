@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
+from launcher.core.model.traffic import Traffic
 
 
 class RestartWith(Enum):
@@ -97,7 +98,8 @@ class Group:
     """One role of a task. `gpus` is per node; `accelerator` None accepts any kind.
 
     A group has either `run`, the command of every rank, or `driver`, one command that drives all its nodes from beside
-    the Ray head. With `reserve`, the launcher reserves the nodes of a driver in Ray.
+    the Ray head. With `reserve`, the launcher reserves the nodes of a driver in Ray. `traffic` is that inside each
+    slice; only predictions use it.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Group:
     setup: str | None = None
     envs: Mapping[str, str] = field(default_factory=dict)
     recovery: RecoveryPolicy = RecoveryPolicy()
+    traffic: Traffic | None = None
 
     @property
     def reserved(self) -> bool:

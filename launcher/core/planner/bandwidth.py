@@ -8,42 +8,9 @@ reaches, and a bound that no algorithm without reduction in the switches exceeds
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from launcher.core.model.inventory import Node
-
-
-class Collective(Enum):
-    """A collective operation, by the name of its benchmark."""
-
-    ALL_REDUCE = "all_reduce"
-    ALL_GATHER = "all_gather"
-    REDUCE_SCATTER = "reduce_scatter"
-    ALL_TO_ALL = "all_to_all"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSpeeds:
-    """Bandwidth of a GPU, in GB/s: `network` outside its NVLink domain, the others measured inside.
-
-    The defaults are one 400 Gb/s port a GPU, and the lower ends of what NVIDIA's cluster readiness engine measured on
-    GB200 and GB300 (all-reduce 840 to 920, all-gather 600 to 700, all-to-all 570 to 680).
-    """
-
-    network: float = 50.0
-    all_reduce: float = 840.0
-    all_gather: float = 600.0
-    all_to_all: float = 570.0
-
-    def inside(self, collective: Collective) -> float:
-        """Return the bandwidth of a collective inside one NVLink domain (GB/s)."""
-        match collective:
-            case Collective.ALL_REDUCE:
-                return self.all_reduce
-            case Collective.ALL_GATHER | Collective.REDUCE_SCATTER:
-                return self.all_gather
-            case Collective.ALL_TO_ALL:
-                return self.all_to_all
+from launcher.core.model.traffic import Collective, LinkSpeeds, Traffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,32 +19,6 @@ class BusBandwidth:
 
     ring: float
     bound: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
-    """One training step of a program: seconds of compute, and GB that each GPU sends, by collective.
-
-    GB are counted as bus bandwidth counts them; `bus_gb` converts the size of a buffer.
-    """
-
-    compute_s: float
-    all_reduce_gb: float = 0.0
-    all_gather_gb: float = 0.0
-    reduce_scatter_gb: float = 0.0
-    all_to_all_gb: float = 0.0
-
-    def gb(self, collective: Collective) -> float:
-        """Return the GB a step of one collective."""
-        match collective:
-            case Collective.ALL_REDUCE:
-                return self.all_reduce_gb
-            case Collective.ALL_GATHER:
-                return self.all_gather_gb
-            case Collective.REDUCE_SCATTER:
-                return self.reduce_scatter_gb
-            case Collective.ALL_TO_ALL:
-                return self.all_to_all_gb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +42,11 @@ class PlacementCost:
 
 
 def pieces(nodes: Iterable[Node]) -> tuple[int, ...]:
-    """Return the GPUs in each NVLink domain, largest first; a node of no known domain is a piece of its own."""
+    """Return the number of nodes in each NVLink domain, most first; one of no known domain is a piece of its own."""
     found: Counter[tuple[str, str]] = Counter()
     for node in nodes:
-        found[node.rack, f"domain {node.domain}" if node.domain is not None else f"node {node.name}"] += node.gpus
-    return tuple(sorted((size for size in found.values() if size), reverse=True))
+        found[node.rack, f"domain {node.domain}" if node.domain is not None else f"node {node.name}"] += 1
+    return tuple(sorted(found.values(), reverse=True))
 
 
 def bandwidth(collective: Collective, split: Sequence[int], links: LinkSpeeds) -> BusBandwidth:

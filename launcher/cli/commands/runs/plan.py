@@ -9,10 +9,11 @@ import typer
 from launcher.cli.options import As, Env, EnvFile, FleetFile, Name, Output, Secret, TaskFile
 from launcher.cli.output.console import show
 from launcher.cli.plain import PlainCommand
-from launcher.errors import NoCapacityError
+from launcher.errors import ExitCode, NoCapacityError
 from launcher.store.home import home
 
 if TYPE_CHECKING:
+    from launcher.admission.context import AdmissionContext
     from launcher.admission.plan import TaskPlan
     from launcher.admission.request import Request
 
@@ -32,9 +33,17 @@ def plan(
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Show every candidate rack, and why it was selected or not.")
     ] = False,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare",
+            metavar="LEVELS",
+            help="Place the task with each of these levels as `within`, and show what each costs: `rack,block,any`.",
+        ),
+    ] = None,
     output: As = Output.TEXT,
 ) -> None:
-    """Show where a task would run now.
+    """Show where a task would run now, and the bandwidth it gets.
 
     If it does not fit, show why, and what would make it fit.
     Changes nothing and contacts no node.
@@ -56,13 +65,16 @@ def plan(
     store, report = Store(home()), AdmissionReport()
     context = AdmissionContext(store=store, open_prober=partial(open_prober, store.home), listener=report)
     request = read_request(context, source)
+    if compare is not None:
+        show_choices(context, request, compare, output, verbose=verbose)
+        return
     try:
         found = place(context, request)
     except NoCapacityError as error:
         if output is Output.JSON:
             from launcher.cli.output.shortfall import shortfall_json
 
-            show(json.dumps({"shortfall": shortfall_json(error.shortfall)}, indent=2))
+            show(json.dumps({"shortfall": shortfall_json(error.shortfall, error.straddling)}, indent=2))
         raise
     show_plan(request, found, output, verbose=verbose)
 
@@ -77,6 +89,24 @@ def show_plan(request: "Request", found: "TaskPlan", output: Output, *, verbose:
     if output is Output.JSON:
         show(json.dumps(plain(plan), indent=2))
         return
-    show(plan_text(request.task.name, found.placement))
+    show(plan_text(request.task.name, found.placement, found.costs(), verbose=verbose))
     if verbose:
         show(survey_text(found.candidates(), plan.fragmentation))
+
+
+def show_choices(
+    context: "AdmissionContext", request: "Request", levels: str, output: Output, *, verbose: bool
+) -> None:
+    """Show a task at several levels; exit 3 where it fits at none."""
+    from launcher.admission.compare import compare_levels
+    from launcher.api.plan import describe_choices
+    from launcher.cli.output.cost import compare_text
+    from launcher.store.plain import plain
+
+    choices = compare_levels(context, request, [one for text in levels.split(",") if (one := text.strip())])
+    if output is Output.JSON:
+        show(json.dumps(plain(describe_choices(request, choices)), indent=2))
+    else:
+        show(compare_text(choices, verbose=verbose))
+    if all(choice.placement is None for choice in choices):
+        raise typer.Exit(ExitCode.NO_CAPACITY)

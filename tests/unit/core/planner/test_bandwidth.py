@@ -4,11 +4,9 @@ import pytest
 
 from launcher.core.model.inventory import Access, Node, RackName
 from launcher.core.model.nodeset import NodeName
+from launcher.core.model.traffic import Collective, LinkSpeeds, Traffic
 from launcher.core.planner.bandwidth import (
     BusBandwidth,
-    Collective,
-    LinkSpeeds,
-    Traffic,
     bandwidth,
     best_split,
     bus_gb,
@@ -137,21 +135,24 @@ def test_slowest_takes_the_least_of_each() -> None:
     assert (found.network, found.all_reduce) == (50, 840)
 
 
-def node(name: str, rack: str, domain: str | None, gpus: int = 4) -> Node:
-    access = Access(address="10.0.0.1")
-    return Node(name=NodeName(name), rack=RackName(rack), domain=domain, gpus=gpus, access=access)
+def node(name: str, rack: str, domain: str | None) -> Node:
+    return Node(name=NodeName(name), rack=RackName(rack), domain=domain, access=Access(address="10.0.0.1"))
 
 
 def test_pieces_are_nvlink_domains() -> None:
     nodes = [node(f"a{at}", "r1", "d1") for at in range(15)] + [node("b", "r2", "d2")]
-    assert pieces(nodes) == (60, 4)
+    assert pieces(nodes) == (15, 1)
     halves = [node(f"a{at}", "r1", f"d{at % 2}") for at in range(4)]
-    assert pieces(halves) == (8, 8)
+    assert pieces(halves) == (2, 2)
+    assert pieces([node("a", "r1", "d1"), node("b", "r2", "d1")]) == (1, 1)
 
 
 def test_nodes_of_no_known_domain_are_pieces_of_their_own() -> None:
-    assert pieces([node("a", "r1", None, 8), node("b", "r1", None, 8)]) == (8, 8)
-    assert pieces([node("a", "r1", None, 8), node("b", "r1", None, 0)]) == (8,)
+    assert pieces([node("a", "r1", None), node("b", "r1", None), node("c", "r1", "d"), node("d", "r1", "d")]) == (
+        2,
+        1,
+        1,
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""The link speeds of racks: `network_gb_s` and `nvlink_gb_s` of an inventory."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from launcher.config.schema.fields import Field, section
+from launcher.config.schema.scalars import Number
+from launcher.config.schema.value_types import Schema, invalid
+from launcher.config.yaml.diagnostics import KeyPath
+from launcher.config.yaml.nodes import MappingNode, ScalarNode, YamlNode
+from launcher.config.yaml.values import Values
+from launcher.core.model.inventory import Node, RackName
+from launcher.core.model.traffic import LinkSpeeds
+
+_GB_S = Number(above=True, high=100_000)
+_ALL_REDUCE, _ALL_GATHER, _ALL_TO_ALL = "all_reduce", "all_gather", "all_to_all"
+_BY_COLLECTIVE = section(
+    Field(name=_ALL_REDUCE, doc="Bus bandwidth of all-reduce.", type=_GB_S),
+    Field(name=_ALL_GATHER, doc="Bus bandwidth of all-gather and reduce-scatter.", type=_GB_S),
+    Field(name=_ALL_TO_ALL, doc="Bus bandwidth of all-to-all.", type=_GB_S),
+)
+MEASURED = ("gb200", "gb300")
+"""The kinds of GPU that the default bandwidth of NVLink was measured on."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkSpeed:
+    """The bandwidth inside a rack: that of all-reduce, or a mapping of collectives."""
+
+    expected: str = "a number above 0, or a mapping such as `{all_reduce: 900, all_to_all: 650}`"
+
+    def read(self, node: YamlNode, at: KeyPath) -> Values | float:
+        """Return the bandwidth of all-reduce, or the values of the mapping."""
+        if isinstance(node, MappingNode):
+            return _BY_COLLECTIVE.read(node, at)
+        if isinstance(node, ScalarNode):
+            return _GB_S.read(node, at)
+        raise invalid(node, at, self.expected)
+
+    def schema(self) -> Schema:
+        """Return both forms."""
+        return {"anyOf": [_GB_S.schema(), _BY_COLLECTIVE.schema()]}
+
+
+LINK_FIELDS = (
+    Field(
+        name="network_gb_s",
+        doc="GB/s that a GPU has outside its NVLink domain: 50 for a port of 400 Gb/s, 100 for 800 Gb/s.",
+        type=_GB_S,
+        default=LinkSpeeds().network,
+    ),
+    Field(
+        name="nvlink_gb_s",
+        doc="Bus bandwidth of all-reduce in the rack, measured with nccl-tests; the other collectives are taken in "
+        "proportion, or written as `{all_reduce: 900, all_gather: 650, all_to_all: 640}`.",
+        type=NvlinkSpeed(),
+        default=LinkSpeeds().all_reduce,
+    ),
+)
+
+
+def read_links(
+    defaults: Values, racks: Mapping[RackName, Values], nodes: Iterable[Node]
+) -> dict[RackName, LinkSpeeds | None]:
+    """Return the racks whose speeds are not the defaults; None where those of NVLink are unknown.
+
+    The defaults are measured on GB200 and GB300; a rack with another kind of GPU needs `nvlink_gb_s`.
+    """
+    others = {node.rack for node in nodes if node.accelerator is not None and not _is_measured(node.accelerator)}
+    links: dict[RackName, LinkSpeeds | None] = {}
+    for name, rack in racks.items():
+        speeds = _speeds(rack.over(defaults), known=name not in others)
+        if speeds != LinkSpeeds():
+            links[name] = speeds
+    return links
+
+
+def _is_measured(accelerator: str) -> bool:
+    return any(kind in accelerator.casefold() for kind in MEASURED)
+
+
+def _speeds(values: Values, *, known: bool) -> LinkSpeeds | None:
+    network = values.get("network_gb_s", float)
+    speeds = LinkSpeeds() if network is None else LinkSpeeds(network=network)
+    by_collective = values.get("nvlink_gb_s", Values)
+    one = values.get("nvlink_gb_s", float)
+    if by_collective is None and one is None:
+        return speeds if known else None
+    given = {
+        key: number
+        for key in (_ALL_REDUCE, _ALL_GATHER, _ALL_TO_ALL)
+        if by_collective is not None and (number := by_collective.get(key, float)) is not None
+    }
+    all_reduce = given.get(_ALL_REDUCE, one or speeds.all_reduce)
+    share = all_reduce / speeds.all_reduce
+    return replace(
+        speeds,
+        all_reduce=all_reduce,
+        all_gather=given.get(_ALL_GATHER, speeds.all_gather * share),
+        all_to_all=given.get(_ALL_TO_ALL, speeds.all_to_all * share),
+    )
