@@ -62,6 +62,6 @@ def _choice(task: Task, level: str, fleet: Inventory, blocked: UnavailableNodes)
 
 def _reason(shortfall: Shortfall) -> str:
     need = shortfall.nodes_per_slice + shortfall.spares
-    fits = f"{shortfall.placed} of {count(shortfall.slices, 'slice')} of `{shortfall.group}`"
+    fits = f"{shortfall.placed} of {count(shortfall.slices, 'slice')} of `{shortfall.group}` placed"
     best = f", the best place has {shortfall.largest} of {count(need, 'node')}" if shortfall.largest < need else ""
-    return f"fits {fits}{best}" + ("" if shortfall.proven else ", search limit reached")
+    return fits + best + ("" if shortfall.proven else ", search limit reached")

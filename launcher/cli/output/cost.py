@@ -28,7 +28,7 @@ _LONG = {
 
 def cost_lines(slices: Sequence[Slice], costs: SliceCosts, *, verbose: bool) -> Iterator[str]:
     """Return the bandwidth and the step time of slices; slices of a group with equal figures share a line."""
-    for names, text in _folded(slices, costs, lambda cost: _bandwidth(cost, verbose=verbose)):
+    for names, text in _folded(slices, costs, lambda cost: f"{_place(cost)}, {_bandwidth(cost, verbose=verbose)}"):
         yield clean(f"  {names}: {text}")
     for names, text in _folded(slices, costs, _step):
         yield clean(f"  {names}: {text}")
@@ -41,15 +41,16 @@ def straddling_lines(found: Iterable[Straddling]) -> Iterator[str]:
     """Return what slices across racks would cost a refused group."""
     for one in found:
         keys = f"`within: {one.within}`" + (f" and `balance: {one.balance}`" if one.balance else "")
-        yield clean(f"  with {keys}, {one.slice}: {_bandwidth(one.cost)}")
-        if step := _step(one.cost):
-            yield clean(f"  with {keys}, {one.slice}: {step}")
+        whose = "the slowest slice on " if one.several else ""
+        step = f", step at most {_step_figures(one.cost)}" if one.cost.placed.step else ""
+        yield clean(f"  with {keys}, {whose}{_split(one.cost)} nodes: {_bandwidth(one.cost)}{step}")
 
 
 def compare_text(choices: Sequence[PlanChoice], *, verbose: bool) -> str:
     """Return a table of choices: pieces, bandwidth and step time, or why the task does not fit."""
     shown = _LONG if verbose else _SHORT
-    header = ("WITHIN", "SLICES", "NODES", *(name.upper() for name in shown), "STEP", "RESULT")
+    names = (collective.value.replace("_", "-").upper() for collective in shown.values())
+    header = ("WITHIN", "RESULT", "SLICES", "NODES", *names, "STEP", "REASON")
     text = table(header, [row for choice in choices for row in _rows(choice, tuple(shown.values()))])
     costs = [cost for choice in choices for cost in choice.costs.by_slice.values()]
     notes = ["bandwidth in GB/s per GPU"] if costs else []
@@ -58,21 +59,23 @@ def compare_text(choices: Sequence[PlanChoice], *, verbose: bool) -> str:
 
 
 def _rows(choice: PlanChoice, shown: Sequence[Collective]) -> Iterator[tuple[str, ...]]:
-    """Return a row for all slices with equal figures, one for those without, or one for a refusal."""
-    blank = ("",) * len(shown)
+    """Return a row for all slices of a group with equal figures, or one for a refusal."""
+    unknown = ("",) * (len(shown) + 2)
     if choice.placement is None:
-        yield choice.within, "", "", *blank, "", f"does not fit: {choice.reason}"
+        yield choice.within, "does not fit", "", *unknown, choice.reason or ""
         return
-    same: dict[tuple[str, ...], list[str]] = {}
+    same: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for part in choice.compared:
         cost = choice.costs.by_slice.get(part.key)
-        columns: tuple[str, ...] = ("", *blank, "", "fits; bandwidth unknown")
-        if cost is not None:
-            figures = (_range(cost.placed.bandwidth[collective]) for collective in shown)
-            columns = (_split(cost), *figures, _step_range(cost.placed), "fits")
-        same.setdefault((part.group, *columns), []).append(part.key)
-    for (_, *columns), keys in same.items():
-        yield choice.within, fold(keys), *columns
+        columns = unknown if cost is None else _columns(cost, shown)
+        same.setdefault((part.group, columns), []).append(part.key)
+    for (_, columns), keys in same.items():
+        yield choice.within, "fits", fold(keys), *columns, "" if any(columns) else "bandwidth unknown"
+
+
+def _columns(cost: SliceCost, shown: Sequence[Collective]) -> tuple[str, ...]:
+    figures = (_range(cost.placed.bandwidth[collective]) for collective in shown)
+    return _split(cost), *figures, _step_range(cost.placed)
 
 
 def _folded(
@@ -87,12 +90,12 @@ def _folded(
 
 
 def _bandwidth(cost: SliceCost, *, verbose: bool = False) -> str:
-    """Return the pieces of a slice, and what it reaches with them."""
-    figures = [
-        f"{name} {_range(cost.placed.bandwidth[collective])}{_instead(cost, collective)} GB/s"
-        for name, collective in (_LONG if verbose else _SHORT).items()
-    ]
-    return ", ".join((_place(cost), *figures))
+    """Return what collectives reach on a slice, and in one NVLink domain if that is more."""
+    shown = (_LONG if verbose else _SHORT).items()
+    figures = (
+        f"{name} {_range(cost.placed.bandwidth[collective])}{_instead(cost, collective)}" for name, collective in shown
+    )
+    return f"{', '.join(figures)} GB/s"
 
 
 def _instead(cost: SliceCost, collective: Collective) -> str:
@@ -118,26 +121,25 @@ def _split(cost: SliceCost) -> str:
 
 def _step(cost: SliceCost) -> str:
     """Return the predicted time of a step; empty where the traffic is unknown."""
+    return f"predicted step {_step_figures(cost)}, {_LIMIT}" if cost.placed.step else ""
+
+
+def _step_figures(cost: SliceCost) -> str:
     placed, best = _step_range(cost.placed), _step_range(cost.in_domain)
-    if not placed:
-        return ""
-    instead = "" if placed == best else f" instead of {best}"
-    return f"predicted step {placed}{instead}, {_LIMIT}"
+    return placed if placed == best else f"{placed} instead of {best}"
 
 
 def _step_range(cost: PlacementCost) -> str:
-    if cost.step is None:
-        return ""
-    fast, slow = _number(cost.step.bound_s), _number(cost.step.ring_s)
-    return f"{fast} s" if fast == slow else f"{fast} to {slow} s"
+    """Return the time of a step with the bound of the bandwidth and with a ring; empty where it is unknown."""
+    return f"{_interval(cost.step.bound_s, cost.step.ring_s)} s" if cost.step else ""
 
 
 def _range(reached: BusBandwidth) -> str:
-    """Return what a collective reaches, by a ring and at most (GB/s)."""
-    low, high = _number(reached.ring), _number(reached.bound)
-    return low if low == high else f"{low} to {high}"
+    """Return what a collective reaches with a ring and at most (GB/s)."""
+    return _interval(reached.ring, reached.bound)
 
 
-def _number(value: float) -> str:
-    """Return a figure with about three digits; whole from 10 on for bandwidth, two decimals for seconds."""
-    return f"{value:.0f}" if value >= 10 else f"{value:.3g}"
+def _interval(low: float, high: float) -> str:
+    """Return two figures with three digits, as one where they are alike."""
+    texts = [f"{value:.0f}" if value >= 100 else f"{value:.3g}" for value in (low, high)]
+    return " to ".join(dict.fromkeys(texts))

@@ -45,16 +45,16 @@ class NvlinkSpeed:
 LINK_FIELDS = (
     Field(
         name="network_gb_s",
-        doc="GB/s that a GPU has outside its NVLink domain: 50 for a port of 400 Gb/s, 100 for 800 Gb/s.",
+        doc="Bandwidth of a GPU outside its NVLink domain (GB/s): 50 for a port of 400 Gb/s, 100 for 800 Gb/s.",
         type=_GB_S,
         default=LinkSpeeds().network,
     ),
     Field(
         name="nvlink_gb_s",
-        doc="Bus bandwidth of all-reduce in the rack, measured with nccl-tests; the other collectives are taken in "
-        "proportion, or written as `{all_reduce: 900, all_gather: 650, all_to_all: 640}`.",
+        doc="Bus bandwidth of all-reduce in the rack (GB/s per GPU), measured with nccl-tests; others follow "
+        "in proportion, unless all are given: `{all_reduce: 900, all_gather: 650, all_to_all: 640}`. Default: 840 on "
+        "GB200 and GB300, unknown on other kinds of GPU.",
         type=NvlinkSpeed(),
-        default=LinkSpeeds().all_reduce,
     ),
 )
 

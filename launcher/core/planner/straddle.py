@@ -16,10 +16,11 @@ from launcher.core.planner.placement_cost import SliceCost, slice_costs
 class Straddling:
     """The slowest slice of a refused group, if slices may straddle racks: `within` a coarser level.
 
-    `balance` is the level of its `balance` key, None without.
+    `balance` is the level of its `balance` key, None without. `several`: the group has more than this slice.
     """
 
     slice: str
+    several: bool
     within: str
     balance: str | None
     cost: SliceCost
@@ -80,4 +81,10 @@ class _Trial:
         if not costs:
             return None
         slowest = min(costs, key=lambda key: costs[key].speed)
-        return Straddling(slice=slowest, within=rule.within, balance=rule.balance, cost=costs[slowest])
+        return Straddling(
+            slice=slowest,
+            several=len(costs) > 1,
+            within=rule.within,
+            balance=rule.balance,
+            cost=costs[slowest],
+        )
