@@ -36,7 +36,7 @@ def compare_levels(context: AdmissionContext, request: Request, levels: Sequence
     """Return a choice for each level; SpecError for unknown levels, or a task without slices to compare."""
     check_compared(levels, request.fleet)
     if not levels:
-        refuse("`--compare` names no level", hint="write levels such as `rack,any`", where="--compare")
+        refuse("no level is named", hint="write levels such as `rack,any`", where="--compare")
     if not comparable(request.task):
         hint = "`--compare` changes groups with GPUs and at least 2 nodes in each slice"
         refuse("the task has no slices to compare", hint=hint, where="--compare")

@@ -27,14 +27,17 @@ _LONG = {
 
 
 def cost_lines(slices: Sequence[Slice], costs: SliceCosts, *, verbose: bool) -> Iterator[str]:
-    """Return the bandwidth and the step time of slices; slices of a group with equal figures share a line."""
-    for names, text in _folded(slices, costs, lambda cost: f"{_place(cost)}, {_bandwidth(cost, verbose=verbose)}"):
+    """Return the bandwidth and the step time of slices; slices of a group with equal figures share a line.
+
+    Placement cannot change the bandwidth of a slice of one node, so that is shown with `verbose` only.
+    """
+    spanning = slices if verbose else [part for part in slices if len(part.nodes) > 1]
+    for names, text in _folded(spanning, costs, lambda cost: f"{_place(cost)}, {_bandwidth(cost, verbose=verbose)}"):
         yield clean(f"  {names}: {text}")
     for names, text in _folded(slices, costs, _step):
         yield clean(f"  {names}: {text}")
-    if costs.unrated and verbose:
-        names = fold(costs.unrated)
-        yield clean(f"  {names}: bandwidth unknown; the inventory has no `nvlink_gb_s` for this kind of GPU")
+    if unknown := costs.unrated if verbose else costs.unpredicted:
+        yield clean(f"  {fold(unknown)}: bandwidth unknown; the inventory has no `nvlink_gb_s` for this kind of GPU")
 
 
 def straddling_lines(found: Iterable[Straddling]) -> Iterator[str]:
@@ -105,7 +108,7 @@ def _instead(cost: SliceCost, collective: Collective) -> str:
 
 def _place(cost: SliceCost) -> str:
     if not cost.straddles:
-        return f"{count(cost.nodes[0], 'node')} in one NVLink domain"
+        return "1 node" if cost.nodes == (1,) else f"{cost.nodes[0]} nodes in one NVLink domain"
     if cost.unknown:
         return f"{_split(cost)} nodes, as the NVLink domain of {count(cost.unknown, 'node')} is unknown"
     return f"{_split(cost)} nodes in {len(cost.nodes)} NVLink domains"

@@ -12,10 +12,10 @@ from launcher.config.yaml.values import Values
 from launcher.core.model.inventory import Node, RackName
 from launcher.core.model.traffic import LinkSpeeds
 
-_GB_S = Number(above=True, high=100_000)
+_GB_S = Number(low=0.01, high=100_000)
 _ALL_REDUCE, _ALL_GATHER, _ALL_TO_ALL = "all_reduce", "all_gather", "all_to_all"
 _BY_COLLECTIVE = section(
-    Field(name=_ALL_REDUCE, doc="Bus bandwidth of all-reduce.", type=_GB_S),
+    Field(name=_ALL_REDUCE, doc="Bus bandwidth of all-reduce.", type=_GB_S, required=True),
     Field(name=_ALL_GATHER, doc="Bus bandwidth of all-gather and reduce-scatter.", type=_GB_S),
     Field(name=_ALL_TO_ALL, doc="Bus bandwidth of all-to-all.", type=_GB_S),
 )
@@ -27,7 +27,7 @@ MEASURED = ("gb200", "gb300")
 class NvlinkSpeed:
     """The bandwidth inside a rack: that of all-reduce, or a mapping of collectives."""
 
-    expected: str = "a number above 0, or a mapping such as `{all_reduce: 900, all_to_all: 650}`"
+    expected: str = "a number of at least 0.01, or a mapping such as `{all_reduce: 900, all_to_all: 650}`"
 
     def read(self, node: YamlNode, at: KeyPath) -> Values | float:
         """Return the bandwidth of all-reduce, or the values of the mapping."""
@@ -82,20 +82,14 @@ def _is_measured(accelerator: str) -> bool:
 def _speeds(values: Values, *, known: bool) -> LinkSpeeds | None:
     network = values.get("network_gb_s", float)
     speeds = LinkSpeeds() if network is None else LinkSpeeds(network=network)
-    by_collective = values.get("nvlink_gb_s", Values)
-    one = values.get("nvlink_gb_s", float)
-    if by_collective is None and one is None:
+    by_collective = values.section("nvlink_gb_s")
+    all_reduce = values.get("nvlink_gb_s", float) or by_collective.get(_ALL_REDUCE, float)
+    if all_reduce is None:
         return speeds if known else None
-    given = {
-        key: number
-        for key in (_ALL_REDUCE, _ALL_GATHER, _ALL_TO_ALL)
-        if by_collective is not None and (number := by_collective.get(key, float)) is not None
-    }
-    all_reduce = given.get(_ALL_REDUCE, one or speeds.all_reduce)
     share = all_reduce / speeds.all_reduce
     return replace(
         speeds,
         all_reduce=all_reduce,
-        all_gather=given.get(_ALL_GATHER, speeds.all_gather * share),
-        all_to_all=given.get(_ALL_TO_ALL, speeds.all_to_all * share),
+        all_gather=by_collective.get(_ALL_GATHER, float) or speeds.all_gather * share,
+        all_to_all=by_collective.get(_ALL_TO_ALL, float) or speeds.all_to_all * share,
     )

@@ -79,31 +79,35 @@ class Integer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number of at least 0; with `endless` also `inf`, with `above` not 0 itself, with `high` at most that."""
+    """A number of at least `low`, and at most `high` if that is given.
+
+    With `endless` also `inf`, with `above` not `low` itself.
+    """
 
     endless: bool = False
     above: bool = False
+    low: float = 0
     high: float | None = None
 
     @property
     def expected(self) -> str:
         """Return the range in words."""
-        low = "a number above 0" if self.above else "a number of at least 0"
+        low = f"a number {'above' if self.above else 'of at least'} {self.low:g}"
         return low + (" or `inf`" if self.endless else "") + ("" if self.high is None else f", at most {self.high:.0f}")
 
     def read(self, node: YamlNode, at: KeyPath) -> float:
         """Return the number; `1e3` is accepted, though it is text in YAML 1.1."""
         number = _decimal(node)
-        if number is None or number < 0 or (self.above and number == 0) or (math.isinf(number) and not self.endless):
+        if number is None or number < self.low or (self.above and number == self.low):
             raise invalid(node, at, self.expected)
-        if self.high is not None and number > self.high:
+        if (math.isinf(number) and not self.endless) or (self.high is not None and number > self.high):
             raise invalid(node, at, self.expected)
         return number
 
     def schema(self) -> Schema:
         """Return a number with its bounds."""
         top = {} if self.high is None else {"maximum": self.high}
-        number: Schema = {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): 0, **top}
+        number: Schema = {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): self.low, **top}
         return {"anyOf": [number, {"enum": ["inf"]}]} if self.endless else number
 
 

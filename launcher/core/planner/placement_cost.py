@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from launcher.core.model.inventory import GpuDriver, Inventory, Node
-from launcher.core.model.placement import Slice
+from launcher.core.model.placement import Slice, group_of
 from launcher.core.model.task import Group, Task
 from launcher.core.model.traffic import Collective, LinkSpeeds
 from launcher.core.planner.bandwidth import PlacementCost, cost, pieces, slowest
@@ -37,13 +37,15 @@ class SliceCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceCosts:
-    """The cost of slices by key; `unrated` are the slices in racks whose link speeds are unknown.
+    """The cost of slices by key.
 
-    A slice with fewer than two GPUs, or on nodes without real GPUs, has no cost.
+    A slice with fewer than two GPUs, or on nodes without real GPUs, has no cost. `unrated` are the slices in racks
+    whose link speeds are unknown, `unpredicted` those of them with known traffic.
     """
 
     by_slice: Mapping[str, SliceCost] = field(default_factory=dict)
     unrated: tuple[str, ...] = ()
+    unpredicted: tuple[str, ...] = ()
 
 
 def slice_costs(task: Task, slices: Iterable[Slice], fleet: Inventory) -> SliceCosts:
@@ -64,7 +66,11 @@ def slice_costs(task: Task, slices: Iterable[Slice], fleet: Inventory) -> SliceC
         split, unknown = pieces(members), _unknown(members)
         key = (group.name, split, unknown, links)
         found[part.key] = known.get(key) or known.setdefault(key, slice_cost(group, split, links, unknown))
-    return SliceCosts(by_slice=found, unrated=tuple(unrated))
+    return SliceCosts(
+        by_slice=found,
+        unrated=tuple(unrated),
+        unpredicted=tuple(key for key in unrated if task.group(group_of(key)).traffic is not None),
+    )
 
 
 def slice_cost(group: Group, split: Sequence[int], links: LinkSpeeds, unknown: int = 0) -> SliceCost:

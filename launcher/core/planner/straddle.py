@@ -32,8 +32,8 @@ def straddling(
     """Return what straddling racks costs a group that was refused because no rack has room for its slice.
 
     Each is a placement that was tried, at the finest level at which the task fits: the one that `within` gives, and
-    that of `balance: rack` where free nodes allow larger pieces. Empty where straddling does not help, or no slice of
-    the group needs links between nodes.
+    that of `balance: rack` where free nodes allow larger pieces. Empty where straddling does not help, no slice of the
+    group needs links between nodes, or NVLink domains are unknown.
     """
     owners = placed_groups(task)
     group = owners.group(shortfall.group)
@@ -46,6 +46,8 @@ def straddling(
         plain = trial.place(replace(rule, within=level))
         if plain is None:
             continue
+        if plain.cost.unknown:
+            return ()
         best = best_split((rack.free for rack in shortfall.racks), rule.nodes_per_slice)
         if rule.balance is not None or best is None or min(best) <= min(plain.cost.nodes):
             return (plain,)
