@@ -39,9 +39,14 @@ class PlannedCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StraddlingChoice:
-    """The slowest slice of a refused group with `within` a coarser level, and with `balance` if that is a level."""
+    """The slowest slice of a refused group with `within` a coarser level, and with `balance` if that is a level.
+
+    Of all `slices` of the group so many `straddle` racks.
+    """
 
     slice: str
+    slices: int
+    straddle: int
     within: str
     balance: str | None
     cost: PlannedCost
@@ -64,4 +69,11 @@ def describe_cost(cost: SliceCost) -> PlannedCost:
 
 def describe_straddling(one: Straddling) -> StraddlingChoice:
     """Return what straddling racks costs, for users."""
-    return StraddlingChoice(slice=one.slice, within=one.within, balance=one.balance, cost=describe_cost(one.cost))
+    return StraddlingChoice(
+        slice=one.slice,
+        slices=one.slices,
+        straddle=one.straddle,
+        within=one.within,
+        balance=one.balance,
+        cost=describe_cost(one.cost),
+    )

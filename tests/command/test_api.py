@@ -25,6 +25,19 @@ def test_a_plan_is_what_the_command_writes(desk: Desk) -> None:
     assert api.plain(plan) == json.loads(desk.run("plan", "task.yaml", "-i", "fleet.yaml", "-v", "-o", "json").stdout)
 
 
+def test_a_comparison_is_what_the_command_writes(desk: Desk) -> None:
+    task, fleet = desk.folder / "task.yaml", desk.folder / "fleet.yaml"
+    found = api.compare(task, ("rack", "any"), inventory=fleet, home=desk.home)
+    assert [(one.within, one.fits) for one in found.choices] == [("rack", True), ("any", True)]
+    cost = found.choices[0].slices[0].cost
+    assert cost is not None
+    assert cost.in_domain["all_reduce"] == cost.bandwidth["all_reduce"].ring == 840
+    words = ("plan", "task.yaml", "-i", "fleet.yaml", "--compare", "rack,any", "-o", "json")
+    assert api.plain(found) == json.loads(desk.run(*words).stdout)
+    with pytest.raises(SpecError, match="`within: pod` is not a level"):
+        api.compare(task, ("pod",), inventory=fleet, home=desk.home)
+
+
 def test_a_run_from_its_start_to_its_end(desk: Desk) -> None:
     run = api.up(TASK, inventory=ENDLESS, name="texts", envs={"STEPS": "7"}, secrets={"KEY": "hush"}, home=desk.home)
     assert (run.name, run.inventory, len(run.ranks)) == ("texts", "hall", 4)

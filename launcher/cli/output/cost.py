@@ -44,9 +44,10 @@ def straddling_lines(found: Iterable[Straddling]) -> Iterator[str]:
     """Return what slices across racks would cost a refused group."""
     for one in found:
         keys = f"`within: {one.within}`" + (f" and `balance: {one.balance}`" if one.balance else "")
-        whose = "the slowest slice on " if one.several else ""
-        step = f", step at most {_step_figures(one.cost)}" if one.cost.placed.step else ""
-        yield clean(f"  with {keys}, {whose}{_split(one.cost)} nodes: {_bandwidth(one.cost)}{step}")
+        pieces = f"{_split(one.cost)} nodes"
+        if one.slices > 1:
+            pieces = f"{one.straddle} of {one.slices} slices across racks, the slowest on {pieces}"
+        yield clean(f"  with {keys}, {pieces}: {_bandwidth(one.cost)}{_step_limit(one.cost)}")
 
 
 def compare_text(choices: Sequence[PlanChoice], *, verbose: bool) -> str:
@@ -130,6 +131,15 @@ def _step(cost: SliceCost) -> str:
 def _step_figures(cost: SliceCost) -> str:
     placed, best = _step_range(cost.placed), _step_range(cost.in_domain)
     return placed if placed == best else f"{placed} instead of {best}"
+
+
+def _step_limit(cost: SliceCost) -> str:
+    placed, best = cost.placed.step, cost.in_domain.step
+    if placed is None or best is None:
+        return ""
+    return (
+        f", step at most {_interval(placed.ring_s, placed.ring_s)} instead of {_interval(best.ring_s, best.ring_s)} s"
+    )
 
 
 def _step_range(cost: PlacementCost) -> str:

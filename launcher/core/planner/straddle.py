@@ -16,11 +16,12 @@ from launcher.core.planner.placement_cost import SliceCost, slice_costs
 class Straddling:
     """The slowest slice of a refused group, if slices may straddle racks: `within` a coarser level.
 
-    `balance` is the level of its `balance` key, None without. `several`: the group has more than this slice.
+    `balance` is the level of its `balance` key, None without. Of all `slices` of the group so many `straddle` racks.
     """
 
     slice: str
-    several: bool
+    slices: int
+    straddle: int
     within: str
     balance: str | None
     cost: SliceCost
@@ -85,7 +86,8 @@ class _Trial:
         slowest = min(costs, key=lambda key: costs[key].speed)
         return Straddling(
             slice=slowest,
-            several=len(costs) > 1,
+            slices=len(costs),
+            straddle=sum(cost.straddles for cost in costs.values()),
             within=rule.within,
             balance=rule.balance,
             cost=costs[slowest],
