@@ -29,15 +29,20 @@ _RESIZABLE = (RunState.STARTING, RunState.RUNNING, RunState.RECOVERING, RunState
 def find_resizable(context: AdmissionContext, request: Request) -> RunRow | None:
     """Return the run of the task's name that could be resized.
 
-    None where there is none, or the task is unchanged.
+    None where there is none, or the task is unchanged but for `traffic`, which only predictions use.
     """
     for row in context.store.live()[0]:
         if row.name != request.task.name or row.state not in _RESIZABLE or row.fleet != request.fleet.name:
             continue
         run, record = context.store.load(row.id)
-        if run.wanted is Wanted.RUNNING and record.outcome is None and request.task != run.task:
+        if run.wanted is Wanted.RUNNING and record.outcome is None and _at_work(request.task) != _at_work(run.task):
             return row
     return None
+
+
+def _at_work(task: Task) -> Task:
+    """Return a task without what only predictions use."""
+    return replace(task, groups=tuple(replace(group, traffic=None) for group in task.groups))
 
 
 def request_resize(context: AdmissionContext, request: Request, row: RunRow) -> None:
@@ -82,7 +87,7 @@ def _changed(before: Task, now: Task) -> Iterator[str]:
     for key in before.__slots__:
         if key != "groups" and getattr(before, key) != getattr(now, key):
             yield key
-    for old, new in zip(before.groups, now.groups, strict=True):
+    for old, new in zip(_at_work(before).groups, _at_work(now).groups, strict=True):
         yield from _changed_in_group(old, new)
 
 

@@ -44,6 +44,8 @@ def test_a_run_grows_and_shrinks_and_what_it_keeps_stays(hall: Hall) -> None:
         (task(1, 2, "envs: {A: 1}"), 6, "`envs` changed; only the number of slices"),
         (task(3, 2), 3, "group `main` does not fit"),
         (task(1, 2), 6, "a run named `job` is"),
+        (task(1, 2, "traffic: {compute_s: 1}"), 6, "a run named `job` is"),
+        (task(3, 2, "traffic: {compute_s: 1}"), 3, "group `main` does not fit"),
     ],
 )
 def test_what_cannot_change_is_refused_and_nothing_is_touched(hall: Hall, text: str, code: int, said: str) -> None:
