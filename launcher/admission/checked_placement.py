@@ -52,8 +52,8 @@ class CheckedPlacement:
             self._check_held(taken)
             raise self._flight.refusal(answer, taken)
         self._checked = answer
-        if self._flight.sick:
-            listener.notify(NodesUnfit(unfit=self._flight.sick))
+        if self._flight.unhealthy:
+            listener.notify(NodesUnfit(unfit=self._flight.unhealthy))
         listener.notify(NodesChecked(examined=self._flight.of(answer)))
         return answer
 

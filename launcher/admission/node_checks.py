@@ -48,7 +48,7 @@ class Examined:
         return not (isinstance(self.facts, Unknown) and self.facts.unreachable)
 
     @property
-    def sick(self) -> str | None:
+    def unhealthy(self) -> str | None:
         """Return why nothing should start on the node; None where it is fit."""
         return summary([finding for finding in self.findings if finding.stops])
 

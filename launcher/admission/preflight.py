@@ -43,7 +43,7 @@ class Preflight:
         held: Mapping[NodeName, Holder] | None = None,
     ) -> None:
         self.examined: dict[NodeName, Examined] = {}
-        self.sick: dict[NodeName, str] = {}
+        self.unhealthy: dict[NodeName, str] = {}
         self.held: dict[NodeName, Holder] = dict(held or {})
         self.reported: dict[NodeName, str] = {}
         self._task = task
@@ -79,15 +79,15 @@ class Preflight:
 
     def again(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the placement by what is known now; asks no node."""
-        return place(self._task, self.fleet, self._with_sick(self._with_held(unavailable)))
+        return place(self._task, self.fleet, self._without_unhealthy(self._with_held(unavailable)))
 
     def unheld(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the placement if no node were held by others; asks no node."""
-        return place(self._task, self.fleet, self._with_sick(unavailable))
+        return place(self._task, self.fleet, self._without_unhealthy(unavailable))
 
     def refusal(self, shortfall: Shortfall, unavailable: UnavailableNodes) -> NoCapacityError:
         """Return the error for a shortfall by what is known now."""
-        now = self._with_sick(self._with_held(unavailable))
+        now = self._without_unhealthy(self._with_held(unavailable))
         return NoCapacityError(shortfall, straddling(self._task, self.fleet, now, shortfall))
 
     def _with_held(self, unavailable: UnavailableNodes) -> UnavailableNodes:
@@ -96,12 +96,12 @@ class Preflight:
         }
         return {**unavailable, **held}
 
-    def _with_sick(self, unavailable: UnavailableNodes) -> UnavailableNodes:
-        sick = {
+    def _without_unhealthy(self, unavailable: UnavailableNodes) -> UnavailableNodes:
+        unhealthy = {
             name: replace(unavailable.get(name, Unavailable()), unhealthy=message)
-            for name, message in self.sick.items()
+            for name, message in self.unhealthy.items()
         }
-        return {**unavailable, **sick}
+        return {**unavailable, **unhealthy}
 
     def _known(self, node: Node) -> bool:
         """Whether the holder of a node is certain.
@@ -158,8 +158,8 @@ class Preflight:
             self.examined[one.node.name] = one
             self._learn(one)
             self._look_at_lease(one)
-            if one.sick is not None and one.node.name not in self.held:
-                self.sick[one.node.name] = one.sick
+            if one.unhealthy is not None and one.node.name not in self.held:
+                self.unhealthy[one.node.name] = one.unhealthy
         self._blind = 0 if any(one.reached for one in self.examined.values()) else self._blind + 1
         self._check_way(self._blind)
         self._check_head()
@@ -192,28 +192,27 @@ class Preflight:
         if self.examined and blind >= BLIND_ROUNDS and not any(one.reached for one in self.examined.values()):
             raise ProvisionError(
                 f"cannot reach any of {len(self.examined)} nodes",
-                outcomes=tuple((name, one.sick or "") for name, one in self.examined.items()),
+                outcomes=tuple((name, one.unhealthy or "") for name, one in self.examined.items()),
                 hints=("check the network of this machine, and the user and key in the inventory",),
             )
 
     def _check_head(self) -> None:
-        if HEAD in self.sick:
-            message = (
-                f"cannot use the machine for Ray heads, `{self.examined[HEAD].node.access.address}`: {self.sick[HEAD]}"
-            )
+        if HEAD in self.unhealthy:
+            address = self.examined[HEAD].node.access.address
+            message = f"cannot use the machine for Ray heads, `{address}`: {self.unhealthy[HEAD]}"
             hint = "repair it, or remove `head:` from the inventory: then the head is on the first node of the run"
             raise ProvisionError(message, outcomes=(), hints=(hint,))
 
     def _differ(self, placement: Placement) -> bool:
         """Whether a node was found unfit because it differs from the others."""
-        before = len(self.sick)
+        before = len(self.unhealthy)
         for part in placement.slices:
             members = [self.examined[name] for name in (*part.nodes, *part.spares)]
             self._single_out(compare(members, one_domain=part.domain is not None), f"slice `{part.key}`")
-        if len(self.sick) == before:
+        if len(self.unhealthy) == before:
             self._single_out(compare_all(self.of(placement)), "the run")
             self._check_head()
-        return len(self.sick) > before
+        return len(self.unhealthy) > before
 
     def _single_out(self, findings: Iterable[Finding], whose: str) -> None:
         for finding in findings:
@@ -223,7 +222,7 @@ class Preflight:
                 hint = "make them equal, or exclude one side with `exclude_nodes`"
                 raise ProvisionError(f"{whose} cannot start: {summary([finding])}", outcomes=(), hints=(hint,))
             for name in finding.nodes:
-                self.sick.setdefault(name, summary([finding]) or "")
+                self.unhealthy.setdefault(name, summary([finding]) or "")
 
 
 def guessed(fleet: Inventory, remembered: Mapping[NodeName, str]) -> Inventory:

@@ -47,8 +47,8 @@ def reason(turn: QueueDecision, fleet: Inventory, state: QueueState) -> str:
     """Return why a run waits."""
     if turn.victims:
         return f"waits for preempted {_named(turn.victims)} to stop"
-    barred = {name: mark for name, mark in turn.unavailable.items() if mark.unhealthy}
-    alone = place(turn.run.task, fleet, {**state.unavailable, **barred})
+    unhealthy = {name: mark for name, mark in turn.unavailable.items() if mark.unhealthy}
+    alone = place(turn.run.task, fleet, {**state.unavailable, **unhealthy})
     if isinstance(alone, Shortfall):
         return shortfall_summary(alone)
     if turn.placement is not None:

@@ -96,18 +96,18 @@ class _Evaluation:
         state = self._store.queue.state(self._fleet.name, self._now)
         turn = self._turn(state)
         why: str | None = None
-        barred: dict[NodeName, str] = {}
+        unfit: dict[NodeName, str] = {}
         if turn is not None and turn.placement is not None:
-            why = self._ask(turn, barred)
+            why = self._ask(turn, unfit)
             if why is None:
                 return True
-            unfit = {name: Unavailable(unhealthy=message) for name, message in barred.items()}
-            self._mine = replace(self._mine, unavailable=unfit)
+            unavailable = {name: Unavailable(unhealthy=message) for name, message in unfit.items()}
+            self._mine = replace(self._mine, unavailable=unavailable)
             turn = self._turn(state)
         if turn is not None and turn.victims:
             self._store.queue.preempt(turn.victims, self._run, self._now)
         message = why or (reason(turn, self._fleet, state) if turn else "the queue is too long to evaluate")
-        self._store.queue.tell(self._run, status_message(self._run.id, self._order(state), message), barred, self._now)
+        self._store.queue.tell(self._run, status_message(self._run.id, self._order(state), message), unfit, self._now)
         return False
 
     def _order(self, state: QueueState) -> Sequence[QueueDecision]:
@@ -116,10 +116,10 @@ class _Evaluation:
     def _turn(self, state: QueueState) -> QueueDecision | None:
         return next((turn for turn in self._order(state) if turn.run is self._mine), None)
 
-    def _ask(self, turn: QueueDecision, barred: dict[NodeName, str]) -> str | None:
+    def _ask(self, turn: QueueDecision, unfit: dict[NodeName, str]) -> str | None:
         """Check the nodes of a turn, and place the run there.
 
-        Else return why not, and add unfit nodes to `barred`.
+        Else return why not, and add unfit nodes to `unfit`.
         """
         with _closing(self._open_prober(self._whole)) as prober:
             flight = Preflight(
@@ -129,11 +129,11 @@ class _Evaluation:
                 answer = flight.place(turn.unavailable)
             except LaunchError as error:
                 return error.advice
-        barred.update(flight.sick)
-        barred.update({name: f"held by {holder}" for name, holder in flight.held.items()})
+        unfit.update(flight.unhealthy)
+        unfit.update({name: f"held by {holder}" for name, holder in flight.held.items()})
         if isinstance(answer, Shortfall):
-            unfit = (f"`{name}`: {why}" for name, why in list(barred.items())[:NAMED])
-            return "; ".join((shortfall_summary(answer), *unfit))
+            named = (f"`{name}`: {why}" for name, why in list(unfit.items())[:NAMED])
+            return "; ".join((shortfall_summary(answer), *named))
         if self._store.queue.admit(self._run.id, lambda state: self._admit(state, flight, answer), time.time()):
             return None
         return f"other runs took {fold(answer.nodes)}"

@@ -130,10 +130,10 @@ class StoreAllotter:
         made: list[_Choice | _Refusal] = []
 
         def decide(now: Run, record: Record, unavailable: UnavailableNodes) -> Run | None:
-            sick = {
+            unhealthy = {
                 name: replace(unavailable.get(name, Unavailable()), unhealthy=why) for name, why in asked.items() if why
             }
-            choice = choose(now, record, {**unavailable, **sick}, fleet)
+            choice = choose(now, record, {**unavailable, **unhealthy}, fleet)
             made.append(choice)
             if isinstance(choice, _Refusal) or not {node.name for node in choice.nodes} <= asked.keys():
                 return None
@@ -181,8 +181,8 @@ def _relocated(
     own = {*part.nodes, *part.spares, *(slot.node for slot in record.slots.values() if slot.member in ranks)}
     free = {name: use for name, use in unavailable.items() if name not in own or use.unhealthy or use.drained}
     left = [node.name for node in fleet.nodes if node.rack in action.without_racks]
-    barred = _without(free, (*record.failed_nodes, *action.without, *left))
-    found = replace_slice(now.task, fleet, barred, now.placement, part)
+    excluded = (*record.failed_nodes, *action.without, *left)
+    found = replace_slice(now.task, fleet, _without(free, excluded), now.placement, part)
     if isinstance(found, Shortfall):
         return _Refusal(message=f"slice `{part.key}` fits nowhere else: {_shortfall(found)}")
     nodes = _nodes(fleet, (*found.nodes, *found.spares))
@@ -202,9 +202,9 @@ def _against(run: Run, one: Examined) -> str | None:
         return None if holder.run == run.id else f"held by {holder}"
     domain = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
     written = one.node.domain
-    if one.sick is None and domain is not None and written is not None and domain.casefold() != written.casefold():
+    if one.unhealthy is None and domain is not None and written is not None and domain.casefold() != written.casefold():
         return f"the inventory says domain `{written}`, the drivers report `{domain}`"
-    return one.sick
+    return one.unhealthy
 
 
 def _targeted(

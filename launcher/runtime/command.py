@@ -71,7 +71,10 @@ def variables(folder: Path, label: str, given: dict[str, str], base: dict[str, s
     own = folder / "ranks" / label
     found: Any = files.read(own / str(logs.newest(own)) / "spec.json") if label else None
     spec = cast("RankSpec | None", found)
-    return {**base, **(environment.whole(folder, spec["variables"]) if spec else given)}
+    return {
+        **base,
+        **(environment.whole(folder, spec["variables"]) if spec else environment.lists_in_files(folder, given)),
+    }
 
 
 def place(folder: Path) -> Path:

@@ -18,6 +18,12 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 FOLDER = "@folder@"
 AGENT_MARK = "NVLAUNCH_AGENT"
 """The variable that marks an agent with its run and place."""
+_OURS = "NVLAUNCH_"
+_SLICES = "NVLAUNCH_SLICES"
+MAX_LIST = 120 * 1024
+"""Bytes of a variable that is a list; Linux starts no program with one of 128 KiB (MAX_ARG_STRLEN)."""
+MAX_LISTS = 512 * 1024
+"""Bytes of all lists; Linux limits arguments and variables to a quarter of the stack (ARG_MAX), 2 MiB by default."""
 # Variables of one login session, and those that would be mistaken for Ray's or for ours.
 SESSION = ("PWD", "OLDPWD", "SHLVL", "_", "TERM", "MAIL", "MOTD_SHOWN")
 SESSIONS = ("SSH_", "XDG_", "DBUS_", "RAY_", "NVLAUNCH_", "SKYPILOT_")
@@ -59,7 +65,27 @@ def given(folder: Path, variables: Variables) -> dict[str, str]:
 
 def own(folder: Path, variables: Variables) -> dict[str, str]:
     """Return the variables that nvlaunch gives a program."""
-    return protocol_files.own(shared.read(folder, variables["shared"]), variables)
+    return lists_in_files(folder, protocol_files.own(shared.read(folder, variables["shared"]), variables))
+
+
+def lists_in_files(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return variables without lists that are too long, and with the file of each list.
+
+    Its path is in `NVLAUNCH_NODE_IPS_FILE` for `NVLAUNCH_NODE_IPS`, and so on.
+    """
+    lists = sorted((name for name in variables if _is_list(name)), key=lambda name: len(variables[name]))
+    files = {f"{name}_FILE": str(shared.keep_text(folder, variables[name])) for name in lists if name.startswith(_OURS)}
+    room, kept = MAX_LISTS, set()
+    for name in lists:
+        size = len(variables[name].encode())
+        room -= size
+        if size <= MAX_LIST and room >= 0:
+            kept.add(name)
+    return {**{name: value for name, value in variables.items() if name in kept or name not in lists}, **files}
+
+
+def _is_list(name: str) -> bool:
+    return name == _SLICES or (name.startswith((_OURS, "SKYPILOT_")) and name.endswith("_IPS"))
 
 
 def whole(folder: Path, variables: Variables) -> dict[str, str]:

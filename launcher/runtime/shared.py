@@ -1,8 +1,9 @@
-"""Documents of shared variables in a run's folder.
+"""Documents of shared variables in a run's folder, and lists for programs.
 
 Each is a file named by the hash of its content.
 """
 
+import hashlib
 import json
 import os
 import threading
@@ -23,6 +24,14 @@ def keep(folder: Path, name: str, content: Callable[[], bytes]) -> None:
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(content())
     os.replace(temporary, path)
+
+
+def keep_text(folder: Path, text: str) -> Path:
+    """Return the file of a text; it is written once."""
+    content = text.encode()
+    name = f"{hashlib.sha256(content).hexdigest()[:16]}.txt"
+    keep(folder, name, lambda: content)
+    return folder / SHARED / name
 
 
 def packed(folder: Path, name: str) -> bytes:

@@ -182,8 +182,10 @@ class Ledger:
 
 def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Unavailable]:
     """Return the excluded nodes of an inventory, in the current transaction."""
-    sick = db.execute("SELECT node, message FROM quarantines WHERE fleet = ? AND released IS NULL", (fleet,)).fetchall()
-    found = {NodeName(row["node"]): Unavailable(unhealthy=row["message"]) for row in sick}
+    quarantined = db.execute(
+        "SELECT node, message FROM quarantines WHERE fleet = ? AND released IS NULL", (fleet,)
+    ).fetchall()
+    found = {NodeName(row["node"]): Unavailable(unhealthy=row["message"]) for row in quarantined}
     for row in db.execute("SELECT node, reason FROM drains WHERE fleet = ?", (fleet,)).fetchall():
         name = NodeName(row["node"])
         found[name] = replace(found.get(name, Unavailable()), drained=row["reason"])

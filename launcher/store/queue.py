@@ -90,7 +90,7 @@ class Queue:
     def state(self, fleet: str, at: float) -> QueueState:
         """Return the state of the queue of an inventory, at a time of the wall clock (s)."""
         rows = self._db.read(_ALL, fleet)
-        barred = self._barred()
+        unfit = self._unfit()
         leaving = {row["run"] for row in self._db.read(_LEAVING, RequestKind.PREEMPT.value)}
         going: list[ActiveRun] = []
         waiting: list[QueuedRun] = []
@@ -106,7 +106,7 @@ class Queue:
             except OtherVersionError as error:
                 unreadable.append(error)
                 continue
-            waiting.append(_waiting(run, row, barred.get(run.id, {})))
+            waiting.append(_waiting(run, row, unfit.get(run.id, {})))
             owner = read_owner(row)
             if row["wanted"] == Wanted.RUNNING.value and owner is not None and owner.alive():
                 driven.add(run.id)
@@ -140,7 +140,7 @@ class Queue:
             claims.settle(db, placed, fleet, at)
         return True
 
-    def tell(self, run: Run, status_message: str, barred: Mapping[NodeName, str], at: float) -> None:
+    def tell(self, run: Run, status_message: str, unfit: Mapping[NodeName, str], at: float) -> None:
         """Store why a run is queued, and the nodes that are unfit for it.
 
         Nothing is written where neither changed.
@@ -149,9 +149,9 @@ class Queue:
             before = {
                 row["node"]: row["message"] for row in db.execute("SELECT * FROM unavailable WHERE run = ?", (run.id,))
             }
-            if before.keys() != barred.keys():
+            if before.keys() != unfit.keys():
                 db.execute("DELETE FROM unavailable WHERE run = ?", (run.id,))
-                rows = [(run.id, node, message) for node, message in barred.items()]
+                rows = [(run.id, node, message) for node, message in unfit.items()]
                 db.executemany("INSERT INTO unavailable VALUES (?, ?, ?)", rows)
             query = (
                 "UPDATE runs SET status_message = ?, snapshot = ? WHERE id = ? AND state = ? AND status_message != ?"
@@ -190,7 +190,7 @@ class Queue:
             self._runs[RunId(row["id"])] = known
         return known[1]
 
-    def _barred(self) -> dict[RunId, dict[NodeName, Unavailable]]:
+    def _unfit(self) -> dict[RunId, dict[NodeName, Unavailable]]:
         found: dict[RunId, dict[NodeName, Unavailable]] = {}
         for row in self._db.read("SELECT run, node, message FROM unavailable"):
             found.setdefault(RunId(row["run"]), {})[NodeName(row["node"])] = Unavailable(unhealthy=row["message"])
@@ -258,6 +258,6 @@ def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool) -> ActiveRun
     )
 
 
-def _waiting(run: Run, row: sqlite3.Row, barred: UnavailableNodes) -> QueuedRun:
+def _waiting(run: Run, row: sqlite3.Row, unavailable: UnavailableNodes) -> QueuedRun:
     since = run.queued_at if run.queued_at is not None else row["created"]
-    return QueuedRun(id=run.id, name=run.name, task=run.task, since=since, unavailable=barred)
+    return QueuedRun(id=run.id, name=run.name, task=run.task, since=since, unavailable=unavailable)

@@ -93,7 +93,7 @@ def nodes_json(found: Sequence[NodeRecord]) -> list[dict[str, object]]:
         {
             "node": one.node,
             "inventory": one.fleet,
-            "state": one.state.replace(" ", "_"),
+            "state": one.state.replace(" ", "-"),
             "run": one.run,
             "drained": one.drain and {"reason": one.drain.reason, "at": one.drain.at, "by": one.drain.by},
             "quarantine": one.quarantine

@@ -19,7 +19,7 @@ def fleet_text(fleet: Inventory) -> str:
     """Return the line that names the inventory in use."""
     racks = len({node.rack for node in fleet.nodes})
     size = f"{count(racks, 'rack')}, {count(len(fleet.nodes), 'node')}"
-    kind = "simulated: no program runs" if fleet.capabilities.imaginary else fleet.transport.value
+    kind = "imaginary: no program runs" if fleet.capabilities.imaginary else fleet.transport.value
     return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
 
 

@@ -8,7 +8,7 @@ _NODES = 3
 
 
 def built_in() -> Inventory:
-    """Return 2 racks x 3 nodes x 4 simulated GPUs of any kind.
+    """Return 2 racks x 3 nodes x 4 pretended GPUs of any kind.
 
     It is the same as `examples/local-racks.yaml`.
     """

@@ -174,7 +174,7 @@ INVENTORY = section(
     Field(name="name", doc="The name of the inventory. Default: the name of the file.", type=label),
     Field(
         name="transport",
-        doc="How to reach the nodes: `ssh`, `local` (nodes on this machine) or `sim` (simulated nodes).",
+        doc="How to reach the nodes: `ssh`, `local` (nodes on this machine) or `sim` (imaginary nodes).",
         type=_TRANSPORTS,
         default="ssh",
     ),
@@ -187,7 +187,7 @@ INVENTORY = section(
     Field(name="head", doc="A machine outside the racks that runs the Ray heads.", type=_HEAD),
     Field(
         name="fence_command",
-        doc="A command that powers off `{node}`, or `{address}`, and succeeds only if it is off.",
+        doc="A command that powers off a node (`{node}`, `{address}`, `{rack}`), and succeeds only if it is off.",
         type=Text(expected="a command", pattern=r"[^\x00-\x1f]*\S[^\x00-\x1f]*"),
     ),
     Field(
@@ -208,5 +208,5 @@ INVENTORY = section(
         type=MapOf(item=RACK, keys=label, expected="a mapping of racks to their nodes", filled=True),
         required=True,
     ),
-    Field(name="sim", doc="Settings of simulated nodes.", type=_SIM),
+    Field(name="sim", doc="Settings of imaginary nodes.", type=_SIM),
 )

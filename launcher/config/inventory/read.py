@@ -173,7 +173,7 @@ def _fence_command(values: Values, out: Diagnostics) -> str | None:
 def _sim(values: Values, transport: Transport, nodes: tuple[Node, ...], out: Diagnostics) -> SimSettings | None:
     if not transport.capabilities.imaginary:
         if values.has("sim"):
-            hint = "write `transport: sim` for simulated nodes, or remove `sim`"
+            hint = "write `transport: sim` for imaginary nodes, or remove `sim`"
             out.mistake(values.key_of("sim"), f"`sim` has no effect with `transport: {transport.value}`", hint)
         return None
     sim = values.section("sim")

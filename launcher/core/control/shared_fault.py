@@ -11,7 +11,7 @@ from launcher.core.model.record import SharedFault
 
 
 def find_shared_fault(tick: Tick) -> None:
-    """Hold a run whose nodes of one rack are half sick at once.
+    """Hold a run whose nodes of one rack are half unhealthy at once.
 
     A rack that is silent as a whole is simply lost.
 
@@ -26,12 +26,12 @@ def find_shared_fault(tick: Tick) -> None:
     for rack, placed in sorted(tick.index.racks.items()):
         names = [name for name in placed if name not in failed and not _relocates(tick, name)]
         silent = {name for name in names if _down(tick, name)}
-        sick = [name for name in names if name in silent or tick.signs(name)]
+        unhealthy = [name for name in names if name in silent or tick.signs(name)]
         some_seen = any(not isinstance(tick.seen.nodes.get(name), Unseen) for name in names)
-        news = any(name not in tick.record.resumed for name in sick)
-        if len(sick) >= SHARED_FAULT_NODES and len(sick) * 2 >= len(names) and some_seen and news:
-            message = f"{len(sick)} of {len(names)} nodes of the run in {rack} failed at once: {fold(sick)}"
-            tick.record.shared_fault = SharedFault(message=message, nodes=tuple(sick))
+        news = any(name not in tick.record.resumed for name in unhealthy)
+        if len(unhealthy) >= SHARED_FAULT_NODES and len(unhealthy) * 2 >= len(names) and some_seen and news:
+            message = f"{len(unhealthy)} of {len(names)} nodes of the run in {rack} failed at once: {fold(unhealthy)}"
+            tick.record.shared_fault = SharedFault(message=message, nodes=tuple(unhealthy))
             return
 
 

@@ -12,7 +12,7 @@ from launcher.core.model.task import OnNoSpare
 
 
 def check_spares(tick: Tick) -> None:
-    """Fail sick spares, and nodes that were never reached.
+    """Fail unhealthy spares, and nodes that were never reached.
 
     Reads `seen`, `holders`, `record.since.unseen`, leases. Writes `record.failed_nodes`, `node_attempts` and `leased`
     (a spare whose agent is gone is acquired again).

@@ -133,7 +133,7 @@ def _piece(text: str) -> _Piece:
         raise ValueError(f"`[{_short(text)}]` has a number of more than {MAX_DIGITS} digits")
     padded = any(len(number) > 1 and number[0] == "0" for number in (low, high))
     if padded and len(low) != len(high):
-        raise ValueError(f"`[{text}]` pads its ends to different widths")
+        raise ValueError(f"`[{text}]` begins and ends with numbers of different length")
     if int(low) > int(high):
         raise ValueError(f"`[{text}]` ends before it begins")
     if int(step) < 1:

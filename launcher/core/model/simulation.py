@@ -1,4 +1,4 @@
-"""Settings and faults of a simulated fleet."""
+"""Settings and faults of an imaginary fleet."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from launcher.core.model.nodeset import NodeName
 
 
 class FaultKind(Enum):
-    """Kinds of fault of a simulated node; `launcher/sim/faults.py` describes each."""
+    """Kinds of fault of an imaginary node; `launcher/sim/faults.py` describes each."""
 
     RAYLET_KILLED = "raylet_killed"
     RANK_FAILS = "rank_fails"
@@ -34,7 +34,7 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault of a simulated node, `at` seconds after the first action of the run.
+    """A fault of an imaginary node, `at` seconds after the first action of the run.
 
     `duration` is in seconds. None means once for a fault that kills, and for ever for a fault that lasts (a cut link, a
     failing setup, a foreign lease). `code` is the exit status of a program that fails.
@@ -49,7 +49,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimSettings:
-    """Settings of a simulated fleet.
+    """Settings of an imaginary fleet.
 
     `start_s` is how long a node takes to start (s), `run_s` how long a rank runs (s), `speed` how many virtual seconds
     pass in one real second.

@@ -134,10 +134,10 @@ def test_a_placement_is_of_nodes_that_were_asked(
     assert world.rounds == rounds
     assert isinstance(answer, Placement)
     assert flight.asked(answer)
-    assert not set(answer.nodes) & set(flight.sick)
+    assert not set(answer.nodes) & set(flight.unhealthy)
 
 
-def test_a_sick_node_without_another_is_named_in_the_refusal() -> None:
+def test_an_unhealthy_node_without_another_is_named_in_the_refusal() -> None:
     answer = preflight(task(), fleet(2), World(every("r1-n2", SHORT))).place({})
     assert isinstance(answer, Shortfall)
     assert answer.racks[0].excluded == {Exclusion.UNHEALTHY: 1}
@@ -230,7 +230,7 @@ def test_where_nobody_answers_the_way_there_is_suspected(machines: Inventory) ->
 
 
 @pytest.mark.parametrize("facts", [SILENT, replace(FACTS, clock=-3600.0)], ids=["silent", "clock"])
-def test_a_sick_head_has_no_other(facts: Facts | Unknown) -> None:
+def test_an_unhealthy_head_has_no_other(facts: Facts | Unknown) -> None:
     machines = fleet(3, head=Access(address="10.9.9.9"))
     with pytest.raises(ProvisionError, match=r"cannot use the machine for Ray heads, `10\.9\.9\.9`"):
         preflight(task(), machines, World({HEAD: facts})).place({})
@@ -259,14 +259,14 @@ def _listening(ports: Iterable[int]) -> Facts:
 
 
 @pytest.mark.parametrize(
-    ("used", "sick"),
+    ("used", "unhealthy"),
     [([FIRST], False), (range(FIRST, FIRST + 100, 10), True)],
     ids=["a-port-is-stepped-over", "no-block-is-left"],
 )
-def test_a_node_is_sick_when_no_block_of_ports_is_free(used: Iterable[int], sick: bool) -> None:
+def test_a_node_is_unhealthy_when_no_block_of_ports_is_free(used: Iterable[int], unhealthy: bool) -> None:
     flight = preflight(task(), fleet(3), World(every("r1-n1", _listening(used))))
     flight.place({})
-    assert (NodeName("r1-n1") in flight.sick) is sick
+    assert (NodeName("r1-n1") in flight.unhealthy) is unhealthy
 
 
 def test_local_racks_are_told_what_they_lack_and_stopped_by_the_wrong_ray_alone() -> None:
@@ -281,10 +281,10 @@ LEASE = "run `theirs` (theirs-abc123) of bob@desk since 2026-11-30 01:00:00 UTC"
 HELD = replace(FACTS, lease=LEASE)
 
 
-def test_nodes_that_another_has_are_passed_over_and_not_called_sick() -> None:
+def test_nodes_that_another_has_are_passed_over_and_not_called_unhealthy() -> None:
     flight = preflight(task(), fleet(2, 2), World(every("r1-n2", replace(HELD, driver=SHORT.driver))))
     assert where(flight.place({})) == ["r2-n[1-2]"]
-    assert flight.sick == {}
+    assert flight.unhealthy == {}
     assert {name: str(holder) for name, holder in flight.held.items()} == {"r1-n2": LEASE}
 
 

@@ -34,8 +34,10 @@ def test_expand_answers_the_names_in_order(text: str, names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("n[01-2]", "`[01-2]` pads its ends to different widths", id="padding differs"),
-        pytest.param("n[1-02]", "`[1-02]` pads its ends to different widths", id="padding differs at the end"),
+        pytest.param("n[01-2]", "`[01-2]` begins and ends with numbers of different length", id="padding differs"),
+        pytest.param(
+            "n[1-02]", "`[1-02]` begins and ends with numbers of different length", id="padding differs at the end"
+        ),
         pytest.param("n[9-1]", "`[9-1]` ends before it begins", id="reversed"),
         pytest.param("n[1-9/0]", "`[1-9/0]` has a step of zero", id="step of zero"),
         pytest.param("n[]", "`[]` is not a number or a range of numbers", id="empty brackets"),
