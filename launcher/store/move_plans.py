@@ -42,7 +42,7 @@ class PlanState(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedStep:
+class StoredStep:
     """Slices of one gang that move together, and the GPU-hours that their restart costs."""
 
     id: RunId
@@ -54,10 +54,10 @@ class PlannedStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedSteps:
+class StoredSteps:
     """The steps of a plan, in order."""
 
-    steps: tuple[PlannedStep, ...]
+    steps: tuple[StoredStep, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class StoredPlan:
     state: PlanState
     message: str
     spent: float
-    steps: tuple[PlannedStep, ...]
+    steps: tuple[StoredStep, ...]
     owner: Owner | None
 
     def alive(self, now: float) -> bool:
@@ -156,7 +156,7 @@ class MovePlans:
         with self._db.at_once() as db:
             return reserved(db, fleet)
 
-    def ask(self, plan: StoredPlan, step: PlannedStep, *, by: str, at: float) -> int | None:
+    def ask(self, plan: StoredPlan, step: StoredStep, *, by: str, at: float) -> int | None:
         """Ask the run of a step to move; return the number of the request, None where the plan has ended.
 
         From then on the step costs.
@@ -254,7 +254,7 @@ def _read(row: sqlite3.Row) -> StoredPlan:
         state=PlanState(row["state"]),
         message=row["message"],
         spent=row["spent"],
-        steps=load(PlannedSteps, row["steps"]).steps,
+        steps=load(StoredSteps, row["steps"]).steps,
         owner=read_owner(row),
     )
 
@@ -272,7 +272,7 @@ def _row(plan: StoredPlan) -> Mapping[str, object]:
         "state": plan.state.value,
         "message": storable(plan.message),
         "spent": plan.spent,
-        "steps": dump(PlannedSteps, PlannedSteps(steps=plan.steps)),
+        "steps": dump(StoredSteps, StoredSteps(steps=plan.steps)),
         "host": owner.host,
         "boot": owner.boot,
         "pid": owner.pid,

@@ -7,7 +7,7 @@ from launcher.admission.moves.planning import RoomRequest, plan_moves, room_for_
 from launcher.admission.queue_explain import queue_order
 from launcher.core.model.run import RunName
 from launcher.core.planner.defragment import MovePlan
-from launcher.core.planner.worth import Circumstances, Ground, Verdict, judge
+from launcher.core.planner.worth import Ground, Verdict, WaitFigures, judge
 from launcher.core.queue.backfill import QueueDecision
 from launcher.store.store import Store
 
@@ -57,12 +57,12 @@ def _consider(store: Store, turn: QueueDecision, now: float) -> Consideration:
     room = room_for_run(store, store.load(turn.run.id)[0])
     plan, local = plan_moves(store, room), time.localtime(now)
     spent = sum(one.spent for one in store.move_plans.of(room.fleet.name) if one.created > now - DAY_S)
-    circumstances = Circumstances(
+    figures = WaitFigures(
         waited_s=now - turn.run.since,
         starts_in_s=turn.after,
         spent_gpu_hours=spent,
         minute=local.tm_hour * 60 + local.tm_min,
     )
-    verdict = judge(plan, room.task, room.fleet, room.fleet.defrag, circumstances)
+    verdict = judge(plan, room.task, room.fleet, room.fleet.defrag, figures)
     chosen = plan if verdict.ground is Ground.WORTH and isinstance(plan, MovePlan) else None
     return Consideration(name=turn.run.name, room=room, verdict=verdict, plan=chosen)

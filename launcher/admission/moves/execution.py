@@ -17,7 +17,7 @@ from launcher.core.model.run import RunState, Wanted
 from launcher.core.model.text import count
 from launcher.errors import SpecError
 from launcher.ports import Clock
-from launcher.store.move_plans import PlannedStep, PlanState, StoredPlan
+from launcher.store.move_plans import PlanState, StoredPlan, StoredStep
 from launcher.store.rows import RunRow
 from launcher.store.store import Store
 
@@ -47,7 +47,7 @@ class StepProgress:
 
     number: int
     total: int
-    step: PlannedStep
+    step: StoredStep
     state: StepState
     message: str = ""
 
@@ -56,7 +56,7 @@ class StepProgress:
 class _Asked:
     """A step that was asked for: by the numbers of its request and of the journal's entry before it."""
 
-    step: PlannedStep
+    step: StoredStep
     request: int
     journal: int
 
@@ -133,7 +133,7 @@ class PlanExecution:
     def _reserved(self) -> dict[NodeName, str]:
         return {name: one.plan for name, one in self._store.move_plans.reserved(self._plan.fleet).items()}
 
-    def _step(self, number: int, step: PlannedStep) -> str | None:
+    def _step(self, number: int, step: StoredStep) -> str | None:
         """Carry out one step; return why the plan ends with it, None where it is done."""
         try:
             row = self._store.find(step.id)
@@ -184,7 +184,7 @@ class PlanExecution:
                 return self._store.move_plans.load(self._plan.id).message
         return None
 
-    def _withdraw(self, step: PlannedStep) -> None:
+    def _withdraw(self, step: StoredStep) -> None:
         order, by = MoveOrder(plan=self._plan.id), str(self._plan.user)
         if self._store.find(step.id).ended is None:
             self._store.requests.add(step.id, RequestKind.RELOCATE, subject=str(order), by=by, at=time.time())

@@ -5,18 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.admission.current_inventory import whole
+from launcher.admission.moves.placed_tasks import placed_tasks, undisturbed
 from launcher.admission.preflight import guessed
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.move_order import SliceNodes
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Slice, UnavailableNodes
-from launcher.core.model.record import Record
-from launcher.core.model.run import Run, RunId, RunName, RunState, Wanted
+from launcher.core.model.run import Run, RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.planner.defragment import MovePlan, MoveStep, NoMovePlan, after, defragment, nodes_of
-from launcher.core.planner.relocation import PlacedTask
 from launcher.core.queue.timeline import free_to
-from launcher.store.move_plans import LEASE_S, PlannedStep, PlanState, StoredPlan, fresh_plan_id
+from launcher.store.move_plans import LEASE_S, PlanState, StoredPlan, StoredStep, fresh_plan_id
 from launcher.store.owner import Owner
 from launcher.store.store import Store
 from launcher.store.user import User
@@ -51,26 +50,7 @@ def room_for_slices(fleet: Inventory, slices: int, nodes: int) -> RoomRequest:
 def plan_moves(store: Store, room: RoomRequest) -> MovePlan | NoMovePlan:
     """Return the cheapest moves found that make room, or why there are none. Nothing is stored."""
     unavailable = free_to(store.unavailable(room.fleet), room.task.name)
-    return defragment(room.task, room.fleet, unavailable, placed_tasks(store, room.fleet))
-
-
-def placed_tasks(store: Store, fleet: Inventory) -> tuple[PlacedTask, ...]:
-    """Return the runs that have nodes of an inventory. Those that do not run as they should are not movable now."""
-    found = []
-    for row in store.live()[0]:
-        if row.fleet != fleet.name or row.state is RunState.QUEUED:
-            continue
-        run, record = store.load(row.id)
-        steady = row.state is RunState.RUNNING and run.wanted is Wanted.RUNNING and _steady(run, record)
-        movable = run.task.may_move and steady
-        found.append(PlacedTask(name=run.name, task=run.task, placement=run.placement, movable=movable))
-    return tuple(found)
-
-
-def _steady(run: Run, record: Record) -> bool:
-    busy = record.outcome or record.shared_fault or record.relocating or record.move or record.resizing or run.target
-    whole = all(gang.attempt > 0 and not gang.broken for gang in record.gangs.values())
-    return not busy and whole and {slot.node for slot in record.slots.values()} <= {*run.placement.nodes}
+    return defragment(room.task, room.fleet, unavailable, placed_tasks(store, room.fleet.name)[0])
 
 
 def reserve(store: Store, room: RoomRequest, plan: MovePlan, user: User) -> StoredPlan:
@@ -103,9 +83,9 @@ def reserve(store: Store, room: RoomRequest, plan: MovePlan, user: User) -> Stor
     return stored
 
 
-def _planned(ids: Mapping[RunName, RunId], step: MoveStep) -> PlannedStep:
+def _planned(ids: Mapping[RunName, RunId], step: MoveStep) -> StoredStep:
     run = step.moves[0].run
-    return PlannedStep(
+    return StoredStep(
         id=ids.get(run, RunId("")),
         run=run,
         gang=step.gang,
@@ -120,7 +100,7 @@ def _outdated(store: Store, stored: StoredPlan, plan: MovePlan, unavailable: Una
     for planned in stored.steps:
         row = next((row for row in store.live()[0] if row.id == planned.id), None)
         run, record = store.load(planned.id) if row else (None, None)
-        if run is None or record is None or run.wanted is not Wanted.RUNNING or not _steady(run, record):
+        if run is None or record is None or not undisturbed(run, record):
             return f"`{planned.run}` does not run undisturbed any more"
         if set(_placed(run.placement.slices, planned)) != {(one.slice, one.nodes) for one in planned.old}:
             return f"`{planned.run}` has moved"
@@ -133,6 +113,6 @@ def _outdated(store: Store, stored: StoredPlan, plan: MovePlan, unavailable: Una
     return f"{busy[0]} is not free any more" if busy else None
 
 
-def _placed(slices: Sequence[Slice], step: PlannedStep) -> Iterator[tuple[str, tuple[NodeName, ...]]]:
+def _placed(slices: Sequence[Slice], step: StoredStep) -> Iterator[tuple[str, tuple[NodeName, ...]]]:
     keys = {part.slice for part in step.old}
     return ((part.key, nodes_of(part)) for part in slices if part.key in keys)

@@ -31,7 +31,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class WaitFigures:
     """What a verdict depends on besides the plan.
 
     `waited_s` is how long the run has waited, `starts_in_s` when it starts without moves at the latest (None: not
@@ -44,9 +44,7 @@ class Circumstances:
     minute: int
 
 
-def judge(
-    plan: MovePlan | NoMovePlan, task: Task, fleet: Inventory, policy: DefragPolicy, now: Circumstances
-) -> Verdict:
+def judge(plan: MovePlan | NoMovePlan, task: Task, fleet: Inventory, policy: DefragPolicy, now: WaitFigures) -> Verdict:
     """Return whether a plan for a waiting task is carried out.
 
     Where it is not known how long the task would wait, it is expected to wait as long again as it has.

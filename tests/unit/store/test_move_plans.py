@@ -14,7 +14,7 @@ from launcher.core.model.placement import Placement
 from launcher.core.model.run import Run, RunName
 from launcher.errors import ConflictError, LaunchError, NoCapacityError
 from launcher.store import database
-from launcher.store.move_plans import LEASE_S, PlannedStep, PlanState, StoredPlan, fresh_plan_id
+from launcher.store.move_plans import LEASE_S, PlanState, StoredPlan, StoredStep, fresh_plan_id
 from launcher.store.owner import Owner
 from launcher.store.store import Store
 from launcher.store.user import User
@@ -134,7 +134,7 @@ def test_freed_room_is_kept_for_its_run_alone(store: Store) -> None:
 
 def test_a_step_that_is_asked_for_costs_and_none_of_an_ended_plan_is(store: Store) -> None:
     run = launch(store, nodes=1)
-    step = PlannedStep(id=run.id, run=run.name, gang="job", old=(), new=(), gpu_hours=1.5)
+    step = StoredStep(id=run.id, run=run.name, gang="job", old=(), new=(), gpu_hours=1.5)
     plan = begin(store, {})
     assert store.move_plans.ask(plan, step, by="ann", at=time.time()) == 1
     assert store.move_plans.load(plan.id).spent == 1.5

@@ -6,11 +6,11 @@ import pytest
 
 from launcher.core.model.inventory import DefragPolicy
 from launcher.core.planner.defragment import MovePlan, NoMovePlan, defragment
-from launcher.core.planner.worth import Circumstances, Ground, judge
+from launcher.core.planner.worth import Ground, WaitFigures, judge
 from tests.unit.core.planner.test_defragment import hall, run, used, wanted
 
 RUNS = (run("a", "r1:1 2"), run("b", "r2:1 2", movable=False))
-NOON = Circumstances(waited_s=600.0, starts_in_s=None, spent_gpu_hours=0.0, minute=12 * 60)
+NOON = WaitFigures(waited_s=600.0, starts_in_s=None, spent_gpu_hours=0.0, minute=12 * 60)
 """8 GPUs that restart for 180 s cost 0.4 GPU-hours; 16 GPUs that wait for 600 s, 2.7."""
 
 
