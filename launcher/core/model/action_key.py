@@ -103,6 +103,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "power_off": ("node",),
     "add_spare": ("slice",),
     "relocate": ("slice",),
+    "move": (),
     "resize": (),
 }
 """The names in the text of a key, by kind."""
