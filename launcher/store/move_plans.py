@@ -98,8 +98,8 @@ Recheck = Callable[[UnavailableNodes], str | None]
 
 
 def fresh_plan_id() -> str:
-    """Return the id of a new plan: 20 random bits."""
-    return f"defrag-{base64.b32encode(secrets.token_bytes(5)).decode('ascii')[:4].lower()}"
+    """Return the id of a new plan: 30 random bits, as those of runs."""
+    return f"defrag-{base64.b32encode(secrets.token_bytes(4)).decode('ascii')[:6].lower()}"
 
 
 class MovePlans:

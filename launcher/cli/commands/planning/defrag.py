@@ -11,6 +11,7 @@ from launcher.errors import ExitCode, refuse
 from launcher.store.home import home
 
 if TYPE_CHECKING:
+    from launcher.admission.moves.execution import StepProgress
     from launcher.admission.moves.planning import RoomRequest
     from launcher.core.planner.defragment import MovePlan
     from launcher.store.store import Store
@@ -142,7 +143,7 @@ def _carry_out(store: "Store", room: "RoomRequest", found: "MovePlan", *, yes: b
     from launcher.admission.moves.execution import PlanExecution
     from launcher.admission.moves.planning import reserve
     from launcher.cli.output.console import agree, clean, say
-    from launcher.cli.output.defrag import progress_text, question
+    from launcher.cli.output.defrag import question
     from launcher.drive.control import stoppable
     from launcher.drive.spawn import ensure_controller
     from launcher.errors import LaunchError
@@ -159,7 +160,7 @@ def _carry_out(store: "Store", room: "RoomRequest", found: "MovePlan", *, yes: b
             plan,
             SystemClock(),
             ensure=partial(ensure_controller, store.home),
-            tell=lambda news: say(clean(progress_text(news))),
+            tell=_tell,
             stopped=stopped,
         )
         ended = execution.run(store.find(room.queued) if room.queued else None)
@@ -171,3 +172,12 @@ def _carry_out(store: "Store", room: "RoomRequest", found: "MovePlan", *, yes: b
     say(clean(f"{plan.id} done: {ended.message}"))
     if room.queued is None and room.kept:
         say(f"The room is kept for `{room.task.name}` for 10 minutes. Start it: nvlaunch up FILE")
+
+
+def _tell(news: "StepProgress") -> None:
+    from launcher.admission.moves.execution import StepState
+    from launcher.cli.output.console import clean, say
+    from launcher.cli.output.defrag import progress_text
+
+    if news.state is not StepState.MOVING:  # while its ranks run on, nothing has happened to it
+        say(clean(progress_text(news)))
