@@ -24,6 +24,9 @@ AGAIN_S = 60.0
 LOOK_S = 5.0
 """How often the queue is looked at (s)."""
 
+SHARE = 10
+"""A look at a large fleet computes for long: the next one comes after this many times as long."""
+
 
 class DefragService:
     """Considers waiting runs until it is stopped; carries out one plan at a time.
@@ -48,13 +51,14 @@ class DefragService:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        number, due = -1, 0.0
-        while not self._stop.wait(LOOK_S):
+        number, due, pause = -1, 0.0, LOOK_S
+        while not self._stop.wait(pause):
             try:
-                now = self._store.queue.number()
-                if now != number or time.monotonic() >= due:
+                now, begun = self._store.queue.number(), time.monotonic()
+                if now != number or begun >= due:
                     self.look()
                     number, due = self._store.queue.number(), time.monotonic() + AGAIN_S
+                    pause = max(LOOK_S, SHARE * (time.monotonic() - begun))
             except LaunchError as error:
                 self._say(f"defrag: {error.advice}")
             except Exception:  # noqa: BLE001  a bug here must not end the service

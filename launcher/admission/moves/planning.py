@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from launcher.admission.current_inventory import whole
 from launcher.admission.moves.placed_tasks import placed_tasks, undisturbed
@@ -14,7 +14,7 @@ from launcher.core.model.placement import Slice, UnavailableNodes
 from launcher.core.model.run import Run, RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.planner.defragment import MovePlan, MoveStep, NoMovePlan, after, defragment, nodes_of
-from launcher.core.queue.timeline import free_to
+from launcher.core.queue.timeline import free_to, with_unhealthy
 from launcher.store.move_plans import LEASE_S, PlanState, StoredPlan, StoredStep, fresh_plan_id
 from launcher.store.owner import Owner
 from launcher.store.store import Store
@@ -25,19 +25,23 @@ from launcher.store.user import User
 class RoomRequest:
     """Room that is wanted: for a task on an inventory. `queued` is the id of the run that waits for it, if one does.
 
-    `kept`: the room is kept for a run of the task's name; else it is free to all once the moves are done.
+    `kept`: the room is kept for a run of the task's name; else it is free to all once the moves are done. `unfit` are
+    nodes that failed the checks of the queued run.
     """
 
     task: Task
     fleet: Inventory
     queued: RunId | None = None
     kept: bool = True
+    unfit: UnavailableNodes = field(default_factory=dict)
 
 
 def room_for_run(store: Store, run: Run) -> RoomRequest:
     """Return the request for room for a queued run."""
     fleet = guessed(whole(store, run.fleet), store.domains.of(run.fleet.name))
-    return RoomRequest(task=replace(run.task, name=run.name), fleet=fleet, queued=run.id)
+    waiting = store.queue.state(run.fleet.name, time.time()).waiting
+    unfit = next((one.unavailable for one in waiting if one.id == run.id), {})
+    return RoomRequest(task=replace(run.task, name=run.name), fleet=fleet, queued=run.id, unfit=unfit)
 
 
 def room_for_slices(fleet: Inventory, slices: int, nodes: int) -> RoomRequest:
@@ -49,7 +53,7 @@ def room_for_slices(fleet: Inventory, slices: int, nodes: int) -> RoomRequest:
 
 def plan_moves(store: Store, room: RoomRequest) -> MovePlan | NoMovePlan:
     """Return the cheapest moves found that make room, or why there are none. Nothing is stored."""
-    unavailable = free_to(store.unavailable(room.fleet), room.task.name)
+    unavailable = with_unhealthy(free_to(store.unavailable(room.fleet), room.task.name), room.unfit)
     return defragment(room.task, room.fleet, unavailable, placed_tasks(store, room.fleet.name)[0])
 
 
