@@ -54,23 +54,30 @@ class DefragService:
         number, due, pause = -1, 0.0, LOOK_S
         while not self._stop.wait(pause):
             try:
-                now, begun = self._store.queue.number(), time.monotonic()
-                if now != number or begun >= due:
-                    self.look()
+                now = self._store.queue.number()
+                if now != number or time.monotonic() >= due:
+                    pause = max(LOOK_S, SHARE * self.look())
                     number, due = self._store.queue.number(), time.monotonic() + AGAIN_S
-                    pause = max(LOOK_S, SHARE * (time.monotonic() - begun))
             except LaunchError as error:
                 self._say(f"defrag: {error.advice}")
             except Exception:  # noqa: BLE001  a bug here must not end the service
                 traceback.print_exc(file=sys.stderr)
 
-    def look(self) -> None:
-        """Consider the waiting runs of all inventories once, and move where that is worth it."""
+    def look(self) -> float:
+        """Consider the waiting runs of all inventories once, and move where that is worth it.
+
+        Return how long the considerations took (s).
+        """
+        computed = 0.0
         for fleet in fleets_that_wait(self._store):
-            for one in consider(self._store, fleet):
+            begun = time.monotonic()
+            found = consider(self._store, fleet)
+            computed += time.monotonic() - begun
+            for one in found:
                 self._tell(one)
                 if one.plan is not None:
                     self._carry_out(one)
+        return computed
 
     def _tell(self, one: Consideration) -> None:
         """Log a decision, unless it is that of the last time with other numbers."""

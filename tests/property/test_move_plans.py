@@ -103,6 +103,7 @@ class Hall:
         self.fleet = Inventory(name="hall", transport=Transport.SIM, nodes=tuple(_nodes()), sim=sim)
         free = {rack: [node.name for node in self.fleet.nodes if node.rack == f"r{rack}"] for rack in range(RACKS)}
         self.ids: list[RunId] = []
+        self.seen: list[set[str]] = []  # the racks of the first run after each turn
         for number, placed in enumerate(runs):
             self._launch(f"run{number}", placed, free)
         self.loops: dict[RunId, Loop] = {}
@@ -153,6 +154,7 @@ class Hall:
             clock = self.clocks[run]
             clock.wait(min(decision.wake_at, clock.now() + 1.0), lambda: False)
         self.check()
+        self.seen.append({slot.node[:2] for slot in self.store.load(self.ids[0])[1].slots.values()})
 
     def until_running(self) -> None:
         for _ in range(60):
@@ -347,20 +349,31 @@ def test_one_death_at_each_moment_of_a_plan(turn: int, run: int | None) -> None:
         assert [name for name in plan.placement.nodes if name not in free or free[name].used_by == "big"]
 
 
-def test_slices_of_a_gang_that_move_together_restart_it_once() -> None:
-    runs = (
-        Placed(racks=(0, 0), size=1),
-        Placed(racks=(1,), size=3, movable=False),
-        Placed(racks=(2,), size=3, movable=False),
-    )
-    with hall(runs) as here:
+PAIR = (
+    Placed(racks=(0, 0), size=1),
+    Placed(racks=(1,), size=3, movable=False),
+    Placed(racks=(2,), size=3, movable=False),
+)
+"""A rack is freed by moving both slices of a run, to racks with room for one each."""
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "one node late"])
+def test_slices_of_a_gang_that_move_together_restart_it_once(late: bool) -> None:
+    faults: tuple[Fault, ...] = ()
+    if late:
+        with hall(PAIR) as here:
+            plan = here.plan()
+            assert plan is not None
+            begun, node = here.clocks[here.ids[0]].now(), plan.moves[1].new.nodes[0]
+        faults = (Fault(at=begun + 0.1, node=node, fault=FaultKind.LINK_DOWN, duration=6.0),)
+    with hall(PAIR, faults) as here:
         plan = here.plan()
         assert plan is not None
         assert [len(step.moves) for step in plan.steps] == [2]
         assert here.carry_out(plan).state is PlanState.KEPT
         _, record = here.store.load(here.ids[0])
         assert record.gangs[GangName("run")].attempt == 2
-        assert {slot.node[:2] for slot in record.slots.values()} == {"r1", "r2"}
+        assert [racks for at, racks in enumerate(here.seen) if racks != here.seen[at - 1]] == [{"r0"}, {"r1", "r2"}]
 
 
 def test_a_new_place_that_falls_silent_sends_its_slice_back() -> None:

@@ -95,7 +95,7 @@ def _room(store: "Store", wanted: str | None, size: tuple[int, int] | None, inve
     if size is not None:
         fleet = find_inventory(inventory, os.environ, store.home)
         return room_for_slices(guessed(fleet, store.domains.of(fleet.name)), *size)
-    if wanted is not None and (Path(wanted).suffix in (".yaml", ".yml") or Path(wanted).is_file()):
+    if wanted is not None and ("/" in wanted or Path(wanted).suffix in (".yaml", ".yml") or Path(wanted).is_file()):
         return _room_for_task(store, Path(wanted), inventory)
     if wanted is None:
         first = next((run for run in list_queue(store).runs if run.position), None)
