@@ -10,6 +10,7 @@ from launcher.core.model.task import Task
 from launcher.core.model.text import count
 from launcher.core.placement.place import place
 from launcher.core.queue.backfill import QueueDecision, QueuedRun, schedule
+from launcher.core.queue.timeline import free_to
 from launcher.store.queue import QueueState
 from launcher.store.store import Store
 
@@ -31,10 +32,10 @@ def not_free(store: Store, fleet: Inventory, task: Task) -> UnavailableNodes:
     It comes after queued runs of its own priority. Where the queue is too long to compute, no node is free to it.
     """
     if store.queue.empty(fleet.name):
-        return store.unavailable(fleet)
+        return free_to(store.unavailable(fleet), task.name)
     state = store.queue.state(fleet.name, time.time())
     if not state.driven:
-        return state.unavailable
+        return free_to(state.unavailable, task.name)
     mine = QueuedRun(id=RunId(""), name=RunName(task.name), task=task, since=_LAST)
     found = next((turn for turn in queue_order(fleet, state, (mine,)) if turn.run is mine), None)
     if found is None:
@@ -48,7 +49,7 @@ def reason(turn: QueueDecision, fleet: Inventory, state: QueueState) -> str:
     if turn.victims:
         return f"waits for preempted {_named(turn.victims)} to stop"
     unhealthy = {name: mark for name, mark in turn.unavailable.items() if mark.unhealthy}
-    alone = place(turn.run.task, fleet, {**state.unavailable, **unhealthy})
+    alone = place(turn.run.task, fleet, {**free_to(state.unavailable, turn.run.name), **unhealthy})
     if isinstance(alone, Shortfall):
         return shortfall_summary(alone)
     if turn.placement is not None:

@@ -4,6 +4,7 @@ Typer since 0.24 builds a pydantic adapter for each parameter that is not a flag
 parameters here are text, paths, integers and enums, alone or in lists, and need no adapter.
 """
 
+import re
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
@@ -93,6 +94,10 @@ def _value(kind: Any, word: Any) -> Any:
         if not word.lstrip("+-").isdecimal():
             raise ValueError(f"`{word}` is not a whole number")
         return int(word)
+    if kind is float:
+        if not re.fullmatch(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)", word):
+            raise ValueError(f"`{word}` is not a number")
+        return float(word)
     if kind is Path:
         return Path(word)
     if issubclass(kind, Enum):

@@ -45,6 +45,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "Planning": {
         "size": "planning.size",
+        "defrag": "planning.defrag",
     },
     "Files": {
         "init": "files.init",

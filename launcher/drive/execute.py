@@ -6,7 +6,7 @@ from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from launcher.core.model.action_key import ActionKey, key_of
-from launcher.core.model.actions import Action, AddSpare, AllotAction, Answer, Relocate, Resize, Result
+from launcher.core.model.actions import Action, AddSpare, AllotAction, Answer, Move, Relocate, Resize, Result
 from launcher.core.model.run import Run
 from launcher.ports import Allotter, Nodes
 
@@ -25,7 +25,7 @@ class Fixed:
 
 def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter) -> Answer:
     """Return the answer to one action; only here an action becomes a call of a port."""
-    if isinstance(action, AddSpare | Relocate | Resize):
+    if isinstance(action, AddSpare | Relocate | Move | Resize):
         return allotter.perform(run, action)
     return nodes.perform(run, action)
 

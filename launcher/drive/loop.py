@@ -10,7 +10,7 @@ from launcher.admission.store_retry import StoreRetry
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.status import summarise
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import Action, AddSpare, Answer, Receipt, Relocate, Resize, Result
+from launcher.core.model.actions import Action, AddSpare, Answer, Move, Receipt, Relocate, Resize, Result
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation
 from launcher.core.model.record import rebased
@@ -110,7 +110,7 @@ class Loop:
 
         The store is read only when a receipt says that the run has changed.
         """
-        changes = (AddSpare, Relocate, Resize)
+        changes = (AddSpare, Relocate, Move, Resize)
         if any(isinstance(one.action, changes) and one.answer.result is Result.DONE for one in receipts):
             self._run, _ = self._store.load(self._run.id)
         wanted = self._store.wanted(self._run.id)

@@ -13,6 +13,7 @@ from pathlib import Path
 from launcher.admission.store_retry import Say, StoreRetry
 from launcher.core.model.run import RunId
 from launcher.drive.control import drive
+from launcher.drive.defrag_service import DefragService
 from launcher.errors import ConflictError, LaunchError, StoreError
 from launcher.store.owner import Owner
 from launcher.store.store import Store
@@ -21,6 +22,8 @@ LOOK_S = 1.0
 """How often to look for runs without a controller (s)."""
 AGAIN_S = 30.0
 """How long to wait before a run whose loop failed is driven again (s)."""
+DEFRAG_STOP_S = 10.0
+"""How long to wait for moves of slices to stop, when the process is asked to stop (s)."""
 STOP_S = 30.0
 """How long to wait for the loops when the process is asked to stop (s)."""
 
@@ -30,11 +33,12 @@ class RunService:
 
     A loop that fails affects no other run.
 
-    `say` takes log lines.
+    `say` takes log lines. With `defrag`, slices are moved where a waiting run is worth it.
     """
 
-    def __init__(self, home: Path, say: Say) -> None:
+    def __init__(self, home: Path, say: Say, *, defrag: bool = False) -> None:
         self._store = Store(home)
+        self._defrag = DefragService(home, say) if defrag else None
         self._say = say
         self._retry = StoreRetry(say)
         self._me = Owner.current()
@@ -45,6 +49,8 @@ class RunService:
 
     def drive(self, stopped: Callable[[], bool]) -> None:
         """Drive runs until `stopped()`; after that they have no controller."""
+        if self._defrag is not None:
+            self._defrag.begin()
         try:
             while not stopped():
                 try:
@@ -54,6 +60,8 @@ class RunService:
                     self._retry.report(error)
                 self._stop.wait(LOOK_S)
         finally:
+            if self._defrag is not None:  # before the loops stop: they send a slice back that has not left yet
+                self._defrag.end(DEFRAG_STOP_S)
             self._stop.set()
             deadline = time.monotonic() + STOP_S
             for thread in self._threads.values():

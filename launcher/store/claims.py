@@ -13,7 +13,7 @@ from launcher.core.model.placement import Unavailable, UnavailableNodes
 from launcher.core.model.run import Run, RunId
 from launcher.core.model.text import count
 from launcher.errors import ConflictError
-from launcher.store import exclusive_nodes, inventories, journal, ledger
+from launcher.store import exclusive_nodes, inventories, journal, ledger, move_plans
 from launcher.store.journal import EventKind
 
 LIVE = "SELECT id, name, state FROM runs WHERE name = ? AND ended IS NULL"
@@ -23,9 +23,13 @@ _CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE
 def unavailable(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> UnavailableNodes:
     """Return the nodes that are not free.
 
-    Those that `run` has for itself are free to it.
+    Those that `run` has for itself are free to it. A node that a plan of moves reserved is `used_by` the run that is to
+    have it.
     """
     found = ledger.marks(db, fleet)
+    for name, kept in move_plans.reserved(db, fleet).items():
+        if run is None or kept.run != _name_of(db, run):
+            found[name] = replace(found.get(name, Unavailable()), used_by=kept.run)
     for name, holder in exclusive_nodes.of_others(db, fleet, run).items():
         found[name] = replace(found.get(name, Unavailable()), used_by=holder)
     for row in db.execute(_CLAIMS, (fleet,)).fetchall():
@@ -34,10 +38,16 @@ def unavailable(db: sqlite3.Connection, fleet: str, run: RunId | None = None) ->
     return found
 
 
+def _name_of(db: sqlite3.Connection, run: RunId) -> str | None:
+    row = db.execute("SELECT name FROM runs WHERE id = ?", (run,)).fetchone()
+    return None if row is None else str(row["name"])
+
+
 def settle(db: sqlite3.Connection, run: Run, fleet: Inventory, at: float) -> None:
     """Claim all nodes of a run that was just placed, and add that to its journal."""
     nodes = run.fleet.nodes
     db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet.name, node.name, run.id) for node in nodes])
+    move_plans.settle(db, fleet.name, run.name)
     exclusive_nodes.keep(db, fleet.name, run.id, run.placement.exclusive_nodes)
     inventories.keep(db, fleet)
     message = f"{count(len(run.placement.slices), 'slice')} on {count(len(nodes), 'node')} of `{fleet.name}`"

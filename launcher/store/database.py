@@ -69,10 +69,23 @@ CREATE TRIGGER queue_available AFTER DELETE ON unavailable COUNT;
 """.replace("COUNT;", "BEGIN UPDATE queue_changes SET number = number + 1; END;")
 # Every write that may change the queue increments `queue_changes`, which queued runs poll.
 
+_MOVE_PLANS = """
+CREATE TABLE move_plans (id TEXT PRIMARY KEY, fleet TEXT NOT NULL, beneficiary TEXT NOT NULL, user TEXT NOT NULL,
+    submit_host TEXT NOT NULL, created REAL NOT NULL, expires REAL NOT NULL, state TEXT NOT NULL, message TEXT NOT NULL,
+    spent REAL NOT NULL, steps TEXT NOT NULL, host TEXT NOT NULL, boot TEXT NOT NULL, pid INTEGER NOT NULL,
+    started INTEGER NOT NULL);
+CREATE TABLE reservations (fleet TEXT NOT NULL, node TEXT NOT NULL, plan TEXT NOT NULL, run TEXT NOT NULL,
+    PRIMARY KEY (fleet, node));
+CREATE INDEX reservations_of_a_plan ON reservations (plan);
+CREATE TRIGGER queue_reserved AFTER INSERT ON reservations COUNT;
+CREATE TRIGGER queue_unreserved AFTER DELETE ON reservations COUNT;
+""".replace("COUNT;", "BEGIN UPDATE queue_changes SET number = number + 1; END;")
+# Format 7.
+
 OLDEST = 6
 """The format of the first release; earlier ones cannot be read."""
 
-_STEPS: tuple[str, ...] = (_SCHEMA,)
+_STEPS: tuple[str, ...] = (_SCHEMA, _MOVE_PLANS)
 """The first format, then one migration for each later format; a released step never changes."""
 
 VERSION = OLDEST + len(_STEPS) - 1

@@ -16,7 +16,7 @@ from launcher.core.model.record import Outcome, Record
 from launcher.core.model.run import Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
 from launcher.errors import Mistake, NoCapacityError, OtherVersionError, SpecError
-from launcher.store import claims, exclusive_nodes, journal, ledger, run_files
+from launcher.store import claims, exclusive_nodes, journal, ledger, move_plans, run_files
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
 from launcher.store.decision_log import DecisionLog, LoggedDecision
@@ -24,6 +24,7 @@ from launcher.store.domains import Domains
 from launcher.store.inventories import Inventories
 from launcher.store.journal import EventKind, Journal
 from launcher.store.ledger import Ledger
+from launcher.store.move_plans import MovePlans
 from launcher.store.new_run import NEW_RUN, fresh_id, row_of
 from launcher.store.operator_requests import Requests
 from launcher.store.owners import Owners
@@ -58,6 +59,7 @@ class Store:
         self.worlds = Worlds(self._db)
         self.owners = Owners(self._db)
         self.domains = Domains(self._db)
+        self.move_plans = MovePlans(self._db)
         self._intended: dict[RunId, tuple[Record, str, RunState]] = {}
         self._published: dict[RunId, tuple[RunStatus, float]] = {}
 
@@ -171,6 +173,7 @@ class Store:
             exclusive_nodes.keep(db, before.fleet.name, run, after.placement.exclusive_nodes)
             fleet, new = before.fleet.name, {*after.placement.nodes, *_coming(after)}
             held = {row["node"] for row in db.execute("SELECT node FROM claims WHERE run = ?", (run,))}
+            move_plans.take(db, fleet, before.name, new - held)
             db.executemany("INSERT INTO claims VALUES (?, ?, ?)", [(fleet, node, run) for node in sorted(new - held)])
             claims.release(db, after, {NodeName(node) for node in held - new} - record.requested)
             return after
@@ -211,9 +214,9 @@ class Store:
             return RunState(plain["state"]), float(plain["since"])
 
     def finish(self, run: RunId, state: RunState, at: float) -> None:
-        """End a run: store its final state, free its nodes, remove its secrets and files.
+        """End a run, if it has not ended: store its final state, free its nodes, remove its secrets and files.
 
-        Does nothing for one that has ended. The successor of a preempted run takes over its secrets and files.
+        The successor of a preempted run takes over its secrets and files.
         """
         after = self._successor(run)
         # First: nothing would remove the secrets of a run that has ended.
@@ -253,10 +256,7 @@ class Store:
         return self._readable("ORDER BY created, runs.rowid")[0]
 
     def live(self) -> tuple[tuple[RunRow, ...], tuple[OtherVersionError, ...]]:
-        """Return the runs that have not ended, and errors for unreadable ones.
-
-        Oldest first.
-        """
+        """Return the runs that have not ended, oldest first, and errors for unreadable ones."""
         return self._readable("WHERE ended IS NULL ORDER BY created")
 
     def _readable(self, which: str) -> tuple[tuple[RunRow, ...], tuple[OtherVersionError, ...]]:

@@ -21,7 +21,7 @@ READING = ("plan", "status", "queue", "events", "racks", "doctor", "validate", "
 RAW = ("logs", "schema", "exec", "service", "replay")
 ACTING = (
     *("up", "watch", "down", "init", "ssh", "sync-down", "hosts", "inventory"),
-    *("drain", "undrain", "confirm-dead", "resume", "relocate", "repair", "report"),
+    *("drain", "undrain", "confirm-dead", "resume", "relocate", "repair", "report", "defrag"),
 )
 
 

@@ -266,9 +266,10 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "resources": _section(task.RESOURCES),
     "topology": _section(task.TOPOLOGY),
     "recovery": _section(task.RECOVERY),
-    "inventory": _section(inventory.INVENTORY, "racks", "sim"),
+    "inventory": _section(inventory.INVENTORY, "racks", "sim", "defrag"),
     "node": _section(inventory.NODE),
     "sim": _section(inventory.INVENTORY, inside="sim"),
+    "defrag": _section(inventory.INVENTORY, inside="defrag"),
     "facts": lambda: ", ".join(f"`{fact.value}`" for fact in Fact),
     "fault": lambda: ", ".join(f"`{kind.value}`" for kind in FaultKind),
 }

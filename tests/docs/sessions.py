@@ -71,6 +71,13 @@ SESSIONS = {
             f"nvlaunch up sweep.yaml -i {FLEET} -y --queue",
         ),
     ),
+    "defrag": Session(
+        before=(
+            "nvlaunch up eval.yaml -i hall-3.yaml -y -d",
+            "nvlaunch up serve.yaml -i hall-3.yaml -y -d",
+            "nvlaunch up pair.yaml -i hall-3.yaml -y --queue",
+        ),
+    ),
     "api": Session(((FLEET, "run_s: 600, speed: 60", "run_s: 600, speed: 1000"),)),
     "power-cut": _befallen("{at: 60, node: r01-n02, fault: power_cut}"),
     "program-fails": _befallen("{at: 60, node: r01-n02, fault: rank_fails, code: 1}"),

@@ -30,6 +30,7 @@ _VERBS: Mapping[ActionKind | Level | Unit, tuple[str, str]] = {
     "power_off": ("power off", "powered off"),
     "add_spare": ("add a spare to", "added a spare to"),
     "relocate": ("relocate", "relocated"),
+    "move": ("allot the nodes of a move", "allotted the nodes of a move"),
     "resize": ("resize the run", "resized the run"),
 }
 _DONE = ("done", "killed", "powered_off")

@@ -13,7 +13,7 @@ from launcher.core.model.placement import Unavailable, UnavailableNodes
 from launcher.core.model.text import count
 
 if TYPE_CHECKING:
-    from launcher.admission.slice_room import RoomListing
+    from launcher.admission.moves.slice_room import RoomListing
 
 
 class TrayState(Enum):

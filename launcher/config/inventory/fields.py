@@ -168,6 +168,33 @@ _HEAD = section(
     expected="a mapping such as `{address: 10.0.0.5}`",
 )
 
+_DEFRAG = section(
+    Field(
+        name="budget_gpu_hours_per_day",
+        doc="The most GPU-hours that moves may cost in any 24 hours.",
+        type=Number(),
+        default=100,
+    ),
+    Field(
+        name="quiet_hours",
+        doc="Hours in which no move begins, such as `08:00-18:00`, in the time zone of the launching machine.",
+        type=ListOf(
+            item=Text(
+                expected="hours such as `08:00-18:00`",
+                pattern=r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]",
+            ),
+            single=True,
+        ),
+    ),
+    Field(
+        name="min_benefit",
+        doc="The least GPU-hours of waiting that moves must save for each GPU-hour that they cost.",
+        type=Number(above=True),
+        default=2,
+    ),
+    expected="a mapping such as `{budget_gpu_hours_per_day: 50}`",
+)
+
 _LEVELS: ValueType = ListOf(item=label, expected="a list of levels, the coarsest first")
 
 INVENTORY = section(
@@ -208,5 +235,6 @@ INVENTORY = section(
         type=MapOf(item=RACK, keys=label, expected="a mapping of racks to their nodes", filled=True),
         required=True,
     ),
+    Field(name="defrag", doc="When `watch --all --defrag` moves slices.", type=_DEFRAG),
     Field(name="sim", doc="Settings of imaginary nodes.", type=_SIM),
 )

@@ -21,6 +21,7 @@ from launcher.core.model.inventory import (
     NODE_LEVEL,
     RACK_LEVEL,
     Access,
+    DefragPolicy,
     ImexMode,
     Inventory,
     Node,
@@ -96,6 +97,7 @@ def parse_inventory(text: str, path: Path) -> Inventory:
         lease_path=values.get("lease_path", str) or LEASE_PATH,
         imex=ImexMode(values.get("imex", str) or ImexMode.ADOPT.value),
         sim=_sim(values, transport, nodes, out),
+        defrag=_defrag(values.section("defrag")),
         source=str(path),
         links=read_links(defaults, _racks(values), nodes),
     )
@@ -191,6 +193,23 @@ def _sim(values: Values, transport: Transport, nodes: tuple[Node, ...], out: Dia
         speed=seconds("speed", default.speed),
         faults=_faults(sim, {node.name for node in nodes}, out),
     )
+
+
+def _defrag(values: Values) -> DefragPolicy:
+    default = DefragPolicy()
+    budget, benefit = values.get("budget_gpu_hours_per_day", float), values.get("min_benefit", float)
+    spans = (tuple(map(_minutes, text.split("-"))) for text in values.texts("quiet_hours"))
+    return DefragPolicy(
+        budget_gpu_hours_per_day=default.budget_gpu_hours_per_day if budget is None else budget,
+        quiet_hours=tuple((begin, end) for begin, end in spans),
+        min_benefit=default.min_benefit if benefit is None else benefit,
+    )
+
+
+def _minutes(text: str) -> int:
+    """Return the minutes since midnight of `HH:MM`."""
+    hours, _, minutes = text.partition(":")
+    return int(hours) * 60 + int(minutes)
 
 
 def _faults(sim: Values, names: set[NodeName], out: Diagnostics) -> tuple[Fault, ...]:

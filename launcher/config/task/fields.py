@@ -225,6 +225,12 @@ _RUN = (
         default=False,
     ),
     Field(
+        name="movable",
+        doc="Whether `defrag` may move slices to other racks to make room; those of a `preemptible` run always may.",
+        type=Boolean(),
+        default=False,
+    ),
+    Field(
         name="on_event",
         doc="A command that the launching machine runs for each event, with the event as JSON on stdin.",
         type=Script(),

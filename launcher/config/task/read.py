@@ -77,6 +77,7 @@ def parse_task(text: str, path: Path, *, overrides: Overrides | None = None) -> 
         time_limit=sections.task.get("time_limit", float),
         priority=_priority(sections, out),
         preemptible=sections.task.get("preemptible", bool) or False,
+        movable=sections.task.get("movable", bool) or False,
         on_event=sections.task.get("on_event", str),
     )
     out.finish()

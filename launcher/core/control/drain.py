@@ -7,10 +7,15 @@ outside the kernel (`admission/reallocate`); its receipt gives the slice its new
 old nodes are released (`teardown`).
 """
 
+from dataclasses import replace
+
 from launcher.core.control import spares
 from launcher.core.control.state import Tick
-from launcher.core.model.actions import Reason, Relocate, Resize, Signal, Why
-from launcher.core.model.nodeset import NodeName
+from launcher.core.control.timing import EXPIRED_S, MOVE_S
+from launcher.core.model.actions import Move, Reason, Relocate, Resize, Signal, Why
+from launcher.core.model.move_order import MoveOrder, MovePhase, PendingMove, SliceNodes
+from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.record import RunTimer
 from launcher.core.model.run import GangName, Member
 from launcher.core.model.text import count
 
@@ -21,8 +26,8 @@ def drain(tick: Tick) -> None:
     """Find slots that have to leave their nodes; move those whose ranks have stopped.
 
     Reads `seen.drained`, `record.relocating`, `record.resizing`, `holders`, where slots are. Writes `leaving`,
-    `record.since.draining`, `gangs` and `kills` (attempts end); `actions` (relocate, resize, signal, add a spare),
-    `notes`, `hold_reason`.
+    `record.move`, `record.since.draining`, `gangs` and `kills` (attempts end); `actions` (relocate, move, resize,
+    signal, add a spare), `notes`, `hold_reason`.
     """
     record = tick.record
     for key in sorted(record.relocating):
@@ -30,6 +35,8 @@ def drain(tick: Tick) -> None:
         part = tick.index.slices[key]
         racks = tuple(sorted({tick.index.nodes[name].rack for name in part.nodes}))
         tick.do(Relocate(reason=reason, slice=key, without=(*part.nodes, *part.spares), without_racks=racks))
+    if record.move is not None:
+        _go_on(tick, record.move)
     if record.resizing:
         _resize(tick)
         return
@@ -91,9 +98,99 @@ def _movers(tick: Tick, name: GangName) -> dict[NodeName, Reason]:
             else:
                 tick.notes.append(f"{node} is drained, but has no spare in {part.place}")
                 spares.ask_for_node(tick, member, reason)
-    for members in away.values():
+    moving = frozenset() if tick.record.move is None else tick.record.move.keys
+    for members in [members for key, members in away.items() if key not in moving]:
         found.update(_movers_away(tick, members))
-    return found
+    together = [members for key, members in away.items() if key in moving]
+    return {**found, **(_movers_together(tick, together) if together else {})}
+
+
+def _movers_together(tick: Tick, slices: list[list[Member]]) -> dict[NodeName, Reason]:
+    """Return the nodes that slices leave which move together: those of all slices, so that their gang restarts once.
+
+    None before every slice has the lease of a node for each of its slots: until then all may still go back.
+    """
+    move = tick.record.move
+    assert move is not None
+    found: dict[NodeName, Reason] = {}
+    for members in slices:
+        part = tick.index.home(members[0])
+        ready = [name for name in spares.free(tick, members[0]) if tick.sees(name) and name in tick.record.leased]
+        if move.phase is not MovePhase.ALLOTTED or len(ready) < len(members):
+            tick.notes.append(f"{part.key} is about to move to {part.place}")
+            return {}
+        reason = Reason(why=Why.RELOCATE, message=f"{part.key} moves to {part.place} ({move.order.plan})")
+        found.update(dict.fromkeys(map(tick.node_of, members), reason))
+    return {node: reason for node, reason in found.items() if node not in tick.record.failed_nodes}
+
+
+def ask_move(tick: Tick, order: MoveOrder) -> None:
+    """Take in that a plan wants slices on nodes that it names, or does not want so any more."""
+    record, parts = tick.record, tick.index.slices
+    if not order.slices:
+        if record.move is not None and record.move.order.plan == order.plan:
+            _return(tick, record.move)
+        return
+    for wanted in order.slices:
+        part = parts.get(wanted.slice)
+        own = part is not None and tick.index.home(tick.index.by_slice[part.key][0]) is part
+        if not own or record.move is not None or record.resizing or any(gang.broken for gang in record.gangs.values()):
+            tick.notes.append(f"{order.plan} cannot move {wanted.slice} now")
+            return
+    old = tuple(
+        SliceNodes(slice=one.slice, nodes=(*parts[one.slice].nodes, *parts[one.slice].spares)) for one in order.slices
+    )
+    record.move = PendingMove(order=order, old=old)
+
+
+def moved(move: PendingMove | None, action: Move) -> PendingMove | None:
+    """Return a move after its slices got nodes: it goes on until they are there, and is over once they are back."""
+    if move is None or action.back or move.order != action.order:
+        return None if action.back else move
+    return replace(move, phase=MovePhase.ALLOTTED) if move.phase is MovePhase.ASKED else move
+
+
+def _go_on(tick: Tick, move: PendingMove) -> None:
+    """Ask for the nodes of a move, follow it there, or send it back where a new node fails before anything has left."""
+    if move.phase is MovePhase.ALLOTTED:
+        members, bad = _moving(tick, move), _unusable(tick, move)
+        if not members or any(at_home(tick, member) for member in members):
+            tick.record.move = None  # it has left: what is still missing there is a matter of recovery
+        elif bad or tick.lasted(tick.record.since.run, RunTimer.MOVING) >= MOVE_S:
+            tick.notes.append(f"{fold(bad or move.keys)} is not ready for {move.order.plan}")
+            _return(tick, move)
+    if tick.record.move is None or tick.record.move.phase is not MovePhase.ALLOTTED:
+        tick.record.since.run.pop(RunTimer.MOVING, None)
+    if tick.record.move is not None and tick.record.move.phase is not MovePhase.ALLOTTED:
+        back = tick.record.move.phase is MovePhase.RETURNING
+        order = replace(move.order, slices=move.old) if back else move.order
+        message = f"{fold(move.keys)} {'stays' if back else 'moves'} ({move.order.plan})"
+        tick.do(Move(reason=Reason(why=Why.RELOCATE, message=message), order=order, back=back))
+
+
+def _return(tick: Tick, move: PendingMove) -> None:
+    """Send back slices that have not left their nodes."""
+    old = {name for part in move.old for name in part.nodes}
+    if all(tick.node_of(member) in old for member in _moving(tick, move)):
+        tick.record.move = replace(move, phase=MovePhase.RETURNING)
+
+
+def _moving(tick: Tick, move: PendingMove) -> list[Member]:
+    """Return the slots that move: not those of ranks that have finished."""
+    draining, exits = tick.record.since.draining, tick.record.exits
+    members = (member for key in sorted(move.keys) for member in tick.index.by_slice[key])
+    return [
+        member
+        for member in members
+        if member.name not in exits or not exits[member.name].ok or tick.index.gangs[member.name] in draining
+    ]
+
+
+def _unusable(tick: Tick, move: PendingMove) -> list[NodeName]:
+    """Return the nodes of a new place that cannot take a slot any more."""
+    nodes = (name for part in move.order.slices for name in part.nodes)
+    left_out = tick.record.failed_nodes.keys() | tick.seen.drained.keys()
+    return [name for name in nodes if name in left_out or (not tick.sees(name) and tick.quiet(name) >= EXPIRED_S)]
 
 
 def _movers_away(tick: Tick, members: list[Member]) -> dict[NodeName, Reason]:

@@ -13,7 +13,7 @@ from launcher.core.model.record import RunTimer
 
 
 def keep_head(tick: Tick) -> None:
-    """Move the head off a machine that is lost, failed or drained.
+    """Move the head off a machine that is lost, failed, drained or left.
 
     It moves once nothing of it can run there.
 
@@ -84,6 +84,8 @@ def _node_lost(tick: Tick, node: NodeName) -> str | None:
         idle = all(gang.attempt == 0 or gang.broken for gang in record.gangs.values())
         if node in tick.seen.drained and (node in tick.leaving or node not in tick.holders) and idle:
             return f"head node {node} is drained: {tick.seen.drained[node]}"
+        if node not in tick.holders and node not in tick.index.slice_of and idle:
+            return f"the run has left head node {node}"
         return None
     down = node in record.stopped or tick.silence(node) is Silence.DOWN
     if down and (proof := fencing.proof(tick, node)):

@@ -2,10 +2,12 @@
 
 from typing_extensions import assert_never
 
+from launcher.core.control.drain import ask_move
 from launcher.core.control.liveness import alive
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import RECOVERED_S
 from launcher.core.model.actions import Reason, Why
+from launcher.core.model.move_order import read_order
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Unseen
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
@@ -20,8 +22,8 @@ def apply_requests(tick: Tick) -> None:
     """Take in new requests, readmit recovered nodes, and end a run that is taken down.
 
     Reads `seen.requests`, `seen.health`, `run.wanted`. Writes `record.requests_seen`, `shared_fault`, `resumed`,
-    `relocating`, `resizing`, `stopped`, `failed_nodes` and what was counted against a node, its slot and kills if it is
-    used again, the outcome; `doubted` and `notes`.
+    `relocating`, `move`, `resizing`, `stopped`, `failed_nodes` and what was counted against a node, its slot and kills
+    if it is used again, the outcome; `doubted` and `notes`.
     """
     record = tick.record
     for request in tick.seen.requests:
@@ -47,7 +49,9 @@ def _apply(tick: Tick, request: OperatorRequest) -> None:
                 record.resumed |= set(record.shared_fault.nodes)
             record.shared_fault = None
         case RequestKind.RELOCATE:
-            if request.subject in tick.index.slices:
+            if (order := read_order(request.subject)) is not None:
+                ask_move(tick, order)
+            elif request.subject in tick.index.slices:
                 record.relocating.add(tick.index.home(tick.index.by_slice[request.subject][0]).key)
                 record.shared_fault = None
         case RequestKind.READMIT:

@@ -6,6 +6,7 @@ from typing_extensions import assert_never
 
 from launcher.core.control import fencing, reservation
 from launcher.core.control.conditions import rank_report
+from launcher.core.control.drain import moved
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import ALLOT_WAIT_S, LONGEST_WAIT_S, TRIES
 from launcher.core.model.action_key import key_of
@@ -16,6 +17,7 @@ from launcher.core.model.actions import (
     Answer,
     Join,
     Kill,
+    Move,
     PowerOff,
     Prepare,
     Receipt,
@@ -82,6 +84,8 @@ def _succeeded(tick: Tick, action: Action, answer: Answer) -> None:
             record.stopped[action.node] = "powered off"
         case Relocate():
             record.relocating.discard(action.slice)
+        case Move():
+            record.move = moved(record.move, action)
         case Resize():
             record.resizing = False
         case Release(unit=Unit.HEAD):
@@ -117,6 +121,9 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
                 tick.end(Outcome(cause=Cause.PROVISION, message=message, tail=answer.tail))
         case Relocate():
             tick.record.relocating.discard(action.slice)
+        case Move():
+            tick.retries.pop(key_of(action), None)
+            tick.record.move = None  # its slices stay where they are; the receipt says why
         case Resize():
             tick.record.resizing = False  # the run goes on as it is; the receipt says why
         case Kill():

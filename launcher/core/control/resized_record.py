@@ -45,6 +45,8 @@ def fit_to_run(record: Record, run: Run, index: RunIndex) -> None:
     record.verified = {key: found for key, found in record.verified.items() if key in index.slices}
     record.stale &= index.slices.keys()
     record.relocating &= index.slices.keys()
+    if record.move is not None and not record.move.keys <= index.slices.keys():
+        record.move = None
     for timers in (record.since.joining, record.since.dead_in_ray):
         for name in timers.keys() - members.keys():
             del timers[name]

@@ -67,6 +67,8 @@ DEAD_IN_RAY_S = 5.0
 """How long Ray may list a raylet as dead that runs: a raylet that learns of it ends itself."""
 PROVEN_S = 600.0
 """How long a node has to serve until its failed attempts are forgotten."""
+MOVE_S = 1800.0
+"""How long the new nodes of a slice that a plan moves may take to be ready, before the slice stays where it is."""
 RECOVERED_S = 30.0
 """How far apart two good health reports of a failed node have to be before it is used again."""
 

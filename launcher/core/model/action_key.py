@@ -13,6 +13,7 @@ from launcher.core.model.actions import (
     Join,
     Kill,
     Level,
+    Move,
     PowerOff,
     Prepare,
     Release,
@@ -44,6 +45,7 @@ ActionKind: TypeAlias = Literal[
     "power_off",
     "add_spare",
     "relocate",
+    "move",
     "resize",
 ]
 
@@ -101,6 +103,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "power_off": ("node",),
     "add_spare": ("slice",),
     "relocate": ("slice",),
+    "move": (),
     "resize": (),
 }
 """The names in the text of a key, by kind."""
@@ -160,7 +163,7 @@ def key_of(action: Action) -> ActionKey:
             )
         case Release():
             return ActionKey(action.kind, node=action.node, unit=action.unit)
-        case Resize():
+        case Move() | Resize():
             return ActionKey(action.kind)
         case _:
             assert_never(action)
@@ -206,7 +209,7 @@ class InFlight:
                 return action.gang in self._starting
             case Kill():
                 return action.node in self._joining
-            case Resize():
-                return self.any("start", "add_spare", "relocate")
+            case Resize() | Move():
+                return self.any("start", "add_spare", "relocate", "move")
             case _:
                 return False

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Literal, TypeAlias
 
 from launcher.core.model.inventory import RackName
+from launcher.core.model.move_order import MoveOrder
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.run import GangName, MemberName, Slot
 
@@ -60,10 +61,7 @@ class Acquire:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Upload files to a leased node and start its setup.
-
-    Returns before `setup` of the member's group has ended.
-    """
+    """Upload files to a leased node and start its setup; returns before `setup` has ended."""
 
     reason: Reason
     node: NodeName
@@ -73,10 +71,9 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartHead:
-    """Start the run's Ray head with its agent and supervisor.
+    """Start the run's Ray head with its agent and supervisor, on its own storage if it was there before.
 
-    It starts on its own storage if it was there before; a new `cluster` starts without, on the node that has the head
-    by then.
+    A new `cluster` starts without, on the node that has the head by then.
     """
 
     reason: Reason
@@ -196,16 +193,23 @@ class AddSpare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relocate:
-    """Place a whole slice again; the receipt names its new nodes.
-
-    It gets no node of `without`, nor of the racks `without_racks`.
-    """
+    """Place a whole slice again, on no node of `without` or `without_racks`; the receipt names its new nodes."""
 
     reason: Reason
     slice: str
     without: tuple[NodeName, ...] = ()
     without_racks: tuple[RackName, ...] = ()
     kind: Literal["relocate"] = "relocate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Give slices the nodes that a plan reserved for them, or their old ones again: all of them, or none."""
+
+    reason: Reason
+    order: MoveOrder
+    back: bool = False
+    kind: Literal["move"] = "move"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +225,7 @@ NodeAction: TypeAlias = (
 )
 """Done on machines, through `Nodes`."""
 
-AllotAction: TypeAlias = AddSpare | Relocate | Resize
+AllotAction: TypeAlias = AddSpare | Relocate | Move | Resize
 """Changes which nodes the run has, through `Allotter`."""
 
 Action: TypeAlias = NodeAction | AllotAction
@@ -288,10 +292,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The journalled answer to one action.
-
-    `seq` orders the receipts of a run; `at` is in seconds.
-    """
+    """The journalled answer to one action; `seq` orders the receipts of a run, `at` is in seconds."""
 
     seq: int
     at: float

@@ -119,6 +119,19 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefragPolicy:
+    """When slices are moved without being asked for.
+
+    Moves cost at most `budget_gpu_hours_per_day` in any 24 hours, begin in none of the `quiet_hours` (minutes of the
+    day from and to, local time), and save at least `min_benefit` GPU-hours of waiting for each GPU-hour that they cost.
+    """
+
+    budget_gpu_hours_per_day: float = 100.0
+    quiet_hours: tuple[tuple[int, int], ...] = ()
+    min_benefit: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """The machines that tasks are placed on.
 
@@ -137,6 +150,7 @@ class Inventory:
     imex: ImexMode = ImexMode.ADOPT
     domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sim: SimSettings | None = None
+    defrag: DefragPolicy = DefragPolicy()
     source: str = "built-in"
     links: Mapping[RackName, LinkSpeeds | None] = field(default_factory=dict)
 

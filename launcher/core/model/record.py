@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Kill, Reason
+from launcher.core.model.move_order import PendingMove
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Cause, GangName, MemberName, Slot
 
@@ -98,6 +99,7 @@ class RunTimer(Enum):
     HEAD_UNSEEN = "head_unseen"
     STOPPING = "stopping"
     RELEASE_PENDING = "release_pending"
+    MOVING = "moving"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,10 +149,10 @@ class Record:
     earlier one may still run (None: the inventory's machine). `verified` has, for each slice that Ray placed right,
     the generations of its slots; `stale` are slices whose placement group has to be removed.
 
-    Run: `relocating` are slices that an operator wants elsewhere. `resizing`: no rank starts until the run has its new
-    slices. `newest_generation` is the highest generation of slots that are gone. `started_at` is when ranks first
-    started (s since the epoch: unlike a timer, it outlives a boot); `clock_offset` is the time of day minus the loop's
-    clock (s), None before a controller's first look.
+    Run: `relocating` are slices that an operator wants elsewhere, `move` those of a plan. `resizing`: no rank starts
+    until the run has its new slices. `newest_generation` is the highest generation of slots that are gone.
+    `started_at` is when ranks first started (s since the epoch: unlike a timer, it outlives a boot); `clock_offset` is
+    the time of day minus the loop's clock (s), None before a controller's first look.
     """
 
     receipts_seen: int = 0
@@ -181,6 +183,7 @@ class Record:
     verified: dict[str, tuple[int, ...]] = field(default_factory=dict)
     stale: set[str] = field(default_factory=set)
     relocating: set[str] = field(default_factory=set)
+    move: PendingMove | None = None
     resizing: bool = False
     newest_generation: int = 0
     shared_fault: SharedFault | None = None

@@ -140,7 +140,13 @@ class Task:
     time_limit: float | None = None
     priority: int = 0
     preemptible: bool = False
+    movable: bool = False
     on_event: str | None = None
+
+    @property
+    def may_move(self) -> bool:
+        """Whether slices may be moved to make room for other runs: that costs a run less than being stopped."""
+        return self.movable or self.preemptible
 
     def group(self, name: str) -> Group:
         """Return the group of that name; KeyError when the task has none."""

@@ -3,11 +3,11 @@
 In all functions, `inventory` is the whole inventory, not that of the run, and a node in `unavailable` is never chosen.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from launcher.core.model.inventory import Inventory, Node, RackName
-from launcher.core.model.nodeset import NodeName
+from launcher.core.model.inventory import NODE_LEVEL, Inventory, Node, RackName
+from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Exclusion, Placement, Shortfall, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.task import Task
 from launcher.core.placement.capacity import rank_order
@@ -66,6 +66,53 @@ def replace_nodes(
         part,
         nodes=tuple(new.get(name, name) for name in part.nodes),
         spares=tuple(new.get(name, name) for name in part.spares),
+    )
+
+
+def move_slices(
+    task: Task,
+    inventory: Inventory,
+    unavailable: UnavailableNodes,
+    placement: Placement,
+    wanted: Mapping[str, Sequence[NodeName]],
+) -> Sequence[Slice] | str:
+    """Return slices on the nodes named for each by its key, members first, or why they cannot be there.
+
+    Every hard rule holds against the slices that stay, and between those that move.
+    """
+    task = placed_groups(task)
+    owners, known = {group.name for group in task.groups}, {node.name: node for node in inventory.nodes}
+    placed = [other for other in placement.slices if other.key not in wanted and other.group in owners]
+    moved: list[Slice] = []
+    for part in (part for part in placement.slices if part.key in wanted):
+        names = wanted[part.key]
+        if missing := [name for name in names if name not in known]:
+            return f"{fold(missing)} is no longer in the inventory"
+        nodes = [known[name] for name in names]
+        rules = constraints_on(task, part.group, inventory, unavailable, (*placed, *moved))
+        taken = {name for other in (*placed, *moved) for name in (*other.nodes, *other.spares)}
+        node_filter = NodeFilter(task.group(part.group), unavailable, taken, rules)
+        for node in nodes:
+            if (why := node_filter.exclusion(node)) is not None:
+                return f"{node.name} is {why.value}"
+        size = len(part.nodes) + len(part.spares)
+        if len(nodes) != size or len({(node.rack, node.domain) for node in nodes}) != 1:
+            return f"{fold(names)} are not {size} nodes of one NVLink domain"
+        moved.append(slice_on(task, part, nodes))
+    return moved
+
+
+def slice_on(task: Task, part: Slice, nodes: Sequence[Node]) -> Slice:
+    """Return a slice on other nodes of one rack and NVLink domain, members first."""
+    first, names, count = nodes[0], tuple(node.name for node in nodes), len(part.nodes)
+    own = task.group(part.group).topology.within == NODE_LEVEL
+    return replace(
+        part,
+        place=first.name if own else first.rack,
+        rack=first.rack,
+        domain=first.domain,
+        nodes=names[:count],
+        spares=names[count:],
     )
 
 

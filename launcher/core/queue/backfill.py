@@ -6,6 +6,7 @@ If no time is known for a run, the runs after it get no node that it could use.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from launcher.core.model.inventory import Inventory
@@ -76,7 +77,7 @@ def schedule(
     """Return the decision about each queued run, in queue order.
 
     Equal inputs give equal decisions. `unavailable` names the active runs by their names. A run that is not in `active`
-    keeps its nodes for ever.
+    keeps its nodes for ever. Nodes `used_by` a queued run are reserved for it, and for no other.
     """
     timeline = Timeline(inventory, unavailable, {run.name: run.remaining for run in active})
     first = sorted(queue, key=lambda run: run.order)[:MAX_SCHEDULED]
@@ -103,16 +104,18 @@ def _decide(
 ) -> Iterator[QueueDecision]:
     in_use = {name for name, use in unavailable.items() if use.used_by is not None}
     preempted: set[RunName] = set()
+    names = {run.name for run in queue}
+    promised = {name: use.used_by for name, use in unavailable.items() if use.used_by in names}
     for run in queue:
-        now = timeline.unavailable(0.0, run.max_duration)
+        now = timeline.unavailable(0.0, run.max_duration, run.name)
         reserved = {name: RunName(use.used_by) for name, use in now.items() if use.used_by and name not in in_use}
-        earliest = timeline.earliest(run.task, run.max_duration, run.unavailable)
+        earliest = timeline.earliest(run.task, run.max_duration, run.unavailable, run.name)
         chosen: tuple[RunName, ...] = ()
         if earliest is None or earliest[0] > 0:
             others = [other for other in active if other.name not in preempted]
             chosen = victims(run.task, timeline.inventory, with_unhealthy(now, run.unavailable), others)
             preempted |= set(chosen)
-        _reserve(run, earliest, timeline)
+        _reserve(run, earliest, timeline, {node for node, name in promised.items() if name != run.name})
         yield QueueDecision(
             run=run,
             placement=earliest[1] if earliest is not None and earliest[0] == 0 else None,
@@ -123,8 +126,10 @@ def _decide(
         )
 
 
-def _reserve(run: QueuedRun, earliest: tuple[float, Placement] | None, timeline: Timeline) -> None:
-    """Reserve the nodes of a run from its start, or every node it could use."""
+def _reserve(
+    run: QueuedRun, earliest: tuple[float, Placement] | None, timeline: Timeline, promised: AbstractSet[NodeName]
+) -> None:
+    """Reserve the nodes of a run from its start, or every node it could use that is not promised to others."""
     if earliest is not None:
         start, placement = earliest
         timeline.reserve((*placement.nodes, *placement.exclusive_nodes), start, run.max_duration, run.name)
@@ -133,7 +138,8 @@ def _reserve(run: QueuedRun, earliest: tuple[float, Placement] | None, timeline:
     if fit(run.task, timeline.inventory, unavailable) is None:
         return  # it does not fit even without other runs: nobody waits for it
     for group in placed_groups(run.task).groups:
-        timeline.reserve(_usable(group, timeline.inventory, unavailable), 0.0, math.inf, run.name)
+        usable = [name for name in _usable(group, timeline.inventory, unavailable) if name not in promised]
+        timeline.reserve(usable, 0.0, math.inf, run.name)
 
 
 def _usable(group: Group, inventory: Inventory, unavailable: UnavailableNodes) -> list[NodeName]:

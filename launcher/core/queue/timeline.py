@@ -38,13 +38,13 @@ class Timeline:
         """Return the nodes that are unhealthy or drained, whoever uses them."""
         return self._out_of_service
 
-    def unavailable(self, start: float, length: float) -> UnavailableNodes:
-        """Return the nodes that are not free for the whole of a time span (s)."""
+    def unavailable(self, start: float, length: float, run: str) -> UnavailableNodes:
+        """Return the nodes that are not free to a run for the whole of a time span (s)."""
         found = dict(self._out_of_service)
         for name, spans in self._spans.items():
-            for begin, end, run in spans:
-                if begin < start + length and end > start:
-                    found[name] = replace(found.get(name, Unavailable()), used_by=run)
+            for begin, end, user in spans:
+                if begin < start + length and end > start and user != run:
+                    found[name] = replace(found.get(name, Unavailable()), used_by=user)
                     break
         return found
 
@@ -53,11 +53,11 @@ class Timeline:
         for name in names:
             self._spans.setdefault(name, []).append((start, start + length, run))
 
-    def earliest(self, task: Task, length: float, unfit: UnavailableNodes) -> tuple[float, Placement] | None:
-        """Return the earliest start of a task (s from now) and its placement, or None."""
+    def earliest(self, task: Task, length: float, unfit: UnavailableNodes, run: str) -> tuple[float, Placement] | None:
+        """Return the earliest start of a run's task (s from now) and its placement, or None."""
         ends = {end for spans in self._spans.values() for _, end, _ in spans if math.isfinite(end)}
         for start in (0.0, *sorted(ends)):
-            found = fit(task, self.inventory, with_unhealthy(self.unavailable(start, length), unfit))
+            found = fit(task, self.inventory, with_unhealthy(self.unavailable(start, length, run), unfit))
             if found is not None:
                 return start, found
         return None
@@ -74,6 +74,12 @@ def fit(task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> Plac
         return None
     exclusive = exclusive_nodes(owners, inventory, found.slices)
     return with_colocated_groups(task, replace(found, exclusive_nodes=exclusive))
+
+
+def free_to(unavailable: UnavailableNodes, run: str) -> UnavailableNodes:
+    """Return the nodes that are not free to a run that has none yet: those `used_by` it are reserved for it."""
+    found = {name: replace(use, used_by=None) if use.used_by == run else use for name, use in unavailable.items()}
+    return {name: use for name, use in found.items() if use != Unavailable()}
 
 
 def with_unhealthy(unavailable: UnavailableNodes, unhealthy: UnavailableNodes) -> UnavailableNodes:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.admission.slice_room import slice_room
+from launcher.admission.moves.slice_room import slice_room
 from launcher.cli.output.racks import room_json
 from launcher.config.inventory.read import parse_inventory
 from launcher.core.model.inventory import Inventory

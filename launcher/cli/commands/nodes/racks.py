@@ -12,7 +12,7 @@ from launcher.cli.plain import PlainCommand
 from launcher.store.home import home
 
 if TYPE_CHECKING:
-    from launcher.admission.slice_room import RoomListing
+    from launcher.admission.moves.slice_room import RoomListing
     from launcher.core.model.inventory import Inventory
     from launcher.store.store import Store
 
@@ -56,7 +56,7 @@ def racks(
 
 
 def _room(store: "Store", fleet: "Inventory") -> "RoomListing":
-    from launcher.admission.slice_room import slice_room
+    from launcher.admission.moves.slice_room import slice_room
 
     listing = slice_room(store, fleet)
     for error in listing.unreadable:

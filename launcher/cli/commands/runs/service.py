@@ -25,6 +25,7 @@ def service(
     system: Annotated[
         bool, typer.Option("--system", help="Write a system unit that runs as this user (default: a user unit).")
     ] = False,
+    defrag: Annotated[bool, typer.Option("--defrag", help="Also move slices where a waiting run is worth it.")] = False,
     metrics_port: Port = None,
 ) -> None:
     """Print a systemd unit that drives all runs.
@@ -39,6 +40,7 @@ def service(
 
     command = shutil.which("nvlaunch") or sys.argv[0]
     words = [str(Path(command).absolute()), "watch", "--all"]
+    words += ["--defrag"] if defrag else []
     words += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
     text = read_template("nvlaunch.service")
     for name, value in {

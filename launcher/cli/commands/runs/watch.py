@@ -27,6 +27,9 @@ def watch(
     every: Annotated[
         bool, typer.Option("--all", help="Drive all runs without a controller, new ones included, until stopped.")
     ] = False,
+    defrag: Annotated[
+        bool, typer.Option("--defrag", help="With `--all`: move slices where a waiting run is worth it.")
+    ] = False,
     metrics_port: Port = None,
     metrics_address: Address = "127.0.0.1",
 ) -> None:
@@ -34,7 +37,8 @@ def watch(
 
     With RUN, start a new controller where the run has none, and exit
     with the code of the outcome. With `--all`, one process drives all
-    runs; when it stops, the next `watch` takes them over.
+    runs; when it stops, the next `watch` takes them over. `--defrag`
+    acts by the `defrag` policy of the inventory.
 
     \b
     Example:
@@ -43,18 +47,20 @@ def watch(
     """
     if (run is None) != every:
         refuse("name one run to follow, or use `--all`", hint="`nvlaunch status` lists the runs")
+    if defrag and not every:
+        refuse("`--defrag` needs `--all`", hint="`nvlaunch defrag` moves slices once")
     if metrics_port is not None:
         from launcher.drive.metrics import serve
 
         serve(home(), metrics_address, metrics_port)
         say(f"serving metrics on http://{metrics_address}:{metrics_port}/metrics")
     if run is None:
-        _drive_all()
+        _drive_all(defrag=defrag)
     else:
         _follow(run)
 
 
-def _drive_all() -> None:
+def _drive_all(*, defrag: bool) -> None:
     from launcher.drive.control import stoppable
     from launcher.drive.service import RunService
 
@@ -63,7 +69,7 @@ def _drive_all() -> None:
 
     with stoppable() as stopped:
         tell(f"driving all runs of {home()}")
-        RunService(home(), tell).drive(stopped)
+        RunService(home(), tell, defrag=defrag).drive(stopped)
     tell("stopped; the runs continue without a controller")
 
 

@@ -30,6 +30,7 @@ ARRIVES: dict[str, tuple[str, Callable[[Task], object], object]] = {
     "on_event": (RUN + "on_event: ./notify.sh", lambda task: task.on_event, "./notify.sh"),
     "time_limit": (RUN + "time_limit: 12:30:00", lambda task: task.time_limit, 45000.0),
     "priority": (RUN + "resources: {priority: 5}", lambda task: task.priority, 5),
+    "movable": (RUN + "movable: true", lambda task: task.movable, True),
     "preemptible": (RUN + "preemptible: true", lambda task: task.preemptible, True),
 }
 

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from launcher.core.model.actions import Result
+from launcher.core.model.actions import Move, Result
 from launcher.core.model.inventory import Access, Node, RackName
 from launcher.core.model.observation import Seen
+from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.placement import Placement
-from launcher.core.model.run import RunState, Wanted
+from launcher.core.model.run import GangName, RunState, Wanted
 from tests.situations import Situation, kinds, make_run, name
 from tests.unit.core.control.kernel import driven, holder, serving_slice
 
@@ -95,3 +96,90 @@ def test_only_the_node_of_the_driver_is_told_to_stop() -> None:
     here.serving()
     here.drained[name(1, 2)] = "maintenance"
     assert [key for key in kinds(here.decide()) if key.startswith("signal")] == ["signal:r1-n1"]
+
+
+ORDER = "defrag-ab12cd main.s0=r2-n[1-2]"
+
+
+def asked_to_move() -> tuple[Situation, Move]:
+    """A run that serves on r1 and is asked to move to r2; what it asks for."""
+    here = Situation(replace(make_run(slices=1, spares=0, grace=0.0)))
+    here.run = replace(here.run, fleet=replace(here.run.fleet, head=Access(address="10.9.9.9")))
+    here.serving()
+    here.order(RequestKind.RELOCATE, ORDER)
+    (action,) = here.decide().actions
+    assert isinstance(action, Move)
+    return here, action
+
+
+def given(here: Situation, action: Move) -> None:
+    """The slice gets the nodes of an action, at either place."""
+    (part,) = here.run.placement.slices
+    (wanted,) = action.order.slices
+    rack = RackName(wanted.nodes[0].partition("-")[0])
+    known = {node.name for node in here.run.fleet.nodes}
+    nodes = tuple(
+        Node(name=node, rack=rack, domain=rack, access=Access(address=node))
+        for node in wanted.nodes
+        if node not in known
+    )
+    moved = replace(part, rack=rack, domain=rack, place=rack, nodes=wanted.nodes)
+    fleet = replace(here.run.fleet, nodes=(*here.run.fleet.nodes, *nodes))
+    here.run = replace(here.run, placement=Placement(slices=(moved,)), fleet=fleet)
+    here.views |= {node.name: Seen() for node in nodes}
+    here.receive(action)
+
+
+def test_ranks_run_on_until_the_new_nodes_are_leased() -> None:
+    here, action = asked_to_move()
+    given(here, action)
+    first = here.decide()
+    assert kinds(first) == ["acquire:r2-n1", "acquire:r2-n2"]
+    assert first.state is RunState.RUNNING
+    here.receive(first.actions[0])
+    here.agent(name(2, 1))
+    assert not here.decide().record.gangs[GangName("run")].broken
+    here.receive(first.actions[1])
+    here.agent(name(2, 2))
+    here.decide()
+    assert {slot.node for slot in here.record.slots.values()} == {"r2-n1", "r2-n2"}
+    assert here.gang().restarts == 0
+
+
+def test_a_new_node_that_fails_sends_the_slice_back() -> None:
+    here, action = asked_to_move()
+    given(here, action)
+    acquire = here.decide().actions[0]
+    here.receive(acquire, Result.HELD, message="held by run `far`")
+    back = next(one for one in here.decide().actions if isinstance(one, Move))
+    assert (back.back, [part.nodes for part in back.order.slices]) == (True, [("r1-n1", "r1-n2")])
+    given(here, back)
+    here.decide()
+    assert (here.record.move, here.gang().attempt, here.gang().broken) == (None, 1, None)
+
+
+def test_a_move_that_is_refused_leaves_the_run_as_it_is() -> None:
+    here, action = asked_to_move()
+    here.receive(action, Result.FAILED, message="r2-n1 is in use")
+    assert kinds(here.decide()) == []
+    assert (here.record.move, here.record.retries) == (None, [])
+
+
+def test_a_move_is_taken_back_while_the_new_nodes_are_awaited() -> None:
+    here, action = asked_to_move()
+    given(here, action)
+    here.decide()
+    here.order(RequestKind.RELOCATE, "defrag-other back")
+    assert not [one for one in here.decide().actions if isinstance(one, Move)]
+    here.order(RequestKind.RELOCATE, "defrag-ab12cd back")
+    assert [one.back for one in here.decide().actions if isinstance(one, Move)] == [True]
+
+
+def test_a_run_that_recovers_does_not_move() -> None:
+    here, _ = asked_to_move()
+    here.record.move = None
+    here.end_rank(0, 1)
+    here.decide()
+    assert here.gang().broken
+    here.order(RequestKind.RELOCATE, ORDER)
+    assert "defrag-ab12cd cannot move main.s0 now" in here.decide().status_message

@@ -12,6 +12,7 @@ from launcher.core.model.actions import (
     Join,
     Kill,
     Level,
+    Move,
     PowerOff,
     Prepare,
     Reason,
@@ -27,6 +28,7 @@ from launcher.core.model.actions import (
     Verify,
     Why,
 )
+from launcher.core.model.move_order import MoveOrder
 from launcher.core.model.run import GangName, MemberName, Slot
 from tests.situations import name
 
@@ -77,6 +79,7 @@ EVERY_ACTION: tuple[Action, ...] = (
     PowerOff(reason=WHY, node=NODE),
     AddSpare(reason=WHY, slice="main.s0"),
     Relocate(reason=WHY, slice="main.s0"),
+    Move(reason=WHY, order=MoveOrder(plan="defrag-ab12")),
     Resize(reason=WHY),
 )
 

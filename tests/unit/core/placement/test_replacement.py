@@ -8,7 +8,7 @@ from launcher.core.model.inventory import RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Exclusion, Placement, Shortfall, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.task import Group, Task, TopologyRule
-from launcher.core.placement.replacement import replace_nodes, replace_slice
+from launcher.core.placement.replacement import move_slices, replace_nodes, replace_slice
 from tests.property.ray_rule import racks_of
 from tests.unit.core.placement.builders import but, fleet, group, placed
 
@@ -126,3 +126,37 @@ def test_replaced_nodes_stay_in_the_all_within_domain_of_their_slice() -> None:
     )
     assert isinstance(new, Slice)
     assert (lost, new.nodes) == (("r1-n01",), ("r1-n03",))
+
+
+def moved(asked: Task, sizes: list[int], before: tuple[Slice, ...], *busy: str, **wanted: str) -> list[Slice] | str:
+    """Move slices to nodes such as `s1="1: 0 2"`, trays 0 and 2 of rack 1."""
+    named = {}
+    for key, text in wanted.items():
+        rack, _, trays = text.partition(":")
+        named[f"main.{key}"] = [NodeName(f"r{rack}-n{int(tray):02d}") for tray in trays.split()]
+    found = move_slices(asked, racks_of(sizes), used(*busy), Placement(slices=before), named)
+    return found if isinstance(found, str) else list(found)
+
+
+def test_slices_move_to_the_nodes_that_are_named() -> None:
+    asked = task(main=TopologyRule(slices=2, nodes_per_slice=2, spares=1))
+    before = (part("main", 0, 0, [0, 1], [2]), part("main", 1, 0, [3, 4], [5]))
+    assert moved(asked, [6, 3, 4], before, s0="2: 3 1 0") == [part("main", 0, 2, [3, 1], [0])]
+    both = [part("main", 0, 1, [0, 1], [2]), part("main", 1, 2, [0, 1], [2])]
+    assert moved(asked, [6, 3, 4], before, s0="1: 0 1 2", s1="2: 0 1 2") == both
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("1: 0", "r1-n00 are not 2 nodes of one NVLink domain"),
+        ("1: 0 1", "r1-n01 is in use"),
+        ("0: 2 3", "r0-n02 is used by other slices of this task"),
+        ("2: 0 9", "r2-n09 is no longer in the inventory"),
+        ("3: 0 1", "r3-n00 is excluded by `spread`"),
+    ],
+)
+def test_a_slice_does_not_move_against_a_rule_or_onto_others(where: str, why: str) -> None:
+    asked = task(main=TopologyRule(slices=3, nodes_per_slice=2, spread="rack"))
+    before = (part("main", 0, 1, [2, 3]), part("main", 1, 0, [2, 3]), part("main", 2, 3, [2, 3]))
+    assert moved(asked, [4, 4, 4, 4], before, "r1-n01", s0=where) == why

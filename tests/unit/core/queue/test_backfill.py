@@ -52,6 +52,14 @@ class TestSchedule:
         first = replace(waits(0, task(3, 3)), unavailable=unfit)
         assert decide([first, waits(1, task(1, 3))], {})["w01"] == (True, 0.0)
 
+    def test_nodes_that_are_reserved_for_a_run_are_its_own_alone(self) -> None:
+        unavailable = held(r0="a", r1="w01")
+        waiting = [waits(0, task(2, 3)), waits(1, task(1, 3)), waits(2, task(1, 3))]
+        decided = decide(waiting, unavailable, going_of("a", task(1, 1), math.inf))
+        assert decided["w01"] == (True, 0.0)  # although a run before it could use them
+        assert not decided["w00"][0]
+        assert not decided["w02"][0]
+
     def test_the_remaining_time_of_a_run(self) -> None:
         limited = replace(task(1, 1, limit=100.0), stop_grace=10.0)
         assert remaining(limited, None, 1000.0) == 110.0 + SETUP_S

@@ -13,18 +13,18 @@ FIRST = NodeName("r0-n0")
 
 def test_a_node_is_free_once_its_run_has_ended() -> None:
     timeline = Timeline(FLEET, held(r0="a", r1="b"), {"a": 60.0})
-    assert {use.used_by for use in timeline.unavailable(0.0, 1.0).values()} == {"a", "b"}
-    assert {use.used_by for use in timeline.unavailable(60.0, 1.0).values()} == {"b"}
+    assert {use.used_by for use in timeline.unavailable(0.0, 1.0, "new").values()} == {"a", "b"}
+    assert {use.used_by for use in timeline.unavailable(60.0, 1.0, "new").values()} == {"b"}
 
 
 def test_the_earliest_start_waits_for_a_run_that_ends_and_for_reservations() -> None:
     timeline = Timeline(FLEET, held(r0="a", r1="b", r2="c"), {"a": 60.0, "b": 90.0})
-    assert [timeline.earliest(task(slices, 3), 10.0, {}) is None for slices in (1, 2, 3)] == [False, False, True]
-    found = timeline.earliest(task(1, 3), 10.0, {})
+    assert [timeline.earliest(task(slices, 3), 10.0, {}, "new") is None for slices in (1, 2, 3)] == [False, False, True]
+    found = timeline.earliest(task(1, 3), 10.0, {}, "new")
     assert found is not None
     assert (found[0], found[1].slices[0].rack) == (60.0, "r0")
     timeline.reserve(found[1].nodes, 60.0, math.inf, "first")
-    after = timeline.earliest(task(1, 3), 10.0, {})
+    after = timeline.earliest(task(1, 3), 10.0, {}, "new")
     assert after is not None
     assert after[0] == 90.0
 
@@ -32,7 +32,7 @@ def test_the_earliest_start_waits_for_a_run_that_ends_and_for_reservations() -> 
 def test_an_unhealthy_node_stays_unavailable_after_its_run() -> None:
     timeline = Timeline(FLEET, {FIRST: Unavailable(used_by="a", unhealthy="Xid 79")}, {"a": 60.0})
     assert timeline.out_of_service == {FIRST: Unavailable(unhealthy="Xid 79")}
-    assert timeline.unavailable(60.0, 1.0) == timeline.out_of_service
+    assert timeline.unavailable(60.0, 1.0, "new") == timeline.out_of_service
 
 
 def test_nodes_that_one_run_knows_to_be_unhealthy_keep_their_user() -> None:

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from launcher.admission.placed_tasks import placed_tasks
+from launcher.admission.moves.placed_tasks import placed_tasks
 from launcher.admission.preflight import guessed
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.placement import Unavailable, UnavailableNodes
-from launcher.core.model.run import Run
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.planner.defragment import slices_with_room
 from launcher.core.planner.relocation import PlacedTask
@@ -42,24 +41,10 @@ def slice_room(store: Store, fleet: Inventory) -> RoomListing:
     """Return the room for slices in an inventory; queued runs are not counted."""
     known = guessed(fleet, store.domains.of(fleet.name))
     unavailable = store.unavailable(fleet)
-    runs, unreadable = _runs(store, fleet)
-    placed = placed_tasks(runs)
+    placed, unreadable = placed_tasks(store, fleet.name)
     rooms = [room for kind in _kinds(known) for room in _of_kind(known, unavailable, placed, kind)]
     movable = sum(len(run.own_slices()) for run in placed if run.movable)
     return RoomListing(rooms=tuple(rooms), movable=movable, unreadable=unreadable)
-
-
-def _runs(store: Store, fleet: Inventory) -> tuple[Sequence[Run], tuple[OtherVersionError, ...]]:
-    rows, unreadable = store.live()
-    runs: list[Run] = []
-    errors = list(unreadable)
-    for row in rows:
-        if row.fleet == fleet.name:
-            try:
-                runs.append(store.load(row.id)[0])
-            except OtherVersionError as error:
-                errors.append(error)
-    return runs, tuple(errors)
 
 
 _Kind = tuple[str, int]

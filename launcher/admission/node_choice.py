@@ -1,0 +1,197 @@
+"""Nodes that a run gets besides its own, or instead of them: choices from the whole inventory, not claimed yet."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from launcher.core.control.resized_record import hindrance
+from launcher.core.model.actions import AddSpare, Move, Relocate
+from launcher.core.model.inventory import Inventory, Node
+from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes
+from launcher.core.model.record import Record
+from launcher.core.model.run import Run, Target
+from launcher.core.model.task import Task
+from launcher.core.placement.capacity import rank_order
+from launcher.core.placement.colocation import with_colocated_slices
+from launcher.core.placement.place import exclusive_nodes
+from launcher.core.placement.replacement import find_spare, move_slices, replace_slice, slice_on
+from launcher.core.placement.resize import resize
+from launcher.store.move_plans import Reservation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeChoice:
+    """Nodes for a slice, from the whole inventory, and the run once it has them."""
+
+    nodes: tuple[Node, ...]
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoChoice:
+    """Why there are no nodes."""
+
+    message: str
+
+
+def choose_spare(
+    action: AddSpare, now: Run, record: Record, unavailable: UnavailableNodes, fleet: Inventory
+) -> NodeChoice | NoChoice:
+    """Return one more node for a slice of a run, or why there is none."""
+    part = _slice(now, action.slice)
+    if part is None:
+        return NoChoice(message=f"slice `{action.slice}` is no longer part of the run")
+    unfit = {name for name, use in unavailable.items() if use.unhealthy or use.drained} | record.failed_nodes.keys()
+    holders = {slot.node for slot in record.slots.values()}
+    for name in part.spares:
+        if name not in holders and name not in unfit:
+            return NodeChoice(nodes=_nodes(now.fleet, (name,)), run=now)
+    found = find_spare(now.task, fleet, _without(unavailable, record.failed_nodes), now.placement, part)
+    if found is None:
+        return NoChoice(message=f"no free node for slice `{part.key}` in `{part.place}`")
+    nodes = _nodes(fleet, (found,))
+    return NodeChoice(nodes=nodes, run=_with(now, replace(part, spares=(*part.spares, found)), nodes, fleet))
+
+
+def choose_place(
+    action: Relocate, now: Run, record: Record, unavailable: UnavailableNodes, fleet: Inventory
+) -> NodeChoice | NoChoice:
+    """Return nodes elsewhere for a slice of a run, or why there are none."""
+    part = _slice(now, action.slice)
+    if part is None:
+        return NoChoice(message=f"slice `{action.slice}` is no longer part of the run")
+    if not set(part.nodes) & (record.requested | record.failed_nodes.keys() | set(action.without)):
+        return NodeChoice(nodes=_nodes(now.fleet, (*part.nodes, *part.spares)), run=now)
+    ranks = {member.name for member in now.members() if member.slice_key == part.key}
+    own = {*part.nodes, *part.spares, *(slot.node for slot in record.slots.values() if slot.member in ranks)}
+    free = {name: use for name, use in unavailable.items() if name not in own or use.unhealthy or use.drained}
+    left = [node.name for node in fleet.nodes if node.rack in action.without_racks]
+    excluded = _without(free, (*record.failed_nodes, *action.without, *left))
+    found = replace_slice(now.task, fleet, excluded, now.placement, part)
+    if isinstance(found, Shortfall):
+        return NoChoice(message=f"slice `{part.key}` fits nowhere else: {_shortfall(found)}")
+    nodes = _nodes(fleet, (*found.nodes, *found.spares))
+    return NodeChoice(nodes=nodes, run=_with(now, found, nodes, fleet))
+
+
+def choose_move(
+    action: Move,
+    now: Run,
+    record: Record,
+    unavailable: UnavailableNodes,
+    fleet: Inventory,
+    reserved: Mapping[NodeName, Reservation],
+) -> NodeChoice | NoChoice:
+    """Return the nodes that a plan reserved for slices of a run, or why they cannot have them.
+
+    Slices that go back get their old nodes, whatever state these are in: their ranks are still there.
+    """
+    wanted = {part.slice: part.nodes for part in action.order.slices}
+    parts = {part.key: part for part in now.placement.slices}
+    if not wanted.keys() <= parts.keys():
+        return NoChoice(message=f"{fold(wanted.keys() - parts.keys())} is no longer part of the run")
+    if all({*parts[key].nodes, *parts[key].spares} == {*names} for key, names in wanted.items()):
+        return NodeChoice(nodes=(), run=now)
+    mine = Reservation(plan=action.order.plan, run=now.name)
+    if not action.back and any(reserved.get(name) != mine for names in wanted.values() for name in names):
+        return NoChoice(message=f"plan `{action.order.plan}` has ended: its nodes are not reserved any more")
+    if action.back:
+        for key, own in wanted.items():
+            nodes = _nodes(now.fleet, own)
+            now = _with(now, slice_on(now.task, parts[key], nodes), nodes, fleet)
+        return NodeChoice(nodes=(), run=now)
+    order = {node.name: at for at, node in enumerate(sorted(fleet.nodes, key=rank_order))}
+    wanted = {key: tuple(sorted(own, key=lambda name: order.get(name, 0))) for key, own in wanted.items()}
+    found = move_slices(now.task, fleet, _without(unavailable, record.failed_nodes), now.placement, wanted)
+    if isinstance(found, str):
+        return NoChoice(message=found)
+    nodes = _nodes(fleet, (name for own in wanted.values() for name in own))
+    for part in found:
+        now = _with(now, part, nodes, fleet)
+    return NodeChoice(nodes=nodes, run=now)
+
+
+def choose_target(
+    task: Task, now: Run, record: Record, unavailable: UnavailableNodes, fleet: Inventory
+) -> NodeChoice | NoChoice:
+    """Return the nodes that a run needs for a task with more or fewer slices, or why there are none."""
+    ours = set(now.placement.nodes)
+    free = _without(
+        {name: use for name, use in unavailable.items() if name not in ours}, record.failed_nodes.keys() - ours
+    )
+    found = resize(task, fleet, free, now.placement)
+    if isinstance(found, Shortfall):
+        return NoChoice(message=f"new slices of `{found.group}` do not fit: {_shortfall(found)}")
+    if torn := [old.key for old, new in found.moved if old.nodes != new.nodes]:
+        return NoChoice(message=f"{fold(torn)} would have to move")
+    nodes = _nodes(fleet, (name for part in found.added for name in (*part.nodes, *part.spares)))
+    target = Target(
+        task=task,
+        comes=found.added,
+        goes=tuple(part.key for part in found.removed),
+        fleet=fleet.cut_down(node.name for node in nodes),
+    )
+    aimed = replace(now, target=target)
+    message = hindrance(aimed, record)
+    return NoChoice(message=message) if message else NodeChoice(nodes=nodes, run=aimed)
+
+
+def resized_run(now: Run, fleet: Inventory) -> Run:
+    """Return the resized run, with the current placement of slices that stay."""
+    target = now.target
+    if target is None:
+        return now
+    order = {group.name: at for at, group in enumerate(target.task.groups)}
+    stay = [part for part in now.placement.slices if part.key not in target.goes]
+    slices = tuple(sorted((*stay, *target.comes), key=lambda part: (order[part.group], part.index)))
+    aimed = replace(now, task=target.task, target=None)
+    return _placed(aimed, slices, _new(now, target.fleet.nodes), target.fleet.domains, fleet)
+
+
+def _slice(run: Run, key: str) -> Slice | None:
+    return next((part for part in run.placement.slices if part.key == key), None)
+
+
+def _with(run: Run, part: Slice, nodes: Sequence[Node], fleet: Inventory) -> Run:
+    """Return the run with another slice under the same key."""
+    slices = tuple(part if part.key == other.key else other for other in run.placement.slices)
+    more = _new(run, nodes)
+    return _placed(run, slices, more, fleet.cut_down(node.name for node in more).domains, fleet)
+
+
+def _new(run: Run, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    known = {node.name for node in run.fleet.nodes}
+    return tuple(node for node in nodes if node.name not in known)
+
+
+def _placed(
+    run: Run, slices: tuple[Slice, ...], more: Sequence[Node], domains: Mapping[str, tuple[str, ...]], fleet: Inventory
+) -> Run:
+    """Return the run on these slices, with `more` nodes and their domains.
+
+    Its fleet keeps every node that it ever had, and the NVLink domains of these.
+    """
+    slices = with_colocated_slices(run.task, slices)
+    grown = replace(run.fleet, nodes=(*run.fleet.nodes, *more), domains={**domains, **run.fleet.domains})
+    placement = Placement(
+        slices=slices, reasons=run.placement.reasons, exclusive_nodes=exclusive_nodes(run.task, fleet, slices)
+    )
+    return replace(run, placement=placement, fleet=grown)
+
+
+def _nodes(fleet: Inventory, names: Iterable[NodeName]) -> tuple[Node, ...]:
+    known = {node.name: node for node in fleet.nodes}
+    return tuple(known[name] for name in names)
+
+
+def _without(unavailable: UnavailableNodes, names: Iterable[NodeName]) -> UnavailableNodes:
+    """Return the unavailable nodes, with those that the run itself excluded."""
+    return {
+        **unavailable,
+        **{name: replace(unavailable.get(name, Unavailable()), unhealthy="excluded by the run") for name in names},
+    }
+
+
+def _shortfall(shortfall: Shortfall) -> str:
+    need = shortfall.nodes_per_slice + shortfall.spares
+    return f"needs {need} nodes in one place, at most {shortfall.largest} are free"
