@@ -30,7 +30,7 @@ from launcher.cli.output.progress import ProbeProgress
 from launcher.cli.output.table import table
 from launcher.core.model.nodeset import NodeName, fold, fold_messages
 from launcher.core.model.placement import Slice
-from launcher.core.model.text import count
+from launcher.core.model.text import count, data_size
 from launcher.core.placement.resize import ResizePlan
 from launcher.probe.findings import CheckResult
 from launcher.transport.upload.files import UploadSize
@@ -116,7 +116,9 @@ def _kind(notice: KindChosen) -> str:
 
 
 def _files(weight: UploadSize) -> None:
-    amount = f"{count(weight.files, 'file')}, {weight.size / 1e6:.1f} MB, {weight.ignored} ignored"
+    amount = f"{count(weight.files, 'file')}, {data_size(weight.size)}"
+    if weight.ignored:
+        amount += f", {weight.ignored} ignored"
     say(f"to each node: {amount}")
     if weight.files > MANY_FILES or weight.size > MANY_BYTES:
         hint = "exclude what the ranks do not need with `.gitignore` or `.skyignore`"

@@ -14,7 +14,7 @@ from launcher.errors import (
 )
 from launcher.store.rows import RunRow
 
-_HOW = {Cause.STOPPED: "was stopped", Cause.TIME_LIMIT: "was stopped", Cause.PREEMPTED: "was preempted"}
+_HOW = {Cause.STOPPED: "was stopped", Cause.PREEMPTED: "was preempted"}
 
 
 def conclude(row: RunRow) -> None:

@@ -1,4 +1,4 @@
-"""Numbers with their nouns, and spans of time, as people write and read them."""
+"""Numbers with their nouns, amounts of data and spans of time, as people write and read them."""
 
 import re
 
@@ -8,6 +8,15 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: `1 node`, `2 nodes`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def data_size(size: int) -> str:
+    """Return a number of bytes with its unit: `13 B`, `1.2 kB`, `4.0 GB`."""
+    value, units = float(size), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{size} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
 def span(seconds: float) -> str:
