@@ -24,7 +24,7 @@ from launcher.admission.listener import (
 from launcher.admission.queue_explain import shortfall_summary
 from launcher.cli.output.console import agree, clean, say, warn
 from launcher.cli.output.doctor import rows
-from launcher.cli.output.errors import mistake_text
+from launcher.cli.output.errors import warning_text
 from launcher.cli.output.plan import fleet_text, plan_text
 from launcher.cli.output.progress import ProbeProgress
 from launcher.cli.output.table import table
@@ -76,7 +76,7 @@ class AdmissionReport:
                 self._probe.quiet = not fleet.capabilities.own_machines
                 say(fleet_text(fleet))
             case FileWarning(mistake=mistake):
-                warn(mistake_text(mistake))
+                say(warning_text(mistake))
             case KindChosen():
                 say(clean(_kind(notice)))
             case DomainsUnknown(nodes=nodes):

@@ -211,7 +211,7 @@ _RUN = (
         default="TERM",
     ),
     Field(name="stop_grace", doc="Seconds from `stop_signal` to the kill.", type=Duration(), default=60),
-    Field(name="time_limit", doc="The longest time that the run may take.", type=Duration(above=True)),
+    Field(name="time_limit", doc="The longest time that the run may take.", type=Duration(above=True, long=True)),
     Field(
         name="priority",
         doc="Runs of higher priority start first.",

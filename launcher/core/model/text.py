@@ -30,9 +30,9 @@ def span(seconds: float) -> str:
 
 
 def seconds_of(text: str) -> float | None:
-    """Return the seconds of a span of time: `90`, `90s`, `30m`, `72h`, `2d` or `H:MM:SS`; None for other text."""
+    """Return the seconds of a span of time: `90`, `90s`, `30m`, `72h`, `2d`, `H:MM:SS` or `D-H:MM:SS`; else None."""
     if match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd]?)", text, re.ASCII):
         return float(match[1]) * _UNITS[match[2]]
-    if match := re.fullmatch(r"(\d{1,5}):([0-5]\d):([0-5]\d)", text, re.ASCII):
-        return float(int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3]))
+    if match := re.fullmatch(r"(?:(\d{1,5})-)?(\d{1,5}):([0-5]\d):([0-5]\d)", text, re.ASCII):
+        return float(int(match[1] or 0) * 86400 + int(match[2]) * 3600 + int(match[3]) * 60 + int(match[4]))
     return None
