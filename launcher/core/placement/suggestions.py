@@ -42,7 +42,7 @@ def suggest(
         *_restored(problem, Exclusion.DRAINED, _undrain, "undrain `{}`"),
         *_restored(problem, Exclusion.UNHEALTHY, _heal, "repair `{}` (unhealthy)"),
         *_restored(
-            problem, Exclusion.NO_DOMAIN, _guess_domain, "set `domain` of `{}`, if each rack is one NVLink domain"
+            problem, Exclusion.NO_DOMAIN, _guess_domain, "let `nvlaunch doctor` read the NVLink domain of `{}`, or set `domain`"
         ),
         *_ended_runs(problem),
         *_relaxed_counts(problem.group, problem.fits_as),

@@ -45,7 +45,7 @@ row = pytest.param
             fleet("r1=4", domain=None),
             {},
             {"nodes": 2},
-            "set `domain` of `r1-n[01-02]`, if each rack is one NVLink domain",
+            "let `nvlaunch doctor` read the NVLink domain of `r1-n[01-02]`, or set `domain`",
             id="domains nobody asked the drivers for",
         ),
         row(fleet("r1=4"), used(small="r1-n01"), {"nodes": 4}, "wait until run `small` ends", id="a run"),
