@@ -69,15 +69,16 @@ class Mistake:
 class SpecError(LaunchError):
     """The task, the inventory or the command line is wrong.
 
-    Has all mistakes, in file order.
+    Has all mistakes, in file order, and the warnings about the same file.
     """
 
     code = ExitCode.USAGE
 
-    def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
+    def __init__(self, mistakes: tuple[Mistake, ...], warnings: tuple[Mistake, ...] = ()) -> None:
         first = mistakes[0].what if mistakes else "nothing to read"
         super().__init__(first, hints=tuple(m.hint for m in mistakes if m.hint))
         self.mistakes = mistakes
+        self.warnings = warnings
 
 
 def refuse(what: str, *, hint: str | None = None, where: str = "") -> NoReturn:

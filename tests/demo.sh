@@ -1,5 +1,5 @@
 #!/bin/sh
-# The main job on this machine: two slices of two nodes, each slice in one pretended rack, with real Ray.
+# The main job on this machine: two slices of two nodes, each slice in one local rack, with real Ray.
 # usage: demo.sh path/to/nvlaunch
 set -eu
 nvlaunch=$1

@@ -73,8 +73,17 @@ def shortfall_summary(shortfall: Shortfall) -> str:
     own = ", each" if shortfall.slices > 1 else ""
     where = "" if shortfall.within == ANY_LEVEL else f"{own} {_within(shortfall.within)}"
     each = f"{count(shortfall.slices, 'slice')} of {count(need, 'node')}{where}"
-    found = f"{shortfall.placed} fit now, the largest free place has {count(shortfall.largest, 'node')}"
-    return f"`{shortfall.group}` needs {each}: {found}{by}"
+    return f"`{shortfall.group}` needs {each}: {_found(shortfall, need)}{by}"
+
+
+def _found(shortfall: Shortfall, need: int) -> str:
+    """Return how many slices fit now, and how much room there is for one more of `need` nodes."""
+    placed, level = shortfall.placed, shortfall.within
+    where = "the inventory" if level in (ANY_LEVEL, NODE_LEVEL) else f"the best {level}"
+    parts = [f"{placed} of {shortfall.slices} {'fits' if placed == 1 else 'fit'} now"] if shortfall.slices > 1 else []
+    if shortfall.largest < need:
+        parts.append(f"{where} has {count(shortfall.largest, 'free node')}")
+    return ", ".join(parts) or "it does not fit now"
 
 
 def _within(level: str) -> str:

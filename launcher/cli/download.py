@@ -9,7 +9,7 @@ from pathlib import Path
 from launcher.cli.output.progress import LiveLine
 from launcher.cli.untar import EXISTS, Received, Unpacker
 from launcher.core.model.run import Run
-from launcher.core.model.text import count
+from launcher.core.model.text import count, data_size
 from launcher.drive.targets import NodeTarget
 from launcher.errors import LaunchError
 from launcher.ports import Nodes
@@ -59,7 +59,7 @@ class Download:
         """Return how much was stored."""
         files = sum(part.files for part in self._received.values())
         size = sum(part.size for part in self._received.values())
-        return f"{count(files, 'file')}, {_amount(size)}, in `{self._into}`"
+        return f"{count(files, 'file')}, {data_size(size)}, in `{self._into}`"
 
     def _folder(self, target: NodeTarget) -> Path:
         member = target.member
@@ -124,12 +124,3 @@ class Download:
 
 class _StoppedHereError(LaunchError):
     """The transfer was stopped on this side, which reports why itself."""
-
-
-def _amount(size: int) -> str:
-    """Return a number of bytes with its unit."""
-    value, units = float(size), ["B", "kB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:
-        value /= 1000
-        units.pop(0)
-    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"

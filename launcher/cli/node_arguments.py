@@ -62,7 +62,9 @@ def find_nodes(store: "Store", words: Sequence[str], inventory: str | None, *, h
         raise wrong[0]
     if len(found) > 1:
         names = ", ".join(f"`{name}`" for name in sorted(found))
-        refuse(f"several inventories have such nodes: {names}", hint="select one with `-i FILE`")
+        sources = sorted(one.fleet.source for one in found.values())
+        options = " or ".join(f"`-i {source}`" for source in sources if not source.startswith("<"))
+        refuse(f"several inventories have such nodes: {names}", hint=f"select one with {options or '`-i FILE`'}")
     return next(iter(found.values()))
 
 

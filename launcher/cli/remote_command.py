@@ -45,7 +45,8 @@ class RemoteCommand:
         for future in done:
             future.result()  # raises where stdout was closed, or for a bug
         if self._failed:
-            raise JobFailedError(f"`{self._command.argv[0]}` failed on {self._count()}: {self._failures()}")
+            what = f"`{self._command.argv[0]}` failed on {self._count()}: {self._failures()}"
+            raise JobFailedError(what, hints=shell_hints(self._command.argv))
 
     def stop(self) -> Iterator[str]:
         """Stop the command on all targets.
@@ -131,3 +132,10 @@ class RemoteCommand:
         if len(self._targets) == 1:
             return next(iter(alike))
         return "; ".join(f"{fold(labels)}: {message}" for message, labels in alike.items())
+
+
+def shell_hints(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the hint for a whole command line in one word, which is not the name of a program."""
+    if len(argv) > 1 or not any(one.isspace() for one in argv[0]):
+        return ()
+    return ("no shell interprets the command: write `-- sh -c '...'`, or give each argument by itself",)

@@ -23,6 +23,7 @@ def test_a_command_runs_beside_the_ranks_that_were_named(running: Desk) -> None:
     assert one.returncode == 0, one.stderr
     assert "NVLAUNCH_NODE_RANK=0\n" in one.stdout
     assert "[" not in one.stdout
+    assert "imaginary racks: no program runs" in one.stderr
     every = running.run("exec", "job", "--all", "--", "true")
     assert {line.split()[0] for line in every.stdout.splitlines()} == {f"[main/{rank}]" for rank in range(4)}
     part = running.run("exec", "job", "--slice", "1", "--", "true").stdout

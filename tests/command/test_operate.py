@@ -160,6 +160,8 @@ class TestLedger:
         table = desk.run("nodes").stdout
         assert re.search(r"^r1-n1 +hall +quarantined +1 +\d+s ago +GPU 2 fell off the bus$", table, re.MULTILINE)
         assert re.search(r"^r2-n1 +hall +in service +2 ", table, re.MULTILINE)
+        assert len(desk.run("nodes", "-i", "fleet.yaml").stdout.splitlines()) == 3
+        assert desk.run("nodes", "-i", "built-in").stderr == "no incidents, quarantines or drains\n"
         full = desk.run("nodes", "r1-n1").stdout
         assert "    | NVRM: Xid 79\n" in full
         assert "\x1b" not in full

@@ -86,6 +86,7 @@ def test_a_run_begins_when_those_before_it_end_and_nobody_jumps_ahead(hall: Hall
     assert {(one["user"], one["submit_host"]) for one in hall.queue()} == {(User.current().name, User.current().host)}
     assert f" {User.current()} " in hall.run("queue").stdout
     assert hall.status("big")["state"] == "queued"
+    assert len(hall.run("status", "big").stdout.splitlines()) == 2, "no table of ranks that it does not have"
     refused = hall.run("exec", "big", "--", "true")
     assert refused.returncode == 2
     assert "`big` is queued: it has no ranks yet" in refused.stderr
@@ -114,6 +115,7 @@ def test_what_can_never_fit_is_refused_and_who_waits_can_be_taken_down(hall: Hal
     hall.accepted("second", task(1, 1), "--queue", "--secret", "TOKEN=@" + str(hall.task("key", "hunter2")))
     down = hall.run("down", "second", "-y")
     assert down.returncode == 0, down.stderr
+    assert down.stderr.endswith("second removed from the queue.\n")
     row = hall.row("second")
     assert (row.state, row.outcome and row.outcome.cause) == (RunState.STOPPED, Cause.STOPPED)
     assert hall.queue() == []

@@ -24,13 +24,13 @@ from launcher.admission.listener import (
 from launcher.admission.queue_explain import shortfall_summary
 from launcher.cli.output.console import agree, clean, say, warn
 from launcher.cli.output.doctor import rows
-from launcher.cli.output.errors import mistake_text
+from launcher.cli.output.errors import warning_text
 from launcher.cli.output.plan import fleet_text, plan_text
 from launcher.cli.output.progress import ProbeProgress
 from launcher.cli.output.table import table
 from launcher.core.model.nodeset import NodeName, fold, fold_messages
 from launcher.core.model.placement import Slice
-from launcher.core.model.text import count
+from launcher.core.model.text import count, data_size
 from launcher.core.placement.resize import ResizePlan
 from launcher.probe.findings import CheckResult
 from launcher.transport.upload.files import UploadSize
@@ -76,7 +76,7 @@ class AdmissionReport:
                 self._probe.quiet = not fleet.capabilities.own_machines
                 say(fleet_text(fleet))
             case FileWarning(mistake=mistake):
-                warn(mistake_text(mistake))
+                say(warning_text(mistake))
             case KindChosen():
                 say(clean(_kind(notice)))
             case DomainsUnknown(nodes=nodes):
@@ -116,7 +116,9 @@ def _kind(notice: KindChosen) -> str:
 
 
 def _files(weight: UploadSize) -> None:
-    amount = f"{count(weight.files, 'file')}, {weight.size / 1e6:.1f} MB, {weight.ignored} ignored"
+    amount = f"{count(weight.files, 'file')}, {data_size(weight.size)}"
+    if weight.ignored:
+        amount += f", {weight.ignored} ignored"
     say(f"to each node: {amount}")
     if weight.files > MANY_FILES or weight.size > MANY_BYTES:
         hint = "exclude what the ranks do not need with `.gitignore` or `.skyignore`"

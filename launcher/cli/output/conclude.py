@@ -14,7 +14,7 @@ from launcher.errors import (
 )
 from launcher.store.rows import RunRow
 
-_HOW = {Cause.STOPPED: "was stopped", Cause.TIME_LIMIT: "was stopped", Cause.PREEMPTED: "was preempted"}
+_HOW = {Cause.STOPPED: "was stopped", Cause.PREEMPTED: "was preempted"}
 
 
 def conclude(row: RunRow) -> None:
@@ -59,7 +59,7 @@ def _error(row: RunRow, outcome: Outcome) -> LaunchError:
         case Cause.STOPPED | Cause.SUCCESS | Cause.PREEMPTED:
             return JobFailedError(words)
         case Cause.TIME_LIMIT:
-            return JobFailedError(words, hints=("set a longer `time_limit`, or start it again from its checkpoint",))
+            return JobFailedError(words, hints=("set a longer `time_limit`, or start it again with `nvlaunch up`: `NVLAUNCH_RUN` stays the same",))
 
 
 def _look_at(row: RunRow, outcome: Outcome) -> str:

@@ -21,6 +21,8 @@ def usage_text(error: Exception) -> str:
     message = " ".join(getattr(error, "format_message", lambda: str(error))().split()).replace("'", "`")
     context = getattr(error, "ctx", None)
     hint = f"`{context.command_path if context else 'nvlaunch'} --help` shows its arguments and options"
+    if getattr(context, "info_name", "") == "exec" and message.lower().startswith("no such option"):
+        hint = "put `--` before the command: `nvlaunch exec RUN -- nvidia-smi -L`"
     if close := re.search(r" Did you mean (.+)\?$| \(Possible options: (.+)\)$", message):
         message = message[: close.start()]
         hint = f"did you mean {close[1] or f'`{close[2]}`'}?"
@@ -33,9 +35,16 @@ def mistake_text(mistake: Mistake) -> str:
     return clean(f"{place}: {mistake.what}" if place else mistake.what)
 
 
+def warning_text(mistake: Mistake) -> str:
+    """Return a mistake that stops nothing as a warning, with its hint."""
+    return "\n".join(_warning(mistake))
+
+
 def _lines(error: LaunchError) -> Iterator[str]:
     match error:
         case SpecError():
+            for warning in error.warnings[:MOST]:
+                yield from _warning(warning)
             yield from _mistakes(error.mistakes)
             return
         case NoCapacityError():
@@ -67,6 +76,12 @@ def _mistakes(mistakes: tuple[Mistake, ...]) -> Iterator[str]:
         yield f"and {len(mistakes) - MOST} more"
     if len(mistakes) > 1:
         yield f"{len(mistakes)} mistakes; nothing was started"
+
+
+def _warning(mistake: Mistake) -> Iterator[str]:
+    yield f"{paint('warning', Colour.DOUBT, sys.stderr)}: {mistake_text(mistake)}"
+    if mistake.hint:
+        yield _hint(mistake.hint)
 
 
 def _outcomes(outcomes: tuple[tuple[str, str], ...]) -> Iterator[str]:

@@ -20,7 +20,7 @@ _VERBS: Mapping[ActionKind | Level | Unit, tuple[str, str]] = {
     "reserve": ("reserve", "requested the reservation of"),
     "unreserve": ("cancel the reservation of", "cancelled the reservation of"),
     "verify": ("verify the reservation of", "verified the reservation of"),
-    "start": ("start the ranks of", "started the ranks of"),
+    "start": ("start", "started"),
     "signal": ("signal the ranks on", "signalled the ranks on"),
     Level.RANK: ("kill the ranks on", "killed the ranks on"),
     Level.GENERATION: ("kill the raylet on", "killed the raylet on"),
@@ -98,5 +98,10 @@ def _before(verb: str, name: str) -> str:
 def _name(key: ActionKey) -> str:
     """Return the name of what an action is done to; empty for the run or its head."""
     if key.gang is not None:
-        return f"{key.node}, gang {key.gang}" if key.node else f"{key.gang}, attempt {key.attempt}"
+        return f"{key.node}, gang {key.gang}" if key.node else f"{_ranks(key.gang)} (attempt {key.attempt})"
     return key.node or key.slice or ""
+
+
+def _ranks(gang: str) -> str:
+    """Return the ranks of a gang in words."""
+    return "all ranks" if gang == "run" else f"the ranks of {gang}"

@@ -46,13 +46,13 @@ class NodeRecord:
         return self.incidents[-1].message if self.incidents else ""
 
 
-def node_records(store: "Store", names: AbstractSet[str]) -> tuple[NodeRecord, ...]:
-    """Return the records of nodes, all for no names.
+def node_records(store: "Store", names: AbstractSet[str], only: str | None = None) -> tuple[NodeRecord, ...]:
+    """Return the records of nodes, all for no names; of the inventory `only`, if one is named.
 
     By inventory, then in natural order.
     """
     found: list[NodeRecord] = []
-    for fleet in store.ledger.fleets():
+    for fleet in store.ledger.fleets() if only is None else (only,):
         drains = {one.node: one for one in store.ledger.drains(fleet)}
         quarantines = {one.node: one for one in store.ledger.quarantines(fleet)}
         incidents = store.ledger.incidents(fleet)

@@ -87,10 +87,11 @@ def _requested(shortfall: Shortfall) -> str:
     parts = [f"{count(shortfall.slices, 'slice')} of {count(shortfall.nodes_per_slice, 'node')}"]
     if shortfall.spares:
         parts[0] += f" and {count(shortfall.spares, 'spare')}"
+    each = "each " if shortfall.slices > 1 else ""
     if shortfall.within == NODE_LEVEL:
-        parts.append("each on one node")
+        parts.append(f"{each}on one node")
     elif shortfall.within != ANY_LEVEL:
-        parts.append(f"each in one {shortfall.within}")
+        parts.append(f"{each}in one {shortfall.within}")
     if shortfall.spares_per_rack:
         parts.append(f"{count(shortfall.spares_per_rack, 'spare')} per rack")
     if shortfall.colocated_groups:

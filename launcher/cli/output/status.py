@@ -89,7 +89,7 @@ def _run(snapshot: Snapshot, now: float, newest: str) -> tuple[str, ...]:
         snapshot["name"],
         "" if snapshot["id"] == newest else snapshot["id"],
         snapshot["state"],
-        f"{up}/{len(ranks)}",
+        f"{up}/{len(ranks)}" if ranks else "",
         fold({rank["rack"] for rank in ranks}),
         str(snapshot["restarts"] or ""),
         age(now - snapshot["since"]),
@@ -103,6 +103,8 @@ def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
     user = f"{snapshot['user']}@{snapshot['submit_host']}"
     yield clean(f"{snapshot['name']} ({snapshot['id']}) on `{snapshot['inventory']}`, started by {user}")
     yield clean(f"{snapshot['state']} for {age(now - snapshot['since'])}: {snapshot['status_message']}")
+    if not snapshot["ranks"]:  # queued: it has no nodes
+        return
     updated = age(now - snapshot["observed_at"])
     yield f"attempt {snapshot['attempt']}, {count(snapshot['restarts'], 'restart')}, updated {updated} ago"
     yield ""

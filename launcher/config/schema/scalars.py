@@ -10,6 +10,9 @@ from launcher.config.yaml.diagnostics import KeyPath
 from launcher.config.yaml.nodes import ScalarKind, ScalarNode, YamlNode
 from launcher.core.model.text import seconds_of
 
+SHORT_S = 600
+"""Below this, a long duration without a unit was probably meant in other units (s)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
@@ -143,12 +146,13 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """A duration in seconds: `90`, `90s`, `30m`, `72h`, `2d` or `H:MM:SS`.
+    """A duration in seconds: `90`, `90s`, `30m`, `72h`, `2d`, `H:MM:SS` or `D-H:MM:SS`.
 
-    With `above` not 0.
+    With `above` not 0. With `long` a small number without a unit is warned about: Slurm's `72` is 72 minutes.
     """
 
     above: bool = False
+    long: bool = False
 
     @property
     def expected(self) -> str:
@@ -160,11 +164,14 @@ class Duration:
         seconds = seconds_of(node.text.strip()) if isinstance(node, ScalarNode) else None
         if seconds is None or (self.above and seconds == 0):
             raise invalid(node, at, self.expected)
+        if self.long and seconds < SHORT_S and isinstance(node, ScalarNode) and node.text.strip().isdecimal():
+            text = node.text.strip()
+            at.out.warn(node.mark, f"`{at.name}: {text}` is {text} seconds", f"write `{text}s`, `{text}m` or `{text}h`")
         return seconds
 
     def schema(self) -> Schema:
         """Return a number of seconds, or text with a unit."""
-        pattern = r"^(\d+(\.\d+)?\s*[smhd]?|\d+:[0-5]\d:[0-5]\d)$"
+        pattern = r"^(\d+(\.\d+)?\s*[smhd]?|(\d+-)?\d+:[0-5]\d:[0-5]\d)$"
         return {
             "anyOf": [
                 {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): 0},

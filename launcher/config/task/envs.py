@@ -1,5 +1,6 @@
 """Variables and secrets of a task, from its file and the command line."""
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from launcher.config.yaml.nodes import NOWHERE, Mark
 from launcher.config.yaml.values import FieldValue, Values
 
 _OURS = "NVLAUNCH_"
+_SIMILAR = 0.75  # `STPES` is similar to `STEPS`, `LR` is not to `LORA`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,17 @@ def check_overrides(overrides: Overrides, out: Diagnostics) -> None:
     for name in sorted(overrides.secrets & set(overrides.envs)):
         what = f"`{name}` is given as a variable and as a secret"
         out.mistake(NOWHERE, what, "pass it with `--secret` only", where="--secret")
+
+
+def check_unknown_names(owners: Sequence[Values], overrides: Overrides, out: Diagnostics) -> None:
+    """Warn of each variable on the command line that is not in the task, but similar to one that is.
+
+    Others are silent: a program may use variables that its task does not name.
+    """
+    known = {name for owner in owners for name in (*owner.entries("envs"), *owner.entries("secrets"))}
+    for name in sorted(overrides.envs.keys() - known):
+        if near := difflib.get_close_matches(name, known - overrides.envs.keys(), n=1, cutoff=_SIMILAR):
+            out.warn(NOWHERE, f"`{name}` is not in `envs` of the task", f"did you mean `{near[0]}`?", where="--env")
 
 
 def read_envs(sections: tuple[Values, ...], overrides: Overrides, out: Diagnostics) -> dict[str, str]:

@@ -70,32 +70,32 @@ TOPOLOGY = section(
         type=ListOf(item=_LEVEL, expected="a level, or a list of two", single=True, filled=True),
         default="rack",
     ),
-    Field(name="prefer", doc="The level at which slices should share a domain, if possible.", type=_LEVEL),
+    Field(name="prefer", doc="The level at which slices should share a place, if possible.", type=_LEVEL),
     Field(
         name="balance",
-        doc="The level at which domains should get equal numbers of nodes, if possible, in as few domains as possible.",
+        doc="The level at which to use few places, with the same number of nodes in each, if possible.",
         type=_LEVEL,
     ),
-    Field(name="spread", doc="The level at which no two slices may share a domain.", type=_LEVEL),
-    Field(name="spread_members", doc="The level at which no two nodes of a slice may share a domain.", type=_LEVEL),
-    Field(name="exclusive", doc="The level at which no other run may share a domain.", type=_LEVEL),
+    Field(name="spread", doc="The level at which no two slices may share a place.", type=_LEVEL),
+    Field(name="spread_members", doc="The level at which no two nodes of a slice may share a place.", type=_LEVEL),
+    Field(name="exclusive", doc="The level at which no other run may share a place.", type=_LEVEL),
     Field(
         name="near",
-        doc="The group that must have a slice in the same rack, or in the same domain at `within`.",
+        doc="The group that must have a slice in the same rack, or in the same place at `within`.",
         type=group_name,
     ),
     Field(
         name="apart_from",
-        doc="The group that must have no slice in the same rack, or in the same domain at `spread`.",
+        doc="The group that must have no slice in the same rack, or in the same place at `spread`.",
         type=group_name,
     ),
     Field(
         name="nodes_of",
-        doc="The group whose nodes this group shares, member by member, using the GPUs that it leaves free; only that "
-        "group may have other placement keys.",
+        doc="The group whose nodes this group uses too, one member a node, with the GPUs that are left free there. It "
+        "cannot have other placement keys.",
         type=group_name,
     ),
-    Field(name="spares", doc="Nodes kept free for each slice, in its own domain.", type=Integer(low=0), default=0),
+    Field(name="spares", doc="Nodes kept free for each slice, in its own rack, or its place at `within`.", type=Integer(low=0), default=0),
     Field(
         name="spares_per_rack",
         doc="Nodes kept free in each rack, shared by its slices.",
@@ -211,7 +211,7 @@ _RUN = (
         default="TERM",
     ),
     Field(name="stop_grace", doc="Seconds from `stop_signal` to the kill.", type=Duration(), default=60),
-    Field(name="time_limit", doc="The longest time that the run may take.", type=Duration(above=True)),
+    Field(name="time_limit", doc="The longest time that the run may take.", type=Duration(above=True, long=True)),
     Field(
         name="priority",
         doc="Runs of higher priority start first.",

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from launcher.config.schema.patterns import NAME_LENGTH, TASK_NAME, task_name
 from launcher.config.task.accelerators import read_accelerators
-from launcher.config.task.envs import Overrides, check_overrides, read_envs, read_secrets
+from launcher.config.task.envs import (
+    Overrides,
+    check_overrides,
+    check_unknown_names,
+    read_envs,
+    read_secrets,
+)
 from launcher.config.task.file_mounts import KEY as MOUNTS
 from launcher.config.task.file_mounts import read_mounts
 from launcher.config.task.levels import LEVEL_KEYS
@@ -59,6 +65,7 @@ def parse_task(text: str, path: Path, *, overrides: Overrides | None = None) -> 
     out = Diagnostics(documents[0].where, documents[0].mistakes)
     sections = read_sections(documents, out)
     check_overrides(overrides, out)
+    check_unknown_names((sections.task, *sections.groups.values(), *sections.owners), overrides, out)
     forms: Mapping[str, tuple[Group, ...]] = {
         name: _forms(name, own, sections.task, overrides, out) for name, own in sections.groups.items()
     }

@@ -21,7 +21,7 @@ _UNSET: Mapping[str, str] = {
     "SKYPILOT_SERVE_REPLICA_ID": "use `NVLAUNCH_NODE_RANK`, the number of the rank",
 }
 _HOME = re.compile(r"(~|\$\{?HOME\}?)/sky_workdir\b")
-_HOME_HINT = "use relative paths: scripts start in the workdir"
+_HOME_HINT = "remove `~/sky_workdir` from the path: commands start in the workdir"
 
 
 def check_scripts(own: Values, envs: Mapping[str, str], out: Diagnostics) -> None:

@@ -22,9 +22,9 @@ class Diagnostics:
         """Add a mistake; `where` replaces the name of the file, for example by `--env`."""
         self._mistakes.append(self._at(mark, what, hint, where))
 
-    def warn(self, mark: Mark, what: str, hint: str | None = None) -> None:
-        """Add a warning: the file is accepted, but the user should know."""
-        self._warnings.append(self._at(mark, what, hint, None))
+    def warn(self, mark: Mark, what: str, hint: str | None = None, *, where: str | None = None) -> None:
+        """Add a warning: the file is accepted, but the user should know. `where` as for `mistake`."""
+        self._warnings.append(self._at(mark, what, hint, where))
 
     def has_mistakes(self) -> bool:
         """Whether there is a mistake so far."""
@@ -35,9 +35,9 @@ class Diagnostics:
         return _in_order(self._warnings)
 
     def finish(self) -> None:
-        """Raise SpecError with all mistakes in file order, if there are any."""
+        """Raise SpecError with all mistakes and warnings in file order, if there are mistakes."""
         if self._mistakes:
-            raise SpecError(_in_order(self._mistakes))
+            raise SpecError(_in_order(self._mistakes), self.warnings())
 
     def _at(self, mark: Mark, what: str, hint: str | None, where: str | None) -> Mistake:
         return Mistake(what=what, where=where or self.where, line=mark.line, column=mark.column, hint=hint)

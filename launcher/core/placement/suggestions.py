@@ -21,6 +21,9 @@ MAX_RUNS_TRIED = 6
 MAX_RUNS_NAMED = 3
 """How many of these runs are suggested: enough to choose from."""
 
+MAX_KINDS_TRIED = 4
+"""How many kinds of accelerators are tried, the most common first; each costs a placement."""
+
 MAX_NODES_PRUNED = 40
 """How many nodes are left out one at a time to see which are needed."""
 
@@ -39,7 +42,7 @@ def suggest(
         *_restored(problem, Exclusion.DRAINED, _undrain, "undrain `{}`"),
         *_restored(problem, Exclusion.UNHEALTHY, _heal, "repair `{}` (unhealthy)"),
         *_restored(
-            problem, Exclusion.NO_DOMAIN, _guess_domain, "set `domain` of `{}`, if each rack is one NVLink domain"
+            problem, Exclusion.NO_DOMAIN, _guess_domain, "let `nvlaunch doctor` read the NVLink domain of `{}`, or set `domain`"
         ),
         *_ended_runs(problem),
         *_relaxed_counts(problem.group, problem.fits_as),
@@ -268,11 +271,17 @@ def _coarser_level(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[
 
 
 def _relaxed_gpus(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
-    if group.accelerator is not None and fits(replace(group, accelerator=None)):
-        yield f"accept any accelerator instead of `{group.accelerator}`"
-    fewer = max((node.gpus for node in inventory.nodes if node.gpus < group.gpus), default=0)
-    if fewer and fits(replace(group, gpus=fewer)):
-        yield f"request {count(fewer, 'GPU')} per node instead of {group.gpus}"
+    if not group.gpus:
+        return
+    kinds = Counter((node.accelerator, min(node.gpus, group.gpus)) for node in inventory.nodes)
+    for (kind, gpus), _ in kinds.most_common(MAX_KINDS_TRIED):
+        wanted = replace(group, accelerator=kind or group.accelerator, gpus=gpus)
+        if gpus and wanted != group and fits(wanted):
+            yield f"request {_gpus(wanted)} per node instead of {_gpus(group)}"
+
+
+def _gpus(group: Group) -> str:
+    return f"`{group.accelerator}:{group.gpus}`" if group.accelerator else count(group.gpus, "GPU")
 
 
 def _with(group: Group, rule: TopologyRule) -> Group:

@@ -9,10 +9,10 @@ from launcher.core.model.placement import Shortfall
 @pytest.mark.parametrize(
     ("within", "slices", "message"),
     [
-        ("rack", 2, "2 slices of 5 nodes, each in one rack"),
-        ("block", 1, "1 slice of 5 nodes in one block"),
-        ("node", 2, "2 slices of 5 nodes, each on one node"),
-        ("any", 2, "2 slices of 5 nodes"),
+        ("rack", 2, "2 slices of 5 nodes, each in one rack: 1 of 2 fits now, the best rack has 3 free nodes"),
+        ("block", 1, "1 slice of 5 nodes in one block: the best block has 3 free nodes"),
+        ("node", 2, "2 slices of 5 nodes, each on one node: 1 of 2 fits now, the inventory has 3 free nodes"),
+        ("any", 2, "2 slices of 5 nodes: 1 of 2 fits now, the inventory has 3 free nodes"),
     ],
 )
 def test_a_shortfall_says_where_each_slice_has_to_be(within: str, slices: int, message: str) -> None:
@@ -22,9 +22,9 @@ def test_a_shortfall_says_where_each_slice_has_to_be(within: str, slices: int, m
         nodes_per_slice=4,
         spares=1,
         within=within,
-        placed=1,
+        placed=slices - 1,
         largest=3,
         racks=(),
         suggestions=(),
     )
-    assert shortfall_summary(short) == f"`main` needs {message}: 1 fit now, the largest free place has 3 nodes"
+    assert shortfall_summary(short) == f"`main` needs {message}"

@@ -26,7 +26,7 @@ def lines(*events: Event) -> list[str]:
         (EventKind.RECEIPT, "prepare:r1-n1", "done: note", "receipt      started to prepare r1-n1: note"),
         (EventKind.RECEIPT, "join:r1-n1#2", "done", "receipt      started the raylet on r1-n1"),
         (EventKind.RECEIPT, "start_head@1", "done", "receipt      started the Ray head"),
-        (EventKind.RECEIPT, "start:run@2", "done", "receipt      started the ranks of run, attempt 2"),
+        (EventKind.RECEIPT, "start:run@2", "done", "receipt      started all ranks (attempt 2)"),
         (
             EventKind.RECEIPT,
             "kill:r1-n1:rank:main/0@1#0",

@@ -46,6 +46,7 @@ def init(
     files = {f"{kind.value}.yaml": read_template(f"{kind.value}.yaml") for kind in SpecKind}
     if like:
         files["task.yaml"] = _like(like)
+        _keep_other(folder / "task.yaml", files["task.yaml"])
     files |= {schema_file(kind): json.dumps(json_schema(kind), indent=2) + "\n" for kind in SpecKind}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,8 +54,12 @@ def init(
             _write(folder / name, text)
     except OSError as error:
         refuse(f"cannot write to `{folder}`: {(error.strerror or str(error)).lower()}")
-    task, fleet = folder / "task.yaml", folder / "inventory.yaml"
-    say(f"next: edit {task}, then run `nvlaunch plan {task}`; for your own machines `nvlaunch plan {task} -i {fleet}`")
+    enter = "" if folder == Path() else f"`cd {folder}`, "
+    say(f"next: {enter}edit task.yaml, then run `nvlaunch plan task.yaml`")
+    say(
+        "for your own machines: edit inventory.yaml, run `nvlaunch doctor -i inventory.yaml`, "
+        "then `nvlaunch plan task.yaml -i inventory.yaml`"
+    )
 
 
 def _like(name: str) -> str:
@@ -66,6 +71,16 @@ def _like(name: str) -> str:
         listed = ", ".join(f"`{known}`" for known in EXAMPLES)
         refuse(f"no example is named `{name}`", hint=f"the examples are {listed}")
     return f"# yaml-language-server: $schema={schema_file(SpecKind.TASK)}\n{read_example(name)}"
+
+
+def _keep_other(file: Path, text: str) -> None:
+    """Refuse to go on where another task is in the way of the one that was asked for."""
+    try:
+        same = file.read_text(encoding="utf-8", errors="replace") == text
+    except OSError:  # it does not exist, or `_write` reports it
+        return
+    if not same:
+        refuse(f"{file} already exists; nothing was changed", hint="use another folder, or remove the file")
 
 
 def _write(file: Path, text: str) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from launcher.cli.options import As, Env, EnvFile, Output, Secret
-from launcher.cli.output.console import clean, say, show, warn
-from launcher.cli.output.errors import mistake_text
+from launcher.cli.output.console import clean, say, show
+from launcher.cli.output.errors import warning_text
 from launcher.cli.plain import PlainCommand
 from launcher.errors import Mistake, SpecError
 
@@ -81,11 +81,11 @@ def _check(file: Path, given: "Overrides") -> _Answer:
             return _Answer(file=str(file), kind=kind)
         return _Answer(file=str(file), kind=kind, warnings=parse_task(text, file, overrides=given).warnings)
     except SpecError as error:
-        return _Answer(file=str(file), kind=kind, valid=False, mistakes=error.mistakes)
+        return _Answer(file=str(file), kind=kind, valid=False, mistakes=error.mistakes, warnings=error.warnings)
 
 
 def _tell(answer: _Answer) -> None:
     for warning in answer.warnings:
-        warn(mistake_text(warning))
+        say(warning_text(warning))
     if not answer.mistakes:
         say(clean(f"{answer.file}: valid {answer.kind} file"))

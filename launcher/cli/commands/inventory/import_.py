@@ -40,7 +40,7 @@ def import_(
       scontrol show topology | nvlaunch inventory import - -o inventory.yaml
       nvlaunch inventory import hosts --as hostfile
     """
-    from launcher.cli.output.errors import mistake_text
+    from launcher.cli.output.errors import warning_text
     from launcher.config.importers.formats import InventoryFormat
     from launcher.config.importers.read import import_file
     from launcher.config.importers.write import inventory_text, rackless_message
@@ -53,7 +53,7 @@ def import_(
     found = import_file(file, InventoryFormat(kind) if kind else None)
     text, more = inventory_text(found, out.stem if out else None)
     for remark in (*found.warnings, *more):
-        warn(mistake_text(remark))
+        say(warning_text(remark))
         if remark.hint:
             say(clean(f"hint: {remark.hint}"))
     fleet = parse_inventory(text, out or Path("inventory.yaml"))

@@ -1,6 +1,7 @@
 """`nodes`: the history of nodes over all runs, and the end of quarantines."""
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -47,13 +48,15 @@ def nodes(
     """
     from launcher.cli.node_arguments import expand_words
     from launcher.cli.output.nodes import node_records, nodes_json, nodes_text
+    from launcher.config.inventory.read import find_inventory
     from launcher.store.store import Store
 
     store = Store(home())
     if words and words[0] == READMIT:
         _readmit(store, words[1:], inventory, yes=yes)
         return
-    found = node_records(store, set(expand_words(words or [])))
+    only = None if inventory is None else find_inventory(inventory, os.environ, store.home).name
+    found = node_records(store, set(expand_words(words or [])), only)
     if output is Output.JSON:
         show(json.dumps(nodes_json(found), indent=2))
     elif found:

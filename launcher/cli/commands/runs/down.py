@@ -85,9 +85,16 @@ def _end(store: "Store", rows: "list[RunRow]") -> None:
             if after.ended is None:
                 pending.append(after)
             else:
-                say(f"{after.name} {after.state.value}. All nodes released.")
+                say(_conclusion(store, after))
     if pending:
         names = ", ".join(f"`{row.name}`" for row in pending)
         hint = f"the controllers keep trying; `nvlaunch status {pending[0].name}` shows the unreachable nodes"
         outcomes = tuple((row.name, row.status_message) for row in pending)
         raise ProvisionError(f"not all nodes are released: {names}", outcomes=outcomes, hints=(hint,))
+
+
+def _conclusion(store: "Store", row: "RunRow") -> str:
+    """Return how a run ended; one that only waited had no nodes."""
+    if not store.load(row.id)[0].placement.slices:
+        return f"{row.name} removed from the queue."
+    return f"{row.name} {row.state.value}. All nodes released."

@@ -52,6 +52,8 @@ def execute(
     found, record = store.load(row.id)
     chosen = targets(found, record, rank=rank, part=part, node=node, every=every)
     check_not_ended(found, ended=row.ended is not None)
+    if found.fleet.capabilities.imaginary:
+        say("imaginary racks: no program runs, and the output is made up")
     nodes = open_nodes(home(), found.fleet)
     try:
         program = Command(token=secrets.token_hex(4), argv=tuple(command), timeout=timeout)

@@ -46,6 +46,8 @@ def sync_down(
     store = Store(home())
     found, record = store.load(store.find(run).id)
     chosen = targets(found, record, rank=rank, part=None, node=None, every=every)
+    if found.fleet.capabilities.imaginary:
+        say("imaginary racks: there are no files, and their content is made up")
     nodes = open_nodes(home(), found.fleet)
     try:
         download = Download(nodes, found, chosen, path, folder, force=force)

@@ -45,7 +45,7 @@ row = pytest.param
             fleet("r1=4", domain=None),
             {},
             {"nodes": 2},
-            "set `domain` of `r1-n[01-02]`, if each rack is one NVLink domain",
+            "let `nvlaunch doctor` read the NVLink domain of `r1-n[01-02]`, or set `domain`",
             id="domains nobody asked the drivers for",
         ),
         row(fleet("r1=4"), used(small="r1-n01"), {"nodes": 4}, "wait until run `small` ends", id="a run"),
@@ -113,8 +113,11 @@ def test_one_change_that_makes_it_fit_is_suggested(
 
 
 def test_another_accelerator_or_fewer_gpus_are_suggested() -> None:
-    assert "accept any accelerator instead of `H100`" in refused(fleet("r1=1"), group(accelerator="H100")).suggestions
-    assert "request 4 GPUs per node instead of 8" in refused(fleet("r1=1"), group(gpus=8)).suggestions
+    other = refused(fleet("r1=1"), group(accelerator="H100")).suggestions
+    assert "request `GB300:4` per node instead of `H100:4`" in other
+    assert "request `GB300:4` per node instead of 8 GPUs" in refused(fleet("r1=1"), group(gpus=8)).suggestions
+    both = refused(fleet("r1=1"), group(accelerator="H100", gpus=8)).suggestions
+    assert both == ("request `GB300:4` per node instead of `H100:8`",)
 
 
 def test_the_operators_changes_come_first_and_the_smallest_run_before_larger_ones() -> None:
