@@ -59,7 +59,12 @@ def _error(row: RunRow, outcome: Outcome) -> LaunchError:
         case Cause.STOPPED | Cause.SUCCESS | Cause.PREEMPTED:
             return JobFailedError(words)
         case Cause.TIME_LIMIT:
-            return JobFailedError(words, hints=("set a longer `time_limit`, or start it again with `nvlaunch up`: `NVLAUNCH_RUN` stays the same",))
+            return JobFailedError(
+                words,
+                hints=(
+                    "set a longer `time_limit`, or start it again with `nvlaunch up`: `NVLAUNCH_RUN` stays the same",
+                ),
+            )
 
 
 def _look_at(row: RunRow, outcome: Outcome) -> str:

@@ -95,7 +95,12 @@ TOPOLOGY = section(
         "cannot have other placement keys.",
         type=group_name,
     ),
-    Field(name="spares", doc="Nodes kept free for each slice, in its own rack, or its place at `within`.", type=Integer(low=0), default=0),
+    Field(
+        name="spares",
+        doc="Nodes kept free for each slice, in its own rack, or its place at `within`.",
+        type=Integer(low=0),
+        default=0,
+    ),
     Field(
         name="spares_per_rack",
         doc="Nodes kept free in each rack, shared by its slices.",

@@ -30,6 +30,8 @@ MAX_NODES_PRUNED = 40
 SUGGESTION_WORK = 40_000
 """Limit of the full search for one suggestion: a tenth of that for a placement."""
 
+_DOMAIN = "let `nvlaunch doctor` read the NVLink domain of `{}`, or set `domain`"
+
 _Situation = tuple[Inventory, UnavailableNodes]
 
 
@@ -41,9 +43,7 @@ def suggest(
     return (
         *_restored(problem, Exclusion.DRAINED, _undrain, "undrain `{}`"),
         *_restored(problem, Exclusion.UNHEALTHY, _heal, "repair `{}` (unhealthy)"),
-        *_restored(
-            problem, Exclusion.NO_DOMAIN, _guess_domain, "let `nvlaunch doctor` read the NVLink domain of `{}`, or set `domain`"
-        ),
+        *_restored(problem, Exclusion.NO_DOMAIN, _guess_domain, _DOMAIN),
         *_ended_runs(problem),
         *_relaxed_counts(problem.group, problem.fits_as),
         *_relaxed_rules(problem.group, problem.fits_as),
