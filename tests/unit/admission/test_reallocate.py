@@ -226,7 +226,7 @@ def test_a_slice_moves_to_the_nodes_that_a_plan_reserved_and_back(folder: Path) 
         ({"expires": 1.0}, "{seed: 1}", "plan `defrag-ab12cd` has ended: its nodes are not reserved any more"),
         ({}, "{faults: [{at: 0, node: r2-n3, fault: power_cut}]}", "r2-n3 is unhealthy; `r2-n3`: "),
     ],
-    ids=["ended", "sick"],
+    ids=["ended", "unhealthy"],
 )
 def test_a_slice_does_not_move_once_its_new_place_is_lost(
     folder: Path, changes: dict[str, object], sim: str, message: str
