@@ -19,6 +19,7 @@ from launcher.admission.node_choice import (
     choose_target,
     resized_run,
 )
+from launcher.admission.preflight import guessed
 from launcher.core.control.resized_record import hindrance
 from launcher.core.model.actions import AddSpare, AllotAction, Answer, Move, Relocate, Resize, Result
 from launcher.core.model.inventory import Inventory, Node
@@ -78,6 +79,7 @@ class StoreAllotter:
             lambda now, record, unavailable, fleet: choose_move(
                 action, now, record, unavailable, fleet, plans.reserved(fleet.name)
             ),
+            named=True,
         )
 
     def retarget(self, run: Run, task: Task) -> Answer:
@@ -106,16 +108,19 @@ class StoreAllotter:
             return Answer(result=Result.FAILED, stage="allot", message="; ".join(refused) or "the run has ended")
         return Answer(result=Result.DONE)
 
-    def _allot(self, run: Run, choose: _Choose, *, outranks: bool = False) -> Answer:
+    def _allot(self, run: Run, choose: _Choose, *, outranks: bool = False, named: bool = False) -> Answer:
         """Choose nodes, check them, choose again without unfit ones, and claim.
 
         Each node is checked once. A choice that `outranks` plans of moves gets nodes that they reserved, if no others.
+        Nodes that are `named` may be in domains that only their drivers know.
         """
         begun = time.monotonic()
         fleet = whole(self._store, run.fleet)
         asked: dict[NodeName, str | None] = {}
+        reported: dict[NodeName, str] = {}
         while True:
-            choice = self._try(run, fleet, choose, asked, outranks=outranks)
+            shown = guessed(fleet, {**self._store.domains.of(fleet.name), **reported}) if named else fleet
+            choice = self._try(run, shown, choose, asked, outranks=outranks)
             if isinstance(choice, NoChoice):
                 message = "; ".join((choice.message, *(f"`{name}`: {why}" for name, why in asked.items() if why)))
                 return Answer(result=Result.FAILED, stage="allot", message=message, elapsed=time.monotonic() - begun)
@@ -123,7 +128,8 @@ class StoreAllotter:
             if not new:
                 names = tuple(node.name for node in choice.nodes)
                 return Answer(result=Result.DONE, message=fold(names), nodes=names, elapsed=time.monotonic() - begun)
-            asked |= self._ask(run, fleet, new)
+            written = {node.name: node for node in fleet.nodes}
+            asked |= self._ask(run, fleet, [written.get(node.name, node) for node in new], reported)
 
     def _try(
         self, run: Run, fleet: Inventory, choose: _Choose, asked: Mapping[NodeName, str | None], *, outranks: bool
@@ -147,13 +153,23 @@ class StoreAllotter:
         self._store.allot(run.id, decide)
         return made[0] if made else NoChoice(message="the run has ended")
 
-    def _ask(self, run: Run, fleet: Inventory, nodes: Sequence[Node]) -> dict[NodeName, str | None]:
-        """Return for each node why it is unfit; None where it is fit."""
+    def _ask(
+        self, run: Run, fleet: Inventory, nodes: Sequence[Node], reported: dict[NodeName, str]
+    ) -> dict[NodeName, str | None]:
+        """Return for each node why it is unfit, None where it is fit; add the domain that its driver reports."""
         prober = self._open_prober(fleet)
         try:
-            return {one.node.name: _against(run, one) for one in examine(fleet, nodes, prober, SilentListener())}
+            found = examine(fleet, nodes, prober, SilentListener())
         finally:
             prober.close()
+        for one in found:
+            if (domain := _reported_domain(one)) is not None:
+                reported[one.node.name] = domain
+        return {one.node.name: _against(run, one) for one in found}
+
+
+def _reported_domain(one: Examined) -> str | None:
+    return None if isinstance(one.facts, Unknown) else domain_of(one.facts)
 
 
 def _against(run: Run, one: Examined) -> str | None:
@@ -167,8 +183,7 @@ def _against(run: Run, one: Examined) -> str | None:
     holder = read_holder(lease) if isinstance(lease, str) else None
     if holder is not None:
         return None if holder.run == run.id else f"held by {holder}"
-    domain = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
-    written = one.node.domain
+    domain, written = _reported_domain(one), one.node.domain
     if one.unhealthy is None and domain is not None and written is not None and domain.casefold() != written.casefold():
         return f"the inventory says domain `{written}`, the drivers report `{domain}`"
     return one.unhealthy

@@ -1,13 +1,16 @@
 """More nodes for a run that goes on: claimed with it, asked before, not given twice, and free again when let go."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from launcher.admission.preflight import guessed
 from launcher.admission.reallocate import StoreAllotter
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import AddSpare, Reason, Relocate, Result, Why
+from launcher.core.model.actions import AddSpare, Move, Reason, Relocate, Result, Why
+from launcher.core.model.move_order import MoveOrder, SliceNodes
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import Evidence, Record
 from launcher.core.model.run import Cause, MemberName, Run, RunName, RunState, Slot
@@ -16,7 +19,9 @@ from launcher.core.placement.place import place
 from launcher.drive.adapters import open_prober
 from launcher.sim.prober import SimProber
 from launcher.store.ledger import Drain
+from launcher.store.move_plans import PlanState, StoredPlan
 from launcher.store.store import Store
+from launcher.store.user import User
 
 REASON = Reason(why=Why.REPLACE, message="a node is lost")
 ENLIST = AddSpare(reason=REASON, slice="main.s0")
@@ -173,3 +178,102 @@ def test_a_node_that_a_run_of_another_home_has_is_passed_over(folder: Path, leas
 
     allotter = StoreAllotter(hall.store, lambda fleet: Held(fleet.sim))
     assert allotter.add_spare(hall.run, ENLIST).nodes == (given,)
+
+
+def moving(hall: Hall, *names: str, who: str = "job", **changes: object) -> Move:
+    """A plan has reserved nodes for the slice of the run; the order to move there."""
+    nodes = tuple(map(NodeName, names))
+    plan = StoredPlan(
+        id="defrag-ab12cd",
+        fleet="hall",
+        beneficiary=RunName("big"),
+        user=User(name="ann", host="desk"),
+        created=time.time(),
+        expires=time.time() + 60.0,
+        state=PlanState.ACTIVE,
+        message="",
+        spent=0.0,
+        steps=(),
+        owner=None,
+    )
+    kept = dict.fromkeys(nodes, RunName(who))
+    hall.store.move_plans.begin(replace(plan, **changes), kept, dict, lambda _: None)
+    return Move(reason=REASON, order=MoveOrder(plan=plan.id, slices=(SliceNodes(slice="main.s0", nodes=nodes),)))
+
+
+def test_a_slice_moves_to_the_nodes_that_a_plan_reserved_and_back(folder: Path) -> None:
+    hall = Hall(folder, racks=TWO_RACKS)
+    (old,) = hall.run.placement.slices
+    hall.keep(slots=hall.on("r1-n1", "r1-n2"), requested=set(hall.run.placement.nodes))
+    move = moving(hall, "r2-n2", "r2-n3", "r2-n4")
+    for _ in range(2):  # the receipt of the first was lost
+        assert hall.allotter.move(hall.run, move).result is Result.DONE
+        (part,) = hall.store.load(hall.run.id)[0].placement.slices
+        assert (part.rack, part.domain, part.nodes, part.spares) == ("r2", "r2", ("r2-n2", "r2-n3"), ("r2-n4",))
+    back = replace(
+        move,
+        back=True,
+        order=replace(move.order, slices=(SliceNodes(slice="main.s0", nodes=(*old.nodes, *old.spares)),)),
+    )
+    assert hall.allotter.move(hall.run, back).result is Result.DONE
+    assert hall.store.load(hall.run.id)[0].placement.slices == (old,)
+    assert hall.claims() == {"r1-n1", "r1-n2", "r1-n3"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sim", "message"),
+    [
+        ({"expires": 1.0}, "{seed: 1}", "plan `defrag-ab12cd` has ended: its nodes are not reserved any more"),
+        ({}, "{faults: [{at: 0, node: r2-n3, fault: power_cut}]}", "r2-n3 is unhealthy; `r2-n3`: "),
+    ],
+    ids=["ended", "unhealthy"],
+)
+def test_a_slice_does_not_move_once_its_new_place_is_lost(
+    folder: Path, changes: dict[str, object], sim: str, message: str
+) -> None:
+    hall = Hall(folder, racks=TWO_RACKS, sim=sim)
+    answer = hall.allotter.move(hall.run, moving(hall, "r2-n2", "r2-n3", "r2-n4", **changes))
+    assert answer.result is Result.FAILED
+    assert answer.message.startswith(message)
+    assert hall.store.load(hall.run.id)[0] == hall.run
+
+
+def test_a_recovery_takes_a_reserved_node_if_there_is_no_other(folder: Path) -> None:
+    hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-5]"}}')
+    moving(hall, "r1-n4", who="big")
+    hall.keep(slots=hall.on("r1-n1", "r1-n3"))
+    assert hall.allotter.add_spare(hall.run, ENLIST).nodes == ("r1-n5",)
+    assert hall.store.move_plans.load("defrag-ab12cd").state is PlanState.ACTIVE
+
+
+def test_a_recovery_without_another_node_cancels_the_plan(folder: Path) -> None:
+    hall = Hall(folder, racks=TWO_RACKS)
+    moving(hall, "r2-n1", who="big")
+    other = hall.launch("other", TopologyRule(nodes_per_slice=1, racks=("r2",)))
+    record = replace(Record(), slots={}, failed_nodes={NodeName("r2-n2"): Evidence(cause=Cause.NODE, message="Xid")})
+    hall.store.intend(other.id, record, (), "on", RunState.RUNNING, 5.0)
+    for name in ("r2-n3", "r2-n4"):
+        hall.store.ledger.drain("hall", [NodeName(name)], Drain(node=NodeName(name), reason="fan", at=1.0, by="me"))
+    assert hall.allotter.add_spare(other, ENLIST).nodes == ("r2-n1",)
+    assert hall.store.move_plans.load("defrag-ab12cd").state is PlanState.CANCELLED
+
+
+def test_a_slice_moves_to_a_rack_whose_domain_only_the_drivers_know(folder: Path) -> None:
+    hall = Hall(folder, racks=TWO_RACKS)
+    fleet = replace(hall.fleet, nodes=tuple(replace(node, domain=None) for node in hall.fleet.nodes), source="unknown")
+    task = hall.run.task
+    hall.store.finish(hall.run.id, RunState.STOPPED, 2.0)
+    known = guessed(fleet, {})
+    run = hall.store.launch(
+        name=RunName("job"),
+        task=task,
+        fleet=fleet,
+        decide=lambda taken: place(task, known, taken),
+        source="task.yaml",
+        at=3.0,
+    )
+    assert hall.allotter.move(run, moving(hall, "r2-n1", "r2-n2", "r2-n3")).result is Result.DONE
+    moved, _ = hall.store.load(run.id)
+    (part,) = moved.placement.slices
+    assert {node.domain for node in moved.fleet.nodes if node.name in part.nodes} == {part.domain}
+    assert part.domain not in (None, "r2"), "it was guessed"
