@@ -115,8 +115,12 @@ class Allotter(Protocol):
         """Carry out an action; FAILED where no node is free, or the slices fit nowhere.
 
         AddSpare gives a slice one more spare of its own rack and domain, Relocate places a slice again, Resize gives
-        the run the slices of its target. An action that was done is DONE when it comes again.
+        the run the slices of its target or drops one, Grow claims nodes for a target with more. An action that was done
+        is DONE when it comes again.
         """
+
+    def room(self, run: Run) -> frozenset[str]:
+        """Return the groups that could have one more slice now."""
 
 
 class Listener(Protocol):

@@ -107,6 +107,7 @@ class Situation:
         self.orders: list[OperatorRequest] = []
         self.drained: dict[NodeName, str] = {}
         self.history: dict[NodeName, int] = {}
+        self.room: frozenset[str] = frozenset()
         self.seq = 0
 
     def decide(self, *, after: float = 0.3) -> Decision:
@@ -129,6 +130,7 @@ class Situation:
             requests=tuple(self.orders),
             drained=dict(self.drained),
             history=dict(self.history),
+            room=self.room,
             wall=self.at,
         )
 

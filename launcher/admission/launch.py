@@ -161,7 +161,7 @@ def claim(context: AdmissionContext, request: Request, placement: CheckedPlaceme
 
 def _placed(task: Task, placement: Placement, fleet: Inventory, *, again: bool = False) -> TaskPlaced:
     costs = slice_costs(task, placement.slices, fleet)
-    return TaskPlaced(name=task.name, placement=placement, costs=costs, again=again)
+    return TaskPlaced(task=task, placement=placement, costs=costs, again=again)
 
 
 def _store_files(context: AdmissionContext, request: Request, run: Run) -> None:

@@ -9,7 +9,7 @@ from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall
 from launcher.core.model.run import Run, RunName
-from launcher.core.model.task import Group
+from launcher.core.model.task import Group, Task
 from launcher.core.placement.resize import ResizePlan
 from launcher.core.planner.placement_cost import SliceCosts
 from launcher.errors import Mistake
@@ -83,7 +83,7 @@ class TaskPlaced:
     `again` where other runs took the nodes of an earlier placement.
     """
 
-    name: str
+    task: Task
     placement: Placement
     costs: SliceCosts
     again: bool = False

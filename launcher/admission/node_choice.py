@@ -16,6 +16,7 @@ from launcher.core.placement.colocation import with_colocated_slices
 from launcher.core.placement.place import exclusive_nodes
 from launcher.core.placement.replacement import find_spare, move_slices, replace_slice, slice_on
 from launcher.core.placement.resize import resize
+from launcher.core.placement.slice_range import as_placed
 from launcher.store.move_plans import Reservation
 
 
@@ -114,19 +115,20 @@ def choose_move(
 def choose_target(
     task: Task, now: Run, record: Record, unavailable: UnavailableNodes, fleet: Inventory
 ) -> NodeChoice | NoChoice:
-    """Return the nodes that a run needs for a task with more or fewer slices, or why there are none."""
-    ours = set(now.placement.nodes)
+    """Return the nodes that a run needs for a task with more or fewer slices, as many as fit, or why there are none."""
+    ours, before = set(now.placement.nodes), _without_extra_spares(now)
     free = _without(
         {name: use for name, use in unavailable.items() if name not in ours}, record.failed_nodes.keys() - ours
     )
-    found = resize(task, fleet, free, now.placement)
+    extra = {name: Unavailable(used_by=now.name) for name in ours - set(before.nodes)}
+    found = resize(task, fleet, {**free, **extra}, before)
     if isinstance(found, Shortfall):
         return NoChoice(message=f"new slices of `{found.group}` do not fit: {_shortfall(found)}")
     if torn := [old.key for old, new in found.moved if old.nodes != new.nodes]:
         return NoChoice(message=f"{fold(torn)} would have to move")
     nodes = _nodes(fleet, (name for part in found.added for name in (*part.nodes, *part.spares)))
     target = Target(
-        task=task,
+        task=as_placed(task, found.placement.slices),
         comes=found.added,
         goes=tuple(part.key for part in found.removed),
         fleet=fleet.cut_down(node.name for node in nodes),
@@ -134,6 +136,38 @@ def choose_target(
     aimed = replace(now, target=target)
     message = hindrance(aimed, record)
     return NoChoice(message=message) if message else NodeChoice(nodes=nodes, run=aimed)
+
+
+def choose_growth(now: Run, record: Record, unavailable: UnavailableNodes, fleet: Inventory) -> NodeChoice | NoChoice:
+    """Return the run that aims at more slices, as many as fit, and its new nodes."""
+    if now.target is not None:
+        return NodeChoice(nodes=(), run=now)  # claimed before, and the answer was lost
+    found = choose_target(now.task.full(), now, record, unavailable, fleet)
+    if isinstance(found, NodeChoice) and not found.nodes:
+        return NoChoice(message="no room for another slice")
+    return found
+
+
+def shrunk_run(now: Run, record: Record, key: str, fleet: Inventory) -> Run | NoChoice:
+    """Return the run without a slice; the last slice of its group takes the index.
+
+    Nodes claimed for a resize that was not applied are given up. A spare of the slice that serves another one stays.
+    """
+    gone = _slice(now, key)
+    if gone is None or record.dropping != key:
+        return NoChoice(message=f"slice `{key}` is not to be dropped")
+    last = max((part for part in now.placement.slices if part.group == gone.group), key=lambda part: part.index)
+    held: dict[str, list[NodeName]] = {}
+    for member in now.members():
+        held.setdefault(member.slice_key, []).append(record.slots[member.name].node)
+    slices: list[Slice] = []
+    for part in now.placement.slices:
+        if part is not last:
+            stays = last if part is gone else part
+            lent = (name for name in held[stays.key] if name in gone.spares and name not in stays.spares)
+            slices.append(replace(stays, index=part.index, spares=(*stays.spares, *lent)))
+    task = now.task.with_slices({gone.group: now.task.group(gone.group).topology.slices - 1})
+    return _placed(replace(now, task=task, target=None), tuple(slices), (), now.fleet.domains, fleet)
 
 
 def resized_run(now: Run, fleet: Inventory) -> Run:
@@ -157,6 +191,16 @@ def _with(run: Run, part: Slice, nodes: Sequence[Node], fleet: Inventory) -> Run
     slices = tuple(part if part.key == other.key else other for other in run.placement.slices)
     more = _new(run, nodes)
     return _placed(run, slices, more, fleet.cut_down(node.name for node in more).domains, fleet)
+
+
+def _without_extra_spares(run: Run) -> Placement:
+    """Return the placement of a run without the spares that slices got beyond their rule: a slot may be on them."""
+    rules = {group.name: group.topology for group in run.task.groups}
+    slices = (
+        replace(part, spares=part.spares[: rules[part.group].spares + rules[part.group].spares_per_rack])
+        for part in run.placement.slices
+    )
+    return replace(run.placement, slices=tuple(slices))
 
 
 def _new(run: Run, nodes: Sequence[Node]) -> tuple[Node, ...]:

@@ -12,6 +12,7 @@ from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
 from launcher.core.model.task import Task
 from launcher.core.placement.explain import SurveyedRack, survey
 from launcher.core.placement.place import place
+from launcher.core.placement.slice_range import as_placed
 from launcher.core.planner.placement_cost import SliceCosts, slice_costs
 from launcher.core.planner.straddle import straddling
 from launcher.errors import NoCapacityError
@@ -46,7 +47,8 @@ def plan(context: AdmissionContext, request: Request) -> TaskPlan:
     if isinstance(answer, Shortfall):
         raise NoCapacityError(answer, straddling(request.task, fleet, blocked, answer))
     in_use = context.store.unavailable(request.fleet)
-    return TaskPlan(task=request.task, placement=answer, fleet=fleet, unavailable=in_use)
+    task = as_placed(request.task, answer.slices)
+    return TaskPlan(task=task, placement=answer, fleet=fleet, unavailable=in_use)
 
 
 def known_fleet(context: AdmissionContext, request: Request) -> Inventory:

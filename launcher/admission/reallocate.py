@@ -13,15 +13,18 @@ from launcher.admission.node_checks import Examined, examine
 from launcher.admission.node_choice import (
     NoChoice,
     NodeChoice,
+    choose_growth,
     choose_move,
     choose_place,
     choose_spare,
     choose_target,
     resized_run,
+    shrunk_run,
 )
 from launcher.admission.preflight import guessed
+from launcher.admission.queue_explain import not_free
 from launcher.core.control.resized_record import hindrance
-from launcher.core.model.actions import AddSpare, AllotAction, Answer, Move, Relocate, Resize, Result
+from launcher.core.model.actions import AddSpare, AllotAction, Answer, Grow, Move, Relocate, Resize, Result
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Unavailable, UnavailableNodes
@@ -59,6 +62,8 @@ class StoreAllotter:
                 return self.move(run, action)
             case Resize():
                 return self.resize(run, action)
+            case Grow():
+                return self.grow(run)
 
     def add_spare(self, run: Run, action: AddSpare) -> Answer:
         """Give a slice one more spare of its rack and domain.
@@ -89,16 +94,37 @@ class StoreAllotter:
         """
         return self._allot(run, lambda *world: choose_target(task, *world))
 
+    def room(self, run: Run) -> frozenset[str]:
+        """Return the groups that could have one more slice now, without nodes that queued runs need."""
+        now, record = self._store.load(run.id)
+        fleet = whole(self._store, run.fleet)
+        found = choose_growth(now, record, not_free(self._store, fleet, now.task), fleet)
+        target = found.run.target if isinstance(found, NodeChoice) else None
+        return frozenset(part.group for part in target.comes) if target else frozenset()
+
+    def grow(self, run: Run) -> Answer:
+        """Claim nodes for more slices, as many as fit; FAILED, with a message, for none."""
+        fleet = whole(self._store, run.fleet)
+        queued = not_free(self._store, fleet, run.task)
+        return self._allot(
+            run, lambda now, record, taken, known: choose_growth(now, record, {**queued, **taken}, known)
+        )
+
     def resize(self, run: Run, action: Resize) -> Answer:
-        """Apply a requested resize.
+        """Apply a requested resize, or drop a slice.
 
         DONE also where it was applied before, FAILED where it is not possible any more.
         """
-        del action
         refused: list[str] = []
 
-        def become(now: Run, record: Record, unavailable: UnavailableNodes) -> Run:
+        def become(now: Run, record: Record, unavailable: UnavailableNodes) -> Run | None:
             del unavailable
+            if action.drop is not None:
+                found = shrunk_run(now, record, action.drop, whole(self._store, now.fleet))
+                if isinstance(found, Run):
+                    return found
+                refused.append(found.message)
+                return None
             if (message := hindrance(now, record)) is not None:
                 refused.append(message)
                 return replace(now, target=None)

@@ -35,7 +35,10 @@ def find_resizable(context: AdmissionContext, request: Request) -> RunRow | None
         if row.name != request.task.name or row.state not in _RESIZABLE or row.fleet != request.fleet.name:
             continue
         run, record = context.store.load(row.id)
-        if run.wanted is Wanted.RUNNING and record.outcome is None and _at_work(request.task) != _at_work(run.task):
+        if run.wanted is not Wanted.RUNNING or record.outcome is not None:
+            continue
+        # How many slices of a range it has now is no change of the task.
+        if _at_work(request.task) != _at_work(run.task.full()):
             return row
     return None
 
@@ -94,7 +97,9 @@ def _changed(before: Task, now: Task) -> Iterator[str]:
 def _changed_in_group(old: Group, new: Group) -> Iterator[str]:
     # A colocated group cannot get other nodes: its setup ran where it is.
     own_nodes = new.topology.nodes_of is None
-    alike = replace(new, topology=replace(new.topology, slices=old.topology.slices)) if own_nodes else new
+    rule, before = new.topology, old.topology
+    rule = replace(rule, slices=before.slices, min_slices=before.min_slices, max_slices=before.max_slices)
+    alike = replace(new, topology=rule) if own_nodes else new
     for key in old.__slots__:
         if getattr(old, key) != getattr(alike, key):
             yield key

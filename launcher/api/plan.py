@@ -1,12 +1,13 @@
 """A placement as `plan -o json` writes it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from launcher.admission.compare import PlanChoice
 from launcher.admission.plan import TaskPlan
 from launcher.admission.request import Request
 from launcher.api.cost import PlannedCost, describe_cost
+from launcher.core.control.slice_count import small_groups
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice
 from launcher.core.placement.explain import SurveyedRack
@@ -69,7 +70,8 @@ class CandidateRack:
 class Plan:
     """Where a task would run now.
 
-    `racks` has the candidates, where they were asked for (`-v`).
+    `racks` has the candidates, where they were asked for (`-v`). `wanted` is the number of slices of each group that
+    may have fewer and does.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Plan:
     slices: tuple[PlannedSlice, ...]
     fragmentation: FragmentationChange
     racks: tuple[CandidateRack, ...] = ()
+    wanted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,7 @@ def describe(request: Request, found: TaskPlan, *, verbose: bool = False) -> Pla
             after=fragmentation(found.fleet, {*found.unavailable, *placement.nodes}),
         ),
         racks=tuple(map(_candidate, found.candidates())) if verbose else (),
+        wanted={group.name: group.topology.max_slices or 0 for group in small_groups(found.task)},
     )
 
 

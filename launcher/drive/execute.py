@@ -6,7 +6,7 @@ from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from launcher.core.model.action_key import ActionKey, key_of
-from launcher.core.model.actions import Action, AddSpare, AllotAction, Answer, Move, Relocate, Resize, Result
+from launcher.core.model.actions import Action, AddSpare, AllotAction, Answer, Grow, Move, Relocate, Resize, Result
 from launcher.core.model.run import Run
 from launcher.ports import Allotter, Nodes
 
@@ -22,10 +22,15 @@ class Fixed:
         del run
         return Answer(result=Result.FAILED, stage="allot", message=f"{action.kind}: this run keeps the nodes it has")
 
+    def room(self, run: Run) -> frozenset[str]:
+        """Return that no group can have more slices."""
+        del run
+        return frozenset()
+
 
 def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter) -> Answer:
     """Return the answer to one action; only here an action becomes a call of a port."""
-    if isinstance(action, AddSpare | Relocate | Move | Resize):
+    if isinstance(action, AddSpare | Relocate | Move | Resize | Grow):
         return allotter.perform(run, action)
     return nodes.perform(run, action)
 
@@ -57,6 +62,10 @@ class Executor:
     def in_flight(self) -> frozenset[ActionKey]:
         """Return the keys of actions that were begun and not collected."""
         return frozenset(self._under_way)
+
+    def room(self, run: Run) -> frozenset[str]:
+        """Return the groups of a run that could have one more slice now."""
+        return self._allotter.room(run)
 
     def begin(self, run: Run, action: Action) -> None:
         """Begin an action."""

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from launcher.admission.store_retry import StoreRetry
 from launcher.core.control.reconcile import Decision, reconcile
+from launcher.core.control.slice_count import small_groups
 from launcher.core.control.status import summarise
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import Action, AddSpare, Answer, Move, Receipt, Relocate, Resize, Result
+from launcher.core.model.actions import Action, AddSpare, Answer, Grow, Move, Receipt, Relocate, Resize, Result
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation
 from launcher.core.model.record import rebased
@@ -25,7 +26,7 @@ from launcher.store.decision_log import logged
 from launcher.store.store import Store
 
 HISTORY_S = 30.0
-"""How often the ledger of other runs is read (s)."""
+"""How often the ledger of other runs is read, and room for more slices is looked for (s)."""
 
 
 class Loop:
@@ -47,6 +48,7 @@ class Loop:
         self._doubted: frozenset[NodeName] = frozenset()
         self._history: Mapping[NodeName, int] = {}
         self._history_due = 0.0
+        self._room: frozenset[str] = frozenset()
 
     def _read(self, run_id: RunId) -> None:
         """Read the run anew: at first, and after a failure that leaves it in doubt."""
@@ -110,7 +112,7 @@ class Loop:
 
         The store is read only when a receipt says that the run has changed.
         """
-        changes = (AddSpare, Relocate, Move, Resize)
+        changes = (AddSpare, Relocate, Move, Resize, Grow)
         if any(isinstance(one.action, changes) and one.answer.result is Result.DONE for one in receipts):
             self._run, _ = self._store.load(self._run.id)
         wanted = self._store.wanted(self._run.id)
@@ -121,6 +123,9 @@ class Loop:
         if now >= self._history_due:
             self._history = self._store.ledger.history(run.fleet.name, run.id, time.time())
             self._history_due = now + HISTORY_S
+            # A placement in the whole inventory: only where the answer can matter.
+            small = any(small_groups(run.task)) and self._state is RunState.RUNNING
+            self._room = self._executor.room(run) if small else frozenset()
         return observe(
             run,
             self._nodes,
@@ -131,6 +136,7 @@ class Loop:
             requests=self._store.requests.after(run.id, self._record.requests_seen),
             drained=self._store.ledger.drained(run.fleet.name),
             history=self._history,
+            room=self._room,
         )
 
     def _check(self, run: Run) -> None:

@@ -22,6 +22,7 @@ def observe(
     requests: Sequence[OperatorRequest],
     drained: Mapping[NodeName, str],
     history: Mapping[NodeName, int],
+    room: frozenset[str] = frozenset(),
 ) -> Observation:
     """Return the observation of a run now.
 
@@ -41,5 +42,6 @@ def observe(
         requests=tuple(requests),
         drained={**written, **drained},
         history=history,
+        room=room,
         wall=clock.wall(),
     )

@@ -13,6 +13,7 @@ from launcher.core.model.placement import Placement, Unavailable, UnavailableNod
 from launcher.core.model.record import Record
 from launcher.core.model.run import Cause, Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
+from launcher.core.placement.slice_range import as_placed
 from launcher.core.queue.backfill import QueuedRun, remaining
 from launcher.core.queue.preemption import ActiveRun
 from launcher.errors import OtherVersionError
@@ -132,7 +133,9 @@ class Queue:
             if found is None:
                 return False
             placement, fleet = found
-            placed = replace(load(Run, row["run"]), placement=placement, fleet=fleet.cut_down(placement.nodes))
+            queued = load(Run, row["run"])
+            task = as_placed(queued.task, placement.slices)
+            placed = replace(queued, task=task, placement=placement, fleet=fleet.cut_down(placement.nodes))
             snapshot = dump(RunStatus, first_status(placed, UNDRIVEN, at))
             values = (dump(Run, placed), RunState.STARTING.value, UNDRIVEN, snapshot, run)
             db.execute("UPDATE runs SET run = ?, state = ?, status_message = ?, snapshot = ? WHERE id = ?", values)
@@ -208,7 +211,7 @@ def successor(run: Run, record: Record) -> Run | None:
     return Run(
         id=_next_id(run.id),
         name=run.name,
-        task=run.task,
+        task=run.task.full(),
         placement=Placement(slices=()),
         fleet=run.fleet.cut_down(()),
         queued_at=run.queued_at,

@@ -15,6 +15,7 @@ from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
 from launcher.core.model.record import Outcome, Record
 from launcher.core.model.run import Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
+from launcher.core.placement.slice_range import as_placed
 from launcher.errors import Mistake, NoCapacityError, OtherVersionError, SpecError
 from launcher.store import claims, exclusive_nodes, journal, ledger, move_plans, run_files
 from launcher.store.codec import dump, load, storable
@@ -95,7 +96,8 @@ class Store:
             if isinstance(answer, Shortfall):
                 raise NoCapacityError(answer)
             trimmed = fleet.cut_down(answer.nodes)
-            run = Run(id=fresh_id(name), name=name, task=task, placement=answer, fleet=trimmed)
+            placed = as_placed(task, answer.slices)
+            run = Run(id=fresh_id(name), name=name, task=placed, placement=answer, fleet=trimmed)
             db.execute(NEW_RUN, row_of(run, source, at, User.current()))
             claims.settle(db, run, fleet, at)
         return run

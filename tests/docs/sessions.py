@@ -89,5 +89,11 @@ SESSIONS = {
         rig=True,
         troubles=(("r01-n02", "lost"), ("r02-n01", "reset"), ("r02-n02", "idle"), ("r02-n03", "off")),
     ),
+    "elastic-plan": Session(before=("nvlaunch drain 'r08-n[01-02]' -i hall-8.yaml --reason 'new cables' --yes",)),
+    "elastic": Session(
+        (("hall-8.yaml", "  run_s: 600\n", "  run_s: inf\n  speed: 20\n"),),
+        ("nvlaunch up elastic.yaml -i hall-8.yaml -y -d",),
+    ),
+    "elastic-grows": Session(before=("nvlaunch up elastic.yaml -i hall-8.yaml -y --foreground",)),
     "half-a-rack": _lasting(_befallen(*_dark(("r01-n01", "r01-n02", "r01-n03")))),
 }

@@ -19,6 +19,7 @@ from launcher.core.model.run import Run, RunId, RunName, RunState
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.core.placement.place import place
+from launcher.core.placement.slice_range import as_placed
 from tests.property.worlds import Play
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))
@@ -85,7 +86,7 @@ def task(told: Mapping[str, Any]) -> Task:
     """
     known = {
         *("slices", "nodes", "spares", "spares_per_rack", "run_s", "stop_grace"),
-        *("guest", "guest_restarts_with", "driver"),
+        *("guest", "guest_restarts_with", "driver", "least"),
     }
     policy = {key: value for key, value in told.items() if key not in known}
     for key, kind in (("on_no_spare", OnNoSpare), ("restart_with", RestartWith)):
@@ -93,6 +94,8 @@ def task(told: Mapping[str, Any]) -> Task:
             policy[key] = kind(policy[key])
     rule = TopologyRule(
         slices=told.get("slices", 1),
+        min_slices=told.get("least"),
+        max_slices=told["slices"] if "least" in told else None,
         nodes_per_slice=told["nodes"],
         spares=told.get("spares", 0),
         spares_per_rack=told.get("spares_per_rack", 0),
@@ -124,7 +127,7 @@ class Scenario:
         run = Run(
             id=RunId("job-1"),
             name=RunName("job"),
-            task=asked,
+            task=as_placed(asked, placement.slices),
             placement=placement,
             fleet=whole.cut_down(placement.nodes),
         )
@@ -192,7 +195,8 @@ def check(here: Scenario, last: Decision) -> None:
     expect.pop("until", None)
     assert last.state.value == expect.pop("state"), last.status_message
     began = here.moments[0].decision.record.slots
-    moved = {name: slot.node for name, slot in record.slots.items() if slot.node != began[name].node}
+    before = {name: slot.node for name, slot in began.items()}
+    moved = {name: slot.node for name, slot in record.slots.items() if slot.node != before.get(name)}
     assert moved == expect.pop("swaps", {})
     for key, found in (
         ("attempts", max(gang.attempt for gang in record.gangs.values())),

@@ -16,14 +16,14 @@ from launcher.core.control.conditions import Condition
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.timing import RELEASE_PENDING_S, STEADY_S
 from launcher.core.model.actions import Acquire, Join, Kill, Level, PowerOff, Prepare, Release, Relocate, Signal, Start
-from launcher.core.model.inventory import Access
+from launcher.core.model.inventory import Access, Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation, Seen, Unseen
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.record import Record
 from launcher.core.model.run import Cause, GangName, Run, RunState, Wanted
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
-from launcher.core.model.task import Group, OnNoSpare
+from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith
 from tests.effort import drawn
 from tests.property.worlds import AT_ONCE, Pace, Play, Wish, hall, runs, wishes
 from tests.situations import key, make_run
@@ -77,9 +77,10 @@ def play(
     down_at: int | None = None,
     taking: Sequence[Pace] = (AT_ONCE,),
     asked: Sequence[Wish] = (),
+    whole: Inventory | None = None,
 ) -> tuple[Play, Decision]:
     """Drive a run until it is over or nothing more happens, holding each tick to the rules."""
-    here, plan = Play(run, taking, hall(run)), {crash.tick: crash for crash in script}
+    here, plan = Play(run, taking, whole or hall(run)), {crash.tick: crash for crash in script}
     decision = None
     for at in range(ticks):
         if at == down_at:
@@ -105,6 +106,7 @@ def hold_to_rules(here: Play, before: Record, seen: Observation, decision: Decis
     """What must be true of every decision, whatever happened before."""
     run, record = here.decided, decision.record
     slots_stay_in_their_slices(here, record)
+    slices_stay_in_their_range(here, decision)
     counters_only_rise(run, before, record)
     budgets_are_kept(run, record)
     who_loses_its_raylet_ends_its_attempt(run, before, record)
@@ -128,6 +130,19 @@ def slots_stay_in_their_slices(here: Play, record: Record) -> None:
             assert (slot.node, slot.generation) == (host.node, host.generation), "a guest is not where its host is"
         else:
             assert slot.node in here.allotter.given[member.slice_key], "a slot left its slice"
+
+
+def slices_stay_in_their_range(here: Play, decision: Decision) -> None:
+    """A group has every slice from 0 on, as many as its task says, and never fewer than it may; ranks have no gap."""
+    for group in here.run.task.groups:
+        rule = group.topology
+        indices = [part.index for part in here.run.placement.slices if part.group == group.name]
+        assert indices == list(range(rule.slices)), f"{group.name} has the slices {indices}"
+        assert (rule.min_slices or 1) <= rule.slices <= (rule.max_slices or rule.slices)
+    for action in decision.actions:
+        if isinstance(action, Start):
+            members = [member.name for member in here.decided.members()]
+            assert [slot.member for slot in action.slots] == members, "ranks start with another number than the run has"
 
 
 def only_the_allowed_leaves_its_rack(run: Run, seen: Observation, before: Record, decision: Decision) -> None:
@@ -211,7 +226,7 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
         orphaned = {node for node, view in seen.nodes.items() if isinstance(view, Seen) and view.leftovers}
         placed = {name for part in run.placement.slices for name in (*part.nodes, *part.spares)}
         others = {*decision.record.failed_nodes, *orphaned, *seen.drained, *(seen.nodes.keys() - placed)}
-        allowed = ("verify", "acquire", "reserve", "start_head", "add_spare", "relocate")
+        allowed = ("verify", "acquire", "reserve", "start_head", "add_spare", "relocate", "grow")
         restless = [a for a in decision.actions if _node_of(a) not in others and a.kind not in allowed]
         old = [a for a in restless if isinstance(a, Release) and a.node in decision.record.former_heads]
         # A head without a slot is fenced when its machine falls silent; no rank notices.
@@ -244,14 +259,20 @@ def the_order_of_nodes_does_not_matter(run: Run, before: Record, seen: Observati
 
 
 def ranks_alive(here: Play, gang: GangName) -> set[tuple[NodeName, int]]:
-    """The truth: which nodes have a live rank of a gang, and of which attempt."""
+    """The truth: which nodes have a live rank of a gang, and of which attempt; also ranks of slices that went."""
     fleet, clock = here.nodes._open(here.run)
     of_gang = {member.name for member in here.run.members() if here.run.gang(member) == gang}
+    together = {
+        member.group
+        for member in here.run.members()
+        if member.name in of_gang and here.run.group(member.group).recovery.restart_with is not RestartWith.MEMBER
+    }
     return {
         (node, life.rank.attempt)
         for node in [node.name for node in here.run.fleet.nodes]
         for life in fleet.life(node).ranks
-        if life.rank.member in of_gang and life.alive(clock.now())
+        if life.rank.member in of_gang or life.rank.member.partition("/")[0] in together
+        if life.alive(clock.now())
     }
 
 
@@ -403,3 +424,45 @@ def test_when_all_is_mended_a_run_comes_to_an_end_or_waits_for_a_person(run: Run
     here, decision = play(run, script)
     over = decision.state.final or decision.state is RunState.ON_HOLD
     assert over, f"{decision.status_message} at {here.clock.now()}"
+
+
+SHRINKS = RecoveryPolicy(on_no_spare=OnNoSpare.SHRINK, grow_after=20.0)
+
+
+@drawn(20)
+@given(
+    least=st.integers(1, 3),
+    kinds=st.lists(st.sampled_from(LASTING), min_size=1, max_size=3),
+    ranks=st.lists(st.integers(0, 5), min_size=3, max_size=3),
+    ats=st.lists(st.integers(5, 90), min_size=3, max_size=3),
+    head=st.booleans(),
+    script=crashes,
+    taking=paces,
+)
+def test_a_run_that_may_shrink_goes_on_with_the_slices_that_are_whole_or_waits_with_the_fewest(
+    least: int,
+    kinds: list[FaultKind],
+    ranks: list[int],
+    ats: list[int],
+    head: bool,
+    script: list[Crash],
+    taking: list[Pace],
+) -> None:
+    run = make_run(slices=3, nodes=2, spares=0, recovery=SHRINKS)
+    rule = replace(run.task.groups[0].topology, min_slices=least, max_slices=3)
+    group = replace(run.task.groups[0], topology=rule)
+    places = list(run.placement.nodes)
+    faults = [
+        Fault(at=float(at), node=places[rank], fault=kind, duration=120.0)
+        for kind, rank, at in zip(kinds, ranks, ats, strict=False)
+    ]
+    sim = SimSettings(run_s=60.0, faults=tuple(faults))
+    machine = Access(address="10.9.9.9") if head else None
+    fleet = replace(run.fleet, sim=sim, head=machine)
+    calm = [replace(pace, timed_out=False) for pace in taking]
+    run = replace(run, task=replace(run.task, groups=(group,), stop_grace=5.0), fleet=fleet)
+    here, decision = play(run, script, taking=calm, ticks=2500, whole=fleet)
+    over = here.record.outcome
+    assert over is not None or decision.state is RunState.ON_HOLD, decision.status_message
+    if over is None:
+        assert here.run.task.groups[0].topology.slices == least, decision.status_message

@@ -6,8 +6,10 @@ from itertools import cycle
 
 from hypothesis import strategies as st
 
+from launcher.admission.node_choice import NoChoice, NodeChoice, choose_growth, shrunk_run
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.resized_record import hindrance
+from launcher.core.control.slice_count import small_groups
 from launcher.core.model.action_key import key_of
 from launcher.core.model.actions import (
     Acquire,
@@ -15,6 +17,7 @@ from launcher.core.model.actions import (
     AddSpare,
     AllotAction,
     Answer,
+    Grow,
     Join,
     Prepare,
     Receipt,
@@ -34,6 +37,7 @@ from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWi
 from launcher.core.placement.colocation import max_colocated_slices, with_colocated_slices
 from launcher.core.placement.replacement import find_spare, replace_slice
 from launcher.core.placement.resize import resize
+from launcher.core.placement.slice_range import as_placed
 from launcher.drive.execute import execute
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
@@ -75,6 +79,8 @@ def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] =
     hosts = [group for group in groups if group.driver is None]
     if hosts and draw(st.sampled_from((False, False, True))):
         groups.append(draw(guests(hosts)))
+    shared = {group.topology.nodes_of for group in groups}
+    groups = [group if group.name in shared else draw(ranges(group)) for group in groups]
     placement = Placement(slices=with_colocated_slices(Task(name="job", groups=tuple(groups)), parts))
     settings = draw(sims(placement.nodes, max_faults=max_faults, kinds=kinds))
     task = Task(name="job", groups=tuple(groups), stop_grace=draw(st.sampled_from((0.0, 10.0))))
@@ -90,6 +96,17 @@ def programs(draw: st.DrawFn, group: Group) -> Group:
     """A group whose slots each have a rank, or which has a driver, with its nodes reserved or not."""
     driven = draw(st.sampled_from((False, False, True))) and group.recovery.restart_with is not RestartWith.MEMBER
     return replace(group, driver="true", reserve=draw(st.booleans())) if driven else replace(group, run="true")
+
+
+@st.composite
+def ranges(draw: st.DrawFn, group: Group) -> Group:
+    """A group that may have fewer slices, where its policy says that it shrinks."""
+    policy, rule = group.recovery, group.topology
+    if policy.on_no_spare is not OnNoSpare.SHRINK or policy.restart_with is RestartWith.MEMBER or rule.nodes_of:
+        return group
+    least, most = draw(st.integers(1, rule.slices)), rule.slices + draw(st.integers(0, 1))
+    recovery = replace(policy, grow_after=draw(st.sampled_from((5.0, 30.0))))
+    return replace(group, topology=replace(rule, min_slices=least, max_slices=most), recovery=recovery)
 
 
 @st.composite
@@ -179,8 +196,12 @@ AT_ONCE = Pace()
 
 @dataclass(slots=True, kw_only=True)
 class UnderWay:
-    """An action that was begun, the ticks that are left of its pace, and its answer once it had its effect."""
+    """An action that was begun, the ticks that are left of its pace, and its answer once it had its effect.
 
+    `run` is the run as it was then: it may have other slices by the time of the effect.
+    """
+
+    run: Run
     action: Action
     keep: bool
     effect: int
@@ -206,6 +227,34 @@ class MemoryAllotter:
                 return self.relocate(run, action)
             case Resize():
                 return self.resize(run, action)
+            case Grow():
+                return self.grow()
+
+    def room(self, run: Run) -> frozenset[str]:
+        """The groups that could have one more slice."""
+        if not any(small_groups(run.task)):
+            return frozenset()
+        found = self._grown()
+        target = found.run.target if isinstance(found, NodeChoice) else None
+        return frozenset(part.group for part in target.comes) if target else frozenset()
+
+    def grow(self) -> Answer:
+        """Claim nodes for more slices."""
+        found = self._grown()
+        if isinstance(found, NoChoice):
+            return Answer(result=Result.FAILED, message=found.message)
+        self._play.run = found.run
+        return Answer(result=Result.DONE, nodes=tuple(node.name for node in found.nodes))
+
+    def _grown(self) -> NodeChoice | NoChoice:
+        now, record = self._play.run, self._play.record
+        left = {*record.requested} - set(now.placement.nodes)
+        taken = {
+            **self.taken,
+            **{name: Unavailable(used_by="given up") for name in left},
+            **{name: Unavailable(drained=reason) for name, reason in self._play.drained.items()},
+        }
+        return choose_growth(now, record, taken, self.whole)
 
     def add_spare(self, run: Run, action: AddSpare) -> Answer:
         """Give a slice one more spare; the one that it has and does not use, where an answer was lost."""
@@ -241,8 +290,16 @@ class MemoryAllotter:
 
     def resize(self, run: Run, action: Resize) -> Answer:
         """Make the run what it is to become."""
-        del run, action
+        del run
         now = self._play.run
+        if action.drop is not None:
+            found = shrunk_run(now, self._play.record, action.drop, self.whole)
+            if isinstance(found, NoChoice):
+                return Answer(result=Result.FAILED, message=found.message)
+            for part in found.placement.slices:
+                self.given[part.key] |= {*part.nodes, *part.spares}
+            self._play.run = found
+            return Answer(result=Result.DONE)
         if now.target is None:
             return Answer(result=Result.DONE)
         if (words := hindrance(now, self._play.record)) is not None:
@@ -328,6 +385,7 @@ class Play:
             health=dict(self.health),
             requests=tuple(order for order in self.orders if order.seq > self.record.requests_seen),
             drained=dict(self.drained),
+            room=self.allotter.room(self.run),
             wall=self.clock.wall(),
         )
 
@@ -351,8 +409,11 @@ class Play:
         for at, action in enumerate(done):
             pace, keep = next(self.paces), not (lose and at == len(done) - 1)
             late = pace.timed_out and isinstance(action, Acquire | Prepare | Join)
-            begun = UnderWay(action=action, keep=keep, effect=pace.effect, receipt=pace.receipt, timed_out=late)
-            self.under_way.append(begun)
+            self.under_way.append(
+                UnderWay(
+                    run=self.run, action=action, keep=keep, effect=pace.effect, receipt=pace.receipt, timed_out=late
+                )
+            )
         for one in self.under_way:
             self._go_on(one)
         self.under_way = [one for one in self.under_way if one.receipt >= 0]
@@ -363,7 +424,7 @@ class Play:
         if one.effect >= 0:
             return
         if one.answer is None:
-            answer = execute(self.run, self.nodes, one.action, self.allotter)
+            answer = execute(one.run, self.nodes, one.action, self.allotter)
             one.answer = replace(answer, result=Result.FAILED, message="timed out") if one.timed_out else answer
         one.receipt -= 1
         if one.receipt < 0 and one.keep:
@@ -404,6 +465,8 @@ class Play:
         now = self.run
         group = now.task.groups[at % len(now.task.groups)]
         rule = replace(group.topology, slices=1 + at % 4)
+        if rule.max_slices is not None:
+            rule = replace(rule, min_slices=1, max_slices=rule.slices)
         kept = [
             max_colocated_slices(one.topology, rule) >= one.topology.slices
             for one in now.task.colocated_groups(group.name)
@@ -422,7 +485,7 @@ class Play:
         aimed = replace(
             now,
             target=Target(
-                task=task,
+                task=as_placed(task, found.placement.slices),
                 comes=found.added,
                 goes=tuple(part.key for part in found.removed),
                 fleet=self.allotter.whole.cut_down(names),

@@ -87,6 +87,8 @@ class Stage:
         told = dict(self.told["task"])
         rule = {"slices": told.pop("slices", 1), "nodes_per_slice": told.pop("nodes")}
         rule |= {key: told.pop(key) for key in ("spares", "spares_per_rack") if key in told}
+        if "least" in told:
+            rule["slices"] = {"min": told.pop("least"), "max": rule["slices"]}
         told.pop("run_s", None)
         grace = told.pop("stop_grace", 3)
         names = " ".join(f"{host.name}) n={node};;" for node, host in self.hosts.items())

@@ -37,6 +37,7 @@ SCENES = (
     "drain",
     "gpu_taken",
     "half_a_rack_of_five",
+    "shrinks_and_grows",
 )
 SLOW_SCENES = (
     "raylet_stopped_10s",

@@ -92,10 +92,10 @@ class AdmissionReport:
                 for row in rows(examined):
                     if row.finding.result is CheckResult.BAD:
                         warn(clean(f"{row.whose}: {row.facts}: {row.finding.message}"))
-            case TaskPlaced(name=name, placement=placement, costs=costs, again=again):
+            case TaskPlaced(task=task, placement=placement, costs=costs, again=again):
                 if again:
                     say("other runs took some of these nodes; the new plan:")
-                say(plan_text(name, placement, costs))
+                say(plan_text(task, placement, costs))
             case DoesNotFitNow(shortfall=shortfall):
                 say(clean(f"does not fit now: {shortfall_summary(shortfall)}"))
             case FilesWeighed(weight=weight):

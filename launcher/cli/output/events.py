@@ -32,6 +32,7 @@ _VERBS: Mapping[ActionKind | Level | Unit, tuple[str, str]] = {
     "relocate": ("relocate", "relocated"),
     "move": ("allot the nodes of a move", "allotted the nodes of a move"),
     "resize": ("resize the run", "resized the run"),
+    "grow": ("claim nodes for more slices", "claimed nodes for more slices"),
 }
 _DONE = ("done", "killed", "powered_off")
 

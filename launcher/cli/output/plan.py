@@ -7,11 +7,14 @@ from launcher.cli.output.console import clean
 from launcher.cli.output.cost import cost_lines
 from launcher.cli.output.shortfall import level_header, not_free
 from launcher.cli.output.table import table
+from launcher.core.control.slice_count import grows_when, small_groups
 from launcher.core.model.inventory import ANY_LEVEL, Inventory
 from launcher.core.model.nodeset import fold
 from launcher.core.model.placement import Placement, Slice, group_of
+from launcher.core.model.task import Task
 from launcher.core.model.text import count
 from launcher.core.placement.explain import SurveyedRack
+from launcher.core.placement.slice_range import as_placed
 from launcher.core.planner.placement_cost import SliceCosts
 
 
@@ -23,9 +26,9 @@ def fleet_text(fleet: Inventory) -> str:
     return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
 
 
-def plan_text(name: str, placement: Placement, costs: SliceCosts, *, verbose: bool = False) -> str:
+def plan_text(task: Task, placement: Placement, costs: SliceCosts, *, verbose: bool = False) -> str:
     """Return the plan: a table of slices, why they got their racks, and what they cost."""
-    return "\n".join((*_plan(name, placement), *cost_lines(placement.slices, costs, verbose=verbose)))
+    return "\n".join((*_plan(task, placement), *cost_lines(placement.slices, costs, verbose=verbose)))
 
 
 def survey_text(surveyed: Sequence[SurveyedRack], score: FragmentationChange) -> str:
@@ -33,14 +36,19 @@ def survey_text(surveyed: Sequence[SurveyedRack], score: FragmentationChange) ->
     return "\n".join(_survey(surveyed, score))
 
 
-def _plan(name: str, placement: Placement) -> Iterator[str]:
+def _plan(task: Task, placement: Placement) -> Iterator[str]:
     members = len({name for part in placement.slices for name in part.nodes})
     spares = len({name for part in placement.slices for name in part.spares})
     with_spares = f", {count(spares, 'spare')}" if spares else ""
-    yield clean(f"plan for `{name}`: {count(len(placement.slices), 'slice')}, {count(members, 'node')}{with_spares}")
+    yield clean(
+        f"plan for `{task.name}`: {count(len(placement.slices), 'slice')}, {count(members, 'node')}{with_spares}"
+    )
     rows = [(part.key, part.rack or part.place, fold(part.nodes), fold(part.spares)) for part in placement.slices]
     yield table(("SLICE", "RACK", "NODES", "SPARES"), rows, indent="  ")
     yield from _reasons(placement)
+    for group in small_groups(as_placed(task, placement.slices)):
+        rule = group.topology
+        yield clean(f"  {group.name}: only {rule.slices} of {rule.max_slices} slices fit now; {grows_when(group)}")
 
 
 def _reasons(placement: Placement) -> Iterator[str]:

@@ -38,6 +38,13 @@ _RANK: _Shape = {
     "state": str,
     "exit_code": (int, type(None)),
 }
+_GROUP: _Shape = {
+    "group": str,
+    "slices": _NUMBER,
+    "min_slices": _NUMBER,
+    "max_slices": _NUMBER,
+    "reason": (str, type(None)),
+}
 _SPARE: _Shape = {"slice": str, "node": str, "rack": str}
 
 
@@ -46,6 +53,7 @@ def checked_snapshot(snapshot: Snapshot) -> Snapshot:
     parts: list[tuple[Any, _Shape]] = [(snapshot, _RUN)]
     parts += [(rank, _RANK) for rank in snapshot.get("ranks") or ()]
     parts += [(spare, _SPARE) for spare in snapshot.get("spares") or ()]
+    parts += [(group, _GROUP) for group in snapshot.get("slices") or ()]
     for part, shape in parts:
         for name, kind in shape.items():
             if not isinstance(part, dict) or not isinstance(part.get(name, ...), kind):
@@ -107,6 +115,10 @@ def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
         return
     updated = age(now - snapshot["observed_at"])
     yield f"attempt {snapshot['attempt']}, {count(snapshot['restarts'], 'restart')}, updated {updated} ago"
+    for one in snapshot.get("slices") or ():
+        why = f": {one['reason']}" if one["reason"] else ""
+        most, least = count(one["max_slices"], "slice"), one["min_slices"]
+        yield clean(f"{one['group']}: {one['slices']} of {most}, at least {least}{why}")
     yield ""
     yield table(("SLICE", "RACK", "STATE", "RANKS", "NODES", "EXIT"), list(_slices(snapshot)))
 

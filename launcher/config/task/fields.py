@@ -23,6 +23,7 @@ from launcher.config.task.skypilot_keys import (
     of_the_run,
 )
 from launcher.config.task.skypilot_storage import MountSource
+from launcher.config.task.slice_range import SliceNumber
 from launcher.config.task.value_types import Accelerators, Script, Workdir
 
 
@@ -60,7 +61,11 @@ RESOURCES = _built(
 )
 
 TOPOLOGY = section(
-    Field(name="slices", doc="Number of slices.", type=Integer(low=1)),
+    Field(
+        name="slices",
+        doc="Number of slices; a range such as `{min: 6, max: 8}` with `on_no_spare: shrink`.",
+        type=SliceNumber(),
+    ),
     Field(name="nodes_per_slice", doc="Nodes of each slice.", type=Integer(low=1)),
     Field(name="gpus_per_slice", doc="GPUs of each slice, instead of `nodes_per_slice`.", type=Integer(low=1)),
     Field(
@@ -135,13 +140,19 @@ RECOVERY = _built(
     Field(
         name="on_no_spare",
         doc="What to do if a node must be replaced and no spare node is available.",
-        type=Choice(choices=("wait", "relocate", "fail")),
+        type=Choice(choices=("wait", "relocate", "shrink", "fail")),
         default="wait",
     ),
     Field(
         name="hang_after",
         doc="Seconds after which a rank counts as hung if it writes neither its log nor its heartbeat file.",
         type=Duration(above=True),
+    ),
+    Field(
+        name="grow_after",
+        doc="Seconds for which there has to be room for one more slice before a group with a range of slices grows.",
+        type=Duration(),
+        default=300,
     ),
 )
 

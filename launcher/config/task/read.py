@@ -21,6 +21,7 @@ from launcher.config.task.nodes_of import colocate_groups
 from launcher.config.task.recovery import read_recovery
 from launcher.config.task.sections import TaskSections, read_sections
 from launcher.config.task.skypilot_scripts import check_scripts
+from launcher.config.task.slice_range import check_ranges
 from launcher.config.task.topology import check_near_and_apart, read_rule
 from launcher.config.task.traffic import read_traffic
 from launcher.config.task.unknown_names import NAME_KEYS
@@ -71,6 +72,7 @@ def parse_task(text: str, path: Path, *, overrides: Overrides | None = None) -> 
     }
     check_near_and_apart(sections.groups, out)
     forms = colocate_groups(sections.groups, forms, out)
+    check_ranges(sections.groups, sections.task, out)
     secrets = read_secrets(sections.owners, overrides, out)
     mounts = _mounts(sections, secrets, overrides, out)
     task = Task(

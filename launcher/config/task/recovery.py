@@ -21,6 +21,7 @@ def read_recovery(own: Values, task: Values, out: Diagnostics) -> RecoveryPolicy
         restart_with=RestartWith(asked.get("restart_with", str) or default.restart_with.value),
         on_no_spare=OnNoSpare(asked.get("on_no_spare", str) or default.on_no_spare.value),
         hang_after=asked.get("hang_after", float),
+        grow_after=default.grow_after if (after := asked.get("grow_after", float)) is None else after,
     )
 
 

@@ -1,8 +1,9 @@
 """Number and size of slices, by the file or by a default split."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from launcher.config.task.slice_range import read_range
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import Mark
 from launcher.config.yaml.values import Values
@@ -16,10 +17,11 @@ LEAST_NODES = 8
 
 @dataclass(frozen=True, slots=True)
 class SliceCounts:
-    """The number of slices of a group, and the nodes of each."""
+    """The number of slices of a group, the nodes of each, and the fewest slices if there may be fewer."""
 
     slices: int
     nodes_per_slice: int
+    min_slices: int | None = None
 
 
 def default_split(nodes: int) -> SliceCounts | None:
@@ -48,15 +50,20 @@ class SliceCounter:
 
     def counts(self) -> SliceCounts:
         """Return the counts; if they are wrong, report it and return one node."""
-        slices = self._topology.get("slices", int)
         size = self._size()
-        total = self._own.get("num_nodes", int)
-        if self._unread():
+        between = read_range(self._topology, self._out)
+        slices = between[1] if between else self._topology.get("slices", int)
+        # `check_ranges` reports a total beside a range.
+        total = self._own.get("num_nodes", int) if between is None else None
+        if self._unread(slices):
             return SliceCounts(1, 1)
         if size is not None and self._within == NODE_LEVEL and size > 1:
             mark = self._topology.mark_of("nodes_per_slice")
             what = f"a slice of {size} nodes cannot be `within: node`"
             self._out.mistake(mark, what, "use `within: rack`, or slices of one node")
+        if between is not None:
+            found = self._slices(between[1], None) if size is None else self._both(between[1], size, None)
+            return replace(found, min_slices=between[0])
         if slices is not None and size is not None:
             return self._both(slices, size, total)
         if slices is not None:
@@ -65,9 +72,11 @@ class SliceCounter:
             return self._sized(size, total)
         return self._split(total if total is not None else 1)
 
-    def _unread(self) -> bool:
+    def _unread(self, slices: int | None) -> bool:
         """Whether a count in the file is wrong, which has been reported already."""
-        counts = [(self._topology, "slices"), (self._topology, "nodes_per_slice"), (self._topology, "gpus_per_slice")]
+        if self._topology.has("slices") and slices is None:
+            return True
+        counts = [(self._topology, "nodes_per_slice"), (self._topology, "gpus_per_slice")]
         if any(
             values.has(name) and values.get(name, int) is None for values, name in [*counts, (self._own, "num_nodes")]
         ):

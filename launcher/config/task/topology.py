@@ -25,6 +25,8 @@ def read_rule(own: Values, gpus: int | None, out: Diagnostics) -> TopologyRule:
     counts = SliceCounter(own, topology, within, gpus, out).counts()
     rule = TopologyRule(
         slices=counts.slices,
+        min_slices=counts.min_slices,
+        max_slices=None if counts.min_slices is None else counts.slices,
         nodes_per_slice=counts.nodes_per_slice,
         within=within,
         all_within=outer[0] if outer and outer[0] != ANY_LEVEL else None,

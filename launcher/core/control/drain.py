@@ -9,12 +9,13 @@ old nodes are released (`teardown`).
 
 from dataclasses import replace
 
-from launcher.core.control import spares
+from launcher.core.control import slice_count, spares
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import EXPIRED_S, MOVE_S
 from launcher.core.model.actions import Move, Reason, Relocate, Resize, Signal, Why
 from launcher.core.model.move_order import MoveOrder, MovePhase, PendingMove, SliceNodes
 from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.placement import group_of
 from launcher.core.model.record import RunTimer
 from launcher.core.model.run import GangName, Member
 from launcher.core.model.text import count
@@ -25,7 +26,7 @@ _TOLD = Reason(why=Why.DRAIN, message="ranks were signalled for a drain that is 
 def drain(tick: Tick) -> None:
     """Find slots that have to leave their nodes; move those whose ranks have stopped.
 
-    Reads `seen.drained`, `record.relocating`, `record.resizing`, `holders`, where slots are. Writes `leaving`,
+    Reads `seen.drained`, `record.relocating`, `resizing`, `dropping`, `holders`, where slots are. Writes `leaving`,
     `record.move`, `record.since.draining`, `gangs` and `kills` (attempts end); `actions` (relocate, move, resize,
     signal, add a spare), `notes`, `hold_reason`.
     """
@@ -37,7 +38,7 @@ def drain(tick: Tick) -> None:
         tick.do(Relocate(reason=reason, slice=key, without=(*part.nodes, *part.spares), without_racks=racks))
     if record.move is not None:
         _go_on(tick, record.move)
-    if record.resizing:
+    if record.resizing or record.dropping:
         _resize(tick)
         return
     begun = not record.since.draining.keys().isdisjoint(record.gangs)
@@ -48,8 +49,11 @@ def drain(tick: Tick) -> None:
 
 
 def _resize(tick: Tick) -> None:
-    """End every attempt, with time for a checkpoint; then give the run its new slices."""
-    reason = Reason(why=Why.RESIZE, message="the number of slices changes")
+    """End every attempt, with time for a checkpoint; then give the run its new slices.
+
+    A slice is dropped once the head is not on its nodes.
+    """
+    reason = _why_resized(tick)
     for name, gang in tick.record.gangs.items():
         if tick.over(name) or gang.attempt == 0 or gang.broken:
             continue
@@ -57,8 +61,24 @@ def _resize(tick: Tick) -> None:
             tick.break_gang(name, reason)
             tick.record.since.draining.pop(name, None)
     gangs = tick.record.gangs.items()
-    if not tick.kills and all(gang.attempt == 0 or gang.broken or tick.over(name) for name, gang in gangs):
-        tick.do(Resize(reason=reason))
+    ended = all(gang.attempt == 0 or gang.broken or tick.over(name) for name, gang in gangs)
+    if ended and not tick.kills and tick.head_node not in slice_count.dropped_nodes(tick):
+        tick.do(Resize(reason=reason, drop=tick.record.dropping))
+
+
+def _why_resized(tick: Tick) -> Reason:
+    dropping, target = tick.record.dropping, tick.run.target
+    if dropping is None:
+        counts = {group.name: group.topology.slices for group in target.task.groups} if target else {}
+        changes = [
+            f"{group.name} goes from {group.topology.slices} to {count(counts[group.name], 'slice')}"
+            for group in tick.run.task.groups
+            if counts.get(group.name, group.topology.slices) != group.topology.slices
+        ]
+        return Reason(why=Why.RESIZE, message="; ".join(changes) or "the number of slices changes")
+    group = tick.run.group(group_of(dropping))
+    left = f"continues with {group.topology.slices - 1} of {group.topology.max_slices} slices"
+    return Reason(why=Why.RESIZE, message=f"{tick.record.shrunk[group.name].message}; {group.name} {left}")
 
 
 def at_home(tick: Tick, member: Member) -> bool:
@@ -134,7 +154,13 @@ def ask_move(tick: Tick, order: MoveOrder) -> None:
     for wanted in order.slices:
         part = parts.get(wanted.slice)
         own = part is not None and tick.index.home(tick.index.by_slice[part.key][0]) is part
-        if not own or record.move is not None or record.resizing or any(gang.broken for gang in record.gangs.values()):
+        if (
+            not own
+            or record.move is not None
+            or record.resizing
+            or record.dropping
+            or any(gang.broken for gang in record.gangs.values())
+        ):
             tick.notes.append(f"{order.plan} cannot move {wanted.slice} now")
             return
     old = tuple(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from launcher.core.control import spares
+from launcher.core.control import slice_count, spares
 from launcher.core.control.liveness import expired, head_expired
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import (
@@ -129,7 +129,8 @@ def apply_failed_kill(tick: Tick, kill: Kill, answer: Answer, count: int) -> Non
     if answer.result is not Result.NOT_FREE or count < KILL_TRIES_NOT_FREE or not _asks_for_gpus(tick, kill):
         return
     member = tick.index.by_name[kill.member]
-    waits = tick.index.policy(tick.index.node_owner(member)).on_no_spare is OnNoSpare.WAIT
+    policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
+    waits = policy in (OnNoSpare.WAIT, OnNoSpare.SHRINK) and not slice_count.can_drop(tick, tick.index.home(member))
     spare = sum(1 for name in spares.free(tick, member) if tick.sees(name))
     owed = sum(
         1 for one in tick.index.by_slice[tick.index.home(member).key] if tick.node_of(one) in tick.record.failed_nodes

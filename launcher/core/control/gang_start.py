@@ -21,7 +21,7 @@ def start_gangs(tick: Tick) -> None:
     Reads `conditions`, `kills`, `record.verified`, the timers of drains. Writes `record.gangs` (the next attempt),
     `signalled`, the timers of evidence; `started`; `actions`.
     """
-    if tick.head() is None or tick.record.resizing:
+    if tick.head() is None or tick.record.resizing or tick.record.dropping:
         return
     fenced = {kill.gang for kill in tick.kills.values()}
     slices = {part.key for part in tick.run.placement.slices if is_verified(tick, part)}

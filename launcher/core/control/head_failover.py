@@ -1,6 +1,6 @@
 """The Ray head on another machine: its own is lost or has to be left."""
 
-from launcher.core.control import fencing
+from launcher.core.control import fencing, slice_count
 from launcher.core.control.conditions import Condition, needed
 from launcher.core.control.liveness import Silence, against, head_expired
 from launcher.core.control.operator import HEAD_MACHINE
@@ -13,16 +13,17 @@ from launcher.core.model.record import RunTimer
 
 
 def keep_head(tick: Tick) -> None:
-    """Move the head off a machine that is lost, failed, drained or left.
+    """Move the head off a machine that is lost, failed, drained, dropped or left.
 
     It moves once nothing of it can run there.
 
-    Reads `seen`, `awaited`, `leaving`, `holders`, conditions. Writes `head_moved`, `record.head` and what is known of
-    the old Ray, `gangs`, `slots`, `kills`; `actions` (power off), `hold_reason`.
+    Reads `seen`, `awaited`, `leaving`, `holders`, `record.dropping`, conditions. Writes `head_moved`, `record.head` and
+    what is known of the old Ray, `gangs`, `slots`, `kills`; `actions` (power off), `hold_reason`.
     """
     node = tick.head_node
     if not tick.record.head_requested:
-        if node is not None and (node in tick.record.failed_nodes or node in tick.seen.drained):
+        dropped = slice_count.dropped_nodes(tick)
+        if node is not None and (node in tick.record.failed_nodes or node in tick.seen.drained or node in dropped):
             tick.record.head = elsewhere(tick) or node
             tick.head_moved = tick.record.head != node
         return
@@ -67,10 +68,11 @@ def _forget_ray(tick: Tick) -> None:
 
 def elsewhere(tick: Tick) -> NodeName | None:
     """Return the first node with a slot that can have the head."""
+    dropped = slice_count.dropped_nodes(tick)
     for member in tick.index.members:
         node = tick.node_of(member)
         well = node not in tick.record.failed_nodes and node not in tick.seen.drained and tick.sees(node)
-        if well and node != tick.head_node and needed(tick, member) is not Condition.DOWN:
+        if well and node not in dropped and node != tick.head_node and needed(tick, member) is not Condition.DOWN:
             return node
     return None
 
@@ -84,6 +86,9 @@ def _node_lost(tick: Tick, node: NodeName) -> str | None:
         idle = all(gang.attempt == 0 or gang.broken for gang in record.gangs.values())
         if node in tick.seen.drained and (node in tick.leaving or node not in tick.holders) and idle:
             return f"head node {node} is drained: {tick.seen.drained[node]}"
+        over = all(gang.attempt == 0 or gang.broken or tick.over(name) for name, gang in record.gangs.items())
+        if over and node in slice_count.dropped_nodes(tick):
+            return f"head node {node} leaves with {record.dropping}"
         if node not in tick.holders and node not in tick.index.slice_of and idle:
             return f"the run has left head node {node}"
         return None

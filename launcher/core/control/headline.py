@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from launcher.core.control.conditions import Condition
+from launcher.core.control.slice_count import slice_notes
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import BLINK_S
 from launcher.core.model.nodeset import NodeName, fold
@@ -54,7 +55,8 @@ def progress(tick: Tick, state: RunState) -> str:
     counts = Counter(tick.conditions.values())
     unseen = [str(tick.record.slots[name].node) for name in tick.conditions if _long_unseen(tick, name)]
     notes = [f"unreachable: {fold(unseen)}"] if unseen else []
-    more = "".join(f"; {note}" for note in (*notes, *dict.fromkeys(tick.notes)))
+    slices = slice_notes(tick) if state is RunState.RUNNING else ()  # a recovery has enough to say
+    more = "".join(f"; {note}" for note in (*notes, *dict.fromkeys(tick.notes), *slices))
     if state is RunState.RUNNING:
         total, done = len(tick.index.members), counts[Condition.FINISHED]
         return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + more

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from typing_extensions import assert_never
 
-from launcher.core.control import fencing, reservation
+from launcher.core.control import fencing, reservation, slice_count
 from launcher.core.control.conditions import rank_report
 from launcher.core.control.drain import moved
 from launcher.core.control.state import Tick
@@ -15,6 +15,7 @@ from launcher.core.model.actions import (
     Action,
     AddSpare,
     Answer,
+    Grow,
     Join,
     Kill,
     Move,
@@ -86,15 +87,17 @@ def _succeeded(tick: Tick, action: Action, answer: Answer) -> None:
             record.relocating.discard(action.slice)
         case Move():
             record.move = moved(record.move, action)
-        case Resize():
+        case Resize(drop=None):
             record.resizing = False
+        case Grow():
+            slice_count.apply_growth(tick, claimed=True)
         case Release(unit=Unit.HEAD):
             record.former_heads = [node for node in record.former_heads if node != action.node]
         case StartHead():
             record.head_starts = tick.retry_after(record.head_starts)
         case AddSpare():  # if the node turns out to be of no use, the next one is not asked for at once
             tick.back_off(key_of(action), ALLOT_WAIT_S)
-        case Prepare() | Join() | Reserve() | Start() | Release():
+        case Prepare() | Join() | Reserve() | Start() | Release() | Resize():
             pass  # their effect is observed
         case _:
             assert_never(action)
@@ -124,12 +127,14 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
         case Move():
             tick.retries.pop(key_of(action), None)
             tick.record.move = None  # its slices stay where they are; the receipt says why
-        case Resize():
+        case Resize(drop=None):
             tick.record.resizing = False  # the run goes on as it is; the receipt says why
         case Kill():
             tick.retries[key_of(action)] = replace(retry, message=answer.message)
             fencing.apply_failed_kill(tick, action, answer, retry.count)
-        case Signal() | Release() | PowerOff() | AddSpare():
+        case Grow():
+            slice_count.apply_growth(tick, claimed=False)
+        case Signal() | Release() | PowerOff() | AddSpare() | Resize():
             pass  # tried again until it succeeds
         case _:
             assert_never(action)

@@ -20,11 +20,11 @@ from launcher.core.control.operator import apply_requests
 from launcher.core.control.receipts import apply_receipts, apply_sightings
 from launcher.core.control.reservation import reserve_slices
 from launcher.core.control.shared_fault import find_shared_fault
+from launcher.core.control.slice_count import grow
 from launcher.core.control.spares import check_spares
 from launcher.core.control.startup import acquire_leases, bring_up
 from launcher.core.control.state import Tick
-from launcher.core.control.teardown import ending, release_unused, tear_down
-from launcher.core.control.time_limit import enforce_time_limit
+from launcher.core.control.teardown import ending, enforce_time_limit, release_unused, tear_down
 from launcher.core.control.timing import BUSY_S, RELEASE_PENDING_S, STEADY_S
 from launcher.core.model.actions import Action
 from launcher.core.model.nodeset import NodeName
@@ -72,6 +72,7 @@ STAGES: tuple[tuple[Stage, When], ...] = (
     (bring_up, When.LEASED),  # prepare, join
     (reserve_slices, When.LEASED),  # reserve, verify
     (start_gangs, When.LEASED),
+    (grow, When.LEASED),  # more slices, once every rank has run for a while beside free nodes
     (tear_down, When.ENDING),
 )
 """Every stage of a tick, in order. A stage is called from here and nowhere else."""

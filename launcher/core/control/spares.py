@@ -1,5 +1,6 @@
 """Spares: which nodes can take a slot, and what to do without one."""
 
+from launcher.core.control import slice_count
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S
 from launcher.core.model.action_key import ActionKey, key_of
@@ -92,23 +93,29 @@ def replace_node(tick: Tick, member: Member, why: Why, message: str, evidence: E
 
 
 def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
-    node, started = tick.node_of(member), tick.gang_of(member).attempt > 0
-    message = f"{node}: {evidence.message}; no spare node available in {tick.index.home(member).place}"
+    node, started, part = tick.node_of(member), tick.gang_of(member).attempt > 0, tick.index.home(member)
+    if part.key == tick.record.dropping:
+        return
+    message = f"{node}: {evidence.message}; no spare node available in {part.place}"
     policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
-    if not started or policy is OnNoSpare.FAIL:
+    # A launch whose nodes others hold is placed again as a whole.
+    shrinks = slice_count.can_drop(tick, part) and evidence.cause is not Cause.LEASE_HELD
+    if (not started and not shrinks) or policy is OnNoSpare.FAIL:
         cause = Cause.EXHAUSTED if started else evidence.cause
         tick.end(Outcome(cause=cause, message=message, member=member.name, node=node, tail=evidence.tail))
         return
     reason = Reason(why=Why.REPLACE, message=message)
     tick.break_gangs_at(member, reason)
     ask_for_node(tick, member, reason)
-    tick.hold_reason = f"{member.name} waits for a node: {message}"
+    if not shrinks:  # else its slice is dropped once the rack has said that it has no node
+        least = f"; {part.group} has its fewest slices" if policy is OnNoSpare.SHRINK else ""
+        tick.hold_reason = f"{member.name} waits for a node: {message}{least}"
 
 
 def ask_for_node(tick: Tick, member: Member, reason: Reason) -> None:
-    """Ask for one more node in the rack of a slice, or for another place.
+    """Ask for one more node in the rack of a slice.
 
-    Another place is asked for where the rack has no node or is lost, if the policy allows it.
+    Where the rack has none or is lost, ask for another place, or drop the slice, if the policy allows it.
     """
     part = tick.index.home(member)
     for name in tick.idle(part):
@@ -122,8 +129,11 @@ def ask_for_node(tick: Tick, member: Member, reason: Reason) -> None:
     add_spare = AddSpare(reason=reason, slice=part.key)
     lost = not any(tick.sees(name) for name in (*part.nodes, *part.spares))
     relocates = tick.index.policy(tick.index.node_owner(member)).on_no_spare is OnNoSpare.RELOCATE
-    if relocates and (lost or key_of(add_spare) in tick.retries):
+    refused = tick.retries.get(key_of(add_spare))
+    if relocates and (lost or refused):
         _relocate(tick, member, Reason(why=Why.RELOCATE, message=reason.message))
+    elif slice_count.can_drop(tick, part) and (lost or (refused and refused.at > tick.seen.at)):
+        slice_count.drop(tick, part, reason.message)  # a refusal of long ago says nothing of now
     elif not lost:
         tick.do(add_spare)
 

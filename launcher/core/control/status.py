@@ -1,6 +1,6 @@
 """The status of a run, for people and scripts: a snapshot, made each tick."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -69,10 +69,25 @@ class SpareStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSlices:
+    """How many slices a group has, and may have; `reason` says why it has fewer than the most.
+
+    `reason` is None if the run began with fewer, or has all.
+    """
+
+    group: str
+    slices: int
+    min_slices: int
+    max_slices: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
     """A run as of `observed_at` (s since the epoch, as all times here).
 
-    `since` is when it came into this state, `ends_at` when its `time_limit` is over, once ranks have started.
+    `since` is when it came into this state, `ends_at` when its `time_limit` is over, once ranks have started. `slices`
+    has the groups with a range of slices.
     """
 
     name: RunName
@@ -88,6 +103,7 @@ class RunStatus:
     spares: tuple[SpareStatus, ...]
     outcome: Outcome | None = None
     ends_at: float | None = None
+    slices: tuple[GroupSlices, ...] = ()
 
 
 def summarise(
@@ -123,7 +139,21 @@ def summarise(
         spares=spares,
         outcome=record.outcome,
         ends_at=None if limit is None or record.started_at is None else record.started_at + limit,
+        slices=tuple(_group_slices(run, record)) if run.placement.slices else (),
     )
+
+
+def _group_slices(run: Run, record: Record) -> Iterator[GroupSlices]:
+    for group in run.task.groups:
+        rule, dropped = group.topology, record.shrunk.get(group.name)
+        if rule.min_slices is not None and rule.max_slices is not None:
+            yield GroupSlices(
+                group=group.name,
+                slices=rule.slices,
+                min_slices=rule.min_slices,
+                max_slices=rule.max_slices,
+                reason=dropped.message if dropped and rule.slices < rule.max_slices else None,
+            )
 
 
 def _rank(member: Member, node: Node, condition: Condition, record: Record) -> RankStatus:

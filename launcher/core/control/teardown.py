@@ -1,15 +1,16 @@
-"""Releasing nodes: those not used any more, and all of them once the run ends."""
+"""Releasing nodes: those not used any more, and all of them once the run ends or its time is over."""
 
 from collections.abc import Iterator
 
 from launcher.core.control.state import Tick
-from launcher.core.control.timing import BLINK_S
+from launcher.core.control.timing import BLINK_S, CLOCK_JUMP_S
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Reason, Release, Signal, Unit, Why
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.observation import AgentReport, HeadSeen, HeadView, NodeView, Seen, Unseen
 from launcher.core.model.record import Outcome, RunTimer
 from launcher.core.model.run import Cause, RunState
+from launcher.core.model.text import span
 
 _WHY = {
     Cause.SUCCESS: Why.FINISHED,
@@ -71,6 +72,27 @@ def _unused(tick: Tick) -> dict[NodeName, str]:
     return found
 
 
+def enforce_time_limit(tick: Tick) -> None:
+    """End a run whose `time_limit` is over.
+
+    The time goes on while no controller lives, while the run recovers or is on hold, and while the launching machine
+    reboots: other runs count on it. Setting that machine's clock neither ends a run nor prolongs it.
+
+    Reads `started`, `seen.wall`. Writes `record.started_at`, `record.clock_offset`, the outcome; wakes at the end.
+    """
+    _follow_clock(tick)
+    record, limit = tick.record, tick.run.task.time_limit
+    if record.started_at is None and tick.started:
+        record.started_at = tick.seen.wall
+    if limit is None or record.started_at is None:
+        return
+    left = record.started_at + limit - tick.seen.wall
+    if left <= 0:
+        tick.end(Outcome(cause=Cause.TIME_LIMIT, message=f"time limit of {span(limit)} reached"))
+    else:
+        tick.wake(tick.seen.at + left)
+
+
 def tear_down(tick: Tick) -> None:
     """Take one step towards nothing being left of the run.
 
@@ -107,6 +129,15 @@ def ending(tick: Tick, outcome: Outcome) -> tuple[RunState, str]:
         # Machines out of reach have to be named; how many are being released is enough while they are.
         return RunState.RELEASE_PENDING, f"{outcome.message}; unreachable: {fold(name for name, _ in left)}"
     return RunState.STOPPING, f"{outcome.message}; {len(left)} to release" if left else outcome.message
+
+
+def _follow_clock(tick: Tick) -> None:
+    """Move the start by as much as the time of day was set since the last look."""
+    record, offset = tick.record, tick.seen.wall - tick.seen.at
+    jump = 0.0 if record.clock_offset is None else offset - record.clock_offset
+    if record.clock_offset is None or abs(jump) > CLOCK_JUMP_S:
+        record.clock_offset = offset
+        record.started_at = None if record.started_at is None else record.started_at + jump
 
 
 def _in_grace(tick: Tick, reason: Reason) -> bool:

@@ -87,6 +87,8 @@ KILL_TRIES_POWER_OFF = 5
 """Failed kills, over some 20 s, before the node is powered off, where the inventory has a `fence_command`."""
 POWER_OFF_AGAIN_S = 120.0
 """When that is tried again: a machine may be seen for a while after its power was cut (`fence.FENCE_S`: 60 s)."""
+GROW_LONGEST_S = 3600.0
+"""The longest wait for a growth after others that did not last, if `grow_after` is not longer: each costs a restart."""
 
 # Looks.
 BUSY_S = 0.3

@@ -10,6 +10,7 @@ from launcher.core.model.actions import (
     Acquire,
     Action,
     AddSpare,
+    Grow,
     Join,
     Kill,
     Level,
@@ -47,6 +48,7 @@ ActionKind: TypeAlias = Literal[
     "relocate",
     "move",
     "resize",
+    "grow",
 ]
 
 
@@ -163,7 +165,7 @@ def key_of(action: Action) -> ActionKey:
             )
         case Release():
             return ActionKey(action.kind, node=action.node, unit=action.unit)
-        case Move() | Resize():
+        case Move() | Resize() | Grow():
             return ActionKey(action.kind)
         case _:
             assert_never(action)

@@ -119,10 +119,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Start the ranks of a gang for an attempt.
-
-    `slots` are all slots of the run with their nodes, for addresses: those of the record, and stored only there.
-    """
+    """Start the ranks of a gang for an attempt; `slots` are all of the run, for addresses."""
 
     reason: Reason
     gang: GangName
@@ -214,10 +211,19 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """Give the run the slices of its target; no rank of it runs meanwhile."""
+    """Give the run the slices of its target, or `drop` a slice: the last one takes its index."""
 
     reason: Reason
+    drop: str | None = None
     kind: Literal["resize"] = "resize"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grow:
+    """Claim nodes for more slices, as many as fit; a resize then gives them to the run."""
+
+    reason: Reason
+    kind: Literal["grow"] = "grow"
 
 
 NodeAction: TypeAlias = (
@@ -225,7 +231,7 @@ NodeAction: TypeAlias = (
 )
 """Done on machines, through `Nodes`."""
 
-AllotAction: TypeAlias = AddSpare | Relocate | Move | Resize
+AllotAction: TypeAlias = AddSpare | Relocate | Move | Resize | Grow
 """Changes which nodes the run has, through `Allotter`."""
 
 Action: TypeAlias = NodeAction | AllotAction

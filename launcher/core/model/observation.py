@@ -216,8 +216,8 @@ class Observation:
 
     `reached` is what others say of nodes that we cannot see, `health` the newest report of each node. `requests` and
     `drained` (node: reason) come from operators; `history` counts for each node failures of other runs that began there
-    in the last day. `at` is a time of the loop's clock (s), `wall` the time of day (s since the epoch), for what has to
-    outlive a boot.
+    in the last day. `room` names the groups that could have one more slice now. `at` is a time of the loop's clock (s),
+    `wall` the time of day (s since the epoch), for what has to outlive a boot.
     """
 
     at: float
@@ -230,4 +230,5 @@ class Observation:
     requests: tuple[OperatorRequest, ...] = ()
     drained: Mapping[NodeName, str] = field(default_factory=dict)
     history: Mapping[NodeName, int] = field(default_factory=dict)
+    room: frozenset[str] = frozenset()
     wall: float = 0.0

@@ -93,6 +93,14 @@ class SharedFault:
     nodes: tuple[NodeName, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedSlice:
+    """Where the last slice was that a group lost without a spare, and why it had to be left."""
+
+    place: str
+    message: str
+
+
 class RunTimer(Enum):
     """Timers of the run as a whole."""
 
@@ -111,6 +119,7 @@ class Timers:
     attempts are counted against it. `cut`: a kill there failed so often that its power was cut. `evidence`: evidence
     about a failure of the gang is being collected. `draining`: its ranks have time for a checkpoint. `joining`: a
     raylet of the slot is missing in Ray. `dead_in_ray`: Ray lists it as dead. `placing`: Ray does not place the slice.
+    `room`: the group could have one more slice.
     """
 
     unseen: dict[NodeName, float] = field(default_factory=dict)
@@ -124,6 +133,7 @@ class Timers:
     joining: dict[MemberName, float] = field(default_factory=dict)
     dead_in_ray: dict[MemberName, float] = field(default_factory=dict)
     placing: dict[str, float] = field(default_factory=dict)
+    room: dict[str, float] = field(default_factory=dict)
     run: dict[RunTimer, float] = field(default_factory=dict)
 
 
@@ -150,7 +160,10 @@ class Record:
     the generations of its slots; `stale` are slices whose placement group has to be removed.
 
     Run: `relocating` are slices that an operator wants elsewhere, `move` those of a plan. `resizing`: no rank starts
-    until the run has its new slices. `newest_generation` is the highest generation of slots that are gone.
+    until the run has its new slices. `dropping` is the slice that the run goes on without, once nothing of its attempt
+    runs. `shrunk` says for each group with fewer slices than it may have where and why it lost the last one; `grown`
+    counts the growths of a group that failed or did not last. `newest_generation` is the highest generation of slots
+    that are gone.
     `started_at` is when ranks first started (s since the epoch: unlike a timer, it outlives a boot); `clock_offset` is
     the time of day minus the loop's clock (s), None before a controller's first look.
     """
@@ -185,6 +198,9 @@ class Record:
     relocating: set[str] = field(default_factory=set)
     move: PendingMove | None = None
     resizing: bool = False
+    dropping: str | None = None
+    shrunk: dict[str, DroppedSlice] = field(default_factory=dict)
+    grown: dict[str, Retry] = field(default_factory=dict)
     newest_generation: int = 0
     shared_fault: SharedFault | None = None
     started_at: float | None = None
@@ -207,6 +223,7 @@ def rebased(record: Record, now: float) -> Record:
         timers.update((subject, min(at, now)) for subject, at in timers.items())
     record.retries = [(key, _by(retry, now)) for key, retry in record.retries]
     record.misplaced = {key: _by(retry, now) for key, retry in record.misplaced.items()}
+    record.grown = {key: _by(retry, now) for key, retry in record.grown.items()}
     record.head_starts = record.head_starts and _by(record.head_starts, now)
     record.clock_offset = None
     return record

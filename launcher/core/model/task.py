@@ -1,11 +1,14 @@
 """Tasks: groups of ranks, their topology rules and recovery policies."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
 from launcher.core.model.traffic import Traffic
+
+GROW_AFTER_S = 300.0
+"""Default of `grow_after`: a restart costs some minutes of work, and a queued run gets the nodes first."""
 
 
 class RestartWith(Enum):
@@ -21,6 +24,7 @@ class OnNoSpare(Enum):
 
     WAIT = "wait"
     RELOCATE = "relocate"
+    SHRINK = "shrink"
     FAIL = "fail"
 
 
@@ -28,7 +32,8 @@ class OnNoSpare(Enum):
 class TopologyRule:
     """Topology rule of a group: `slices` of `nodes_per_slice` nodes each.
 
-    A level is one of the inventory's levels, `node`, `rack` or `any`.
+    A level is one of the inventory's levels, `node`, `rack` or `any`. With `min_slices` and `max_slices`, the group may
+    have any number of slices between them, and `slices` is the number that it has now.
 
     Hard rules: `within` (one domain for each slice), `all_within` (one domain for all slices), `spread` (no two slices
     in one domain), `spread_members` (no two nodes of a slice in one domain), `exclusive` (no other run in the domain),
@@ -42,6 +47,8 @@ class TopologyRule:
     """
 
     slices: int = 1
+    min_slices: int | None = None
+    max_slices: int | None = None
     nodes_per_slice: int = 1
     within: str = RACK_LEVEL
     all_within: str | None = None
@@ -83,7 +90,8 @@ class RecoveryPolicy:
 
     `max_restarts` limits gang restarts after failures of the program; node faults do not count. `node_attempts` limits
     restarts on one node before the node counts as failed. A rank without a sign of life for `hang_after` seconds is
-    hung; None disables that check.
+    hung; None disables that check. A group with fewer slices than it may have grows once there was room for
+    `grow_after` seconds.
     """
 
     max_restarts: int = 3
@@ -91,6 +99,7 @@ class RecoveryPolicy:
     restart_with: RestartWith = RestartWith.RUN
     on_no_spare: OnNoSpare = OnNoSpare.WAIT
     hang_after: float | None = None
+    grow_after: float = GROW_AFTER_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +163,21 @@ class Task:
             if group.name == name:
                 return group
         raise KeyError(name)
+
+    def with_slices(self, counts: Mapping[str, int]) -> "Task":
+        """Return the task with these numbers of slices, by group; other groups keep theirs."""
+        groups = (
+            replace(group, topology=replace(group.topology, slices=counts[group.name]))
+            if counts.get(group.name, group.topology.slices) != group.topology.slices
+            else group
+            for group in self.groups
+        )
+        return replace(self, groups=tuple(groups))
+
+    def full(self) -> "Task":
+        """Return the task with as many slices as each group may have."""
+        most = {group.name: group.topology.max_slices for group in self.groups}
+        return self.with_slices({name: slices for name, slices in most.items() if slices is not None})
 
     def colocated_groups(self, name: str) -> tuple[Group, ...]:
         """Return the groups that run on the nodes of a group, in task order."""

@@ -11,6 +11,7 @@ from launcher.core.model.task import Task
 from launcher.core.placement.colocation import can_colocate, colocate, placed_groups, with_colocated_groups
 from launcher.core.placement.constraints import TopologyLevel
 from launcher.core.placement.explain import explain
+from launcher.core.placement.slice_range import fewest_slices, most_slices
 from launcher.core.placement.solver import assign
 from launcher.core.placement.suggestions import SUGGESTION_WORK
 
@@ -24,16 +25,17 @@ def place(
     """Return the nodes of each slice of a task, or why the task does not fit.
 
     A member takes a whole node, together with the members colocated there. Slices in `kept` keep their nodes; only the
-    others are placed. The result does not depend on the order of the inventory. A shortfall that is `proven` means that
-    no placement exists; that is always so for one group whose slices do not constrain each other.
+    others are placed. A group that may have fewer slices gets as many as fit; the shortfall is about the least. The
+    result does not depend on the order of the inventory. A shortfall that is `proven` means that no placement exists;
+    that is always so for one group whose slices do not constrain each other.
     """
     owners = placed_groups(task)
     kept = [part for part in kept if task.group(part.group).topology.nodes_of is None]
-    outcome = assign(owners, inventory, unavailable, kept)
+    outcome = most_slices(owners, kept, lambda one: assign(one, inventory, unavailable, kept))
     if isinstance(outcome, Placement):
         exclusive = exclusive_nodes(owners, inventory, outcome.slices)
         return with_colocated_groups(task, replace(outcome, exclusive_nodes=exclusive))
-    shortfall = explain(outcome, owners, inventory, unavailable, kept)
+    shortfall = explain(outcome, fewest_slices(owners, kept), inventory, unavailable, kept)
     colocated = tuple(group.name for group in task.colocated_groups(shortfall.group))
     more = () if colocated or kept else _suggest_colocation(task, shortfall.group, inventory, unavailable)
     return replace(shortfall, colocated_groups=colocated, suggestions=(*shortfall.suggestions, *more))

@@ -23,6 +23,7 @@ from launcher.core.placement.constraints import (
 from launcher.core.placement.explain import shortfall_of
 from launcher.core.placement.filters import NodeFilter, is_free
 from launcher.core.placement.place import place
+from launcher.core.placement.slice_range import pinned
 
 
 def replace_slice(
@@ -35,7 +36,7 @@ def replace_slice(
     """
     owners = {group.name for group in placed_groups(task).groups}
     kept = tuple(other for other in placement.slices if other.key != part.key and other.group in owners)
-    result = place(task, inventory, _used_by_others(unavailable, kept), kept)
+    result = place(pinned(task), inventory, _used_by_others(unavailable, kept), kept)
     if isinstance(result, Shortfall):
         return result
     return next(other for other in result.slices if other.key == part.key)

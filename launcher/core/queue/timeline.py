@@ -10,6 +10,7 @@ from launcher.core.model.placement import Placement, Unavailable, UnavailableNod
 from launcher.core.model.task import Task
 from launcher.core.placement.colocation import placed_groups, with_colocated_groups
 from launcher.core.placement.place import exclusive_nodes
+from launcher.core.placement.slice_range import fewest_slices, most_slices
 from launcher.core.placement.solver import assign
 
 _Span = tuple[float, float, str]
@@ -66,10 +67,10 @@ class Timeline:
 def fit(task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> Placement | None:
     """Return the placement of a task; None if it does not fit."""
     owners = placed_groups(task)
-    needed = sum(group.topology.slices * group.topology.nodes_per_slice for group in owners.groups)
+    needed = sum(group.topology.nodes for group in fewest_slices(owners).groups)
     if sum(node.name not in unavailable for node in inventory.nodes) < needed:
         return None
-    found = assign(owners, inventory, unavailable)
+    found = most_slices(owners, (), lambda one: assign(one, inventory, unavailable))
     if not isinstance(found, Placement):
         return None
     exclusive = exclusive_nodes(owners, inventory, found.slices)

@@ -89,7 +89,7 @@ def show_plan(request: "Request", found: "TaskPlan", output: Output, *, verbose:
     if output is Output.JSON:
         show(json.dumps(plain(plan), indent=2))
         return
-    show(plan_text(request.task.name, found.placement, found.costs(), verbose=verbose))
+    show(plan_text(request.task, found.placement, found.costs(), verbose=verbose))
     if verbose:
         show(survey_text(found.candidates(), plan.fragmentation))
 

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from launcher.core.control.resized_record import hindrance
+from launcher.core.control.resized_record import fit_to_run, hindrance
 from launcher.core.model.inventory import Access
 from launcher.core.model.observation import Seen
 from launcher.core.model.run import Run, Target
+from launcher.core.model.run_index import index_of
 from launcher.core.model.task import RecoveryPolicy, RestartWith
 from tests.situations import Situation, kinds, make_run, name
 
@@ -98,3 +99,47 @@ def test_a_head_that_moved_keeps_its_new_slice_and_a_head_on_a_machine_of_its_ow
     )
     here.run = replace(here.run, fleet=replace(here.run.fleet, head=Access(address="head")))
     assert hindrance(smaller(here, goes="main.s0"), here.record) is None
+
+
+def dropping(here: Situation, slices: int, index: int) -> Run:
+    """The run once a slice went and the last one took its index."""
+    here.record.dropping = f"main.s{index}"
+    now, last = here.run, here.run.placement.slices[-1]
+    rest = [replace(last, index=index) if part.index == index else part for part in now.placement.slices[:-1]]
+    placement = replace(now.placement, slices=tuple(rest[: slices - 1]))
+    return replace(now, task=now.task.with_slices({"main": slices - 1}), placement=placement)
+
+
+def test_the_last_slice_takes_the_index_of_a_dropped_one_on_its_nodes_with_new_raylets() -> None:
+    here = serving(3)
+    here.run = dropping(here, 3, 0)
+    decision = here.decide()
+    held = {str(member): (str(slot.node), slot.generation) for member, slot in here.record.slots.items()}
+    assert held == {"main/0": ("r3-n1", 1), "main/1": ("r3-n2", 1), "main/2": ("r2-n1", 0), "main/3": ("r2-n2", 0)}
+    done = set(kinds(decision))
+    assert {"kill:r3-n1:generation:main/0@0#0", "kill:r3-n2:generation:main/1@0#0"} <= done, "raylets have old labels"
+    assert {f"release:slot:r1-n{node}" for node in (1, 2, 3)} <= done
+    assert here.record.stale == {"main.s0"}, "its placement group is that of the nodes before"
+    assert here.record.verified.keys() == {"main.s1"}
+    assert here.record.dropping is None
+
+
+def test_without_the_last_slice_no_other_slot_changes() -> None:
+    here = serving(3)
+    before = {member: slot for member, slot in here.record.slots.items() if slot.node.startswith(("r1", "r2"))}
+    here.run = dropping(here, 3, 2)
+    here.decide()
+    assert here.record.slots == before
+    assert not here.record.kills
+    assert here.record.stale == set()
+
+
+def test_a_wish_of_an_operator_follows_the_slice_to_its_new_index() -> None:
+    here = serving(3)
+    record = here.record
+    run = dropping(here, 3, 0)
+    record.relocating = {"main.s0", "main.s2"}
+    fit_to_run(record, run, index_of(run))
+    assert record.relocating == {"main.s0"}
+    record.dropping = "main.s1"
+    assert hindrance(smaller(here), record) == "slice `main.s1` is being dropped"

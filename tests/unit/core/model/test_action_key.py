@@ -9,6 +9,7 @@ from launcher.core.model.actions import (
     Acquire,
     Action,
     AddSpare,
+    Grow,
     Join,
     Kill,
     Level,
@@ -51,6 +52,8 @@ def kill(level: Level, *, attempt: int = 1, why: Reason = WHY) -> Kill:
         (kill(Level.RANK), "kill:r1-n1:rank:main/0@1#0"),
         (Release(reason=WHY, node=None, unit=Unit.HEAD), "release:head"),
         (Resize(reason=WHY), "resize"),
+        (Resize(reason=WHY, drop="main.s1"), "resize"),
+        (Grow(reason=WHY), "grow"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
