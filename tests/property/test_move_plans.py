@@ -44,7 +44,7 @@ REST = 800
 """So many turns after that, every run has come to rest."""
 
 _UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-few, more = settings(drawn(12), phases=_UNSHRUNK), settings(drawn(15), phases=_UNSHRUNK)
+few, more = settings(drawn(8), phases=_UNSHRUNK), settings(drawn(10), phases=_UNSHRUNK)
 """A case takes a second: shrinking one would take minutes."""
 
 
@@ -329,7 +329,7 @@ TWO = (Placed(racks=(0,), size=2), Placed(racks=(1, 2), size=2), Placed(racks=(2
 
 
 @pytest.mark.parametrize("run", [None, 0, 1], ids=["plan", "run0", "run1"])
-@pytest.mark.parametrize("turn", moments(24, 5))
+@pytest.mark.parametrize("turn", moments(24, 8))
 def test_one_death_at_each_moment_of_a_plan(turn: int, run: int | None) -> None:
     with hall(TWO) as here:
         plan = here.plan()
