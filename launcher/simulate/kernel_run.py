@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.core.control.reconcile import Decision, reconcile
-from launcher.core.model.actions import Action, AddSpare, Answer, Receipt, Relocate, Resize, Result
+from launcher.core.model.actions import Action, AddSpare, Answer, Move, Receipt, Relocate, Resize, Result
 from launcher.core.model.inventory import Inventory, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Observation, Unseen
@@ -215,8 +215,8 @@ class KernelRun:
                 return self._add_spare(action)
             case Relocate():
                 return self._relocate(action)
-            case Resize():
-                return Answer(result=Result.FAILED, stage="allot", message="a simulated run keeps its size")
+            case Move() | Resize():
+                return Answer(result=Result.FAILED, stage="allot", message="nobody asks for this in a simulation")
             case _:
                 return self._nodes.perform(self._run, action)
 

@@ -84,9 +84,7 @@ class Timeline:
             return None
         return (node.rack, node.domain), self._spans.get(name, ())
 
-    def _in_use(
-        self, names: Iterable[NodeName], start: float, length: float, run: str
-    ) -> dict[NodeName, Unavailable]:
+    def _in_use(self, names: Iterable[NodeName], start: float, length: float, run: str) -> dict[NodeName, Unavailable]:
         """Return those of some nodes that another run has during a time span (s)."""
         found: dict[NodeName, Unavailable] = {}
         used: dict[str, Unavailable] = {}
@@ -188,6 +186,12 @@ def fit(task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> Plac
         return None
     exclusive = exclusive_nodes(owners, inventory, found.slices)
     return with_colocated_groups(task, replace(found, exclusive_nodes=exclusive))
+
+
+def free_to(unavailable: UnavailableNodes, run: str) -> UnavailableNodes:
+    """Return the nodes that are not free to a run that has none yet: those `used_by` it are reserved for it."""
+    found = {name: replace(use, used_by=None) if use.used_by == run else use for name, use in unavailable.items()}
+    return {name: use for name, use in found.items() if use != Unavailable()}
 
 
 def with_unhealthy(unavailable: UnavailableNodes, unhealthy: UnavailableNodes) -> UnavailableNodes:
