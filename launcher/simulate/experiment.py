@@ -105,7 +105,7 @@ def imaginary_fleet(racks: int, nodes: int) -> Inventory:
         )
         for rack, node in names
     )
-    return Inventory(name=f"{racks} racks of {nodes}", transport=Transport.SIM, nodes=found)
+    return Inventory(name="imaginary", transport=Transport.SIM, nodes=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

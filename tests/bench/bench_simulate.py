@@ -13,7 +13,7 @@ from statistics import fmean
 
 from launcher.core.model.simulation import Fault, FaultKind
 from launcher.core.placement.place import place
-from launcher.core.planner.faults import DAY_S, PUBLISHED, FaultModel
+from launcher.core.planner.faults import DAY_S, PUBLISHED, REPAIRS, FaultModel
 from launcher.core.planner.goodput import JobCycle, goodput, linear_goodput, linear_loss
 from launcher.simulate.experiment import Experiment, imaginary_fleet, play
 from launcher.simulate.kernel_run import KernelRun
@@ -48,12 +48,14 @@ def fleet(name: str, racks: int, days: float, mix: str, largest: int) -> None:
 def formula(nodes: int, times: float, interval: float) -> tuple[str, ...]:
     """Return a line: goodput of jobs that fill 90 % of a fleet, simulated and by both formulas.
 
-    Rates are `times` those of Llama 3; every node of the fleet serves one kind of job, without spares, that waits for
-    its node no longer than a reset takes.
+    Rates are `times` those of Llama 3. Every job has so many nodes and computes for two days. Repairs are resets, so
+    that few runs wait for a node. The formulas get the rate of interruptions and the time until a job computes again
+    (`u0`) as the simulation had them.
     """
     racks = max(2, 3 * nodes // 16)
     rate = replace(PUBLISHED["llama-3"], per_gpu_day=PUBLISHED["llama-3"].per_gpu_day * times)
-    model = FaultModel(rate=rate, domain_share=0.0, rack_out_days=None, maintenance_days=None, unequal_sigma=0.0)
+    model = FaultModel(rate=rate, domain_share=0.0, rack_out_days=None, maintenance_days=None)
+    model = replace(model, unequal_sigma=0.0, repairs=(replace(REPAIRS[0], share=1.0),))
     days = FAULTS / model.rate.per_day(4 * 18 * racks)
     job = Job(name="job", arrives_s=0.0, gpus=4 * nodes, work_s=2 * DAY_S)
     experiment = Experiment(
@@ -80,11 +82,11 @@ def formulas() -> None:
     head = ("nodes", "rate", "jobs", "faults", "u0 s", "l*(u0+D/2)", "simulated", "linear", "renewal", "off", "off")
     rows: Sequence[tuple[str, ...]] = (
         head,
-        formula(16, 20, 1800.0),
-        formula(32, 20, 1800.0),
-        formula(32, 20, 7200.0),
-        formula(64, 20, 3600.0),
-        formula(64, 20, 14400.0),
+        formula(16, 10, 1800.0),
+        formula(32, 10, 1800.0),
+        formula(32, 20, 5400.0),
+        formula(32, 40, 7200.0),
+        formula(64, 40, 14400.0),
     )
     for row in rows:
         print("  ".join(cell.rjust(11) for cell in row), flush=True)

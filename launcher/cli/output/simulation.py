@@ -41,10 +41,14 @@ def _what(experiment: Experiment, results: Sequence[PolicyResult]) -> Iterator[s
     nodes = [node for node in experiment.inventory.nodes if node.drained is None]
     racks = count(len({node.rack for node in nodes}), "rack")
     seeds = count(experiment.seeds, "seed")
-    yield f"{experiment.inventory.name}: {racks}, {count(len(nodes), 'node')}, {experiment.days:g} days, {seeds}"
+    days = "1 day" if experiment.days == 1 else f"{experiment.days:g} days"
+    yield f"{experiment.inventory.name}: {racks}, {count(len(nodes), 'node')}, {days}, {seeds}"
     jobs = results[0].of(lambda outcome: outcome.jobs).mean
     asked = f", {experiment.load:.0%} of the GPU time" if experiment.mix or experiment.repeat else ""
     yield f"jobs: {jobs:,.0f} a seed{asked}, {_source(experiment)}"
+    if experiment.left_out:
+        sizes = ", ".join(f"{gpus:,}" for gpus in experiment.left_out)
+        yield f"  without those of {sizes} GPUs, which do not fit or were left out"
     faults = results[0].of(lambda outcome: outcome.incidents.faults).mean
     yield f"faults: {faults:,.1f} a seed, {experiment.model.rate.source}"
 
@@ -52,8 +56,7 @@ def _what(experiment: Experiment, results: Sequence[PolicyResult]) -> Iterator[s
 def _source(experiment: Experiment) -> str:
     if experiment.mix is None:
         return "given tasks at random times" if experiment.repeat else "from a file"
-    without = ", ".join(f"{gpus:,}" for gpus in experiment.left_out)
-    return f"{experiment.mix.source}" + (f"; without jobs of {without} GPUs" if without else "")
+    return f"mix `{experiment.mix.name}`: {experiment.mix.source}"
 
 
 def _row(cause: Spent, results: Sequence[PolicyResult]) -> tuple[str, ...]:

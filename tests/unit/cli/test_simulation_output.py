@@ -25,7 +25,7 @@ def test_two_policies_are_shown_side_by_side(home: Path, capsysbinary: pytest.Ca
     words = ["simulate", "--racks", "1", "--nodes", "8", "--days", "1", "--jobs", "jobs.csv", "--compare"]
     assert main([*words, "a.yaml", "b.yaml"]) == ExitCode.SUCCESS
     shown = capsysbinary.readouterr().out.decode()
-    assert shown.startswith("1 racks of 8: 1 rack, 8 nodes, 1 days, 1 seed\njobs: 2 a seed, from a file\n")
+    assert shown.startswith("imaginary: 1 rack, 8 nodes, 1 day, 1 seed\njobs: 2 a seed, from a file\n")
     assert "GPU TIME                         a         wide\n" in shown
     assert "wide against a: " in shown
     assert "waits until the first start of `wide`:" in shown
