@@ -1,7 +1,9 @@
 """`simulate`: what a fleet does over days to months of virtual time."""
 
+import itertools
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,8 @@ from launcher.errors import refuse
 from launcher.store.home import home
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from launcher.core.model.inventory import Inventory
     from launcher.simulate.experiment import Experiment
     from launcher.simulate.policy import Policy
@@ -183,14 +187,12 @@ def _fitting(experiment: "Experiment", policies: "list[Policy]", where: str) -> 
     return experiment
 
 
-def _told(total: int):  # type: ignore[no-untyped-def]
-    """Return what says which simulation begins, where there are several."""
-    at = 0
+def _told(total: int) -> "Callable[[Policy, int], None]":
+    """Return what says on a terminal which simulation begins, where there are several."""
+    numbers = itertools.count(1)
 
     def tell(policy: "Policy", seed: int) -> None:
-        nonlocal at
-        at += 1
-        if total > 1:
-            say(clean(f"simulation {at} of {total}: policy `{policy.name}`, seed {seed}"))
+        if total > 1 and sys.stderr.isatty():
+            say(clean(f"simulation {next(numbers)} of {total}: policy `{policy.name}`, seed {seed}"))
 
     return tell
