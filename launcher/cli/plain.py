@@ -82,6 +82,9 @@ class _Plain:
             if several:
                 (kind,) = get_args(self._annotation)
                 return [_value(kind, one) for one in value]
+            if get_origin(self._annotation) is tuple:
+                kinds = get_args(self._annotation)
+                return tuple(_value(kind, one) for kind, one in zip(kinds, value, strict=True))
             return _in_range(_value(self._annotation, value), param)
         except ValueError as error:
             raise typer.BadParameter(str(error), ctx=ctx, param=param) from error

@@ -46,6 +46,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Planning": {
         "size": "planning.size",
         "defrag": "planning.defrag",
+        "simulate": "planning.simulate",
     },
     "Files": {
         "init": "files.init",

@@ -89,6 +89,8 @@ def _document(what: str, where: str, begins: Mark, root: YamlNode, mistakes: tup
 
 def _check_kind(what: str, root: MappingNode, where: str) -> None:
     """Refuse a file of the other kind with one message instead of one for each key."""
+    if what not in _OTHER_KIND:
+        return
     own, foreign, message, hint = _OTHER_KIND[what]
     marks = {key.text: key.mark for key, _ in root.pairs}
     if foreign in marks and not own & marks.keys():

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import NewType
 
@@ -23,8 +24,9 @@ _COMMA = re.compile(r"\s*,\s*")
 _PART = re.compile(r"\[([^\]]*)\]|([^\[]+)")
 
 
+@lru_cache(maxsize=65_536)
 def natural(name: str) -> NaturalKey:
-    """Return a sort key that puts `r2` before `r10`."""
+    """Return a sort key that puts `r2` before `r10`. Kept for reuse: placement sorts the same names again and again."""
     parts: list[str | tuple[int, str]] = []
     for index, part in enumerate(_NUMBER.split(name)):
         digits = part.lstrip("0")

@@ -79,9 +79,24 @@ def schedule(
     Equal inputs give equal decisions. `unavailable` names the active runs by their names. A run that is not in `active`
     keeps its nodes for ever. Nodes `used_by` a queued run are reserved for it, and for no other.
     """
+    return tuple(decisions(queue, inventory, unavailable, active))
+
+
+def decisions(
+    queue: Sequence[QueuedRun],
+    inventory: Inventory,
+    unavailable: UnavailableNodes,
+    active: Sequence[ActiveRun],
+    *,
+    explained: bool = True,
+) -> Iterator[QueueDecision]:
+    """Return what `schedule` returns, each decision when it is asked for: none depends on those behind it.
+
+    Without `explained` the nodes that a run cannot have now are left out, which takes less.
+    """
     timeline = Timeline(inventory, unavailable, {run.name: run.remaining for run in active})
     first = sorted(queue, key=lambda run: run.order)[:MAX_SCHEDULED]
-    return tuple(_decide(first, timeline, unavailable, active))
+    return _decide(first, timeline, unavailable, active, explained=explained)
 
 
 def max_duration(task: Task) -> float:
@@ -100,14 +115,20 @@ def remaining(task: Task, ends_at: float | None, now: float) -> float:
 
 
 def _decide(
-    queue: Sequence[QueuedRun], timeline: Timeline, unavailable: UnavailableNodes, active: Sequence[ActiveRun]
+    queue: Sequence[QueuedRun],
+    timeline: Timeline,
+    unavailable: UnavailableNodes,
+    active: Sequence[ActiveRun],
+    *,
+    explained: bool,
 ) -> Iterator[QueueDecision]:
+    needed = explained or any(run.preemptible for run in active)
     in_use = {name for name, use in unavailable.items() if use.used_by is not None}
     preempted: set[RunName] = set()
     names = {run.name for run in queue}
     promised = {name: use.used_by for name, use in unavailable.items() if use.used_by in names}
     for run in queue:
-        now = timeline.unavailable(0.0, run.max_duration, run.name)
+        now = timeline.unavailable(0.0, run.max_duration, run.name) if needed else {}
         reserved = {name: RunName(use.used_by) for name, use in now.items() if use.used_by and name not in in_use}
         earliest = timeline.earliest(run.task, run.max_duration, run.unavailable, run.name)
         chosen: tuple[RunName, ...] = ()

@@ -39,12 +39,14 @@ def victims(
     would not fit without all runs that may be stopped. Each set is tried by placing the task, so that it frees whole
     domains, not single nodes.
     """
+    able = [run for run in active if run.preemptible and run.priority < task.priority and not run.stopping]
+    if not able:
+        return ()  # the usual case, which needs no placement
     free = _without_runs(unavailable, {run.name for run in active if run.stopping})
     if fit(task, inventory, free) is not None:
         return ()
-    able = [run for run in active if run.preemptible and run.priority < task.priority and not run.stopping]
     able.sort(key=lambda run: (run.priority, -run.since, run.name))
-    if not able or fit(task, inventory, _without_runs(free, {run.name for run in able})) is None:
+    if fit(task, inventory, _without_runs(free, {run.name for run in able})) is None:
         return ()
     sets = (chosen for size in range(1, len(able)) for chosen in combinations(able, size))
     for chosen in islice(sets, MAX_SETS_TRIED):
