@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.core.control.reconcile import Decision, reconcile
-from launcher.core.model.actions import Action, AddSpare, Answer, Move, Receipt, Relocate, Resize, Result
+from launcher.core.model.actions import Action, AddSpare, Answer, Grow, Move, Receipt, Relocate, Resize, Result
 from launcher.core.model.inventory import Inventory, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Observation, Unseen
@@ -215,7 +215,7 @@ class KernelRun:
                 return self._add_spare(action)
             case Relocate():
                 return self._relocate(action)
-            case Move() | Resize():
+            case Move() | Resize() | Grow():
                 return Answer(result=Result.FAILED, stage="allot", message="nobody asks for this in a simulation")
             case _:
                 return self._nodes.perform(self._run, action)
