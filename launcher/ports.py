@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from launcher.core.model.actions import AllotAction, Answer, NodeAction
+from launcher.core.model.actions import AllotAction, NodeAction
 from launcher.core.model.inventory import Access, Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sighting, Unseen
+from launcher.core.model.receipt import Answer
 from launcher.core.model.run import MemberName, Run
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown

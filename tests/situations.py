@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.model.action_key import ActionKey, key_of
-from launcher.core.model.actions import Action, Answer, Bundle, Receipt, Result
+from launcher.core.model.actions import Action
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import (
@@ -30,6 +30,7 @@ from launcher.core.model.observation import (
 )
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.receipt import Answer, Bundle, Receipt, Result
 from launcher.core.model.record import Gang, Record
 from launcher.core.model.run import GangName, MemberName, Run, RunId, RunName, Slot
 from launcher.core.model.run_index import index_of

@@ -16,10 +16,11 @@ from launcher.admission.preflight import guessed
 from launcher.admission.request import Request
 from launcher.admission.resize import find_resizable, request_resize
 from launcher.admission.run_files import copy_files, weigh
-from launcher.core.model.actions import Acquire, Result
+from launcher.core.model.actions import Acquire
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Cause, Run, RunId, RunName, RunState
 from launcher.core.model.task import Task
 from launcher.core.placement.place import place

@@ -24,10 +24,11 @@ from launcher.admission.node_choice import (
 from launcher.admission.preflight import guessed
 from launcher.admission.queue_explain import not_free
 from launcher.core.control.resized_record import hindrance
-from launcher.core.model.actions import AddSpare, AllotAction, Answer, Grow, Move, Relocate, Resize, Result
+from launcher.core.model.actions import AddSpare, AllotAction, Grow, Move, Relocate, Resize
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Unavailable, UnavailableNodes
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run
 from launcher.core.model.task import Task

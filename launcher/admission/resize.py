@@ -13,9 +13,9 @@ from launcher.admission.plan import unavailable
 from launcher.admission.preflight import guessed
 from launcher.admission.reallocate import StoreAllotter
 from launcher.admission.request import Request
-from launcher.core.model.actions import Result
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.placement import Shortfall
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Run, RunState, Wanted
 from launcher.core.model.task import Group, Task
 from launcher.core.placement.resize import resize

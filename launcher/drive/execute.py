@@ -6,7 +6,8 @@ from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from launcher.core.model.action_key import ActionKey, key_of
-from launcher.core.model.actions import Action, AddSpare, AllotAction, Answer, Grow, Move, Relocate, Resize, Result
+from launcher.core.model.actions import Action, AddSpare, AllotAction, Grow, Move, Relocate, Resize
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run
 from launcher.ports import Allotter, Nodes
 

@@ -11,9 +11,10 @@ from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.slice_count import small_groups
 from launcher.core.control.status import summarise
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import Action, AddSpare, Answer, Grow, Move, Receipt, Relocate, Resize, Result
+from launcher.core.model.actions import Action, AddSpare, Grow, Move, Relocate, Resize
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation
+from launcher.core.model.receipt import Answer, Receipt, Result
 from launcher.core.model.record import rebased
 from launcher.core.model.run import Run, RunId, RunState, Wanted
 from launcher.drive import health_polling

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import Receipt
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Observation
 from launcher.core.model.operator_requests import OperatorRequest
+from launcher.core.model.receipt import Receipt
 from launcher.core.model.run import Run
 from launcher.ports import Clock, Nodes
 

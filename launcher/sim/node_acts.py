@@ -6,9 +6,10 @@ Each changes the node's row at once, and answers as a real node does.
 from dataclasses import replace
 from signal import Signals
 
-from launcher.core.model.actions import Acquire, Answer, Join, Kill, Level, PowerOff, Prepare, Release, Result, Signal
+from launcher.core.model.actions import Acquire, Join, Kill, Level, PowerOff, Prepare, Release, Signal
 from launcher.core.model.inventory import GpuDriver
 from launcher.core.model.nodeset import NodeName
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Member, MemberName, Run
 from launcher.core.model.run_index import index_of
 from launcher.core.model.simulation import FaultKind

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 
 from launcher.core.model.actions import (
     Acquire,
-    Answer,
     Join,
     Kill,
     NodeAction,
@@ -25,6 +24,7 @@ from launcher.core.model.actions import (
 )
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sighting, Unseen
+from launcher.core.model.receipt import Answer
 from launcher.core.model.run import MemberName, Run, RunId
 from launcher.core.model.simulation import SimSettings
 from launcher.errors import LaunchError

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from launcher.core.model.actions import Bundle
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import (
     GroupReport,
@@ -17,6 +16,7 @@ from launcher.core.model.observation import (
     Unseen,
 )
 from launcher.core.model.placement import Slice
+from launcher.core.model.receipt import Bundle
 from launcher.core.model.run import Run
 from launcher.core.model.simulation import FaultKind
 from launcher.sim.lives import Circumstances, Life, RayletLife

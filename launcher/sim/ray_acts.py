@@ -3,9 +3,10 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from launcher.core.model.actions import Answer, Release, Reserve, Result, Start, StartHead, Unreserve, Verify
+from launcher.core.model.actions import Release, Reserve, Start, StartHead, Unreserve, Verify
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import GroupState
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Member, MemberName, Run, Slot
 from launcher.core.model.run_index import index_of
 from launcher.sim.fleet import HEAD, SimFleet

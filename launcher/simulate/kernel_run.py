@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.core.control.reconcile import Decision, reconcile
-from launcher.core.model.actions import Action, AddSpare, Answer, Grow, Move, Receipt, Relocate, Resize, Result
+from launcher.core.model.actions import Action, AddSpare, Grow, Move, Relocate, Resize
 from launcher.core.model.inventory import Inventory, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Observation, Unseen
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes
+from launcher.core.model.receipt import Answer, Receipt, Result
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run, RunId, RunName, RunState
 from launcher.core.model.simulation import Fault, SimSettings

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from launcher.core.model.action_key import ActionKey, key_of, parse_key
-from launcher.core.model.actions import Action, Answer, Receipt, Result, Start
+from launcher.core.model.actions import Action, Start
+from launcher.core.model.receipt import Answer, Receipt, Result
 from launcher.core.model.run import RunId
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from launcher.core.control.status import RunStatus
-from launcher.core.model.actions import Action, Answer, Receipt
+from launcher.core.model.actions import Action
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes
+from launcher.core.model.receipt import Answer, Receipt
 from launcher.core.model.record import Outcome, Record
 from launcher.core.model.run import Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
@@ -43,10 +44,7 @@ Allot = Callable[[Run, Record, UnavailableNodes], Run | None]
 
 
 class Store:
-    """What the launching machine stores.
-
-    Safe for several threads and processes, and for `kill -9` at any moment.
-    """
+    """What the launching machine stores; safe for several threads and processes, and for `kill -9` at any moment."""
 
     def __init__(self, home: Path) -> None:
         self.home = home

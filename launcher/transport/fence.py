@@ -3,8 +3,8 @@
 import re
 import shlex
 
-from launcher.core.model.actions import Answer, Result
 from launcher.core.model.inventory import Access, Node
+from launcher.core.model.receipt import Answer, Result
 from launcher.transport.local import LocalShell
 from launcher.transport.ssh.operation import tail
 

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 from launcher.core.model.actions import (
     Acquire,
-    Answer,
     Join,
     Kill,
     Level,
@@ -18,7 +17,6 @@ from launcher.core.model.actions import (
     Prepare,
     Release,
     Reserve,
-    Result,
     Signal,
     Start,
     StartHead,
@@ -28,6 +26,7 @@ from launcher.core.model.actions import (
 )
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sighting, Unseen
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import MemberName, Run
 from launcher.errors import LaunchError, RemoteError, StoreError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take

@@ -19,8 +19,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Acquire, Join, Prepare, Reason, Release, Result, Unit, Why
+from launcher.core.model.actions import Acquire, Join, Prepare, Reason, Release, Unit, Why
 from launcher.core.model.inventory import Access
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, TopologyRule
 from launcher.drive.execute import FAN_OUT

@@ -17,7 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from launcher.core.model.actions import Action, Result
+from launcher.core.model.actions import Action
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Run, Slot
 from launcher.drive.execute import FAN_OUT
 from launcher.setup.environ import RunEnvironment

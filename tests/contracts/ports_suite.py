@@ -18,7 +18,6 @@ import pytest
 
 from launcher.core.model.actions import (
     Acquire,
-    Answer,
     Join,
     Kill,
     Level,
@@ -27,7 +26,6 @@ from launcher.core.model.actions import (
     Reason,
     Release,
     Reserve,
-    Result,
     Start,
     StartHead,
     Unit,
@@ -47,6 +45,7 @@ from launcher.core.model.observation import (
     Seen,
     Sighting,
 )
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import GangName, MemberName, Run, Slot
 from launcher.errors import RemoteError
 from launcher.ports import Command, LogName, Nodes, Stream

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.actions import Acquire, Level, PowerOff, Result, Signal, StartHead
+from launcher.core.model.actions import Acquire, Level, PowerOff, Signal, StartHead
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import (
@@ -22,6 +22,7 @@ from launcher.core.model.observation import (
     Unseen,
 )
 from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import MemberName, Run, RunId, RunName
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, Task, TopologyRule

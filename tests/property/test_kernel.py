@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 from launcher.core.control.conditions import Condition
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.timing import RELEASE_PENDING_S, STEADY_S
-from launcher.core.model.actions import Acquire, Join, Kill, Level, PowerOff, Prepare, Release, Relocate, Signal, Start
+from launcher.core.model.actions import (
+    Acquire,
+    Join,
+    Kill,
+    Level,
+    PowerOff,
+    Prepare,
+    Release,
+    Relocate,
+    Signal,
+    Start,
+)
 from launcher.core.model.inventory import Access, Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation, Seen, Unseen

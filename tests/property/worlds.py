@@ -16,20 +16,18 @@ from launcher.core.model.actions import (
     Action,
     AddSpare,
     AllotAction,
-    Answer,
     Grow,
     Join,
     Prepare,
-    Receipt,
     Relocate,
     Resize,
-    Result,
 )
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Observation
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable
+from launcher.core.model.receipt import Answer, Receipt, Result
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run, RunId, RunName, Target, Wanted
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings

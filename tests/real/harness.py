@@ -6,10 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from launcher.core.model.actions import Answer, Release, Unit
+from launcher.core.model.actions import Release, Unit
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Sighting
+from launcher.core.model.receipt import Answer
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, TopologyRule
 from launcher.transport.open import open_nodes

@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.core.model.actions import Acquire, Answer, Join, Prepare, Reason, Release, Result, StartHead, Unit, Why
+from launcher.core.model.actions import Acquire, Join, Prepare, Reason, Release, StartHead, Unit, Why
 from launcher.core.model.inventory import Access, GpuDriver, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import AgentReport, Head, HeadSeen, RankReport, Seen, Sighting
 from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run, RunId, RunName, Slot
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.ports import Nodes

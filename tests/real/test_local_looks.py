@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.actions import Acquire, PowerOff, Release, Result, Unit
+from launcher.core.model.actions import Acquire, PowerOff, Release, Unit
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Seen, Sighting, Unseen
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, TopologyRule
 from launcher.ports import Nodes

@@ -24,7 +24,6 @@ from launcher.core.model.actions import (
     Level,
     Release,
     Reserve,
-    Result,
     Signal,
     Start,
     StartHead,
@@ -32,6 +31,7 @@ from launcher.core.model.actions import (
     Verify,
 )
 from launcher.core.model.observation import GroupState, HeadSeen, Phase, Seen, Sighting, Unseen
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import GangName, RunId, Slot
 from launcher.core.model.task import Group, TopologyRule
 from launcher.ports import LogName

@@ -10,9 +10,10 @@ import pytest
 
 from launcher.admission.run_files import weigh
 from launcher.cli.output import admission
-from launcher.core.model.actions import Acquire, Prepare, Release, Result
+from launcher.core.model.actions import Acquire, Prepare, Release
 from launcher.core.model.inventory import Transport
 from launcher.core.model.observation import Phase
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, Task, TopologyRule
 from tests.real import local

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Acquire, Prepare, Reason, Release, Result, Why
+from launcher.core.model.actions import Acquire, Prepare, Reason, Release, Why
 from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import MemberName, Run, RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import RemoteError

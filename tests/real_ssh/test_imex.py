@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Acquire, Answer, Prepare, Reason, Release, Result, Why
+from launcher.core.model.actions import Acquire, Prepare, Reason, Release, Why
 from launcher.core.model.inventory import ImexMode
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Member, MemberName, Run, RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.ports import Nodes

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Acquire, Answer, Join, Prepare, Release, Result, StartHead, Unit
+from launcher.core.model.actions import Acquire, Join, Prepare, Release, StartHead, Unit
 from launcher.core.model.inventory import Access, Inventory
 from launcher.core.model.observation import Phase, Sighting, Step
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, TopologyRule
 from launcher.ports import Completed, Stdin, Take

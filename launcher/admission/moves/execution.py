@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from launcher.core.control.timing import MOVE_S
-from launcher.core.model.actions import Move, Result
+from launcher.core.model.actions import Move
 from launcher.core.model.move_order import MoveOrder
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.operator_requests import RequestKind
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import RunState, Wanted
 from launcher.core.model.text import count
 from launcher.errors import SpecError

@@ -13,9 +13,10 @@ from launcher.core.control.timing import (
     POWER_OFF_AGAIN_S,
     UNPROVEN_S,
 )
-from launcher.core.model.actions import Answer, Kill, PowerOff, Reason, Result, Why
+from launcher.core.model.actions import Kill, PowerOff, Reason, Why
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Unseen
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.record import Evidence
 from launcher.core.model.run import Cause
 from launcher.core.model.task import OnNoSpare

@@ -14,19 +14,16 @@ from launcher.core.model.actions import (
     Acquire,
     Action,
     AddSpare,
-    Answer,
     Grow,
     Join,
     Kill,
     Move,
     PowerOff,
     Prepare,
-    Receipt,
     Release,
     Relocate,
     Reserve,
     Resize,
-    Result,
     Signal,
     Start,
     StartHead,
@@ -35,6 +32,7 @@ from launcher.core.model.actions import (
     Verify,
 )
 from launcher.core.model.observation import Phase, Step, Unseen
+from launcher.core.model.receipt import Answer, Receipt, Result
 from launcher.core.model.record import Evidence, Exit, Outcome, RunTimer
 from launcher.core.model.run import Cause
 

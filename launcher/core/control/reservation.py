@@ -13,9 +13,10 @@ from launcher.core.control.startup import why_start
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import PLACE_S, PLACE_TRIES, TRIES
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import Bundle, Reason, Reserve, Unreserve, Verify, Why
+from launcher.core.model.actions import Reason, Reserve, Unreserve, Verify, Why
 from launcher.core.model.observation import GroupReport, GroupState, Head
 from launcher.core.model.placement import Slice
+from launcher.core.model.receipt import Bundle
 
 _UP = (Condition.READY, Condition.SERVING, Condition.FINISHED)
 

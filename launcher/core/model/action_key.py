@@ -107,6 +107,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "relocate": ("slice",),
     "move": (),
     "resize": (),
+    "grow": (),
 }
 """The names in the text of a key, by kind."""
 

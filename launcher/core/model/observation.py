@@ -6,9 +6,9 @@ from enum import Enum, IntEnum
 from typing import TypeAlias
 
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import Bundle, Receipt
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.operator_requests import OperatorRequest
+from launcher.core.model.receipt import Bundle, Receipt
 from launcher.core.model.run import MemberName
 
 

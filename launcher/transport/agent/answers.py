@@ -1,7 +1,7 @@
 """Replies of agents as answers to actions."""
 
-from launcher.core.model.actions import Answer, Result
 from launcher.core.model.inventory import GpuDriver, Node
+from launcher.core.model.receipt import Answer, Result
 from launcher.runtime.protocol import Reply
 from launcher.transport.agent.client import AgentClient
 

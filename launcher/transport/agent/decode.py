@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from launcher.core.model.actions import Bundle
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import (
     AgentReport,
@@ -19,6 +18,7 @@ from launcher.core.model.observation import (
     Step,
     Unseen,
 )
+from launcher.core.model.receipt import Bundle
 from launcher.core.model.run import MemberName
 from launcher.runtime.protocol import (
     PROTOCOL,

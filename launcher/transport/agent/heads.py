@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from launcher.core.model.actions import Answer, Result
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run, Slot
 from launcher.errors import RemoteError
 from launcher.runtime.protocol import RayRequest, ReserveRequest, SupervisorQuestion, SupervisorRequest, TablesReply

@@ -5,7 +5,8 @@ from hashlib import sha256
 from threading import Lock
 
 from launcher.core.control.timing import POPULATION_S, SELF_STOP_S
-from launcher.core.model.actions import Answer, Prepare, Result, Unit
+from launcher.core.model.actions import Prepare, Unit
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run, RunId
 from launcher.core.model.task import Group
 from launcher.runtime.protocol import PROTOCOL, PrepareRequest, Reply

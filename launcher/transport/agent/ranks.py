@@ -2,7 +2,8 @@
 
 import json
 
-from launcher.core.model.actions import Answer, Result, Start
+from launcher.core.model.actions import Start
+from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Member, MemberName, Run
 from launcher.core.placement import colocation
 from launcher.errors import RemoteError

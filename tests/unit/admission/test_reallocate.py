@@ -9,9 +9,10 @@ import pytest
 from launcher.admission.preflight import guessed
 from launcher.admission.reallocate import StoreAllotter
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import AddSpare, Move, Reason, Relocate, Result, Why
+from launcher.core.model.actions import AddSpare, Move, Reason, Relocate, Why
 from launcher.core.model.move_order import MoveOrder, SliceNodes
 from launcher.core.model.nodeset import NodeName
+from launcher.core.model.receipt import Result
 from launcher.core.model.record import Evidence, Record
 from launcher.core.model.run import Cause, MemberName, Run, RunName, RunState, Slot
 from launcher.core.model.task import Group, Task, TopologyRule

@@ -8,8 +8,9 @@ import pytest
 from launcher.admission.node_choice import NoChoice, shrunk_run
 from launcher.admission.reallocate import StoreAllotter
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import Reason, Resize, Result, Why
+from launcher.core.model.actions import Reason, Resize, Why
 from launcher.core.model.nodeset import NodeName
+from launcher.core.model.receipt import Result
 from launcher.core.model.record import Record
 from launcher.core.model.run import MemberName, RunName, RunState, Slot
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, Task, TopologyRule

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from launcher.cli.output.follow import RunProgress
-from launcher.core.model.actions import Acquire, Answer, Result
+from launcher.core.model.actions import Acquire
 from launcher.core.model.nodeset import NodeName
+from launcher.core.model.receipt import Answer, Result
 from launcher.drive.follow import Follower
 from launcher.store.store import Store
 from tests.unit.store.test_store import REASON, launch

@@ -15,24 +15,13 @@ import pytest
 from launcher.core.control.reconcile import Decision
 from launcher.core.control.status import RankState, RankStatus, RunStatus
 from launcher.core.model.action_key import ActionKey, key_of
-from launcher.core.model.actions import (
-    Acquire,
-    Answer,
-    Kill,
-    Level,
-    Reason,
-    Receipt,
-    Release,
-    Relocate,
-    Result,
-    Start,
-    Why,
-)
+from launcher.core.model.actions import Acquire, Kill, Level, Reason, Release, Relocate, Start, Why
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import AgentReport, Head, HeadSeen, Observation, Seen, Unseen
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Shortfall, Slice
+from launcher.core.model.receipt import Answer, Receipt, Result
 from launcher.core.model.record import Evidence, Exit, Gang, Outcome, Record, Retry, RunTimer, Timers
 from launcher.core.model.run import Cause, GangName, MemberName, Run, RunName, RunState, Slot, Wanted
 from launcher.core.model.simulation import SimSettings
@@ -516,7 +505,8 @@ except LaunchError as error:
 _WRITE = """
 import sys
 from pathlib import Path
-from launcher.core.model.actions import Answer, Result, Release
+from launcher.core.model.actions import Release
+from launcher.core.model.receipt import Answer, Result
 from launcher.store.store import Store
 from launcher.core.model.run import RunState
 from tests.unit.store.test_store import FULL, REASON, launch

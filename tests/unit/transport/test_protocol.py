@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.actions import Result
 from launcher.core.model.observation import AgentReport, Seen
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Wanted
 from launcher.errors import LaunchError
 from launcher.runtime.protocol import PROTOCOL

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from launcher.core.model.actions import Join, Result, Signal
+from launcher.core.model.actions import Join, Signal
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import GangName, Run
 from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, TopologyRule
 from launcher.transport.agent.addresses import Addresses

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from launcher.core.control.reconcile import Decision
-from launcher.core.model.actions import Kill, Result
+from launcher.core.model.actions import Kill
 from launcher.core.model.inventory import Access
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadSeen, Phase, Reached, Step, Unseen
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import MemberName, Run
 from launcher.core.model.task import RecoveryPolicy
 from tests.situations import Situation, make_run, name

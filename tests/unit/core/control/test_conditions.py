@@ -6,8 +6,8 @@ import pytest
 
 from launcher.core.control.conditions import Condition, SlotView, classify, footing
 from launcher.core.control.liveness import Silence
-from launcher.core.model.actions import Result
 from launcher.core.model.observation import AgentReport, Phase, Step, Unseen
+from launcher.core.model.receipt import Result
 from launcher.core.model.record import Exit
 from launcher.core.model.run import RunState
 from launcher.core.model.task import RecoveryPolicy, RestartWith

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from launcher.core.model.actions import Move, Result
+from launcher.core.model.actions import Move
 from launcher.core.model.inventory import Access, Node, RackName
 from launcher.core.model.observation import Seen
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.placement import Placement
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import GangName, RunState, Wanted
 from tests.situations import Situation, kinds, make_run, name
 from tests.unit.core.control.kernel import driven, holder, serving_slice

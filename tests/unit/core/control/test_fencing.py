@@ -7,8 +7,9 @@ import pytest
 
 from launcher.core.control.reconcile import Decision
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import Kill, PowerOff, Result
+from launcher.core.model.actions import Kill, PowerOff
 from launcher.core.model.observation import Phase, Reached, Seen, Step, Symptom, Unseen
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import MemberName, RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import PATIENT, RUN, Situation, key, kinds, make_run, name

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from launcher.core.model.actions import Kill, Result, Start
+from launcher.core.model.actions import Kill, Start
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Cause, RunState
 from launcher.core.model.task import RecoveryPolicy
 from tests.situations import Situation, key, kinds, make_run, name

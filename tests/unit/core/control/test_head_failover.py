@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from launcher.core.model.actions import Result
 from launcher.core.model.inventory import Access
 from launcher.core.model.observation import HeadSeen, Seen, Unseen
 from launcher.core.model.operator_requests import RequestKind
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import MemberName, RunState
 from tests.situations import RUN, Situation, key, make_run, name
 from tests.unit.core.control.kernel import unstarting_head, votes, wait

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from launcher.core.model.actions import Acquire, Join, Kill, Level, Prepare, Release, Result
+from launcher.core.model.actions import Acquire, Join, Kill, Level, Prepare, Release
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Head, HeadSeen, Phase, Step, Unseen
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Cause, MemberName
 from launcher.core.model.task import RecoveryPolicy
 from tests.situations import UP, Situation, key, kinds, make_run, name

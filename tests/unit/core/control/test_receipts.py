@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from launcher.core.control.conditions import Condition
-from launcher.core.model.actions import Join, Prepare, Reason, Result, Why
+from launcher.core.model.actions import Join, Prepare, Reason, Why
 from launcher.core.model.observation import Head, HeadSeen, RankReport, Step
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Cause, MemberName
 from launcher.core.model.task import RecoveryPolicy
 from tests.situations import RUN, UP, Situation, key, kinds, make_run, name

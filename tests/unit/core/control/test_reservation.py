@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.core.model.actions import Reason, Release, Result, Unit, Why
+from launcher.core.model.actions import Reason, Release, Unit, Why
 from launcher.core.model.observation import GroupState, Head, HeadSeen, RayNode
+from launcher.core.model.receipt import Result
 from tests.situations import Situation, key, kinds, make_run, name
 from tests.unit.core.control.kernel import OTHERS, driven
 

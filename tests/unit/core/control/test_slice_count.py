@@ -6,7 +6,8 @@ import pytest
 
 from launcher.core.control.reconcile import Decision
 from launcher.core.control.timing import GROW_LONGEST_S
-from launcher.core.model.actions import Grow, Resize, Result
+from launcher.core.model.actions import Grow, Resize
+from launcher.core.model.receipt import Result
 from launcher.core.model.record import DroppedSlice, Retry
 from launcher.core.model.run import RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy

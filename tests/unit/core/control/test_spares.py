@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from launcher.core.model.actions import Result
 from launcher.core.model.observation import Phase, Seen, Step, Symptom, Unseen
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Cause, MemberName, RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import DONE, Situation, kinds, make_run, name

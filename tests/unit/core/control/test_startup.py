@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import PowerOff, Result, Unit
+from launcher.core.model.actions import PowerOff, Unit
 from launcher.core.model.inventory import Access
 from launcher.core.model.observation import Head, HeadSeen, Phase, Reached, Seen, Step, Unseen
 from launcher.core.model.operator_requests import RequestKind
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Cause, MemberName, RunState
 from launcher.core.model.task import OnNoSpare, RecoveryPolicy
 from tests.situations import UP, Situation, key, kinds, make_run, name

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import Result
 from launcher.core.model.observation import HeadSeen, Seen, Unseen
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import RunState, Wanted
 from launcher.core.model.task import RecoveryPolicy
 from tests.situations import Situation, key, kinds, make_run, name

@@ -84,6 +84,7 @@ EVERY_ACTION: tuple[Action, ...] = (
     Relocate(reason=WHY, slice="main.s0"),
     Move(reason=WHY, order=MoveOrder(plan="defrag-ab12")),
     Resize(reason=WHY),
+    Grow(reason=WHY),
 )
 
 

@@ -1,6 +1,6 @@
 """The record of a run."""
 
-from launcher.core.model.actions import Result
+from launcher.core.model.receipt import Result
 from launcher.core.model.record import rebased
 from tests.situations import Situation, kinds, make_run
 
