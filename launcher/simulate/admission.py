@@ -15,9 +15,9 @@ from launcher.core.queue.backfill import MAX_SCHEDULED, QueuedRun, decisions, re
 from launcher.core.queue.preemption import ActiveRun
 from launcher.simulate.kernel_run import KernelRun
 from launcher.simulate.policy import QueueOrder
-from launcher.simulate.recovery import Recovery
+from launcher.simulate.recovery import FaultHandling
 from launcher.simulate.workload import Job
-from launcher.simulate.world import ActiveJob, Phase, World
+from launcher.simulate.world import ActiveJob, JobPhase, World
 
 RELEASE_S = 10.0
 """How long a preempted run keeps its nodes after its last checkpoint (s)."""
@@ -46,7 +46,7 @@ class Admission:
         self._denied: dict[_Shape, float] = {}
         self._next_backfill = self._next_pass = 0.0
         self._backfill_planned = self._came = False
-        self.recovery = Recovery(world, self._finish, self._give_up)
+        self.recovery = FaultHandling(world, self._finish, self._give_up)
         self.waits: dict[int, list[float]] = defaultdict(list)
         self.measured_from = 0.0
 
@@ -123,7 +123,7 @@ class Admission:
             preemptible=run.task.preemptible,
             since=run.started_s,
             remaining=remaining(run.task, run.limit_s, self._world.now),
-            stopping=run.phase is Phase.STOPPING,
+            stopping=run.phase is JobPhase.STOPPING,
         )
 
     def _enqueue(self, job: Job, task: Task) -> None:
@@ -153,7 +153,7 @@ class Admission:
     def _preempt(self, run: ActiveJob) -> None:
         world = self._world
         world.stop_computing(run, graceful=True)
-        world.enter(run, Phase.STOPPING)
+        world.enter(run, JobPhase.STOPPING)
         world.incidents.preempted += 1
         world.later(run, world.now + world.policy.write_s + RELEASE_S, self._stopped)
 
