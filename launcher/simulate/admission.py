@@ -11,7 +11,7 @@ from launcher.core.model.placement import Placement
 from launcher.core.model.run import RunId, RunName
 from launcher.core.model.task import Task
 from launcher.core.placement.place import place
-from launcher.core.queue.backfill import MAX_SCHEDULED, QueuedRun, decisions, remaining
+from launcher.core.queue.backfill import QueuedRun, decisions, remaining
 from launcher.core.queue.preemption import ActiveRun
 from launcher.simulate.kernel_run import KernelRun
 from launcher.simulate.policy import QueueOrder
@@ -26,10 +26,13 @@ RELEASE_S = 10.0
 BACKFILL_S = 600.0
 """How often runs behind a waiting one are looked at because nodes came, at most (s). The launcher does so at once."""
 
-PASS_S = 60.0
+PASS_S = 300.0
 PASS_NODE_S = 0.06
 """How often they are looked at because a run came that does not have to wait like one before it, at most (s): in all,
 and for each node of the fleet, since the work grows with it."""
+
+MAX_LOOKED = 30
+"""How many runs of the queue are looked at; the launcher looks at `backfill.MAX_SCHEDULED`."""
 
 _Shape = tuple[int, int, int]
 
@@ -79,7 +82,7 @@ class Admission:
 
     def _backfill(self) -> None:
         """Let `core/queue` decide about the runs in the queue, as far as one may start."""
-        world, first = self._world, self._queue[:MAX_SCHEDULED]
+        world, first = self._world, self._queue[:MAX_LOOKED]
         if self._came and world.now >= self._next_backfill:
             self._came, self._next_backfill = False, world.now + BACKFILL_S
             self._denied.clear()
