@@ -11,13 +11,13 @@ from launcher.core.model.placement import Placement
 from launcher.core.model.run import RunId, RunName
 from launcher.core.model.task import Task
 from launcher.core.placement.place import place
-from launcher.core.queue.backfill import MAX_SCHEDULED, QueuedRun, decisions, remaining
+from launcher.core.queue.backfill import QueuedRun, decisions, remaining
 from launcher.core.queue.preemption import ActiveRun
 from launcher.simulate.kernel_run import KernelRun
 from launcher.simulate.policy import QueueOrder
-from launcher.simulate.recovery import Recovery
+from launcher.simulate.recovery import FaultHandling
 from launcher.simulate.workload import Job
-from launcher.simulate.world import ActiveJob, Phase, World
+from launcher.simulate.world import ActiveJob, JobPhase, World
 
 RELEASE_S = 10.0
 """How long a preempted run keeps its nodes after its last checkpoint (s)."""
@@ -26,10 +26,13 @@ RELEASE_S = 10.0
 BACKFILL_S = 600.0
 """How often runs behind a waiting one are looked at because nodes came, at most (s). The launcher does so at once."""
 
-PASS_S = 60.0
+PASS_S = 300.0
 PASS_NODE_S = 0.06
 """How often they are looked at because a run came that does not have to wait like one before it, at most (s): in all,
 and for each node of the fleet, since the work grows with it."""
+
+MAX_LOOKED = 30
+"""How many runs of the queue are looked at; the launcher looks at `backfill.MAX_SCHEDULED`."""
 
 _Shape = tuple[int, int, int]
 
@@ -46,7 +49,7 @@ class Admission:
         self._denied: dict[_Shape, float] = {}
         self._next_backfill = self._next_pass = 0.0
         self._backfill_planned = self._came = False
-        self.recovery = Recovery(world, self._finish, self._give_up)
+        self.recovery = FaultHandling(world, self._finish, self._give_up)
         self.waits: dict[int, list[float]] = defaultdict(list)
         self.measured_from = 0.0
 
@@ -79,7 +82,7 @@ class Admission:
 
     def _backfill(self) -> None:
         """Let `core/queue` decide about the runs in the queue, as far as one may start."""
-        world, first = self._world, self._queue[:MAX_SCHEDULED]
+        world, first = self._world, self._queue[:MAX_LOOKED]
         if self._came and world.now >= self._next_backfill:
             self._came, self._next_backfill = False, world.now + BACKFILL_S
             self._denied.clear()
@@ -123,7 +126,7 @@ class Admission:
             preemptible=run.task.preemptible,
             since=run.started_s,
             remaining=remaining(run.task, run.limit_s, self._world.now),
-            stopping=run.phase is Phase.STOPPING,
+            stopping=run.phase is JobPhase.STOPPING,
         )
 
     def _enqueue(self, job: Job, task: Task) -> None:
@@ -153,7 +156,7 @@ class Admission:
     def _preempt(self, run: ActiveJob) -> None:
         world = self._world
         world.stop_computing(run, graceful=True)
-        world.enter(run, Phase.STOPPING)
+        world.enter(run, JobPhase.STOPPING)
         world.incidents.preempted += 1
         world.later(run, world.now + world.policy.write_s + RELEASE_S, self._stopped)
 

@@ -9,7 +9,7 @@ from launcher.core.planner.relocation import PlacedTask
 from launcher.core.queue.backfill import QueuedRun
 from launcher.simulate.admission import Admission
 from launcher.simulate.fleet_state import NodeStatus
-from launcher.simulate.world import ActiveJob, Phase, World
+from launcher.simulate.world import ActiveJob, JobPhase, World
 
 EVERY_S = 900.0
 """How often a plan is looked for, at most (s)."""
@@ -62,7 +62,7 @@ class Defragmenter:
             name=RunName(run.name),
             task=run.task,
             placement=run.placement,
-            movable=run.phase is Phase.COMPUTING and whole and fits,
+            movable=run.phase is JobPhase.COMPUTING and whole and fits,
             restart_s=policy.write_s + policy.program_start_s + self._admission.ranks_start_s(run.task),
         )
 
@@ -76,7 +76,7 @@ class Defragmenter:
         world.hold(run, _nodes(slices), frozenset(name for part in slices for name in part.nodes))
         run.placement = Placement(slices=slices)
         run.kernel = None  # the next fault begins with a kernel that knows the new nodes
-        world.enter(run, Phase.RECOVERING)
+        world.enter(run, JobPhase.RECOVERING)
         world.incidents.moved += len(step.moves)
         world.incidents.move_gpu_hours += step.gpu_hours
         stop_s = world.policy.stop_grace_s + world.policy.write_s

@@ -13,7 +13,7 @@ from launcher.errors import refuse
 from launcher.simulate.fleet_state import FleetState
 from launcher.simulate.measures import Spent
 from launcher.simulate.policy import Policy
-from launcher.simulate.simulation import Outcome, Scenario, simulate
+from launcher.simulate.simulation import Measured, Scenario, simulate
 from launcher.simulate.workload import Job, Mix, draw_jobs, repeated
 
 MAX_DAYS = 400.0
@@ -130,9 +130,9 @@ class PolicyResult:
     """What a policy came to, an outcome a seed."""
 
     policy: Policy
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[Measured, ...]
 
-    def of(self, measure: Callable[[Outcome], float]) -> Estimate:
+    def of(self, measure: Callable[[Measured], float]) -> Estimate:
         """Return the estimate of a measure."""
         return estimate([measure(outcome) for outcome in self.outcomes])
 
@@ -152,7 +152,7 @@ def play(
 ) -> tuple[PolicyResult, ...]:
     """Return what each policy comes to; `told` is called before each simulation, with its seed."""
     experiment.check()
-    outcomes: list[list[Outcome]] = [[] for _ in policies]
+    outcomes: list[list[Measured]] = [[] for _ in policies]
     for seed in range(1, experiment.seeds + 1):
         scenario = experiment.scenario(seed)
         for own, policy in zip(outcomes, policies, strict=True):

@@ -16,7 +16,7 @@ from launcher.core.model.task import OnNoSpare
 from launcher.core.planner.faults import Outage, OutageScope
 from launcher.simulate.fleet_state import Trouble
 from launcher.simulate.kernel_run import KernelRun, Settled
-from launcher.simulate.world import ActiveJob, Phase, World
+from launcher.simulate.world import ActiveJob, JobPhase, World
 
 SYMPATHY_S = 45.0
 """How long the neighbours of a fault in an NVLink domain show errors of their own."""
@@ -27,7 +27,7 @@ ASK_AGAIN_S = 61.0
 Finish = Callable[[ActiveJob], None]
 
 
-class Recovery:
+class FaultHandling:
     """Lets outages happen, and has the kernel decide about the runs they hit.
 
     `finish` ends a run that has done its work, `requeue` one that the kernel gives up.
@@ -74,7 +74,7 @@ class Recovery:
 
     def _drained(self, run: ActiveJob, names: Collection[NodeName]) -> None:
         """Let the kernel move a run that computes off drained nodes, where it can."""
-        if run.phase is not Phase.COMPUTING:
+        if run.phase is not JobPhase.COMPUTING:
             return
         kernel = self._kernel(run)
         kernel.drain(tuple(set(names) & run.held), "planned maintenance")
@@ -143,13 +143,13 @@ class Recovery:
     def _interrupt(self, run: ActiveJob, detection_s: float) -> None:
         """Stop the program of a run; its kernel learns of it after a time (s)."""
         world = self._world
-        if run.phase in (Phase.STARTING, Phase.RECOVERING):
+        if run.phase in (JobPhase.STARTING, JobPhase.RECOVERING):
             run.struck, run.detection_s = True, detection_s
-        elif run.phase is Phase.COMPUTING:
+        elif run.phase is JobPhase.COMPUTING:
             run.struck = False
             world.incidents.hits += 1
             world.stop_computing(run, graceful=False)
-            world.enter(run, Phase.UNDETECTED)
+            world.enter(run, JobPhase.UNDETECTED)
             world.later(run, world.now + detection_s, self._sign)
 
     def _sign(self, run: ActiveJob) -> None:
@@ -175,9 +175,9 @@ class Recovery:
         """Do with the nodes and the time of a run what its kernel has decided."""
         world, kernel = self._world, run.kernel
         assert kernel is not None
-        waited = run.phase is Phase.WAITING
+        waited = run.phase is JobPhase.WAITING
         if settled.state is RunState.FAILED:
-            world.enter(run, Phase.RECOVERING)
+            world.enter(run, JobPhase.RECOVERING)
             world.incidents.requeued += 1
             world.end(run)
             self._requeue(run)
@@ -186,12 +186,12 @@ class Recovery:
         run.placement = kernel.placement
         run.settled_s = world.now + settled.took_s
         if settled.runs:
-            world.enter(run, Phase.RECOVERING)
+            world.enter(run, JobPhase.RECOVERING)
             world.incidents.recovered += 1
             world.incidents.recovery_s.append(settled.took_s)
             self.starts(run, settled.took_s)
             return
-        world.enter(run, Phase.WAITING)
+        world.enter(run, JobPhase.WAITING)
         if not waited:
             world.incidents.waited += 1
             world.later(run, world.now + settled.took_s + world.policy.operator_s, self._confirm)

@@ -35,7 +35,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Measured:
     """What a simulation measured: the share of the fleet's time by cause, waits by size, incidents, samples."""
 
     shares: dict[Spent, float]
@@ -45,7 +45,7 @@ class Outcome:
     jobs: int
 
 
-def simulate(scenario: Scenario, policy: Policy) -> Outcome:
+def simulate(scenario: Scenario, policy: Policy) -> Measured:
     """Return what a policy makes of a scenario. Equal inputs give equal outcomes."""
     run = _Simulation(scenario, policy)
     run.play()
@@ -109,10 +109,10 @@ class _Simulation:
             )
         )
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Measured:
         """Return what was measured."""
         waiting = Counter(self._admission.gpus_of(run) for run in self._admission.waiting)
-        return Outcome(
+        return Measured(
             shares=self._world.account.shares(self._world.fleet.size * self._scenario.days * DAY_S),
             waits=wait_lines(self._admission.waits, waiting),
             incidents=self._world.incidents,

@@ -17,7 +17,7 @@ from launcher.simulate.policy import Policy
 from launcher.simulate.workload import Job
 
 
-class Phase(Enum):
+class JobPhase(Enum):
     """What a run does: the cause that the time of its nodes counts as."""
 
     STARTING = Spent.START
@@ -45,7 +45,7 @@ class ActiveJob:
     left_s: float
     held: frozenset[NodeName]
     working: frozenset[NodeName]
-    phase: Phase = Phase.STARTING
+    phase: JobPhase = JobPhase.STARTING
     computes_s: float = 0.0
     tallied_s: float = 0.0
     plan: int = 0
@@ -134,30 +134,30 @@ class World:
         if passed <= 0:
             return
         up = sum(self.fleet.status(name) is NodeStatus.HELD for name in run.held)
-        if run.phase is Phase.COMPUTING:
+        if run.phase is JobPhase.COMPUTING:
             self.account.add(Spent.SPARE, up - len(run.working), passed)
         else:
             self.account.add(run.phase.value, up, passed)
 
-    def enter(self, run: ActiveJob, phase: Phase) -> None:
+    def enter(self, run: ActiveJob, phase: JobPhase) -> None:
         """Let a run begin a phase."""
         self.tally(run)
         run.phase = phase
-        if phase is Phase.WAITING:
+        if phase is JobPhase.WAITING:
             self.on_hold[run.name] = run
         else:
             self.on_hold.pop(run.name, None)
 
     def compute(self, run: ActiveJob, finish: Callable[[ActiveJob], None]) -> None:
         """Let the program of a run compute, up to its end."""
-        self.enter(run, Phase.COMPUTING)
+        self.enter(run, JobPhase.COMPUTING)
         run.computes_s = self.now
         policy = self.policy
         self.later(run, self.now + time_to_finish(run.left_s, policy.checkpoint_s, policy.write_s), finish)
 
     def stop_computing(self, run: ActiveJob, *, graceful: bool) -> None:
         """Account for what a program has done since it began to compute."""
-        if run.phase is not Phase.COMPUTING:
+        if run.phase is not JobPhase.COMPUTING:
             return
         self.tally(run)
         policy, nodes = self.policy, len(run.working)

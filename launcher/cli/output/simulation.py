@@ -8,7 +8,7 @@ from launcher.cli.output.table import table
 from launcher.core.model.text import count, span
 from launcher.simulate.experiment import Estimate, Experiment, PolicyResult, estimate
 from launcher.simulate.measures import Spent, WaitLine
-from launcher.simulate.simulation import Outcome
+from launcher.simulate.simulation import Measured
 
 ROWS_OVER_TIME = 6
 
@@ -161,7 +161,7 @@ def _estimate_json(found: Estimate) -> dict[str, object]:
     return {"mean": round(found.mean, 6), "margin_95": None if found.margin is None else round(found.margin, 6)}
 
 
-def _outcome_json(outcome: Outcome) -> dict[str, object]:
+def _outcome_json(outcome: Measured) -> dict[str, object]:
     incidents = outcome.incidents
     return {
         "jobs": outcome.jobs,

@@ -10,7 +10,7 @@ from launcher.core.planner.faults import DAY_S, FaultModel, Outage, OutageScope
 from launcher.simulate.experiment import Experiment, estimate, imaginary_fleet, play
 from launcher.simulate.measures import Spent
 from launcher.simulate.policy import Policy, QueueOrder
-from launcher.simulate.simulation import Outcome, Scenario, simulate
+from launcher.simulate.simulation import Measured, Scenario, simulate
 from launcher.simulate.workload import Job
 
 HOUR = 3600.0
@@ -32,7 +32,7 @@ def outage(at: float, node: str | None, lasts: float, scope: OutageScope = Outag
     )
 
 
-def played(jobs: list[Job], outages: list[Outage], policy: Policy, *, racks: int = 1, nodes: int = 4) -> Outcome:
+def played(jobs: list[Job], outages: list[Outage], policy: Policy, *, racks: int = 1, nodes: int = 4) -> Measured:
     fleet = imaginary_fleet(racks, nodes)
     scenario = Scenario(inventory=fleet, jobs=jobs, outages=outages, days=1.0, warm_s=0.0)
     found = simulate(scenario, policy)
@@ -40,7 +40,7 @@ def played(jobs: list[Job], outages: list[Outage], policy: Policy, *, racks: int
     return found
 
 
-def hours(found: Outcome, cause: Spent, nodes: int = 4) -> float:
+def hours(found: Measured, cause: Spent, nodes: int = 4) -> float:
     """Node-hours of a cause."""
     return found.shares[cause] * 24 * nodes
 

@@ -37,7 +37,7 @@ def simulate(
     nodes: Annotated[
         int | None, typer.Option("--nodes", min=1, help="Nodes of each imaginary rack (default: 18).")
     ] = None,
-    days: Annotated[float, typer.Option("--days", help="Days that are measured, after the fleet has filled up.")] = 30,
+    days: Annotated[float, typer.Option("--days", help="Days that are measured, once the fleet is full.")] = 30.0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How often, with other jobs and faults each time.")] = 1,
     load: Annotated[float, typer.Option("--load", help="Share of the fleet's GPU time that the jobs ask for.")] = 0.9,
     mix: Annotated[str | None, typer.Option("--mix", help="Mix of job sizes: seren (default) or kalos.")] = None,
