@@ -1,5 +1,7 @@
 """Spares: which nodes can take a slot, and what to do without one."""
 
+from dataclasses import replace
+
 from launcher.core.control import slice_count
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S
@@ -81,6 +83,9 @@ def replace_node(tick: Tick, member: Member, why: Why, message: str, evidence: E
         return
     new, reason = found[0], Reason(why=why, message=f"{message}; replaced by {found[0]}")
     tick.break_gangs_at(member, reason)
+    if old in tick.record.failed_nodes and tick.gang_of(member).attempt == 0:
+        # A launch has no attempt to end for a reason, so the evidence tells people where the slot went.
+        tick.record.failed_nodes[old] = replace(evidence, message=f"{evidence.message}; replaced by {new}")
     if old in tick.record.requested:
         tick.kill_slot(member, reason)
     here, there = tick.index.nodes[old], tick.index.nodes[new]
