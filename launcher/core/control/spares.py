@@ -101,7 +101,9 @@ def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
     node, started, part = tick.node_of(member), tick.gang_of(member).attempt > 0, tick.index.home(member)
     if part.key == tick.record.dropping:
         return
-    message = f"{node}: {evidence.message}; no spare node available in {part.place}"
+    spared = started or any(other.spares for other in tick.index.pool(part))
+    lack = f"no spare node available in {part.place}" if spared else "the task has no `spares`"
+    message = f"{node}: {evidence.message}; {lack}"
     policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
     # A launch whose nodes others hold is placed again as a whole.
     shrinks = slice_count.can_drop(tick, part) and evidence.cause is not Cause.LEASE_HELD

@@ -9,7 +9,7 @@ from launcher.core.control.reconcile import Decision
 from launcher.core.model.inventory import Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import Outcome, Record
-from launcher.core.model.run import Member, Run, RunId, RunName, RunState
+from launcher.core.model.run import Cause, Member, Run, RunId, RunName, RunState
 from launcher.core.model.run_index import index_of
 
 
@@ -157,7 +157,9 @@ def _group_slices(run: Run, record: Record) -> Iterator[GroupSlices]:
 
 
 def _rank(member: Member, node: Node, condition: Condition, record: Record) -> RankStatus:
-    ended = record.exits.get(member.name)
+    ended, evidence = record.exits.get(member.name), record.failed_nodes.get(node.name)
+    # A node that could not be prepared is not lost: it answers, and its setup failed.
+    unprepared = evidence is not None and evidence.cause is Cause.PROVISION and not evidence.mends
     return RankStatus(
         group=member.group,
         slice=member.slice,
@@ -165,6 +167,6 @@ def _rank(member: Member, node: Node, condition: Condition, record: Record) -> R
         node=node.name,
         rack=node.rack,
         domain=node.domain,
-        state=_RANK_STATES[condition],
+        state=RankState.FAILED if unprepared else _RANK_STATES[condition],
         exit_code=ended.code if ended else None,
     )

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from launcher.core.control.status import summarise
+from launcher.core.control.status import RankState, summarise
 from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Phase, Step
 from launcher.core.model.placement import Placement
 from launcher.core.model.run import MemberName
 from launcher.core.model.task import Group, TopologyRule
@@ -25,6 +26,14 @@ def test_a_node_that_gave_up_its_slot_and_is_well_again_is_a_spare() -> None:
     slots[MemberName("main/0")] = replace(slots[MemberName("main/0")], node=name(1, 3), generation=2)
     at.record = replace(at.record, slots=slots)
     assert spares(at) == [name(1, 1)]
+
+
+def test_a_node_whose_setup_failed_is_not_called_lost() -> None:
+    at = Situation(make_run(slices=1, nodes=2, spares=0))
+    at.leased()
+    at.agent(name(1, 2), setup=Step(phase=Phase.FAILED, exit_code=7))
+    shown = summarise(at.run, at.decide(), since=0.0, observed_at=0.0)
+    assert [rank.state for rank in shown.ranks] == [RankState.WAITING, RankState.FAILED]
 
 
 def test_a_drained_spare_is_none_until_it_is_back_in_service() -> None:
