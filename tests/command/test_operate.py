@@ -29,8 +29,10 @@ HOSTILE = "\x1b[31mred\n`rm -rf` \u202e"
 
 @pytest.fixture
 def running(desk: Desk) -> Iterator[Desk]:
-    """A run on r1-n[1-2] and r2-n[1-2] that goes on for longer than the test."""
+    """A run on r1-n[1-2] and r2-n[1-2], beside an empty rack, that goes on for longer than the test."""
     desk.fleet("{seed: 1, speed: 20, run_s: inf}")
+    fleet = desk.folder / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace('"r2-n[1-3]"}', '"r2-n[1-3]"}, r3: {nodes: "r3-n[1-3]"}'))
     assert desk.up("-d").returncode == 0
     until(lambda: desk.state() == "running", "running")
     yield desk
@@ -123,6 +125,14 @@ class TestOrders:
         ]
         assert all("@" in order.by for order in orders)
         assert store.requests.after(store.find("job").id, 2) == orders[2:]
+
+    def test_a_slice_that_fits_nowhere_else_is_not_asked_to_move(self, running: Desk) -> None:
+        assert running.run("drain", "r3", "-i", "fleet.yaml", "-y").returncode == 0
+        done = running.run("relocate", "job/1", "-y")
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "error: slice `main.s1` of `job` fits nowhere else\n" in done.stderr
+        assert "r3" in done.stderr
+        assert Store(running.home).requests.after(Store(running.home).find("job").id, 0) == ()
 
     @pytest.mark.parametrize(
         ("words", "said"),

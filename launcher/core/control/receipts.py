@@ -122,6 +122,7 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
                 tick.end(Outcome(cause=Cause.PROVISION, message=message, tail=answer.tail))
         case Relocate():
             tick.record.relocating.discard(action.slice)
+            tick.notes.append(f"{action.slice} was not moved: {answer.message}")
         case Move():
             tick.retries.pop(key_of(action), None)
             tick.record.move = None  # its slices stay where they are; the receipt says why
