@@ -83,7 +83,7 @@ def plan(
     `verbose` adds what each rack offered. NoCapacityError, with what would help, where it does not fit.
     """
     context = _context(home)
-    request = _request(context, task, inventory, name, envs, secrets)
+    request = _request(context, task, inventory, name, envs, secrets, secrets_later=True)
     return describe(request, place_task(context, request), verbose=verbose)
 
 
@@ -102,7 +102,7 @@ def compare(
     SpecError for levels that the inventory does not have, or a task without slices of several GPU nodes.
     """
     context = _context(home)
-    request = _request(context, task, inventory, name, envs, secrets)
+    request = _request(context, task, inventory, name, envs, secrets, secrets_later=True)
     return describe_choices(request, compare_levels(context, request, levels))
 
 
@@ -231,8 +231,10 @@ def _request(
     name: str | None,
     envs: Mapping[str, str] | None,
     secrets: Mapping[str, str] | None,
+    *,
+    secrets_later: bool = False,
 ) -> Request:
-    source = RequestSource(name=name, envs=envs or {}, secrets=secrets or {})
+    source = RequestSource(name=name, envs=envs or {}, secrets=secrets or {}, secrets_later=secrets_later)
     text, path = _text_or_path(task)
     if path is not None:
         source = replace(source, task=path)
