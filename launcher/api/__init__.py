@@ -156,6 +156,7 @@ def logs(
     rank: int | str | None = None,
     node: str | None = None,
     provision: bool = False,
+    attempt: int | None = None,
     tail: int = 1000,
     follow: bool = False,
     home: Home = None,
@@ -163,13 +164,13 @@ def logs(
     """Return the last `tail` lines of each log of a run; all for 0.
 
     With `follow` also new lines, until the run has ended. `rank` is a number, or `GROUP/N`; `node` a node; `provision`
-    selects how nodes were prepared. ProvisionError, after all other lines, where a log cannot be read. Logs are read
-    by a few threads, which end with the iterator.
+    selects how nodes were prepared, `attempt` an earlier attempt than the newest. ProvisionError, after all other
+    lines, where a log cannot be read. Logs are read by a few threads, which end with the iterator.
     """
     store = Store(_home(home))
     found, record = store.load(store.find(run).id)
     word = None if rank is None else str(rank)
-    sources = log_sources(found, record, rank=word, node=node, provision=provision)
+    sources = log_sources(found, record, rank=word, node=node, provision=provision, attempt=attempt)
     return _log_lines(store, found, sources, tail=tail, follow=follow)
 
 

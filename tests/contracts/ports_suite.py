@@ -303,7 +303,8 @@ def check_log(harness: Harness, run: Run, slot: Slot) -> None:
     assert newest.attempt == 1
     assert newest.data
     beyond = harness.nodes.read_log(run, slot.node, LogName(member=slot.member, attempt=9), 0)
-    assert beyond.data == b""
+    assert (beyond.data, beyond.exists) == (b"", False)
+    assert whole.exists
 
 
 def kill_rank_and_start_again(harness: Harness, run: Run, slots: tuple[Slot, ...]) -> None:
