@@ -102,6 +102,24 @@ class TestDrain:
         assert running.run("undrain", "r1-n[2-3]", "-i", "fleet.yaml").stderr == "returned to service: r1-n[2-3]\n"
         assert running.run("undrain", "r1-n2", "-i", "fleet.yaml").stderr == "no such node was drained\n"
 
+    def test_a_drained_node_that_its_run_has_left_is_not_drawn_in_use(self, running: Desk) -> None:
+        running.run("down", "job", "-y")
+        task = (running.folder / "task.yaml").read_text()
+        (running.folder / "task.yaml").write_text(task.replace("slices: 2,", "slices: 1, spares: 1,"))
+        assert running.up("-d").returncode == 0
+        until(lambda: running.state() == "running", "running")
+        taken = running.status()["ranks"][0]["node"]
+        rack = taken.partition("-")[0]
+        assert running.run("drain", taken, "-y").returncode == 0
+        until(lambda: [one["node"] for one in running.status()["drained"]] == [taken], "drained in the status")
+        row = rf"^{rack} +xAA +0/3"
+        until(
+            lambda: bool(re.search(row, running.run("racks", "-i", "fleet.yaml").stdout, re.MULTILINE)),
+            "drained in the map",
+        )
+        assert re.search(rf"^main.s0 +{rack} +drained +{taken} *$", running.run("status", "job").stdout, re.MULTILINE)
+        assert f"{taken} of `hall`: drained, kept for `job-" in running.run("nodes", taken).stdout
+
     def test_the_inventory_of_a_run_is_found_without_being_named(self, running: Desk) -> None:
         done = running.run("drain", "r2-n3", "-y")
         assert (done.returncode, "drained 1 node of `hall`" in done.stderr) == (0, True), done.stderr

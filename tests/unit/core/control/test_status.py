@@ -41,6 +41,8 @@ def test_a_drained_spare_is_none_until_it_is_back_in_service() -> None:
     at.serving()
     at.drained[name(1, 3)] = "ticket 17"
     assert spares(at) == []
+    shown = summarise(at.run, at.decide(), since=0.0, observed_at=0.0, drained=at.drained)
+    assert [one.node for one in shown.drained] == [name(1, 3)]
     at.drained.clear()
     assert spares(at) == [name(1, 3)]
 
