@@ -6,7 +6,7 @@ A message is one sentence: lower case, no full stop, names in backticks. It says
 what to do.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, unique
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
@@ -75,7 +75,7 @@ class SpecError(LaunchError):
     code = ExitCode.USAGE
 
     def __init__(self, mistakes: tuple[Mistake, ...], warnings: tuple[Mistake, ...] = ()) -> None:
-        first = mistakes[0].what if mistakes else "nothing to read"
+        first = str(replace(mistakes[0], hint=None)) if mistakes else "nothing to read"
         super().__init__(first, hints=tuple(m.hint for m in mistakes if m.hint))
         self.mistakes = mistakes
         self.warnings = warnings
@@ -89,13 +89,14 @@ def refuse(what: str, *, hint: str | None = None, where: str = "") -> NoReturn:
 class NoCapacityError(LaunchError):
     """The task does not fit now.
 
-    `shortfall` says why, and what would help; `straddling` says what slices across racks would cost instead.
+    `shortfall` says why, and what would help, which are the hints; `straddling` says what slices across racks would
+    cost instead.
     """
 
     code = ExitCode.NO_CAPACITY
 
     def __init__(self, shortfall: "Shortfall", straddling: "tuple[Straddling, ...]" = ()) -> None:
-        super().__init__(f"group `{shortfall.group}` does not fit")
+        super().__init__(f"group `{shortfall.group}` does not fit", hints=shortfall.suggestions)
         self.shortfall = shortfall
         self.straddling = straddling
 

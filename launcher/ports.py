@@ -160,11 +160,15 @@ class LogName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """A piece of a log, the byte offset after it, and its attempt."""
+    """A piece of a log, the byte offset after it, and its attempt.
+
+    `exists` is False where the node does not have the log.
+    """
 
     data: bytes
     next_offset: int
     attempt: int
+    exists: bool = True
 
 
 class Stream(Enum):

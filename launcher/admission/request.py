@@ -5,7 +5,7 @@ The task, the machines for it, and the values of its secrets.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launcher.admission.context import AdmissionContext
@@ -15,10 +15,13 @@ from launcher.config.inventory.read import find_inventory, parse_inventory
 from launcher.config.task.envs import Overrides
 from launcher.config.task.file_mounts import check_mounts
 from launcher.config.task.levels import check_levels
-from launcher.config.task.read import ParsedTask, parse_task, read_task
+from launcher.config.task.read import ParsedTask, parse_task
 from launcher.config.task.unknown_names import unknown_names
+from launcher.config.yaml.text_file import read_text
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.task import Task
+from launcher.errors import SpecError
+from launcher.store.run_files import read_secrets, secrets_file
 
 TASK_TEXT, INVENTORY_TEXT = Path("<task>"), Path("<inventory>")
 """What mistakes in a text name instead of a file."""
@@ -29,7 +32,7 @@ class RequestSource:
     """What to read: a task and an inventory, as files or texts, and given values.
 
     `inventory` is as after `-i`: None is that of $NVLAUNCH_INVENTORY, of `$NVLAUNCH_HOME`, or the built-in local racks.
-    `secrets` has values.
+    `secrets` has values. `secrets_later`: nothing is started, so secrets need no values.
     """
 
     task: Path = TASK_TEXT
@@ -39,6 +42,7 @@ class RequestSource:
     name: str | None = None
     envs: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets_later: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +59,11 @@ class Request:
 
 
 def read_request(context: AdmissionContext, source: RequestSource) -> Request:
-    """Read a task and its inventory; SpecError with every mistake of the task."""
-    parsed = _task(source)
+    """Read a task and its inventory; SpecError with every mistake of the task.
+
+    A secret without a value has that of a live run of the task's name: `up` can only resize that run.
+    """
+    parsed, given = _task(context, source)
     for warning in parsed.warnings:
         context.listener.notify(FileWarning(mistake=warning))
     fleet = _inventory(context, source)
@@ -66,15 +73,41 @@ def read_request(context: AdmissionContext, source: RequestSource) -> Request:
     for warning in unknown_names(parsed.task, fleet, where=parsed.where, marks=parsed.marks):
         context.listener.notify(FileWarning(mistake=warning))
     task = choose_kinds(context, parsed, fleet)
-    secrets = {**parsed.secrets, **source.secrets}
+    secrets = {**parsed.secrets, **given}
     return Request(task=task, fleet=fleet, source=str(source.task.absolute()), secrets=secrets)
 
 
-def _task(source: RequestSource) -> ParsedTask:
-    given = Overrides(name=source.name, envs=source.envs, secrets=frozenset(source.secrets))
-    if source.task_text is not None:
-        return parse_task(source.task_text, source.task, overrides=given)
-    return read_task(source.task, overrides=given)
+def _task(context: AdmissionContext, source: RequestSource) -> tuple[ParsedTask, Mapping[str, str]]:
+    """Return the task, and the values of secrets that are given or stored."""
+    text = read_text(source.task, what="task file") if source.task_text is None else source.task_text
+    given = Overrides(
+        name=source.name,
+        envs=source.envs,
+        secrets=frozenset(source.secrets),
+        secrets_later=source.secrets_later,
+    )
+    try:
+        return parse_task(text, source.task, overrides=given), source.secrets
+    except SpecError:
+        stored = _stored_secrets(context, text, source.task, replace(given, secrets_later=True))
+        if not stored:
+            raise
+    secrets = {**stored, **source.secrets}
+    return parse_task(text, source.task, overrides=replace(given, secrets=frozenset(secrets))), secrets
+
+
+def _stored_secrets(context: AdmissionContext, text: str, path: Path, given: Overrides) -> dict[str, str]:
+    """Return the values that a live run has of the secrets that lack one."""
+    try:
+        parsed = parse_task(text, path, overrides=given)
+    except SpecError:
+        return {}
+    lacking = {*parsed.task.secrets} - parsed.secrets.keys() - given.secrets
+    for row in context.store.live()[0]:
+        if row.name == parsed.task.name:
+            kept = read_secrets(secrets_file(context.store.home, row.id))
+            return {name: value for name, value in kept.items() if name in lacking}
+    return {}
 
 
 def _inventory(context: AdmissionContext, source: RequestSource) -> Inventory:

@@ -83,7 +83,7 @@ def plan(
     `verbose` adds what each rack offered. NoCapacityError, with what would help, where it does not fit.
     """
     context = _context(home)
-    request = _request(context, task, inventory, name, envs, secrets)
+    request = _request(context, task, inventory, name, envs, secrets, secrets_later=True)
     return describe(request, place_task(context, request), verbose=verbose)
 
 
@@ -102,7 +102,7 @@ def compare(
     SpecError for levels that the inventory does not have, or a task without slices of several GPU nodes.
     """
     context = _context(home)
-    request = _request(context, task, inventory, name, envs, secrets)
+    request = _request(context, task, inventory, name, envs, secrets, secrets_later=True)
     return describe_choices(request, compare_levels(context, request, levels))
 
 
@@ -156,6 +156,7 @@ def logs(
     rank: int | str | None = None,
     node: str | None = None,
     provision: bool = False,
+    attempt: int | None = None,
     tail: int = 1000,
     follow: bool = False,
     home: Home = None,
@@ -163,13 +164,13 @@ def logs(
     """Return the last `tail` lines of each log of a run; all for 0.
 
     With `follow` also new lines, until the run has ended. `rank` is a number, or `GROUP/N`; `node` a node; `provision`
-    selects how nodes were prepared. ProvisionError, after all other lines, where a log cannot be read. Logs are read
-    by a few threads, which end with the iterator.
+    selects how nodes were prepared, `attempt` an earlier attempt than the newest. ProvisionError, after all other
+    lines, where a log cannot be read. Logs are read by a few threads, which end with the iterator.
     """
     store = Store(_home(home))
     found, record = store.load(store.find(run).id)
     word = None if rank is None else str(rank)
-    sources = log_sources(found, record, rank=word, node=node, provision=provision)
+    sources = log_sources(found, record, rank=word, node=node, provision=provision, attempt=attempt)
     return _log_lines(store, found, sources, tail=tail, follow=follow)
 
 
@@ -231,8 +232,10 @@ def _request(
     name: str | None,
     envs: Mapping[str, str] | None,
     secrets: Mapping[str, str] | None,
+    *,
+    secrets_later: bool = False,
 ) -> Request:
-    source = RequestSource(name=name, envs=envs or {}, secrets=secrets or {})
+    source = RequestSource(name=name, envs=envs or {}, secrets=secrets or {}, secrets_later=secrets_later)
     text, path = _text_or_path(task)
     if path is not None:
         source = replace(source, task=path)

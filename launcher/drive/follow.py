@@ -34,6 +34,9 @@ class RunListener(Protocol):
     def warning(self, event: Event) -> None:
         """Receive a warning; equal messages come once."""
 
+    def node_failed(self, event: Event) -> None:
+        """Receive a node that the run does not use any more, and why."""
+
     def queued_again(self, row: RunRow) -> None:
         """Receive a run that was preempted; its successor is followed."""
 
@@ -48,6 +51,9 @@ class SilentRunListener:
         """Ignore."""
 
     def warning(self, event: Event) -> None:
+        """Ignore."""
+
+    def node_failed(self, event: Event) -> None:
         """Ignore."""
 
     def queued_again(self, row: RunRow) -> None:
@@ -77,6 +83,8 @@ class Follower:
             self._seen = event.seq
             if event.kind is EventKind.STATUS:
                 self._listener.status(event)
+            elif event.kind is EventKind.NODE_FAILED:
+                self._listener.node_failed(event)
             elif event.kind is EventKind.WARNING and event.message not in self._warned:
                 self._warned.add(event.message)
                 self._listener.warning(event)

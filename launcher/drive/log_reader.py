@@ -16,6 +16,7 @@ from launcher.transport.clock import pause
 FAN_OUT = 32
 TAIL_BYTES = 1 << 20
 FOLLOW_S = 0.5
+_ELSEWHERE = "where `nvlaunch events` shows that the rank was on another node, add `--rank N --node NODE`"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,22 +44,33 @@ class LogChunk:
 
 
 def log_sources(
-    run: Run, record: Record, *, rank: str | None = None, node: str | None = None, provision: bool = False
+    run: Run,
+    record: Record,
+    *,
+    rank: str | None = None,
+    node: str | None = None,
+    provision: bool = False,
+    attempt: int | None = None,
 ) -> tuple[LogSource, ...]:
     """Return the chosen logs, in rank order.
 
-    SpecError for a rank or node that the run does not have.
+    With `attempt` those of that attempt, with `node` too the logs there of ranks that another node has now. SpecError
+    for a rank or node that the run does not have.
     """
     if node is not None:
         check_node(run, node)
     if provision:
         if rank is not None:
             refuse("`--rank` and `--provision` exclude each other", hint="`--node` selects one node")
+        if attempt is not None:
+            refuse("`--attempt` and `--provision` exclude each other", hint="`nvlaunch logs RUN --provision` has all")
         names = [name for name in run.placement.nodes if node in (None, name)]
         return tuple(LogSource(label=name, node=name, name=LogName()) for name in names)
     found = [(member, holder(run, record, member)) for member in members(run, rank)]
+    if attempt is not None and rank is not None and node is not None:
+        found = [(member, NodeName(node)) for member, _ in found]
     return tuple(
-        LogSource(label=member.name, node=held, name=LogName(member=member.name))
+        LogSource(label=member.name, node=held, name=LogName(member=member.name, attempt=attempt or 0))
         for member, held in found
         if node in (None, held)
     )
@@ -120,7 +132,9 @@ class LogReader:
         """Raise ProvisionError where a log could not be read."""
         failed = tuple((source.label, source.failed) for source in self._sources if source.failed)
         if failed:
-            raise ProvisionError(f"cannot read {len(failed)} of {len(self._sources)} logs", outcomes=failed)
+            gone = any(source.failed and source.name.attempt for source in self._sources)
+            what, hints = f"cannot read {len(failed)} of {len(self._sources)} logs", (_ELSEWHERE,) if gone else ()
+            raise ProvisionError(what, outcomes=failed, hints=hints)
 
     def close(self) -> None:
         """Stop reading; does not wait for reads that are under way."""
@@ -133,10 +147,14 @@ class LogReader:
 
     def _part(self, source: LogSource, offset: int) -> LogPart | None:
         try:
-            return self._nodes.read_log(self._run, source.node, source.name, offset)
+            part = self._nodes.read_log(self._run, source.node, source.name, offset)
         except LaunchError as error:
             source.failed = error.message
             return None
+        if source.name.attempt and not part.exists:
+            source.failed = f"{source.node} has no log of attempt {source.name.attempt}"
+            return None
+        return part
 
 
 def _last_lines(data: bytes, count: int) -> bytes:

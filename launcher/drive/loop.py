@@ -96,7 +96,14 @@ class Loop:
         now = time.time()
         entry = logged(run, seen, self._record, decision)
         self._store.intend(
-            run.id, decision.record, decision.actions, decision.status_message, decision.state, now, entry
+            run.id,
+            decision.record,
+            decision.actions,
+            decision.status_message,
+            decision.state,
+            now,
+            entry,
+            log=decision.tail,
         )
         self._record = decision.record
         for action in decision.actions:

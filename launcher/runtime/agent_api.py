@@ -127,7 +127,10 @@ class AgentApi:
         return status
 
     def prepare(self, request: PrepareRequest) -> Reply:
-        """Keep secrets, ask for missing files, and run setup once in the run."""
+        """Keep secrets, ask for missing files, and run setup once in the run.
+
+        Each agent is asked: the secrets of an earlier one went with it, or with the memory of a machine that booted.
+        """
         files.write(self._secrets, request["secrets"])
         if request["workdir"] and not (self._folder / "workdir").exists():
             return self._need("workdir")
@@ -135,7 +138,7 @@ class AgentApi:
             return self._need("wheels")
         (self._folder / "workdir").mkdir(exist_ok=True)
         with self._turn:
-            if self._setup.running or self._setup.ended:
+            if self._setup.resume():
                 return {"ok": True}
             argv = self._setup_argv(request["setups"])
             if not argv:

@@ -64,6 +64,6 @@ def main(argv: list[str]) -> int:
         attempt = attempt or newest(folder / "ranks" / member)
         path = folder / "ranks" / member / str(attempt) / "log"
     data, after = part(path, offset)
-    header: LogHeader = {"attempt": attempt, "next": after}
+    header: LogHeader = {"attempt": attempt, "next": after, "exists": path.exists()}
     sys.stdout.buffer.write(json.dumps(header).encode() + b"\n" + data)
     return 0

@@ -151,6 +151,7 @@ class LogHeader(TypedDict):
 
     attempt: int
     next: int  # the byte offset after the piece
+    exists: NotRequired[bool]  # an earlier program on the node does not say it
 
 
 @final

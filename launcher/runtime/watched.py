@@ -14,8 +14,8 @@ from .protocol import ProgramStatus
 class WatchedProgram:
     """One program at a time, with its log.
 
-    With a `done` file its exit code outlives the agent, and it never runs twice. A `stage` file holds a message about
-    what it is doing; the program may replace it.
+    With a `done` file its success outlives the agent: see `resume`. A `stage` file holds a message about what it is
+    doing; the program may replace it.
     """
 
     def __init__(
@@ -28,8 +28,7 @@ class WatchedProgram:
         self._stage = stage
         self._pid: int | None = None
         self._generation = 0
-        kept = files.read(done) if done else None
-        self._code: int | None = kept["code"] if kept else None
+        self._code: int | None = None
 
     @property
     def running(self) -> bool:
@@ -37,14 +36,19 @@ class WatchedProgram:
         return self._pid is not None
 
     @property
-    def ended(self) -> bool:
-        """Whether it ran and ended."""
-        return self._pid is None and self._code is not None
-
-    @property
     def generation(self) -> int:
         """Return the generation of its last start."""
         return self._generation
+
+    def resume(self) -> bool:
+        """Whether it needs no start: it runs, has ended, or has succeeded under an earlier agent.
+
+        Until this is asked, a new agent counts it as absent. An earlier failure does not count.
+        """
+        if self._pid is None and self._code is None and self._done:
+            kept = files.read(self._done)
+            self._code = 0 if kept and kept["code"] == 0 else None
+        return self._pid is not None or self._code is not None
 
     def start(
         self,
@@ -61,6 +65,8 @@ class WatchedProgram:
         """
         self._code, self._generation = None, generation
         self.set_stage(message)
+        if self._done:
+            self._done.unlink(missing_ok=True)
 
         def ended(code: int) -> None:
             if self._done:

@@ -4,12 +4,14 @@ Their rows are kept with the lives and views made of them until they change.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadView, NodeView, Reached, Seen, Sighting, Unseen
-from launcher.core.model.run import Run
+from launcher.core.model.run import Run, RunId
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.sim import faults, lives
+from launcher.sim.clock import SimClock
 from launcher.sim.lives import Circumstances, Life
 from launcher.sim.ray import HeadLife, Tables, head_after, head_life, head_view
 from launcher.sim.reach import Reach, merged, reach, within
@@ -45,7 +47,7 @@ class SimFleet:
         for node in run.fleet.nodes:
             text = self._rows.world(self._node_key(node.name))
             self._texts[node.name] = text
-            self._hosts[node.name] = load_host(text)
+            self._hosts[node.name] = self._load(text)
         self._forget()
 
     @property
@@ -93,7 +95,7 @@ class SimFleet:
         text = self._rows.world(self._node_key(node))
         if node not in self._lives or text != self._texts.get(node):
             self._texts[node] = text
-            self._keep(node, load_host(text))
+            self._keep(node, self._load(text))
         return self._lives[node]
 
     def save(self, node: NodeName, host: SimHost) -> None:
@@ -235,6 +237,18 @@ class SimFleet:
         self._reach = None
         for node, host in self._hosts.items():
             self._live(node, host)
+
+    def _load(self, text: str | None) -> SimHost:
+        """Return the node that a text describes.
+
+        A free one where it is another run's whose agent has died, by that run's clock: a lease dies with the agent.
+        """
+        host = load_host(text)
+        if host.run is None or host.run == self._run.id:
+            return host
+        clock = SimClock(self._rows, replace(self._run, id=RunId(host.run)))
+        off = host.off_at is not None and (host.agent_at or 0.0) <= host.off_at
+        return SimHost() if off or host.agent_dies <= clock.now() else host
 
     def _read_world(self) -> None:
         text = self._rows.world(self._run_key)

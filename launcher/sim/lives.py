@@ -191,15 +191,19 @@ def life(host: SimHost, around: Circumstances) -> Life:
     """Return the lives of all that a node's row says was begun there."""
     raylets = tuple(_raylet(raylet, around) for raylet in host.raylets)
     dies = {one.raylet.generation: one.dies for one in raylets}
-    agent_at = NEVER if host.agent_at is None else host.agent_at
     return Life(
         host=host,
         around=around,
-        agent_dies=min(around.killed(agent_at, FaultKind.AGENT_KILLED), around.dark(agent_at)),
+        agent_dies=agent_dies(_or_never(host.agent_at), around),
         setup=_setup(host, around),
         raylets=raylets,
         ranks=tuple(_rank(rank, dies, around) for rank in host.ranks),
     )
+
+
+def agent_dies(begun: float, around: Circumstances) -> float:
+    """Return when an agent begun at a time is killed or loses its machine; NEVER if neither."""
+    return min(around.killed(begun, FaultKind.AGENT_KILLED), around.dark(begun))
 
 
 def _setup(host: SimHost, around: Circumstances) -> SetupLife | None:

@@ -15,7 +15,7 @@ from launcher.core.model.run_index import index_of
 from launcher.core.model.simulation import FaultKind
 from launcher.sim.faults import during
 from launcher.sim.fleet import SimFleet
-from launcher.sim.lives import Life
+from launcher.sim.lives import Life, agent_dies
 from launcher.sim.world import Raylet, Setup, SimHost
 
 STRANGER = "somebody@elsewhere"
@@ -35,13 +35,14 @@ def acquire(fleet: SimFleet, run: Run, action: Acquire, now: float) -> Answer:
     life = fleet.life(action.node)
     if not life.reachable(now):
         return silent(action.node, action.kind)
-    faults = fleet.circumstances(action.node).faults
-    stranger = STRANGER if during(faults, FaultKind.LEASE_HELD, now) else None
+    around = fleet.circumstances(action.node)
+    stranger = STRANGER if during(around.faults, FaultKind.LEASE_HELD, now) else None
     holder = life.host.run if life.host.run not in (None, run.id) else stranger
     if holder:
         return Answer(result=Result.HELD, stage=action.kind, message=f"`{holder}`")
     if not life.agent(now):
-        fleet.save(action.node, replace(life.host, run=run.id, agent_at=now, setup=None))
+        dies = agent_dies(now, around)
+        fleet.save(action.node, replace(life.host, run=run.id, agent_at=now, agent_dies=dies, setup=None))
     return DONE
 
 

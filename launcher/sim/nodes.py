@@ -89,7 +89,8 @@ class SimNodes:
             data = logs.rank_log(run, node_acts.member(run, log.member), node, newest, now, settings.run_s)
         begin = max(0, len(data) + offset) if offset < 0 else offset
         part = data[begin : begin + LOG_LIMIT]
-        return LogPart(data=part, next_offset=begin + len(part), attempt=attempt)
+        exists = log.member is None or bool(ranks)
+        return LogPart(data=part, next_offset=begin + len(part), attempt=attempt, exists=exists)
 
     def exec_command(self, run: Run, node: NodeName, command: Command, hear: Hear) -> int:
         """Pretend to run a command beside a rank; return its exit status."""

@@ -68,11 +68,13 @@ class Rank:
 class SimHost:
     """A node: the run that has its lease, and all that was begun on it.
 
-    `agent_at` is since when its agent runs, `off_at` when it was last powered off on request.
+    `agent_at` is since when its agent runs, `agent_dies` when a fault of that run ends it, `off_at` when it was last
+    powered off on request.
     """
 
     run: str | None = None
     agent_at: float | None = None
+    agent_dies: float = NEVER
     off_at: float | None = None
     setup: Setup | None = None
     raylets: tuple[Raylet, ...] = ()

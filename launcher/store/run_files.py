@@ -18,6 +18,15 @@ def secrets_file(home: Path, run: RunId) -> Path:
     return home / "runs" / run / "secrets.json"
 
 
+def read_secrets(file: Path) -> dict[str, str]:
+    """Return the stored secrets of a run, by name; none without a file."""
+    try:
+        content: dict[str, str] = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return {}
+    return content
+
+
 def write_secrets(file: Path, secrets: Mapping[str, str]) -> None:
     """Write the secrets of a run to a file that only its owner can read.
 

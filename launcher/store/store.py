@@ -113,13 +113,13 @@ class Store:
         state: RunState,
         at: float,
         decision: LoggedDecision | None = None,
+        log: Sequence[str] = (),
     ) -> None:
         """Store a decision before it is carried out.
 
-        Record, actions, and the status where it changed.
-
-        `decision` is what it was made from, for `replay`. What the record newly says about nodes goes into the ledger.
-        Nodes that the run released, and that are in none of its slices, are free.
+        Record, actions, and the status where it changed, with the `log` lines that show a failure. `decision` is what
+        it was made from, for `replay`. What the record newly says about nodes goes into the ledger. Nodes that the run
+        released, and that are in none of its slices, are free.
         """
         now = (record, status_message, state)
         if not actions and self._intended.get(run) == now:
@@ -128,13 +128,12 @@ class Store:
             with self._db.write() as db:
                 row = db.execute(_BEFORE, (run,)).fetchone()
                 outcome = dump(Outcome, record.outcome) if record.outcome else row["outcome"]
-                values = (dump(Record, record), status_message, state.value, outcome, run)
-                db.execute(
-                    "UPDATE runs SET record = ?, status_message = ?, state = ?, outcome = ? WHERE id = ?", values
-                )
+                db.execute(_INTEND, (dump(Record, record), status_message, state.value, outcome, run))
                 self._note(db, run, row, record, at)
                 if (status_message, state.value) != (row["status_message"], row["state"]):
-                    journal.add(db, run, EventKind.STATUS, at, subject=state.value, message=status_message)
+                    journal.add(
+                        db, run, EventKind.STATUS, at, subject=state.value, message=status_message, evidence=log
+                    )
                 journal.add_intents(db, run, actions, at)
                 if decision is not None:
                     self.decisions.add(db, decision, at)
@@ -296,3 +295,4 @@ def _coming(run: Run) -> Iterator[NodeName]:
 
 
 _BEFORE = "SELECT status_message, state, outcome, record, run, fleet FROM runs WHERE id = ?"
+_INTEND = "UPDATE runs SET record = ?, status_message = ?, state = ?, outcome = ? WHERE id = ?"

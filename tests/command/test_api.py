@@ -85,6 +85,15 @@ def test_a_queued_run_is_accepted_at_once(desk: Desk) -> None:
         assert api.down(name, timeout=60, home=desk.home).state is RunState.STOPPED
 
 
+def test_errors_name_the_file_and_what_helps(desk: Desk) -> None:
+    with pytest.raises(SpecError, match=r"^nofile\.yaml: no such file$"):
+        api.plan("nofile.yaml", home=desk.home)
+    too_large = TASK.replace("slices: 2", "slices: 9")
+    with pytest.raises(NoCapacityError) as refused:
+        api.plan(too_large, inventory=ENDLESS, home=desk.home)
+    assert refused.value.hints == refused.value.shortfall.suggestions != ()
+
+
 def test_mistakes_in_a_text_have_their_line(desk: Desk) -> None:
     with pytest.raises(SpecError) as refused:
         api.plan("run: echo\nnum_node: 2\n", inventory=SHORT, home=desk.home)

@@ -29,8 +29,10 @@ HOSTILE = "\x1b[31mred\n`rm -rf` \u202e"
 
 @pytest.fixture
 def running(desk: Desk) -> Iterator[Desk]:
-    """A run on r1-n[1-2] and r2-n[1-2] that goes on for longer than the test."""
+    """A run on r1-n[1-2] and r2-n[1-2], beside an empty rack, that goes on for longer than the test."""
     desk.fleet("{seed: 1, speed: 20, run_s: inf}")
+    fleet = desk.folder / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace('"r2-n[1-3]"}', '"r2-n[1-3]"}, r3: {nodes: "r3-n[1-3]"}'))
     assert desk.up("-d").returncode == 0
     until(lambda: desk.state() == "running", "running")
     yield desk
@@ -100,6 +102,24 @@ class TestDrain:
         assert running.run("undrain", "r1-n[2-3]", "-i", "fleet.yaml").stderr == "returned to service: r1-n[2-3]\n"
         assert running.run("undrain", "r1-n2", "-i", "fleet.yaml").stderr == "no such node was drained\n"
 
+    def test_a_drained_node_that_its_run_has_left_is_not_drawn_in_use(self, running: Desk) -> None:
+        running.run("down", "job", "-y")
+        task = (running.folder / "task.yaml").read_text()
+        (running.folder / "task.yaml").write_text(task.replace("slices: 2,", "slices: 1, spares: 1,"))
+        assert running.up("-d").returncode == 0
+        until(lambda: running.state() == "running", "running")
+        taken = running.status()["ranks"][0]["node"]
+        rack = taken.partition("-")[0]
+        assert running.run("drain", taken, "-y").returncode == 0
+        until(lambda: [one["node"] for one in running.status()["drained"]] == [taken], "drained in the status")
+        row = rf"^{rack} +xAA +0/3"
+        until(
+            lambda: bool(re.search(row, running.run("racks", "-i", "fleet.yaml").stdout, re.MULTILINE)),
+            "drained in the map",
+        )
+        assert re.search(rf"^main.s0 +{rack} +drained +{taken} *$", running.run("status", "job").stdout, re.MULTILINE)
+        assert f"{taken} of `hall`: drained, kept for `job-" in running.run("nodes", taken).stdout
+
     def test_the_inventory_of_a_run_is_found_without_being_named(self, running: Desk) -> None:
         done = running.run("drain", "r2-n3", "-y")
         assert (done.returncode, "drained 1 node of `hall`" in done.stderr) == (0, True), done.stderr
@@ -123,6 +143,14 @@ class TestOrders:
         ]
         assert all("@" in order.by for order in orders)
         assert store.requests.after(store.find("job").id, 2) == orders[2:]
+
+    def test_a_slice_that_fits_nowhere_else_is_not_asked_to_move(self, running: Desk) -> None:
+        assert running.run("drain", "r3", "-i", "fleet.yaml", "-y").returncode == 0
+        done = running.run("relocate", "job/1", "-y")
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "error: slice `main.s1` of `job` fits nowhere else\n" in done.stderr
+        assert "r3" in done.stderr
+        assert Store(running.home).requests.after(Store(running.home).find("job").id, 0) == ()
 
     @pytest.mark.parametrize(
         ("words", "said"),

@@ -49,6 +49,15 @@ def test_one_node_of_a_rack_is_enough_to_be_passed_over(desk: Desk) -> None:
     assert {rank["node"] for rank in desk.status()["ranks"]} == {"r1-n2", "r1-n3"}
 
 
+def test_a_spare_that_takes_the_place_of_a_held_node_is_named(desk: Desk) -> None:
+    task = (desk.folder / "task.yaml").read_text()
+    (desk.folder / "task.yaml").write_text(task.replace("slices: 2", "slices: 1, spares: 1"))
+    hold(desk, "r1-n1")
+    done = desk.up()
+    assert done.returncode == 0, done.stderr
+    assert " r1-n1: held by `somebody@elsewhere`; replaced by r1-n3\n" in done.stderr
+
+
 def test_where_nothing_else_fits_the_holder_is_named_and_the_exit_code_is_six(desk: Desk) -> None:
     hold(desk, "r1-n1", "r1-n2")
     done = desk.up()

@@ -132,6 +132,16 @@ class NodesSuite:
         assert found is not None
         assert found.ray.phase is Phase.ABSENT
 
+    def test_a_node_that_comes_back_to_its_run_is_prepared_again(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        node = run.placement.nodes[0]
+        for _ in range(2):
+            claim(harness, run, node)
+            assert setup(harness.until(run, lambda seen: agent(seen, node) is not None), node) is Phase.ABSENT
+            assert prepare(harness, run, node, 0).result is Result.DONE
+            harness.until(run, lambda seen: setup(seen, node) is Phase.DONE)
+            assert release(harness, run, node).result is Result.KILLED
+
     def test_what_needs_a_agent_fails_without_one(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS)
         node = run.placement.nodes[0]
@@ -293,7 +303,8 @@ def check_log(harness: Harness, run: Run, slot: Slot) -> None:
     assert newest.attempt == 1
     assert newest.data
     beyond = harness.nodes.read_log(run, slot.node, LogName(member=slot.member, attempt=9), 0)
-    assert beyond.data == b""
+    assert (beyond.data, beyond.exists) == (b"", False)
+    assert whole.exists
 
 
 def kill_rank_and_start_again(harness: Harness, run: Run, slots: tuple[Slot, ...]) -> None:

@@ -172,6 +172,29 @@ def test_a_power_cut_hides_a_node_and_leaves_nothing_on_it(harness: SimHarness) 
     assert suite.claim(harness, run, SECOND).result is Result.DONE
 
 
+@pytest.mark.parametrize("kind", [FaultKind.POWER_CUT, FaultKind.AGENT_KILLED, FaultKind.LINK_DOWN])
+def test_a_lease_dies_with_its_agent_and_only_then(harness: SimHarness, kind: FaultKind) -> None:
+    run = started(harness, Fault(at=30.0, node=SECOND, fault=kind))
+    harness.at(run, 29.0)
+    assert suite.claim(harness, harness.place(Program.LASTS), SECOND).result is Result.HELD
+    harness.at(run, 31.0)
+    next_run = harness.place(Program.LASTS)
+    held = kind is FaultKind.LINK_DOWN
+    assert suite.claim(harness, next_run, SECOND).result is (Result.HELD if held else Result.DONE)
+    assert harness.nodes.look(next_run).nodes[SECOND] == Seen(agent=None if held else AgentReport())
+    assert suite.claim(harness, harness.place(Program.LASTS), SECOND).result is Result.HELD
+
+
+def test_power_that_an_ended_run_had_cut_is_on_for_the_next(harness: SimHarness) -> None:
+    run = started(harness)
+    harness.at(run, 30.0)
+    fenced = replace(run, fleet=replace(run.fleet, fence_command="true"))
+    assert harness.nodes.perform(fenced, PowerOff(reason=REASON, node=SECOND)).result is Result.POWERED_OFF
+    next_run = harness.place(Program.LASTS)
+    assert suite.claim(harness, next_run, SECOND).result is Result.DONE
+    assert harness.at(next_run, 40.0).nodes[SECOND] == Seen(agent=AgentReport())
+
+
 def test_a_short_silence_harms_nothing(harness: SimHarness) -> None:
     run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.LINK_DOWN, duration=10.0))
     before = harness.at(run, 29.0)

@@ -14,8 +14,9 @@ from launcher.core.model.actions import Acquire, Prepare, Release
 from launcher.core.model.inventory import Transport
 from launcher.core.model.observation import Phase
 from launcher.core.model.receipt import Result
-from launcher.core.model.run import Run
+from launcher.core.model.run import Run, RunId
 from launcher.core.model.task import Group, Task, TopologyRule
+from launcher.store.run_files import secrets_file, write_secrets
 from tests.real import local
 from tests.real.local import REASON, Stand, agent, ok
 
@@ -48,6 +49,32 @@ def test_setup_runs_in_the_workdir_with_the_mounts_in_it_and_later_nodes_get_the
         stand.until(lambda seen, node=slot.node: agent(seen, node).setup.phase is Phase.DONE)  # type: ignore[misc]
         assert (workdir(stand, stand.run, at) / "joined").read_text() == "print(){}"
         (tmp_path / "work" / "train.py").write_text("edited")
+
+
+def test_a_node_that_comes_back_gets_its_secrets_again_and_only_a_failed_setup_anew(
+    stand: Stand, tmp_path: Path
+) -> None:
+    setup = f'echo "$TOKEN" >> {tmp_path}/setups; test -e {tmp_path}/fixed'
+    task = replace(stand.run.task, groups=(replace(stand.run.task.groups[0], setup=setup),), secrets=("TOKEN",))
+    run = stand.run = replace(stand.run, id=RunId("back"), task=task)
+    write_secrets(secrets_file(stand.home, run.id), {"TOKEN": "s3cret"})
+    slot = stand.slots[0]
+
+    def prepare() -> Phase:
+        ok(stand.nodes.perform(run, Acquire(reason=REASON, node=slot.node)))
+        assert agent(stand.nodes.look(run), slot.node).setup.phase is Phase.ABSENT
+        ok(stand.nodes.perform(run, Prepare(reason=REASON, node=slot.node, member=slot.member)))
+        ended = (Phase.DONE, Phase.FAILED)
+        seen = stand.until(lambda seen: agent(seen, slot.node).setup.phase in ended)
+        (own,) = Path("/dev/shm").glob("nvl-*/secrets.json")
+        assert own.read_text() == '{"TOKEN": "s3cret"}'
+        ok(stand.nodes.perform(run, Release(reason=REASON, node=slot.node)))
+        return agent(seen, slot.node).setup.phase
+
+    assert prepare() is Phase.FAILED
+    (tmp_path / "fixed").touch()
+    assert [prepare(), prepare()] == [Phase.DONE, Phase.DONE]
+    assert (tmp_path / "setups").read_text() == "s3cret\n" * 2
 
 
 def test_files_that_are_gone_are_an_answer_that_names_them(stand: Stand, tmp_path: Path) -> None:

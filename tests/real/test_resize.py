@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from launcher.store.status_reads import StatusReader
 from tests.desk import Desk
 from tests.real.local import raylets
 
@@ -20,10 +21,11 @@ name: elastic
 resources: {{accelerators: GB300:4}}
 topology: {{slices: {slices}, nodes_per_slice: 1}}
 envs: {{GATE: null}}
+secrets: {{TOKEN: null}}
 stop_grace: 2
 setup: echo set up
 run: |
-  echo "attempt $NVLAUNCH_ATTEMPT, $NODE_RANK of $NNODES"
+  echo "attempt $NVLAUNCH_ATTEMPT, $NODE_RANK of $NNODES, ${{#TOKEN}} letters"
   until [ -e "$GATE" ]; do sleep 0.1; done
 """
 
@@ -31,9 +33,16 @@ run: |
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("desk")
-    made = Desk(folder, INVENTORY.format(home=folder))
+    made = Desk(folder, INVENTORY.format(home=folder), TOKEN="s3cret")
     yield made
     made.run("down", "--all", "-y")
+
+
+def resized(desk: Desk, slices: int) -> None:
+    task = desk.task("elastic", TASK.format(slices=slices))
+    given = () if "elastic" in StatusReader(desk.home).names() else ("--secret", "TOKEN")
+    begun = desk.run(*desk.up_args(task), "-d", *given)
+    assert begun.returncode == 0, begun.stderr
 
 
 def running(desk: Desk, ranks: int, attempt: int) -> None:
@@ -43,20 +52,20 @@ def running(desk: Desk, ranks: int, attempt: int) -> None:
 
 
 def test_what_stays_keeps_its_raylet_and_what_goes_leaves_nothing(desk: Desk) -> None:
-    first = desk.run(*desk.up_args(desk.task("elastic", TASK.format(slices=1))), "-d")
-    assert first.returncode == 0, first.stderr
+    resized(desk, 1)
     running(desk, 1, 1)
     kept = raylets("127.0.73.1")
-    grown = desk.run(*desk.up_args(desk.task("elastic", TASK.format(slices=2))), "-d")
-    assert grown.returncode == 0, grown.stderr
+    resized(desk, 2)
     running(desk, 2, 2)
     assert raylets("127.0.74.1")
     desk.until("elastic", lambda _: "attempt 2, 1 of 2" in desk.run("logs", "elastic", "--rank", "1").stdout)
-    shrunk = desk.run(*desk.up_args(desk.task("elastic", TASK.format(slices=1))), "-d")
-    assert shrunk.returncode == 0, shrunk.stderr
+    resized(desk, 1)
     running(desk, 1, 3)
     desk.until("elastic", lambda _: not raylets("127.0.74.1"))
     assert raylets("127.0.73.1") == kept, "the slice that stayed was not left alone"
+    resized(desk, 2)
+    running(desk, 2, 4)
+    desk.until("elastic", lambda _: "attempt 4, 1 of 2, 6 letters" in desk.run("logs", "elastic", "--rank", "1").stdout)
     desk.gate("elastic").touch()
     ended = desk.until("elastic", lambda seen: seen["state"] == "succeeded")
     assert ended["outcome"]["message"]

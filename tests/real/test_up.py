@@ -135,6 +135,12 @@ def test_a_rank_that_exits_3_restarts_its_gang_and_then_fails_the_run_by_name(de
     seen = desk.status("fails")
     assert (seen["state"], seen["restarts"], seen["attempt"]) == ("failed", 1, 2)
     assert seen["ranks"][1]["exit_code"] == 3
+    first = desk.run("logs", "fails", "--rank", "1", "--attempt", "1")
+    assert (first.returncode, first.stdout.splitlines()[-1]) == (0, "the reason why"), first.stderr
+    third = desk.run("logs", "fails", "--rank", "1", "--attempt", "3")
+    assert (third.returncode, third.stdout) == (4, "")
+    assert "main/1: a2 has no log of attempt 3" in third.stderr
+    assert "the reason why" in desk.run("events", "fails").stdout
     assert left_over(desk.home) == {}
 
 

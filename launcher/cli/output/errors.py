@@ -51,7 +51,9 @@ def _lines(error: LaunchError) -> Iterator[str]:
             from launcher.cli.output.shortfall import shortfall_lines
 
             yield _error(error.message)
-            yield from shortfall_lines(error.shortfall, error.straddling)
+            yield from shortfall_lines(error.shortfall, error.straddling)  # its suggestions are the first hints
+            yield from _hints(hint for hint in error.hints if hint not in error.shortfall.suggestions)
+            return
         case RemoteError():
             yield _error(f"{error.node}: {error.message} ({error.stage}, after {error.elapsed:.0f} s)")
             yield from _quoted(error.tail)

@@ -10,6 +10,7 @@ from typing_extensions import Self
 from launcher.cli.output.console import clean, say, warn
 from launcher.cli.output.progress import LiveLine
 from launcher.cli.output.status import clock
+from launcher.core.model.run import RunState
 from launcher.store.journal import Event
 from launcher.store.rows import RunRow
 
@@ -37,6 +38,11 @@ class RunProgress:
     def warning(self, event: Event) -> None:
         """Show a warning."""
         warn(clean(f"{event.subject}: {event.message}"))
+
+    def node_failed(self, event: Event) -> None:
+        """Show a node that a launch does not get; once ranks have run, the status says so."""
+        if self._state in ("", RunState.STARTING.value):
+            say(clean(f"{clock(event.at)} {event.subject}: {event.message}"))
 
     def queued_again(self, row: RunRow) -> None:
         """Show that the run was preempted."""

@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from launcher.admission.kept_nodes import kept_nodes
 from launcher.cli.output.console import clean
 from launcher.cli.output.status import age
 from launcher.cli.output.table import table
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """What the ledger has about one node, and the run that uses it now."""
+    """What the ledger has about one node, and the run that uses it now.
+
+    `kept`: the run has released it and gets it back.
+    """
 
     fleet: str
     node: str
@@ -26,6 +30,7 @@ class NodeRecord:
     drain: Drain | None
     quarantine: Quarantine | None
     incidents: tuple[Incident, ...]
+    kept: bool = False
 
     @property
     def state(self) -> str:
@@ -56,7 +61,7 @@ def node_records(store: "Store", names: AbstractSet[str], only: str | None = Non
         drains = {one.node: one for one in store.ledger.drains(fleet)}
         quarantines = {one.node: one for one in store.ledger.quarantines(fleet)}
         incidents = store.ledger.incidents(fleet)
-        holders = store.holders(fleet)
+        holders, kept = store.holders(fleet), kept_nodes(store, fleet)
         listed = {*drains, *quarantines, *(one.node for one in incidents)}
         found += [
             NodeRecord(
@@ -66,6 +71,7 @@ def node_records(store: "Store", names: AbstractSet[str], only: str | None = Non
                 drain=drains.get(name),
                 quarantine=quarantines.get(name),
                 incidents=tuple(one for one in incidents if one.node == name),
+                kept=name in kept,
             )
             for name in sorted(listed, key=natural)
             if not names or name in names
@@ -114,7 +120,8 @@ def nodes_json(found: Sequence[NodeRecord]) -> list[dict[str, object]]:
 
 
 def _whole(one: NodeRecord, now: float) -> Iterator[str]:
-    yield clean(f"{one.node} of `{one.fleet}`: {one.state}" + (f", used by `{one.run}`" if one.run else ""))
+    use = f", {'kept for' if one.kept else 'used by'} `{one.run}`" if one.run else ""
+    yield clean(f"{one.node} of `{one.fleet}`: {one.state}{use}")
     if one.drain:
         yield clean(f"  drained {age(now - one.drain.at)} ago by {one.drain.by}: {one.drain.reason}")
     if one.quarantine:

@@ -52,7 +52,7 @@ def checked_snapshot(snapshot: Snapshot) -> Snapshot:
     """Return a snapshot; ValueError where it lacks a field that is shown."""
     parts: list[tuple[Any, _Shape]] = [(snapshot, _RUN)]
     parts += [(rank, _RANK) for rank in snapshot.get("ranks") or ()]
-    parts += [(spare, _SPARE) for spare in snapshot.get("spares") or ()]
+    parts += [(spare, _SPARE) for spare in (*(snapshot.get("spares") or ()), *(snapshot.get("drained") or ()))]
     parts += [(group, _GROUP) for group in snapshot.get("slices") or ()]
     for part, shape in parts:
         for name, kind in shape.items():
@@ -134,10 +134,10 @@ def _slices(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
     for (part, rack, state, code), ranks in alike.items():
         numbers = fold(f"#{rank['rank']}" for rank in ranks).replace("#", "").strip("[]")
         yield part, rack, state, numbers, fold(rank["node"] for rank in ranks), code
-    spares = Counter((spare["slice"], spare["rack"]) for spare in snapshot["spares"])
-    for part, rack in spares:
-        names = [spare["node"] for spare in snapshot["spares"] if (spare["slice"], spare["rack"]) == (part, rack)]
-        yield part, rack, "spare", "", fold(names), ""
+    for state, unused in (("spare", snapshot["spares"]), ("drained", snapshot.get("drained") or ())):
+        for part, rack in Counter((one["slice"], one["rack"]) for one in unused):
+            names = [one["node"] for one in unused if (one["slice"], one["rack"]) == (part, rack)]
+            yield part, rack, state, "", fold(names), ""
 
 
 def clock(at: float) -> str:

@@ -19,12 +19,14 @@ _SIMILAR = 0.75  # `STPES` is similar to `STEPS`, `LR` is not to `LORA`
 class Overrides:
     """Values of the command line that replace those of a task file.
 
-    A name, variables (`--env`, `--env-file`), and the names of secrets (`--secret`).
+    A name, variables (`--env`, `--env-file`), and the names of secrets (`--secret`). `secrets_later`: nothing is
+    started, so a secret without a value is only warned about.
     """
 
     name: str | None = None
     envs: Mapping[str, str] = field(default_factory=dict)
     secrets: frozenset[str] = frozenset()
+    secrets_later: bool = False
 
 
 def check_overrides(overrides: Overrides, out: Diagnostics) -> None:
@@ -82,7 +84,7 @@ def read_envs(sections: tuple[Values, ...], overrides: Overrides, out: Diagnosti
 def read_secrets(owners: Sequence[Values], overrides: Overrides, out: Diagnostics) -> dict[str, str | None]:
     """Return the secrets of the run.
 
-    The value is None if `--secret` gives it, and else that of the file.
+    The value is None if `--secret` gives it, now or later, and else that of the file.
     """
     secrets: dict[str, str | None] = dict.fromkeys(sorted(overrides.secrets))
     for owner in owners:
@@ -94,8 +96,8 @@ def read_secrets(owners: Sequence[Values], overrides: Overrides, out: Diagnostic
     return secrets
 
 
-def _secrets(owner: Values, overrides: Overrides, out: Diagnostics) -> dict[str, str]:
-    secrets: dict[str, str] = {}
+def _secrets(owner: Values, overrides: Overrides, out: Diagnostics) -> dict[str, str | None]:
+    secrets: dict[str, str | None] = {}
     for name, found in owner.entries("secrets").items():
         if name in owner.entries("envs"):
             out.mistake(found.key, f"`{name}` is in `envs` too", "remove it from `envs`")
@@ -112,7 +114,9 @@ def _secrets(owner: Values, overrides: Overrides, out: Diagnostics) -> dict[str,
             out.warn(found.key, f"the value of secret `{name}` is readable in this file", hint)
         elif found.value is Ask.ASK:
             hint = f"set it in your environment, and pass it with `--secret {name}`"
-            out.mistake(found.key, f"secret `{name}` has no value", hint)
+            report = out.warn if overrides.secrets_later else out.mistake
+            report(found.key, f"secret `{name}` has no value", hint)
+            secrets[name] = None
     return secrets
 
 

@@ -138,6 +138,7 @@ def _blame_program(tick: Tick, name: GangName, failure: Failure) -> None:
     counts[node] = counts.get(node, 0) + 1
     budget, spent = tick.index.policy(member).max_restarts, tick.record.gangs[name].restarts
     message = f"{member.name} on {node} {failure.how}"
+    tick.tail = failure.tail
     if spent >= budget:
         after = f" after {spent} restart{'s' * (spent != 1)}" if spent else ""
         tick.end(

@@ -58,7 +58,7 @@ def _apply(tick: Tick, receipt: Receipt) -> None:
     elif answer.result is Result.HELD and isinstance(action, Acquire):
         # The node belongs to somebody else, and nothing of the run has ever been there.
         tick.record.requested.discard(action.node)
-        tick.fail_node(action.node, Evidence(cause=Cause.LEASE_HELD, message=answer.message))
+        tick.fail_node(action.node, Evidence(cause=Cause.LEASE_HELD, message=f"held by {answer.message}"))
     elif _overtaken(tick, action):
         tick.retries.pop(key_of(action), None)
     else:
@@ -122,6 +122,7 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
                 tick.end(Outcome(cause=Cause.PROVISION, message=message, tail=answer.tail))
         case Relocate():
             tick.record.relocating.discard(action.slice)
+            tick.notes.append(f"{action.slice} was not moved: {answer.message}")
         case Move():
             tick.retries.pop(key_of(action), None)
             tick.record.move = None  # its slices stay where they are; the receipt says why

@@ -90,7 +90,8 @@ class Decision:
 
     `wake_at` is when to look again (s).
 
-    `conditions` are those of all slots, as decided on; `doubted` are nodes whose health has to be asked at once.
+    `conditions` are those of all slots, as decided on; `doubted` are nodes whose health has to be asked at once. `tail`
+    has the last lines of a rank that failed.
     """
 
     actions: tuple[Action, ...]
@@ -100,6 +101,7 @@ class Decision:
     state: RunState
     conditions: Mapping[MemberName, Condition]
     doubted: frozenset[NodeName] = frozenset()
+    tail: tuple[str, ...] = ()
 
 
 def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
@@ -146,4 +148,5 @@ def _decision(tick: Tick) -> Decision:
         state=state,
         conditions=all_conditions(tick),
         doubted=frozenset(tick.doubted),
+        tail=tick.tail,
     )

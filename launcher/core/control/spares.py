@@ -1,5 +1,7 @@
 """Spares: which nodes can take a slot, and what to do without one."""
 
+from dataclasses import replace
+
 from launcher.core.control import slice_count
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S
@@ -81,6 +83,9 @@ def replace_node(tick: Tick, member: Member, why: Why, message: str, evidence: E
         return
     new, reason = found[0], Reason(why=why, message=f"{message}; replaced by {found[0]}")
     tick.break_gangs_at(member, reason)
+    if old in tick.record.failed_nodes and tick.gang_of(member).attempt == 0:
+        # A launch has no attempt to end for a reason, so the evidence tells people where the slot went.
+        tick.record.failed_nodes[old] = replace(evidence, message=f"{evidence.message}; replaced by {new}")
     if old in tick.record.requested:
         tick.kill_slot(member, reason)
     here, there = tick.index.nodes[old], tick.index.nodes[new]
@@ -96,7 +101,9 @@ def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
     node, started, part = tick.node_of(member), tick.gang_of(member).attempt > 0, tick.index.home(member)
     if part.key == tick.record.dropping:
         return
-    message = f"{node}: {evidence.message}; no spare node available in {part.place}"
+    spared = started or any(other.spares for other in tick.index.pool(part))
+    lack = f"no spare node available in {part.place}" if spared else "the task has no `spares`"
+    message = f"{node}: {evidence.message}; {lack}"
     policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
     # A launch whose nodes others hold is placed again as a whole.
     shrinks = slice_count.can_drop(tick, part) and evidence.cause is not Cause.LEASE_HELD

@@ -36,7 +36,7 @@ class Tick:
     launch waits for; `head_moved`, whether the head's machine is another than the one seen; `conditions` of all slots,
     once they are fixed; `leases_complete`, whether every node that the run needs is leased.
     Found for the caller: `actions`; `doubted`, nodes whose health has to be asked now; `hold_reason`, why the run is on
-    hold; `notes` for people; `wake_at`, when to look again (s).
+    hold; `notes` for people; `tail`, the last lines of a failed rank; `wake_at`, when to look again (s).
     """
 
     def __init__(self, run: Run, seen: Observation, record: Record) -> None:
@@ -64,6 +64,7 @@ class Tick:
         self.doubted: set[NodeName] = set()
         self.hold_reason: str | None = None
         self.notes: list[str] = []
+        self.tail: tuple[str, ...] = ()
         self.wake_at = float("inf")
         self._fencing = Counter(kill.node for kill in self.kills.values() if kill.level is not Level.RANK)
         self._newest = max((slot.generation for slot in slots.values()), default=0)

@@ -9,7 +9,7 @@ from launcher.core.control.reconcile import Decision
 from launcher.core.model.inventory import Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import Outcome, Record
-from launcher.core.model.run import Member, Run, RunId, RunName, RunState
+from launcher.core.model.run import Cause, Member, Run, RunId, RunName, RunState
 from launcher.core.model.run_index import index_of
 
 
@@ -86,6 +86,8 @@ class GroupSlices:
 class RunStatus:
     """A run as of `observed_at` (s since the epoch, as all times here).
 
+    `drained` are nodes without a rank that are kept for the run until they return to service.
+
     `since` is when it came into this state, `ends_at` when its `time_limit` is over, once ranks have started. `slices`
     has the groups with a range of slices.
     """
@@ -101,6 +103,7 @@ class RunStatus:
     inventory: str
     ranks: tuple[RankStatus, ...]
     spares: tuple[SpareStatus, ...]
+    drained: tuple[SpareStatus, ...] = ()
     outcome: Outcome | None = None
     ends_at: float | None = None
     slices: tuple[GroupSlices, ...] = ()
@@ -117,10 +120,10 @@ def summarise(
     """
     record, limit, index = decision.record, run.task.time_limit, index_of(run)
     holders = {slot.node for slot in record.slots.values()}
-    spares = tuple(
+    unused = tuple(
         SpareStatus(slice=part.key, node=name, rack=index.nodes[name].rack)
         for name, part in index.slice_of.items()
-        if name not in holders and name not in record.failed_nodes and name not in drained
+        if name not in holders and name not in record.failed_nodes
     )
     return RunStatus(
         name=run.name,
@@ -136,7 +139,8 @@ def summarise(
             _rank(member, index.nodes[record.slots[member.name].node], decision.conditions[member.name], record)
             for member in index.members
         ),
-        spares=spares,
+        spares=tuple(one for one in unused if one.node not in drained),
+        drained=tuple(one for one in unused if one.node in drained),
         outcome=record.outcome,
         ends_at=None if limit is None or record.started_at is None else record.started_at + limit,
         slices=tuple(_group_slices(run, record)) if run.placement.slices else (),
@@ -157,7 +161,9 @@ def _group_slices(run: Run, record: Record) -> Iterator[GroupSlices]:
 
 
 def _rank(member: Member, node: Node, condition: Condition, record: Record) -> RankStatus:
-    ended = record.exits.get(member.name)
+    ended, evidence = record.exits.get(member.name), record.failed_nodes.get(node.name)
+    # A node that could not be prepared is not lost: it answers, and its setup failed.
+    unprepared = evidence is not None and evidence.cause is Cause.PROVISION and not evidence.mends
     return RankStatus(
         group=member.group,
         slice=member.slice,
@@ -165,6 +171,6 @@ def _rank(member: Member, node: Node, condition: Condition, record: Record) -> R
         node=node.name,
         rack=node.rack,
         domain=node.domain,
-        state=_RANK_STATES[condition],
+        state=RankState.FAILED if unprepared else _RANK_STATES[condition],
         exit_code=ended.code if ended else None,
     )

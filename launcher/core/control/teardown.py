@@ -88,7 +88,7 @@ def enforce_time_limit(tick: Tick) -> None:
         return
     left = record.started_at + limit - tick.seen.wall
     if left <= 0:
-        tick.end(Outcome(cause=Cause.TIME_LIMIT, message=f"time limit of {span(limit)} reached"))
+        tick.end(Outcome(cause=Cause.TIME_LIMIT, message=f"reached its time limit ({span(limit)})"))
     else:
         tick.wake(tick.seen.at + left)
 

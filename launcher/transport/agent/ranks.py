@@ -128,4 +128,4 @@ def read_log(client: AgentClient, log: LogName, offset: int) -> LogPart:
         tail = tuple(ended.stderr.decode(errors="replace").splitlines()[-5:])
         raise RemoteError("cannot read the log", node=client.name, stage="logs", tail=tail)
     header: LogHeader = json.loads(line)
-    return LogPart(data=data, next_offset=header["next"], attempt=header["attempt"])
+    return LogPart(data=data, next_offset=header["next"], attempt=header["attempt"], exists=header.get("exists", True))

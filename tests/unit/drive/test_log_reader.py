@@ -1,6 +1,7 @@
 """Reading logs of many ranks: byte for byte, no line mixed or lost, also over a restart."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -45,6 +46,8 @@ class Logs:
         if node not in self.written:
             raise LaunchError("no route to host")
         attempt, data = self.written[node]
+        if log.attempt not in (0, attempt):
+            return LogPart(data=b"", next_offset=0, attempt=log.attempt, exists=False)
         at = max(0, len(data) + offset) if offset < 0 else offset
         part = data[at : at + 4] if offset >= 0 else data[at:]
         return LogPart(data=part, next_offset=at + len(part), attempt=attempt)
@@ -74,6 +77,14 @@ class TestSources:
     def test_an_unknown_rank_is_refused(self, word: str) -> None:
         with pytest.raises(SpecError, match="has no rank"):
             log_sources(a_run("main"), Record(), rank=word, node=None, provision=False)
+
+    def test_an_earlier_attempt_may_be_on_another_node(self) -> None:
+        run = a_run("main")
+        (here,) = log_sources(run, Record(), rank="0", attempt=2)
+        (there,) = log_sources(run, Record(), rank="0", node="r1-n01", attempt=2)
+        assert [(one.node, one.name.attempt) for one in (here, there)] == [("r1-n00", 2), ("r1-n01", 2)]
+        with pytest.raises(SpecError, match="exclude each other"):
+            log_sources(run, Record(), provision=True, attempt=2)
 
     def test_provisioning_is_of_nodes(self) -> None:
         found = log_sources(a_run("main"), Record(), rank=None, node="r1-n01", provision=True)
@@ -132,6 +143,18 @@ class TestReader:
         out, err = capfdbinary.readouterr()
         assert out == b"first attempt\nsecond\nlonger than the first was\n"
         assert b"restarted (attempt 2)" in err
+
+    def test_an_attempt_that_a_node_does_not_have_is_told(self) -> None:
+        logs = Logs()
+        logs.written["a"] = (2, b"second\n")
+        source = a_source("a")
+        source.name = replace(source.name, attempt=1)
+        reader = LogReader(logs, a_run("main"), (source,))  # type: ignore[arg-type]
+        assert list(reader.tail(5)) == []
+        with pytest.raises(ProvisionError) as missing:
+            reader.check()
+        assert missing.value.outcomes == (("main/a", "a has no log of attempt 1"),)
+        assert "--node NODE" in missing.value.hints[0]
 
     def test_what_cannot_be_read_is_told_after_the_rest(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         logs = Logs()

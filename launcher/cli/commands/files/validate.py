@@ -47,7 +47,7 @@ def validate(
     from launcher.store.plain import plain
 
     values = read_given(env, env_file, secret)
-    given = Overrides(envs=values.envs, secrets=frozenset(values.secrets))
+    given = Overrides(envs=values.envs, secrets=frozenset(values.secrets), secrets_later=True)
     answers = [_check(file, given) for file in files]
     if output is Output.JSON:
         show(json.dumps(plain(answers), indent=2))

@@ -36,6 +36,9 @@ def racks(
       nvlaunch racks -i examples/fleet-9xnvl72.yaml
       nvlaunch racks --sizes
     """
+    from dataclasses import replace
+
+    from launcher.admission.kept_nodes import kept_nodes
     from launcher.cli.output.plan import fleet_text
     from launcher.cli.output.racks import racks_json, racks_text, room_json, room_text
     from launcher.config.inventory.read import find_inventory
@@ -43,7 +46,9 @@ def racks(
 
     fleet = find_inventory(inventory, os.environ, home())
     store = Store(home())
-    unavailable = store.unavailable(fleet)
+    unavailable = dict(store.unavailable(fleet))
+    for name in kept_nodes(store, fleet.name):
+        unavailable[name] = replace(unavailable[name], used_by=None)
     listing = _room(store, fleet) if sizes else None
     if output is Output.JSON:
         room = {} if listing is None else room_json(listing)

@@ -105,7 +105,9 @@ def size(
     if (file is None) is (gpus is None):
         refuse("name a task file or `--gpus`, one of them", hint="`nvlaunch size --gpus 512`")
     given = read_given(env, env_file, secret)
-    task = RequestSource(task=file or Path(), inventory=inventory, envs=given.envs, secrets=given.secrets)
+    task = RequestSource(
+        task=file or Path(), inventory=inventory, envs=given.envs, secrets=given.secrets, secrets_later=True
+    )
     request = SizeRequest(
         task=None if file is None else task,
         gpus=gpus,

@@ -39,15 +39,20 @@ def logs(
         bool, typer.Option("--provision", help="Logs of how nodes were prepared, `setup` included.")
     ] = False,
     node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Logs of one node.")] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", metavar="N", min=1, help="Logs of an earlier attempt (default: newest).")
+    ] = None,
 ) -> None:
     """Show the logs of ranks.
 
     One log is shown byte for byte; of several, each line is labelled
-    with its rank. A restarted rank is shown from its last start.
+    with its rank. A restarted rank is shown from its last start;
+    `--attempt` shows an earlier one.
 
     \b
     Example:
       nvlaunch logs vla-pretrain --rank 3 -f
+      nvlaunch logs vla-pretrain --rank 3 --attempt 1
       nvlaunch logs vla-pretrain --provision --node r07-n04
     """
     from launcher.cli.output.console import say
@@ -58,7 +63,7 @@ def logs(
 
     store = Store(home())
     found, record = store.load(store.find(run).id)
-    sources = log_sources(found, record, rank=rank, node=node, provision=provision)
+    sources = log_sources(found, record, rank=rank, node=node, provision=provision, attempt=attempt)
     nodes = open_nodes(home(), found.fleet)
     reader, printer = LogReader(nodes, found, sources), LogPrinter(labelled=len(sources) > 1)
     try:

@@ -61,7 +61,9 @@ def plan(
     from launcher.store.store import Store
 
     given = read_given(env, env_file, secret)
-    source = RequestSource(task=file, inventory=inventory, name=name, envs=given.envs, secrets=given.secrets)
+    source = RequestSource(
+        task=file, inventory=inventory, name=name, envs=given.envs, secrets=given.secrets, secrets_later=True
+    )
     store, report = Store(home()), AdmissionReport()
     context = AdmissionContext(store=store, open_prober=partial(open_prober, store.home), listener=report)
     request = read_request(context, source)

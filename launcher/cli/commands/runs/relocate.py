@@ -27,12 +27,13 @@ def relocate(
     """Move a slice to another rack.
 
     Its ranks, and all ranks that restart with them, restart from their
-    checkpoint. Nothing changes where no other rack has room.
+    checkpoint. Without room in another rack it fails, and nothing changes.
 
     \b
     Example:
       nvlaunch relocate vla-pretrain/3
     """
+    from launcher.admission.relocation import check_relocation
     from launcher.cli.node_arguments import active_run
     from launcher.core.model.operator_requests import RequestKind
     from launcher.drive.spawn import ensure_controller
@@ -45,7 +46,10 @@ def relocate(
         refuse(f"`{part}` names no slice", hint="write RUN/SLICE, such as `vla-pretrain/3`")
     store = Store(home())
     row = active_run(store, name)
-    key = slice_named(store.load(row.id)[0], word, before=f"{row.name}/").key
+    run, _ = store.load(row.id)
+    found = slice_named(run, word, before=f"{row.name}/")
+    check_relocation(store, run, found)
+    key = found.key
     agree(f"move slice `{key}` of `{row.name}` to another rack?", yes=yes)
     store.requests.add(row.id, RequestKind.RELOCATE, subject=key, by=str(User.current()), at=time.time())
     say(f"Relocating slice {key} of {row.name}. Follow: nvlaunch watch {row.name}")

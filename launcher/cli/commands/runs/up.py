@@ -64,7 +64,14 @@ def up(
     if detach and foreground:
         refuse("`--detach` and `--foreground` exclude each other", hint="use one of them")
     given = read_given(env, env_file, secret)
-    source = RequestSource(task=file, inventory=inventory, name=name, envs=given.envs, secrets=given.secrets)
+    source = RequestSource(
+        task=file,
+        inventory=inventory,
+        name=name,
+        envs=given.envs,
+        secrets=given.secrets,
+        secrets_later=dry_run,
+    )
     with _nothing_started(), AdmissionReport(yes=yes) as report:
         store = Store(home())
         context = AdmissionContext(store=store, open_prober=partial(open_prober, store.home), listener=report)

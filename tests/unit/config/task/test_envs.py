@@ -31,6 +31,15 @@ def test_secret_values_of_the_file_are_not_shown(tmp_path: Path) -> None:
     assert "hunter2" not in repr(parsed) + "".join(map(str, parsed.warnings))
 
 
+def test_secret_without_a_value_is_a_warning_where_nothing_is_started(tmp_path: Path) -> None:
+    text = "secrets: {A: null}\nrun: x"
+    (said,) = complaints(tmp_path, text)
+    assert "secret `A` has no value" in said
+    parsed = parse(tmp_path, text, Overrides(secrets_later=True))
+    assert (parsed.task.secrets, dict(parsed.secrets)) == (("A",), {})
+    assert [warning.what for warning in parsed.warnings] == ["secret `A` has no value"]
+
+
 def test_secret_given_with_env_is_refused(tmp_path: Path) -> None:
     (said,) = complaints(tmp_path, "secrets: {A: null}\nrun: x", Overrides(envs={"A": "hunter2"}))
     assert "hint: pass it with `--secret A`" in said

@@ -54,6 +54,16 @@ def test_slots_follow_their_slice_and_the_old_nodes_are_let_go_of() -> None:
     assert here.gang().restarts == 0
 
 
+def test_a_relocation_that_was_refused_is_told_in_the_status() -> None:
+    here = serving_slice(nodes=2, spares=0)
+    here.order(RequestKind.RELOCATE, "main.s0")
+    (asked,) = here.decide().actions
+    here.receive(asked, Result.FAILED, message="slice `main.s0` fits nowhere else")
+    decision = here.decide()
+    assert decision.status_message == "2 of 2 ranks running; main.s0 was not moved: slice `main.s0` fits nowhere else"
+    assert decision.actions == ()
+
+
 def test_rays_group_of_the_old_place_is_taken_back_before_anything_starts_in_the_new_one() -> None:
     here = relocated()
     settle(here)

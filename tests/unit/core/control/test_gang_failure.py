@@ -33,6 +33,7 @@ def test_a_rank_that_fails_ends_its_gang_which_starts_again_after_every_rank_was
     assert [type(action) for action in ended.actions] == [Kill, Kill]
     assert ended.state is RunState.RECOVERING
     assert "main/1 on r1-n2 exited with 3; restart 1 of 3" in ended.status_message
+    assert ended.tail == ("the end",)
     here.receive(ended.actions[0], Result.KILLED)
     for slot in here.record.slots.values():
         here.agent(slot.node, ranks=())

@@ -40,7 +40,9 @@ def test_what_a_setup_is_about_is_told_while_it_runs_and_when_it_fails() -> None
     assert here.decide().status_message == "1 node copying files, 1 making a Python environment"
     here.agent(name(1, 1), setup=replace(making, phase=Phase.FAILED, exit_code=78))
     here.decide()
-    assert here.record.failed_nodes[name(1, 1)].message == "making a Python environment: exited with 78"
+    assert (
+        here.record.failed_nodes[name(1, 1)].message == "making a Python environment: exited with 78; replaced by r1-n3"
+    )
 
 
 def test_one_node_and_one_rank_are_told_in_the_singular() -> None:

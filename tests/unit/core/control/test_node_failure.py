@@ -78,7 +78,7 @@ def test_a_setup_that_fails_is_not_tried_again_on_its_node() -> None:
     here.agent(name(1, 2), setup=Step(phase=Phase.FAILED, exit_code=7, tail=("no such package",)))
     here.decide()
     assert here.record.slots[MemberName("main/1")].node == "r1-n3"
-    assert here.record.failed_nodes[name(1, 2)].message == "setup: exited with 7"
+    assert here.record.failed_nodes[name(1, 2)].message == "setup: exited with 7; replaced by r1-n3"
 
 
 def test_a_setup_that_fails_without_a_spare_ends_the_launch_with_node_stage_and_tail() -> None:
@@ -89,7 +89,7 @@ def test_a_setup_that_fails_without_a_spare_ends_the_launch_with_node_stage_and_
     outcome = here.record.outcome
     assert outcome is not None
     assert (outcome.cause, outcome.node, outcome.tail) == (Cause.PROVISION, "r1-n2", ("no such package",))
-    assert "setup: exited with 7" in outcome.message
+    assert outcome.message == "r1-n2: setup: exited with 7; the task has no `spares`"
     assert "release:slot:r1-n1" in kinds(decision)
 
 

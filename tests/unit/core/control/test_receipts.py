@@ -18,11 +18,13 @@ def test_a_lease_that_somebody_holds_is_passed_over_for_a_spare_and_ends_the_run
     for spares, cause in ((1, None), (0, Cause.LEASE_HELD)):
         here = Situation(make_run(slices=1, spares=spares))
         claims = {key(action): action for action in here.decide().actions}
-        here.receive(claims["acquire:r1-n2"], Result.HELD, message="held by `other` of ann@gate since 09:10")
+        here.receive(claims["acquire:r1-n2"], Result.HELD, message="run `other` (other-1) of ann@gate")
         here.decide()
         assert (here.record.outcome.cause if here.record.outcome else None) is cause
         if cause is None:
             assert here.record.slots[MemberName("main/1")].node == "r1-n3"
+        said = here.record.failed_nodes[name(1, 2)].message
+        assert said == "held by run `other` (other-1) of ann@gate" + ("; replaced by r1-n3" if cause is None else "")
 
 
 def test_what_fails_is_tried_again_later_and_later() -> None:

@@ -125,7 +125,7 @@ def test_a_node_that_stays_silent_ends_the_launch_after_five_minutes() -> None:
     outcome = here.record.outcome
     assert outcome is not None
     assert (outcome.cause, outcome.node) == (Cause.PROVISION, LOST)
-    assert outcome.message == "r1-n2: setup: unreachable for 300 s: no answer; no spare node available in r1"
+    assert outcome.message == "r1-n2: setup: unreachable for 300 s: no answer; the task has no `spares`"
 
 
 def test_a_task_that_does_not_wait_without_a_spare_is_given_up_after_half_a_minute() -> None:

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from launcher.core.control.status import summarise
+from launcher.core.control.status import RankState, summarise
 from launcher.core.model.nodeset import NodeName
+from launcher.core.model.observation import Phase, Step
 from launcher.core.model.placement import Placement
 from launcher.core.model.run import MemberName
 from launcher.core.model.task import Group, TopologyRule
@@ -27,11 +28,21 @@ def test_a_node_that_gave_up_its_slot_and_is_well_again_is_a_spare() -> None:
     assert spares(at) == [name(1, 1)]
 
 
+def test_a_node_whose_setup_failed_is_not_called_lost() -> None:
+    at = Situation(make_run(slices=1, nodes=2, spares=0))
+    at.leased()
+    at.agent(name(1, 2), setup=Step(phase=Phase.FAILED, exit_code=7))
+    shown = summarise(at.run, at.decide(), since=0.0, observed_at=0.0)
+    assert [rank.state for rank in shown.ranks] == [RankState.WAITING, RankState.FAILED]
+
+
 def test_a_drained_spare_is_none_until_it_is_back_in_service() -> None:
     at = Situation(make_run(slices=1, nodes=2, spares=1))
     at.serving()
     at.drained[name(1, 3)] = "ticket 17"
     assert spares(at) == []
+    shown = summarise(at.run, at.decide(), since=0.0, observed_at=0.0, drained=at.drained)
+    assert [one.node for one in shown.drained] == [name(1, 3)]
     at.drained.clear()
     assert spares(at) == [name(1, 3)]
 

@@ -33,7 +33,7 @@ def test_ranks_are_told_and_have_their_grace_when_the_time_is_over() -> None:
     assert at.record.outcome
     assert (at.record.outcome.cause, at.record.outcome.message) == (
         Cause.TIME_LIMIT,
-        "time limit of 10m reached",
+        "reached its time limit (10m)",
     )
 
 
