@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from launcher.admission.context import AdmissionContext
 from launcher.admission.listener import DomainsUnknown
 from launcher.admission.preflight import guessed, unknown_domains, with_domains
-from launcher.admission.queue_explain import not_free
+from launcher.admission.queue.explain import not_free
 from launcher.admission.request import Request
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.placement import Placement, Shortfall, UnavailableNodes

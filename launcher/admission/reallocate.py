@@ -22,7 +22,7 @@ from launcher.admission.node_choice import (
     shrunk_run,
 )
 from launcher.admission.preflight import guessed
-from launcher.admission.queue_explain import not_free
+from launcher.admission.queue.explain import not_free
 from launcher.core.control.resized_record import hindrance
 from launcher.core.model.actions import AddSpare, AllotAction, Grow, Move, Relocate, Resize
 from launcher.core.model.inventory import Inventory, Node

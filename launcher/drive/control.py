@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from launcher.admission.queue_wait import await_turn
+from launcher.admission.queue.wait import await_turn
 from launcher.admission.reallocate import StoreAllotter
 from launcher.admission.store_retry import ControllerLog, Say, StoreRetry
 from launcher.core.model.run import Run, RunId, RunState

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from launcher.admission.moves.planning import RoomRequest, plan_moves, room_for_run
-from launcher.admission.queue_explain import queue_order
+from launcher.admission.queue.explain import queue_order
 from launcher.core.model.run import RunName
 from launcher.core.planner.defragment import MovePlan
 from launcher.core.planner.worth import Ground, Verdict, WaitFigures, judge

@@ -21,7 +21,7 @@ from launcher.admission.listener import (
     ResizePlanned,
     TaskPlaced,
 )
-from launcher.admission.queue_explain import shortfall_summary
+from launcher.admission.queue.explain import shortfall_summary
 from launcher.cli.output.console import agree, clean, say, warn
 from launcher.cli.output.doctor import rows
 from launcher.cli.output.errors import warning_text

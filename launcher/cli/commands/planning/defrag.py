@@ -88,7 +88,7 @@ def _room(store: "Store", wanted: str | None, size: tuple[int, int] | None, inve
 
     from launcher.admission.moves.planning import room_for_run, room_for_slices
     from launcher.admission.preflight import guessed
-    from launcher.admission.queue_listing import list_queue
+    from launcher.admission.queue.listing import list_queue
     from launcher.config.inventory.read import find_inventory
     from launcher.core.model.run import RunState
 

@@ -14,7 +14,7 @@ from launcher.store.home import home
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from launcher.admission.queue_listing import QueueEntry
+    from launcher.admission.queue.listing import QueueEntry
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def queue(output: As = Output.TEXT) -> None:
       nvlaunch queue
       nvlaunch queue -o json
     """
-    from launcher.admission.queue_listing import list_queue
+    from launcher.admission.queue.listing import list_queue
     from launcher.store.plain import plain
     from launcher.store.store import Store
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from launcher.admission.current_inventory import whole
 from launcher.admission.listener import SilentListener
 from launcher.admission.preflight import Preflight, guessed
-from launcher.admission.queue_explain import queue_order, reason, shortfall_summary, status_message
+from launcher.admission.queue.explain import queue_order, reason, shortfall_summary, status_message
 from launcher.admission.store_retry import StoreRetry
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName, fold

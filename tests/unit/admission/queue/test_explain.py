@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.admission.queue_explain import shortfall_summary
+from launcher.admission.queue.explain import shortfall_summary
 from launcher.core.model.placement import Shortfall
 
 

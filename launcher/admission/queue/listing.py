@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from launcher.admission.current_inventory import whole
 from launcher.admission.preflight import guessed
-from launcher.admission.queue_explain import queue_order, reason
+from launcher.admission.queue.explain import queue_order, reason
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import RunId, RunName, RunState
 from launcher.core.queue.backfill import QueuedRun
