@@ -33,7 +33,7 @@ def relocate(
     Example:
       nvlaunch relocate vla-pretrain/3
     """
-    from launcher.admission.relocation import check_relocation
+    from launcher.admission.moves.relocation import check_relocation
     from launcher.cli.node_arguments import active_run
     from launcher.core.model.operator_requests import RequestKind
     from launcher.drive.spawn import ensure_controller
