@@ -31,6 +31,7 @@ _MASKS = (
     (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "TIME"),
     (re.compile(r"(?<=[a-z0-9]-)[a-z2-7]{6}\b"), "RUNID"),
     (re.compile(r"\b\d+(\.\d+)?(s|m\d\ds|h\d\dm|d\d\dh)\b"), "AGO"),
+    (re.compile(r"(?<= for )\d+ s\b"), "AGO"),
     (re.compile(r"\b(process|pid) \d+"), "PROCESS"),
     (re.compile(r"\b\d{10}\.\d+\b"), "INSTANT"),
     (re.compile(r" {2,}"), "  "),
