@@ -1,24 +1,26 @@
-"""How long large slices wait under best fit, under FGD's placement, and with a budget for moves: one trace, five arms.
+"""Waits of large slices under best fit, FGD's placement, and moves.
 
-Every arm is a simulation of `launcher/simulate` with the same racks and jobs, conservative backfill and no faults. A
-job is one slice. FGD (Weng et al., ATC'23) puts a slice in the rack whose fragmentation grows least: F(rack) = sum of
-p_s * (free - s*floor(free/s)), p being the shares of slice sizes among the jobs of the trace.
+All arms are simulations of `launcher/simulate` with the same jobs and racks, conservative backfill and no faults. A job
+is one slice. FGD (Weng et al., ATC'23) puts a slice in the rack whose fragmentation grows least: F(rack) = sum of
+p_s * (free - s*floor(free/s)), p being the shares of slice sizes among the jobs. The last arm has all nodes in one
+rack, where no node is lost to fragmentation: what large slices wait there, they wait for the queue.
 
-The launcher has no such placement. For the FGD arm this bench replaces the class in `core/placement/solver` that
-chooses the rack of the next slice, so that placement, backfill and reservations all follow it. For jobs of one slice
-that is FGD exactly: equal racks with as many free nodes are as good for it too, and `interchangeable` leaves them out.
+The launcher has no FGD. For that arm the bench replaces the class in `core/placement/solver` that chooses the rack of
+the next slice, so that placement, backfill and reservations follow it. For jobs of one slice that is FGD exactly: racks
+with as many free nodes are equal to it too, which is what `interchangeable` relies on.
 
-Waits are those of jobs that have started; `admitted` says how many have. Exits with 1 if a budget for moves does not
-lower the 95th percentile of the wait of large slices.
+Waits are those of jobs that have started; `admitted` counts them. GPU-hours are those of moves for each large slice
+admitted, F is the mean over racks and time. Exits with 1 if a budget for moves does not lower the 95th percentile of
+the wait of large slices. The argument is the seed of the trace; 1 without one.
 """
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
+from unittest.mock import patch
 
 from launcher.core.placement import solver
 from launcher.core.placement.best_fit import BestFit, Candidate
@@ -29,15 +31,15 @@ from launcher.simulate.policy import Policy
 from launcher.simulate.simulation import Measured, Scenario, simulate
 from launcher.simulate.workload import JobClass, Mix, draw_jobs
 
-RACKS, TRAYS, GPUS = 12, 18, 4
+RACKS, TRAYS, GPUS = 20, 18, 4
 LARGE = 16
-DAYS, WARM_DAYS, LOAD, SEED = 14.0, 2.0, 0.88, 1
-MEAN_S = 4 * 3600.0
+DAYS, WARM_DAYS, LOAD, SEED = 8.0, 1.0, 0.87, 1
+MEAN_S = 2 * 3600.0
 SLICES = {1: 0.15, 2: 0.15, 4: 0.25, 8: 0.2, 12: 0.1, 16: 0.15}
 """Shares of jobs by the nodes of their slice. Durations do not depend on it. An assumption: no trace has slices."""
 
 UNLIMITED = 1e9
-BUDGETS = (50.0, 200.0, UNLIMITED)
+BUDGETS = (10.0, 50.0, 200.0, UNLIMITED)
 """GPU-hours of moves a day."""
 
 HEAD = ("arm", "admitted", "median wait", "p95 wait", "moves", "GPU-h/slice", "in use", "mean F", "CPU")
@@ -45,11 +47,12 @@ HEAD = ("arm", "admitted", "median wait", "p95 wait", "moves", "GPU-h/slice", "i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """What is compared: a budget for moves (GPU-hours a day), and whether FGD chooses the racks."""
+    """What is compared: a budget for moves (GPU-hours a day), FGD's placement, or all nodes in one rack."""
 
     name: str
     budget: float = 0.0
     fgd: bool = False
+    pooled: bool = False
 
 
 class LeastFragmenting(BestFit):
@@ -68,22 +71,10 @@ def lost_nodes(free: int) -> float:
     return sum(share * (free % size) for size, share in SLICES.items())
 
 
-@contextmanager
-def fgd_placement() -> Iterator[None]:
-    """Let FGD choose the racks of slices."""
-    solver.BestFit = LeastFragmenting  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        solver.BestFit = BestFit  # type: ignore[misc]
-
-
 def trace(seed: int) -> Scenario:
     """Return the racks and the jobs that arrive."""
     used = sum(size * share for size, share in SLICES.items())
-    classes = (
-        JobClass(gpus=size * GPUS, jobs=share, gpu_time=size * share / used) for size, share in SLICES.items()
-    )
+    classes = (JobClass(gpus=size * GPUS, jobs=share, gpu_time=size * share / used) for size, share in SLICES.items())
     mix = Mix(name="slices", mean_s=MEAN_S, classes=tuple(classes), source="assumed")
     uniform = Random(f"{seed} jobs").random
     days = DAYS + WARM_DAYS
@@ -99,9 +90,11 @@ def trace(seed: int) -> Scenario:
 def measure(scenario: Scenario, arm: Arm) -> Measured:
     """Return what an arm makes of the trace."""
     policy = Policy(name=arm.name, spares=0, defragment_gpu_hours=arm.budget)
+    if arm.pooled:
+        scenario = replace(scenario, inventory=imaginary_fleet(1, RACKS * TRAYS))
     if not arm.fgd:
         return simulate(scenario, policy)
-    with fgd_placement():
+    with patch.object(solver, "BestFit", LeastFragmenting):
         return simulate(scenario, policy)
 
 
@@ -130,7 +123,7 @@ def row(arm: Arm, outcome: Measured, cpu_s: float) -> tuple[str, ...]:
 def line_of(cells: Sequence[str]) -> str:
     """Return a line of the table."""
     first, *others = cells
-    return "  " + first.ljust(36) + "".join(cell.rjust(13) for cell in others)
+    return "  " + first.ljust(38) + "".join(cell.rjust(13) for cell in others)
 
 
 def main() -> int:
@@ -139,6 +132,7 @@ def main() -> int:
     for budget in BUDGETS:
         told = "moves without limit" if budget == UNLIMITED else f"{budget:.0f} GPU-hours of moves a day"
         arms.append(Arm(name=f"best fit, {told}", budget=budget))
+    arms.append(Arm(name="one rack of all nodes", pooled=True))
     scenario = trace(int(sys.argv[1]) if len(sys.argv) > 1 else SEED)
     print(
         f"{LARGE}-node slices on {RACKS} racks of {TRAYS} nodes: {len(scenario.jobs):,} jobs of 1 to {LARGE} nodes, "
