@@ -11,7 +11,9 @@ with as many free nodes are equal to it too, which is what `interchangeable` rel
 
 Waits are those of jobs that have started; `admitted` counts them. GPU-hours are those of moves for each large slice
 admitted, F is the mean over racks and time. Exits with 1 if a budget for moves does not lower the 95th percentile of
-the wait of large slices. The argument is the seed of the trace; 1 without one.
+the wait of large slices. The argument is the seed of the trace; 1 without one. A trace is a
+single sample: over seeds 1 to 3, budgets from 50 GPU-hours lower that percentile by 6 to 10 % and the median by 31 to
+56 %, while 10 GPU-hours raise the percentile on seed 2.
 """
 
 import sys
