@@ -109,6 +109,7 @@ bench: $(READY)
 	@$(BIN)/python tests/bench/bench_place.py
 	@$(BIN)/python tests/bench/bench_turnover.py
 	@$(BIN)/python tests/bench/bench_defragment.py
+	@$(BIN)/python tests/bench/bench_fragmentation.py
 	@$(BIN)/python tests/bench/bench_start.py
 	@$(BIN)/python tests/bench/bench_fleet.py
 	@$(BIN)/python tests/bench/bench_loop.py
