@@ -53,13 +53,14 @@ def _resize(tick: Tick) -> None:
 
     A slice is dropped once the head is not on its nodes.
     """
-    reason = _why_resized(tick)
+    reason, draining = _why_resized(tick), tick.record.since.draining
     for name, gang in tick.record.gangs.items():
-        if tick.over(name) or gang.attempt == 0 or gang.broken:
+        finished = tick.over(name) and name not in draining  # once signalled, an exit is the answer to that
+        if finished or gang.attempt == 0 or gang.broken:
             continue
         if not _in_grace(tick, name, reason):
             tick.break_gang(name, reason)
-            tick.record.since.draining.pop(name, None)
+            draining.pop(name, None)
     gangs = tick.record.gangs.items()
     ended = all(gang.attempt == 0 or gang.broken or tick.over(name) for name, gang in gangs)
     if ended and not tick.kills and tick.head_node not in slice_count.dropped_nodes(tick):

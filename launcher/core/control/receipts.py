@@ -128,6 +128,7 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
             tick.record.move = None  # its slices stay where they are; the receipt says why
         case Resize(drop=None):
             tick.record.resizing = False  # the run goes on as it is; the receipt says why
+            slice_count.apply_growth(tick, claimed=False)
         case Kill():
             tick.retries[key_of(action)] = replace(retry, message=answer.message)
             fencing.apply_failed_kill(tick, action, answer, retry.count)

@@ -194,3 +194,16 @@ def test_a_run_that_recovers_does_not_move() -> None:
     assert here.gang().broken
     here.order(RequestKind.RELOCATE, ORDER)
     assert "defrag-ab12cd cannot move main.s0 now" in here.decide().status_message
+
+
+def test_a_program_that_exits_with_0_when_it_is_told_to_stop_is_resized_and_has_not_ended() -> None:
+    here = serving_slice(nodes=2, spares=0)
+    here.run = replace(here.run, task=replace(here.run.task, stop_grace=10.0))
+    here.order(RequestKind.RESIZE)
+    assert {action.kind for action in here.decide().actions} == {"signal"}
+    for rank in (0, 1):
+        here.end_rank(rank, 0)
+    decision = here.decide()
+    assert decision.state is not RunState.SUCCEEDED
+    assert here.gang().broken is not None
+    assert not here.record.exits, "nothing hinders the resize"
