@@ -39,7 +39,7 @@ from tests.effort import drawn
 from tests.property.worlds import AT_ONCE, Pace, Play, Wish, hall, runs, wishes
 from tests.situations import key, make_run
 
-BOUNDED = drawn(40)
+BOUNDED = drawn(25)
 UP = (Condition.SERVING, Condition.FINISHED)
 SILENT = (
     FaultKind.POWER_CUT,
@@ -452,7 +452,7 @@ def test_when_all_is_mended_a_run_comes_to_an_end_or_waits_for_a_person(run: Run
 SHRINKS = RecoveryPolicy(on_no_spare=OnNoSpare.SHRINK, grow_after=20.0)
 
 
-@drawn(20)
+@drawn(10)
 @given(
     least=st.integers(1, 3),
     kinds=st.lists(st.sampled_from(LASTING), min_size=1, max_size=3),
