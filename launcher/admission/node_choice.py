@@ -238,4 +238,4 @@ def _without(unavailable: UnavailableNodes, names: Iterable[NodeName]) -> Unavai
 
 def _shortfall(shortfall: Shortfall) -> str:
     need = shortfall.nodes_per_slice + shortfall.spares
-    return f"needs {need} nodes in one place, at most {shortfall.largest} are free"
+    return f"needs {count(need, 'node')} in one place, at most {shortfall.largest} are free"

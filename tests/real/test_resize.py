@@ -63,6 +63,7 @@ def test_what_stays_keeps_its_raylet_and_what_goes_leaves_nothing(desk: Desk) ->
     running(desk, 1, 3)
     desk.until("elastic", lambda _: not raylets("127.0.74.1"))
     assert raylets("127.0.73.1") == kept, "the slice that stayed was not left alone"
+    desk.until("elastic", lambda _: "released b1" in desk.run("events", "elastic").stdout)
     resized(desk, 2)
     running(desk, 2, 4)
     desk.until("elastic", lambda _: "attempt 4, 1 of 2, 6 letters" in desk.run("logs", "elastic", "--rank", "1").stdout)
