@@ -118,7 +118,7 @@ class MovePlans:
         """Store a plan with the nodes that it reserves for runs, in one transaction.
 
         ConflictError while another plan of the inventory is carried out, LaunchError where `check` finds a reason.
-        Plans whose process is gone are ended first.
+        Plans whose process is gone, and room that is still kept for the same beneficiary, are ended first.
         """
         with self._db.write() as db:
             for other in _plans(db, "fleet = ? AND state IN ('active', 'kept')", plan.fleet):
@@ -135,6 +135,8 @@ class MovePlans:
                         PlanState.CANCELLED if other.state is PlanState.ACTIVE else PlanState.DONE,
                         "its lease ended",
                     )
+                elif other.beneficiary == plan.beneficiary:
+                    _end(db, other.id, PlanState.DONE, f"replaced by {plan.id}")
             if (why := check(unavailable())) is not None:
                 raise LaunchError(f"nothing was moved: {why}", hints=("try again: a new plan is made",))
             db.execute(_NEW, _row(plan))

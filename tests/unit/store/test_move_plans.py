@@ -132,6 +132,21 @@ def test_freed_room_is_kept_for_its_run_alone(store: Store) -> None:
     assert store.move_plans.load(plan.id).state is PlanState.DONE
 
 
+def test_a_new_plan_for_the_same_run_replaces_the_room_that_is_kept_for_it(store: Store) -> None:
+    first = begin(store, dict.fromkeys(nodes(0, 1), "big"))
+    other = begin_kept(store, first, dict.fromkeys(nodes(3), "else"), beneficiary=RunName("else"))
+    second = begin_kept(store, other, dict.fromkeys(nodes(1, 2), "big"))
+    ended = store.move_plans.load(first.id)
+    assert (ended.state, ended.message) == (PlanState.DONE, f"replaced by {second.id}")
+    assert users(store) == {**dict.fromkeys(nodes(1, 2), "big"), nodes(3)[0]: "else"}
+
+
+def begin_kept(store: Store, before: StoredPlan, kept: Mapping[NodeName, str], **changes: object) -> StoredPlan:
+    """Begin a plan once the moves of another are done."""
+    store.move_plans.end(before.id, PlanState.KEPT, "1 step done", time.time())
+    return begin(store, kept, **changes)
+
+
 def test_a_step_that_is_asked_for_costs_and_none_of_an_ended_plan_is(store: Store) -> None:
     run = launch(store, nodes=1)
     step = StoredStep(id=run.id, run=run.name, gang="job", old=(), new=(), gpu_hours=1.5)
