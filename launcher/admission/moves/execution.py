@@ -28,6 +28,9 @@ POLL_S = 0.5
 RENEW_S = 15.0
 """How often the lease of a plan is renewed (s)."""
 
+ENSURE_S = 5.0
+"""How often a run that moves is looked at for a live controller (s)."""
+
 RESTART_S = 900.0
 """How long a moved gang may take to run again, and its old nodes to be released (s), besides all else."""
 
@@ -151,12 +154,18 @@ class PlanExecution:
         self._tell(news)
         run, _ = self._store.load(step.id)
         deadline = self._clock.now() + MOVE_S + RESTART_S + run.task.stop_grace
-        return self._follow(asked, news, deadline)
+        ended = self._follow(asked, news, deadline)
+        self._ensure(self._store.find(step.id))
+        return ended
 
     def _follow(self, asked: _Asked, news: StepProgress, deadline: float) -> str | None:
         """Wait until a step has ended. Where the plan ends first, or takes too long, the step goes back if it can."""
         ended: str | None = None
+        ensured = self._clock.now()
         while True:
+            if self._clock.now() - ensured >= ENSURE_S:  # its controller may have died since
+                self._ensure(self._store.find(asked.step.id))
+                ensured = self._clock.now()
             state, message = self._look(asked)
             if state is not news.state:
                 news = replace(news, state=state, message=message)
