@@ -122,12 +122,7 @@ class MovePlans:
         """
         with self._db.write() as db:
             for other in _plans(db, "fleet = ? AND state IN ('active', 'kept')", plan.fleet):
-                if other.alive(plan.created):
-                    who = f"{other.user}, {other.owner}" if other.owner else str(other.user)
-                    hint = "wait until it has ended, or end that command with Ctrl-C"
-                    raise ConflictError(
-                        f"`{other.id}` moves slices of `{plan.fleet}` ({who})", holder=other.id, hints=(hint,)
-                    )
+                _refuse_alive(other, plan.created)
                 if other.state is PlanState.ACTIVE or other.expires <= plan.created:
                     _end(
                         db,
@@ -152,6 +147,11 @@ class MovePlans:
         """Return the plans of an inventory, newest first."""
         with self._db.at_once() as db:
             return tuple(_plans(db, "fleet = ?", fleet))
+
+    def check_idle(self, fleet: str, now: float) -> None:
+        """Raise ConflictError while a plan of an inventory is carried out; `now` in seconds since the epoch."""
+        for plan in self.of(fleet):
+            _refuse_alive(plan, now)
 
     def reserved(self, fleet: str) -> Mapping[NodeName, Reservation]:
         """Return the nodes of an inventory that are reserved now."""
@@ -232,6 +232,13 @@ def unreserved(unavailable: UnavailableNodes, kept: Mapping[NodeName, Reservatio
         for name, use in unavailable.items()
     }
     return {name: use for name, use in found.items() if use != Unavailable()}
+
+
+def _refuse_alive(plan: StoredPlan, now: float) -> None:
+    if plan.alive(now):
+        who = f"{plan.user}, {plan.owner}" if plan.owner else str(plan.user)
+        hint = "wait until it has ended, or end that command with Ctrl-C"
+        raise ConflictError(f"`{plan.id}` moves slices of `{plan.fleet}` ({who})", holder=plan.id, hints=(hint,))
 
 
 def _end(db: sqlite3.Connection, plan: str, state: PlanState, message: str) -> None:

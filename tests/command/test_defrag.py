@@ -157,6 +157,23 @@ def test_a_killed_defrag_blocks_nobody(hall: Hall) -> None:
     assert hall.status("loose")["attempt"] == 2
 
 
+def test_a_second_defrag_is_refused_while_one_moves_slices(hall: Hall) -> None:
+    hall.up("big", BIG, "--queue")
+    pid = hall.controller("loose")
+    os.kill(pid, signal.SIGSTOP)
+    process = hall.begin("defrag", "-y")
+    store, deadline = Store(hall.home), time.monotonic() + AMPLE_S
+    while not store.requests.after(store.find("loose").id, 0):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    second = hall.run("defrag", "-y")
+    os.kill(pid, signal.SIGCONT)
+    process.communicate(timeout=AMPLE_S)
+    assert second.returncode == 6, second.stderr
+    assert "moves slices of `hall`" in second.stderr
+    assert process.returncode == 0
+
+
 def test_ctrl_c_sends_a_slice_back_that_has_not_left(hall: Hall) -> None:
     hall.up("big", BIG, "--queue")
     pid = hall.controller("loose")

@@ -98,6 +98,16 @@ def test_one_plan_at_a_time_and_a_dead_one_makes_way(store: Store) -> None:
         begin(store, dict.fromkeys(nodes(2), "big"))
 
 
+def test_only_a_plan_that_is_carried_out_is_in_the_way_of_another(store: Store) -> None:
+    plan = begin(store, dict.fromkeys(nodes(0), "big"))
+    store.move_plans.check_idle("annex", time.time())
+    with pytest.raises(ConflictError, match=f"`{plan.id}` moves slices of `hall`"):
+        store.move_plans.check_idle("hall", time.time())
+    store.move_plans.check_idle("hall", time.time() + LEASE_S + 1.0)
+    store.move_plans.end(plan.id, PlanState.KEPT, "1 step done", time.time())
+    store.move_plans.check_idle("hall", time.time())
+
+
 def test_a_plan_that_does_not_hold_any_more_reserves_nothing(store: Store) -> None:
     with pytest.raises(LaunchError, match="nothing was moved: r1-n01 is not free any more"):
         begin(store, dict.fromkeys(nodes(0), "big"), why="r1-n01 is not free any more")

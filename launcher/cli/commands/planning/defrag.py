@@ -56,6 +56,8 @@ def defrag(
       nvlaunch defrag --for big.yaml -i fleet.yaml --max-cost 20
       nvlaunch defrag --slices 2 --size 16 -i fleet.yaml -o json
     """
+    import time
+
     from launcher.admission.moves.planning import plan_moves
     from launcher.cli.output.console import show
     from launcher.cli.output.defrag import plan_json, plan_text, refusal_text
@@ -68,6 +70,7 @@ def defrag(
         refuse("`--for` and `--slices` exclude each other", hint="use one of the two")
     store = Store(home())
     room = _room(store, wanted, (slices, size) if slices and size else None, inventory)
+    store.move_plans.check_idle(room.fleet.name, time.time())
     found = plan_moves(store, room)
     if output is Output.JSON:
         show(plan_json(room, found))
