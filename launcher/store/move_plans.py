@@ -64,7 +64,7 @@ class StoredSteps:
 class StoredPlan:
     """A plan of moves. `beneficiary` names the run that gets the room, or is the plan's own id for nobody.
 
-    `spent` are the GPU-hours of the steps that were begun. Times are seconds since the epoch.
+    `spent` are the GPU-hours of the steps that were begun and did not go back. Times are seconds since the epoch.
     """
 
     id: str
@@ -169,6 +169,12 @@ class MovePlans:
                 return None
             order = MoveOrder(plan=plan.id, slices=step.new)
             return operator_requests.add(db, step.id, RequestKind.RELOCATE, subject=str(order), by=by, at=at).seq
+
+    def refund(self, plan: str, step: StoredStep) -> None:
+        """Take back what a step cost that moved nothing."""
+        with self._db.write() as db:
+            query = "UPDATE move_plans SET spent = max(0.0, spent - ?) WHERE id = ?"
+            db.execute(query, (step.gpu_hours, plan))
 
     def renew(self, plan: str, at: float) -> bool:
         """Renew the lease of a plan; return False where it has ended."""

@@ -23,7 +23,7 @@ from launcher.core.model.placement import Placement, Slice
 from launcher.core.model.run import GangName, RunId, RunName, RunState
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
-from launcher.core.planner.defragment import MovePlan
+from launcher.core.planner.defragment import MovePlan, nodes_of
 from launcher.drive.adapters import open_prober
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
@@ -414,7 +414,10 @@ def test_a_new_place_that_falls_silent_sends_its_slice_back() -> None:
         assert again is not None
         ended = here.carry_out(again)
         assert ended.state is PlanState.CANCELLED
-        assert "stays" in ended.message
+        assert f"`run0` stays: {dead} did not get ready" in ended.message
+        assert ended.spent == 0.0
+        other = here.plan()
+        assert other is None or dead not in {name for move in other.moves for name in nodes_of(move.new)}
         here.settle()
         run, record = here.store.load(next(one for one in here.ids if one.startswith(step.moves[0].run)))
         assert step.moves[0].old in run.placement.slices

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement
+from launcher.core.model.placement import Placement, Unavailable
 from launcher.core.model.run import Run, RunName
 from launcher.errors import ConflictError, LaunchError, NoCapacityError
 from launcher.store import database
+from launcher.store.ledger import UNREADY_S
 from launcher.store.move_plans import LEASE_S, PlanState, StoredPlan, StoredStep, fresh_plan_id
 from launcher.store.owner import Owner
 from launcher.store.store import Store
@@ -163,8 +164,20 @@ def test_a_step_that_is_asked_for_costs_and_none_of_an_ended_plan_is(store: Stor
     plan = begin(store, {})
     assert store.move_plans.ask(plan, step, by="ann", at=time.time()) == 1
     assert store.move_plans.load(plan.id).spent == 1.5
+    store.move_plans.refund(plan.id, step)
+    assert store.move_plans.load(plan.id).spent == 0.0
     store.move_plans.end(plan.id, PlanState.CANCELLED, "interrupted", time.time())
     assert store.move_plans.ask(plan, step, by="ann", at=time.time()) is None
+
+
+def test_a_node_that_was_not_ready_for_a_plan_is_left_out_for_an_hour(store: Store) -> None:
+    run = launch(store, nodes=1)
+    store.ledger.add_unready("hall", run.id, nodes(2), "defrag-a", 1000.0)
+    assert store.ledger.unready("hall", 1000.0 + UNREADY_S - 1.0) == {
+        nodes(2)[0]: Unavailable(unhealthy="not ready for defrag-a")
+    }
+    assert store.ledger.unready("hall", 1000.0 + UNREADY_S) == {}
+    assert store.ledger.unready("annex", 1000.0) == {}
 
 
 def test_a_home_of_the_first_release_is_upgraded_with_its_runs(tmp_path: Path) -> None:
