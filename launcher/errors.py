@@ -101,6 +101,12 @@ class NoCapacityError(LaunchError):
         self.straddling = straddling
 
 
+class OverLimitError(LaunchError):
+    """Room takes more moves, or dearer ones, than the caller allows."""
+
+    code = ExitCode.NO_CAPACITY
+
+
 class RemoteError(LaunchError):
     """An operation on one machine failed.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Unavailable
+from launcher.core.model.placement import Unavailable, UnavailableNodes
 from launcher.core.model.record import Evidence, Record
 from launcher.core.model.run import Cause, Run, RunId
 from launcher.errors import OtherVersionError
@@ -23,6 +23,9 @@ from launcher.store.rows import readable
 # How long the job failures that began on a node count against it (s).
 MEMORY_S = 86400.0
 
+# How long no slice is moved to a node that did not get ready for one (s).
+UNREADY_S = 3600.0
+
 # Evidence of these causes is about the node itself, so it is quarantined for all runs.
 _QUARANTINED = (Cause.NODE, Cause.EXHAUSTED)
 
@@ -30,10 +33,11 @@ _QUARANTINED = (Cause.NODE, Cause.EXHAUSTED)
 class IncidentKind(Enum):
     """What happened on a node.
 
-    It failed, or the first failing rank of a job was there.
+    It failed, a slice could not move to it, or the first failing rank of a job was there.
     """
 
     NODE_FAILED = "failed"
+    NOT_READY = "not-ready"
     PROGRAM = "program"
 
 
@@ -132,6 +136,18 @@ class Ledger:
             )
             for row in rows
         )
+
+    def add_unready(self, fleet: str, run: RunId, nodes: Iterable[NodeName], plan: str, at: float) -> None:
+        """Store that nodes did not get ready for a slice of a run that a plan moves."""
+        with self._db.write() as db:
+            for node in nodes:
+                _add(db, fleet, run, node, IncidentKind.NOT_READY, f"not ready for {plan}", (), at)
+
+    def unready(self, fleet: str, now: float) -> UnavailableNodes:
+        """Return the nodes that did not get ready for a plan of moves in the last hour."""
+        query = "SELECT node, message FROM incidents WHERE fleet = ? AND kind = ? AND at > ? ORDER BY number"
+        rows = self._db.read(query, fleet, IncidentKind.NOT_READY.value, now - UNREADY_S)
+        return {NodeName(row["node"]): Unavailable(unhealthy=row["message"]) for row in rows}
 
     def gpu_time(self, fleet: str, now: float) -> Mapping[str, float]:
         """Return the GPU time of each run of an inventory since it was placed (s).

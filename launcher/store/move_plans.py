@@ -64,7 +64,7 @@ class StoredSteps:
 class StoredPlan:
     """A plan of moves. `beneficiary` names the run that gets the room, or is the plan's own id for nobody.
 
-    `spent` are the GPU-hours of the steps that were begun. Times are seconds since the epoch.
+    `spent` are the GPU-hours of the steps that were begun and did not go back. Times are seconds since the epoch.
     """
 
     id: str
@@ -118,16 +118,11 @@ class MovePlans:
         """Store a plan with the nodes that it reserves for runs, in one transaction.
 
         ConflictError while another plan of the inventory is carried out, LaunchError where `check` finds a reason.
-        Plans whose process is gone are ended first.
+        Plans whose process is gone, and room that is still kept for the same beneficiary, are ended first.
         """
         with self._db.write() as db:
             for other in _plans(db, "fleet = ? AND state IN ('active', 'kept')", plan.fleet):
-                if other.alive(plan.created):
-                    who = f"{other.user}, {other.owner}" if other.owner else str(other.user)
-                    hint = "wait until it has ended, or end that command with Ctrl-C"
-                    raise ConflictError(
-                        f"`{other.id}` moves slices of `{plan.fleet}` ({who})", holder=other.id, hints=(hint,)
-                    )
+                _refuse_alive(other, plan.created)
                 if other.state is PlanState.ACTIVE or other.expires <= plan.created:
                     _end(
                         db,
@@ -135,6 +130,8 @@ class MovePlans:
                         PlanState.CANCELLED if other.state is PlanState.ACTIVE else PlanState.DONE,
                         "its lease ended",
                     )
+                elif other.beneficiary == plan.beneficiary:
+                    _end(db, other.id, PlanState.DONE, f"replaced by {plan.id}")
             if (why := check(unavailable())) is not None:
                 raise LaunchError(f"nothing was moved: {why}", hints=("try again: a new plan is made",))
             db.execute(_NEW, _row(plan))
@@ -150,6 +147,11 @@ class MovePlans:
         """Return the plans of an inventory, newest first."""
         with self._db.at_once() as db:
             return tuple(_plans(db, "fleet = ?", fleet))
+
+    def check_idle(self, fleet: str, now: float) -> None:
+        """Raise ConflictError while a plan of an inventory is carried out; `now` in seconds since the epoch."""
+        for plan in self.of(fleet):
+            _refuse_alive(plan, now)
 
     def reserved(self, fleet: str) -> Mapping[NodeName, Reservation]:
         """Return the nodes of an inventory that are reserved now."""
@@ -167,6 +169,12 @@ class MovePlans:
                 return None
             order = MoveOrder(plan=plan.id, slices=step.new)
             return operator_requests.add(db, step.id, RequestKind.RELOCATE, subject=str(order), by=by, at=at).seq
+
+    def refund(self, plan: str, step: StoredStep) -> None:
+        """Take back what a step cost that moved nothing."""
+        with self._db.write() as db:
+            query = "UPDATE move_plans SET spent = max(0.0, spent - ?) WHERE id = ?"
+            db.execute(query, (step.gpu_hours, plan))
 
     def renew(self, plan: str, at: float) -> bool:
         """Renew the lease of a plan; return False where it has ended."""
@@ -230,6 +238,13 @@ def unreserved(unavailable: UnavailableNodes, kept: Mapping[NodeName, Reservatio
         for name, use in unavailable.items()
     }
     return {name: use for name, use in found.items() if use != Unavailable()}
+
+
+def _refuse_alive(plan: StoredPlan, now: float) -> None:
+    if plan.alive(now):
+        who = f"{plan.user}, {plan.owner}" if plan.owner else str(plan.user)
+        hint = "wait until it has ended, or end that command with Ctrl-C"
+        raise ConflictError(f"`{plan.id}` moves slices of `{plan.fleet}` ({who})", holder=plan.id, hints=(hint,))
 
 
 def _end(db: sqlite3.Connection, plan: str, state: PlanState, message: str) -> None:

@@ -104,7 +104,7 @@ def test_the_room_for_a_task_file_is_kept_for_it(hall: Hall) -> None:
 def test_room_for_slices_is_free_to_all_once_it_is_made(hall: Hall) -> None:
     words = ("--slices", "2", "--size", "2", "-i", str(hall.inventory))
     assert hall.run("defrag", *words, "-y").returncode == 0
-    assert "no moves needed: 2 slices of 2 nodes fits now" in hall.run("defrag", *words).stdout
+    assert "no moves needed: 2 slices of 2 nodes fit now" in hall.run("defrag", *words).stdout
     hall.up("other", task(2, 2, "}"))
 
 
@@ -122,8 +122,8 @@ def test_nothing_moves_that_may_not_or_that_is_not_agreed_to(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("--max-cost", "0.05", "-y"), 4, "nothing was moved: the moves cost 0.1 GPU-hours, more than 0.05"),
-        (("--max-moves", "0", "-y"), 4, "nothing was moved: the plan has 1 move, more than 0"),
+        (("--max-cost", "0.05", "-y"), 3, "nothing was moved: the moves cost 0.1 GPU-hours, more than 0.05"),
+        (("--max-moves", "0", "-y"), 3, "nothing was moved: the plan has 1 move, more than 0"),
         ((), 2, "`--yes`"),
         (("--max-cost", "little"), 2, "`little` is not a number"),
         (("--for", "tight"), 2, "`tight` is not queued (running)"),
@@ -157,6 +157,41 @@ def test_a_killed_defrag_blocks_nobody(hall: Hall) -> None:
     assert hall.status("loose")["attempt"] == 2
 
 
+def test_a_run_that_is_asked_to_move_gets_another_controller_when_its_own_is_killed(hall: Hall) -> None:
+    hall.up("big", BIG, "--queue")
+    pid = hall.controller("loose")
+    os.kill(pid, signal.SIGSTOP)
+    process = begin_move(hall)
+    os.kill(pid, signal.SIGKILL)
+    _, said = process.communicate(timeout=AMPLE_S)
+    assert process.returncode == 0, said
+    hall.until("big", lambda seen: seen["state"] == "running")
+    assert hall.racks("loose") == {"r2"}
+
+
+def begin_move(hall: Hall) -> "subprocess.Popen[str]":
+    """Begin `defrag`, and return once it has asked `loose` to move."""
+    process = hall.begin("defrag", "-y")
+    store, deadline = Store(hall.home), time.monotonic() + AMPLE_S
+    while not store.requests.after(store.find("loose").id, 0):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
+
+
+def test_a_second_defrag_is_refused_while_one_moves_slices(hall: Hall) -> None:
+    hall.up("big", BIG, "--queue")
+    pid = hall.controller("loose")
+    os.kill(pid, signal.SIGSTOP)
+    process = begin_move(hall)
+    second = hall.run("defrag", "-y")
+    os.kill(pid, signal.SIGCONT)
+    process.communicate(timeout=AMPLE_S)
+    assert second.returncode == 6, second.stderr
+    assert "moves slices of `hall`" in second.stderr
+    assert process.returncode == 0
+
+
 def test_ctrl_c_sends_a_slice_back_that_has_not_left(hall: Hall) -> None:
     hall.up("big", BIG, "--queue")
     pid = hall.controller("loose")
@@ -171,8 +206,9 @@ def test_ctrl_c_sends_a_slice_back_that_has_not_left(hall: Hall) -> None:
         assert time.monotonic() < deadline, "it did not ask to go back"
         time.sleep(0.02)
     os.kill(pid, signal.SIGCONT)
-    process.communicate(timeout=AMPLE_S)
+    _, said = process.communicate(timeout=AMPLE_S)
     assert process.returncode == 130
+    assert "loose main.s0 -> r2-n2: stays where it is: interrupted" in said
     assert store.move_plans.of("hall")[0].state is PlanState.CANCELLED
     assert (hall.racks("loose"), hall.status("loose")["attempt"]) == ({"r1"}, 1)
     assert store.move_plans.reserved("hall") == {}

@@ -23,7 +23,7 @@ from launcher.core.model.placement import Placement, Slice
 from launcher.core.model.run import GangName, RunId, RunName, RunState
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
-from launcher.core.planner.defragment import MovePlan
+from launcher.core.planner.defragment import MovePlan, nodes_of
 from launcher.drive.adapters import open_prober
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
@@ -31,6 +31,7 @@ from launcher.errors import LaunchError
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
 from launcher.store.move_plans import PlanState, StoredPlan
+from launcher.store.rows import RunRow
 from launcher.store.store import Store
 from launcher.store.user import User
 from tests.effort import drawn, moments
@@ -61,10 +62,14 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """What is killed in a turn: the controller of the run of a number, or the process that carries out the plan."""
+    """What is killed in a turn: the controller of the run of a number, or the process that carries out the plan.
+
+    `alone`: no other controller takes the run over by itself.
+    """
 
     turn: int
     run: int | None
+    alone: bool = False
 
 
 class KilledError(BaseException):
@@ -89,7 +94,7 @@ class Turns:
         self._at = until
         for death in self._deaths:
             if death.turn == self.turn:
-                self._hall.kill(death.run)
+                self._hall.kill(death.run, alone=death.alone)
         self.turn += 1
         self._hall.turn()
 
@@ -140,7 +145,10 @@ class Hall:
         self.loops[run_id] = Loop(self.store, nodes, clock, executor, run_id, StoreRetry(lambda _: None))
         self.clocks[run_id] = clock
 
-    def kill(self, number: int | None) -> None:
+    def kill(self, number: int | None, *, alone: bool = False) -> None:
+        if number is not None and alone:
+            del self.loops[self.ids[number]]
+            return
         if number is not None:
             self.drive(self.ids[number % len(self.ids)])
             return
@@ -200,12 +208,17 @@ class Hall:
         found = plan_moves(self.store, self.room(size))
         return found if isinstance(found, MovePlan) and found.steps else None
 
+    def ensure(self, row: RunRow) -> None:
+        """Give a run a controller if it has none."""
+        if row.id not in self.loops:
+            self.drive(row.id)
+
     def carry_out(self, plan: MovePlan, deaths: Sequence[Death] = ()) -> StoredPlan:
         """Carry a plan out; return it as it is stored in the end."""
         stored = reserve(self.planner, self.room(), plan, USER)
         clock = Turns(self, deaths)
         execution = PlanExecution(
-            self.planner, stored, clock, ensure=lambda _: None, tell=lambda _: None, stopped=lambda: False
+            self.planner, stored, clock, ensure=self.ensure, tell=lambda _: None, stopped=lambda: False
         )
         try:
             execution.run()
@@ -349,6 +362,16 @@ def test_one_death_at_each_moment_of_a_plan(turn: int, run: int | None) -> None:
         assert [name for name in plan.placement.nodes if name not in free or free[name].used_by == "big"]
 
 
+@pytest.mark.parametrize("turn", moments(24, 4))
+def test_a_run_that_moves_gets_another_controller_when_its_own_is_killed(turn: int) -> None:
+    with hall(TWO) as here:
+        plan = here.plan()
+        assert plan is not None
+        ended = here.carry_out(plan, [Death(turn=turn, run=0, alone=True)])
+        assert ended.state is PlanState.KEPT, ended.message
+        restarted_once(here, ended)
+
+
 PAIR = (
     Placed(racks=(0, 0), size=1),
     Placed(racks=(1,), size=3, movable=False),
@@ -391,7 +414,10 @@ def test_a_new_place_that_falls_silent_sends_its_slice_back() -> None:
         assert again is not None
         ended = here.carry_out(again)
         assert ended.state is PlanState.CANCELLED
-        assert "stays" in ended.message
+        assert f"`run0` stays: {dead} did not get ready" in ended.message
+        assert ended.spent == 0.0
+        other = here.plan()
+        assert other is None or dead not in {name for move in other.moves for name in nodes_of(move.new)}
         here.settle()
         run, record = here.store.load(next(one for one in here.ids if one.startswith(step.moves[0].run)))
         assert step.moves[0].old in run.placement.slices

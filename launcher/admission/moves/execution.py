@@ -4,16 +4,16 @@ Whatever ends a plan early, each run is whole: a slice is at its old place or at
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from launcher.core.control.timing import MOVE_S
-from launcher.core.model.actions import Move
+from launcher.core.model.actions import Acquire, Move
 from launcher.core.model.move_order import MoveOrder
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.operator_requests import RequestKind
-from launcher.core.model.receipt import Result
+from launcher.core.model.receipt import Receipt, Result
 from launcher.core.model.run import RunState, Wanted
 from launcher.core.model.text import count
 from launcher.errors import SpecError
@@ -27,6 +27,9 @@ POLL_S = 0.5
 
 RENEW_S = 15.0
 """How often the lease of a plan is renewed (s)."""
+
+ENSURE_S = 5.0
+"""How often a run that moves is looked at for a live controller (s)."""
 
 RESTART_S = 900.0
 """How long a moved gang may take to run again, and its old nodes to be released (s), besides all else."""
@@ -151,13 +154,21 @@ class PlanExecution:
         self._tell(news)
         run, _ = self._store.load(step.id)
         deadline = self._clock.now() + MOVE_S + RESTART_S + run.task.stop_grace
-        return self._follow(asked, news, deadline)
+        ended = self._follow(asked, news, deadline)
+        self._ensure(self._store.find(step.id))
+        return ended
 
     def _follow(self, asked: _Asked, news: StepProgress, deadline: float) -> str | None:
         """Wait until a step has ended. Where the plan ends first, or takes too long, the step goes back if it can."""
         ended: str | None = None
+        ensured = self._clock.now()
         while True:
+            if self._clock.now() - ensured >= ENSURE_S:  # its controller may have died since
+                self._ensure(self._store.find(asked.step.id))
+                ensured = self._clock.now()
             state, message = self._look(asked)
+            if state is StepState.STAYED:
+                message = self._stayed(asked, ended)
             if state is not news.state:
                 news = replace(news, state=state, message=message)
                 self._tell(news)
@@ -191,7 +202,7 @@ class PlanExecution:
             self._store.requests.add(step.id, RequestKind.RELOCATE, subject=str(order), by=by, at=time.time())
 
     def _look(self, asked: _Asked) -> tuple[StepState, str]:
-        """Return how far a step is, and why its slices stay."""
+        """Return how far a step is, and what there is to say about it."""
         step = asked.step
         row = self._store.find(step.id)
         if row.ended is not None:
@@ -204,17 +215,34 @@ class PlanExecution:
         if record.move is not None and record.move.order.plan == self._plan.id:
             return StepState.MOVING, ""
         if any(nodes & old[key] for key, nodes in here.items()):
-            return StepState.STAYED, self._why_not(asked)
+            return StepState.STAYED, ""
         held = {name for name, run_id in self._store.holders(self._plan.fleet).items() if run_id == step.id}
         left = set().union(*old.values()) & held
         back = row.state is RunState.RUNNING and not any(gang.broken for gang in record.gangs.values())
         return (StepState.DONE, "") if back and not left else (StepState.RESTARTING, "")
 
-    def _why_not(self, asked: _Asked) -> str:
-        """Return the answer to the move that was not made."""
-        messages = [
-            receipt.answer.message
-            for receipt in self._store.receipts_after(asked.step.id, asked.journal)
-            if isinstance(receipt.action, Move) and receipt.answer.result is Result.FAILED
-        ]
-        return messages[-1] if messages else "its new nodes did not get ready, or it was disturbed meanwhile"
+    def _stayed(self, asked: _Asked, ended: str | None) -> str:
+        """Take back the cost of a step that moved nothing, store which new nodes were not ready; return why it stays.
+
+        `ended` is why the plan has ended, if it has: then the step was withdrawn.
+        """
+        self._store.move_plans.refund(self._plan.id, asked.step)
+        if ended is not None:
+            return ended
+        receipts = self._store.receipts_after(asked.step.id, asked.journal)
+        moves = [one for one in receipts if isinstance(one.action, Move) and one.action.order.plan == self._plan.id]
+        if refused := [one.answer.message for one in moves if one.answer.result is Result.FAILED]:
+            return refused[-1]
+        unready = self._unready(asked.step, receipts) if moves else []
+        if not unready:
+            return "it was disturbed meanwhile"
+        self._store.ledger.add_unready(self._plan.fleet, asked.step.id, unready, self._plan.id, time.time())
+        return f"{fold(unready)} did not get ready"
+
+    def _unready(self, step: StoredStep, receipts: Sequence[Receipt]) -> list[NodeName]:
+        """Return the new nodes of a step that its run got no lease of, or that have failed since."""
+        leased = {
+            one.action.node for one in receipts if isinstance(one.action, Acquire) and one.answer.result is Result.DONE
+        }
+        failed = self._store.load(step.id)[1].failed_nodes.keys()
+        return [name for part in step.new for name in part.nodes if name in failed or name not in leased]

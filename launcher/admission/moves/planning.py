@@ -52,8 +52,12 @@ def room_for_slices(fleet: Inventory, slices: int, nodes: int) -> RoomRequest:
 
 
 def plan_moves(store: Store, room: RoomRequest) -> MovePlan | NoMovePlan:
-    """Return the cheapest moves found that make room, or why there are none. Nothing is stored."""
-    unavailable = with_unhealthy(free_to(store.unavailable(room.fleet), room.task.name), room.unfit)
+    """Return the cheapest moves found that make room, or why there are none. Nothing is stored.
+
+    Nodes that did not get ready for a plan lately are left out.
+    """
+    unfit = {**store.ledger.unready(room.fleet.name, time.time()), **room.unfit}
+    unavailable = with_unhealthy(free_to(store.unavailable(room.fleet), room.task.name), unfit)
     return defragment(room.task, room.fleet, unavailable, placed_tasks(store, room.fleet.name)[0])
 
 

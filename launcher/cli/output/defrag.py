@@ -28,7 +28,8 @@ def plan_text(room: RoomRequest, plan: MovePlan) -> str:
 
 def _plan(room: RoomRequest, plan: MovePlan) -> Iterator[str]:
     if not plan.steps:
-        yield f"no moves needed: {_wanted(room)} fits now"
+        several = not room.kept and room.task.groups[0].topology.slices > 1
+        yield f"no moves needed: {_wanted(room)} {'fit' if several else 'fits'} now"
         return
     yield f"{count(len(plan.moves), 'move')} to make room for {_wanted(room)}: {_cost(plan)}"
     rows = [
@@ -75,6 +76,17 @@ def refusal_text(room: RoomRequest, refusal: NoMovePlan) -> str:
     if "not movable" in refusal.fixed:
         lines.append("  hint: `movable: true` in the task of a run lets its slices move")
     return clean("\n".join(lines))
+
+
+def excess(plan: MovePlan, max_cost: float | None, max_moves: int | None) -> str | None:
+    """Return which limit a plan is over: of its cost (GPU-hours) or its number of moves; None for neither."""
+    if max_cost is not None and plan.gpu_hours > max_cost:
+        texts = (f"{plan.gpu_hours:.{digits}f}" for digits in range(1, 7))
+        cost = next((text for text in texts if float(text) > max_cost), str(plan.gpu_hours))
+        return f"the moves cost {cost} GPU-hours, more than {max_cost:.10g}"
+    if max_moves is not None and len(plan.moves) > max_moves:
+        return f"the plan has {count(len(plan.moves), 'move')}, more than {max_moves}"
+    return None
 
 
 def question(plan: MovePlan) -> str:

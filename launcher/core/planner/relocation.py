@@ -183,7 +183,7 @@ def _fixed(run: PlacedTask, part: Slice, pools: set[int]) -> str | None:
     """Return why a slice may not move; None where it may."""
     rule = run.task.group(part.group).topology
     if not run.movable:
-        return "not movable"
+        return "run starts, recovers or changes now" if run.task.may_move else "not movable"
     if rule.within not in (RACK_LEVEL, NODE_LEVEL):
         return "spans racks"
     if rule.exclusive is not None:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement
+from launcher.core.model.placement import Placement, Unavailable
 from launcher.core.model.run import Run, RunName
 from launcher.errors import ConflictError, LaunchError, NoCapacityError
 from launcher.store import database
+from launcher.store.ledger import UNREADY_S
 from launcher.store.move_plans import LEASE_S, PlanState, StoredPlan, StoredStep, fresh_plan_id
 from launcher.store.owner import Owner
 from launcher.store.store import Store
@@ -98,6 +99,16 @@ def test_one_plan_at_a_time_and_a_dead_one_makes_way(store: Store) -> None:
         begin(store, dict.fromkeys(nodes(2), "big"))
 
 
+def test_only_a_plan_that_is_carried_out_is_in_the_way_of_another(store: Store) -> None:
+    plan = begin(store, dict.fromkeys(nodes(0), "big"))
+    store.move_plans.check_idle("annex", time.time())
+    with pytest.raises(ConflictError, match=f"`{plan.id}` moves slices of `hall`"):
+        store.move_plans.check_idle("hall", time.time())
+    store.move_plans.check_idle("hall", time.time() + LEASE_S + 1.0)
+    store.move_plans.end(plan.id, PlanState.KEPT, "1 step done", time.time())
+    store.move_plans.check_idle("hall", time.time())
+
+
 def test_a_plan_that_does_not_hold_any_more_reserves_nothing(store: Store) -> None:
     with pytest.raises(LaunchError, match="nothing was moved: r1-n01 is not free any more"):
         begin(store, dict.fromkeys(nodes(0), "big"), why="r1-n01 is not free any more")
@@ -132,14 +143,41 @@ def test_freed_room_is_kept_for_its_run_alone(store: Store) -> None:
     assert store.move_plans.load(plan.id).state is PlanState.DONE
 
 
+def test_a_new_plan_for_the_same_run_replaces_the_room_that_is_kept_for_it(store: Store) -> None:
+    first = begin(store, dict.fromkeys(nodes(0, 1), "big"))
+    other = begin_kept(store, first, dict.fromkeys(nodes(3), "else"), beneficiary=RunName("else"))
+    second = begin_kept(store, other, dict.fromkeys(nodes(1, 2), "big"))
+    ended = store.move_plans.load(first.id)
+    assert (ended.state, ended.message) == (PlanState.DONE, f"replaced by {second.id}")
+    assert users(store) == {**dict.fromkeys(nodes(1, 2), "big"), nodes(3)[0]: "else"}
+
+
+def begin_kept(store: Store, before: StoredPlan, kept: Mapping[NodeName, str], **changes: object) -> StoredPlan:
+    """Begin a plan once the moves of another are done."""
+    store.move_plans.end(before.id, PlanState.KEPT, "1 step done", time.time())
+    return begin(store, kept, **changes)
+
+
 def test_a_step_that_is_asked_for_costs_and_none_of_an_ended_plan_is(store: Store) -> None:
     run = launch(store, nodes=1)
     step = StoredStep(id=run.id, run=run.name, gang="job", old=(), new=(), gpu_hours=1.5)
     plan = begin(store, {})
     assert store.move_plans.ask(plan, step, by="ann", at=time.time()) == 1
     assert store.move_plans.load(plan.id).spent == 1.5
+    store.move_plans.refund(plan.id, step)
+    assert store.move_plans.load(plan.id).spent == 0.0
     store.move_plans.end(plan.id, PlanState.CANCELLED, "interrupted", time.time())
     assert store.move_plans.ask(plan, step, by="ann", at=time.time()) is None
+
+
+def test_a_node_that_was_not_ready_for_a_plan_is_left_out_for_an_hour(store: Store) -> None:
+    run = launch(store, nodes=1)
+    store.ledger.add_unready("hall", run.id, nodes(2), "defrag-a", 1000.0)
+    assert store.ledger.unready("hall", 1000.0 + UNREADY_S - 1.0) == {
+        nodes(2)[0]: Unavailable(unhealthy="not ready for defrag-a")
+    }
+    assert store.ledger.unready("hall", 1000.0 + UNREADY_S) == {}
+    assert store.ledger.unready("annex", 1000.0) == {}
 
 
 def test_a_home_of_the_first_release_is_upgraded_with_its_runs(tmp_path: Path) -> None:

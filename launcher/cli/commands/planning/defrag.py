@@ -56,6 +56,8 @@ def defrag(
       nvlaunch defrag --for big.yaml -i fleet.yaml --max-cost 20
       nvlaunch defrag --slices 2 --size 16 -i fleet.yaml -o json
     """
+    import time
+
     from launcher.admission.moves.planning import plan_moves
     from launcher.cli.output.console import show
     from launcher.cli.output.defrag import plan_json, plan_text, refusal_text
@@ -68,6 +70,7 @@ def defrag(
         refuse("`--for` and `--slices` exclude each other", hint="use one of the two")
     store = Store(home())
     room = _room(store, wanted, (slices, size) if slices and size else None, inventory)
+    store.move_plans.check_idle(room.fleet.name, time.time())
     found = plan_moves(store, room)
     if output is Output.JSON:
         show(plan_json(room, found))
@@ -126,14 +129,12 @@ def _room_for_task(store: "Store", file: Path, inventory: str | None) -> "RoomRe
 
 
 def _check_limits(found: "MovePlan", max_cost: float | None, max_moves: int | None) -> None:
-    from launcher.core.model.text import count
-    from launcher.errors import LaunchError
+    from launcher.cli.output.defrag import excess
+    from launcher.errors import OverLimitError
 
-    if max_cost is not None and found.gpu_hours > max_cost:
-        raise LaunchError(f"nothing was moved: the moves cost {found.gpu_hours:.1f} GPU-hours, more than {max_cost:g}")
-    if max_moves is not None and len(found.moves) > max_moves:
-        moves = count(len(found.moves), "move")
-        raise LaunchError(f"nothing was moved: the plan has {moves}, more than {max_moves}")
+    if (why := excess(found, max_cost, max_moves)) is not None:
+        hint = "allow more with `--max-cost` or `--max-moves`, or wait until runs end"
+        raise OverLimitError(f"nothing was moved: {why}", hints=(hint,))
 
 
 def _carry_out(store: "Store", room: "RoomRequest", found: "MovePlan", *, yes: bool) -> None:

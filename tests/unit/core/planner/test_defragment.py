@@ -250,6 +250,13 @@ def test_nodes_that_are_sick_are_neither_freed_nor_used() -> None:
     }
 
 
+def test_slices_that_may_move_but_not_now_are_told_from_those_that_never_may() -> None:
+    busy = run("a", "r1:1 2", movable=False)
+    busy = replace(busy, task=replace(busy.task, movable=True))
+    refusal = refused(wanted(4), hall(2), busy, run("b", "r2:1 2", movable=False))
+    assert refusal.fixed == {"run starts, recovers or changes now": 1, "not movable": 1}
+
+
 @pytest.mark.parametrize(
     ("rule", "reason"),
     [
