@@ -226,7 +226,7 @@ def settle(db: sqlite3.Connection, fleet: str, run: RunName) -> None:
 def unreserved(unavailable: UnavailableNodes, kept: Mapping[NodeName, Reservation]) -> UnavailableNodes:
     """Return the nodes that are not free even to a run that outranks plans of moves."""
     found = {
-        name: replace(use, used_by=None) if name in kept and use.used_by == kept[name].run else use
+        name: replace(use, used_by=None, reserved_for=None) if name in kept and use.reserved_for is not None else use
         for name, use in unavailable.items()
     }
     return {name: use for name, use in found.items() if use != Unavailable()}

@@ -97,8 +97,16 @@ def test_the_room_for_a_task_file_is_kept_for_it(hall: Hall) -> None:
     assert done.returncode == 0, done.stderr
     other = hall.run("up", str(hall.task("other", task(1, 1, "}"))), "-i", str(hall.inventory), "-y", "-d")
     assert other.returncode == 3, "another run got a node of the room"
+    assert "reserved for `big`" in other.stderr
+    assert "reserved for `big`" in hall.run("racks", "-i", str(hall.inventory)).stdout
     hall.up("big", BIG)
     assert hall.racks("big") == {"r1", "r3"}
+
+
+def test_room_for_a_task_file_with_the_name_of_a_live_run_is_refused(hall: Hall) -> None:
+    for name in ("loose", "tight"):
+        done = hall.run("defrag", "--for", str(hall.task(name, BIG)), "-i", str(hall.inventory), "-y")
+        assert (done.returncode, f"a run named `{name}` is running" in done.stderr) == (6, True), done.stderr
 
 
 def test_room_for_slices_is_free_to_all_once_it_is_made(hall: Hall) -> None:

@@ -35,6 +35,10 @@ class RoomRequest:
     kept: bool = True
     unfit: UnavailableNodes = field(default_factory=dict)
 
+    def free_to_it(self, unavailable: UnavailableNodes) -> UnavailableNodes:
+        """Return the nodes that are not free to the task; those reserved for its name are, if room is kept for it."""
+        return free_to(unavailable, self.task.name) if self.kept else unavailable
+
 
 def room_for_run(store: Store, run: Run) -> RoomRequest:
     """Return the request for room for a queued run."""
@@ -53,7 +57,7 @@ def room_for_slices(fleet: Inventory, slices: int, nodes: int) -> RoomRequest:
 
 def plan_moves(store: Store, room: RoomRequest) -> MovePlan | NoMovePlan:
     """Return the cheapest moves found that make room, or why there are none. Nothing is stored."""
-    unavailable = with_unhealthy(free_to(store.unavailable(room.fleet), room.task.name), room.unfit)
+    unavailable = with_unhealthy(room.free_to_it(store.unavailable(room.fleet)), room.unfit)
     return defragment(room.task, room.fleet, unavailable, placed_tasks(store, room.fleet.name)[0])
 
 
@@ -81,7 +85,7 @@ def reserve(store: Store, room: RoomRequest, plan: MovePlan, user: User) -> Stor
     nodes |= dict.fromkeys((*plan.placement.nodes, *plan.placement.exclusive_nodes), stored.beneficiary)
 
     def check(unavailable: UnavailableNodes) -> str | None:
-        return _outdated(store, stored, plan, free_to(unavailable, room.task.name))
+        return _outdated(store, stored, plan, room.free_to_it(unavailable))
 
     store.move_plans.begin(stored, nodes, lambda: store.unavailable(room.fleet), check)
     return stored

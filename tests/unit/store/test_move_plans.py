@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement
+from launcher.core.model.placement import Placement, Unavailable
 from launcher.core.model.run import Run, RunName
 from launcher.errors import ConflictError, LaunchError, NoCapacityError
 from launcher.store import database
@@ -81,6 +81,16 @@ def test_a_node_is_its_run_s_until_it_is_released_and_then_the_plan_s(store: Sto
     assert users(store) == dict.fromkeys(nodes(0, 1), "job")
     store.finish(run.id, store.find("job").state.FAILED, 2.0)
     assert users(store) == dict.fromkeys(nodes(0, 1), "big")
+
+
+def test_a_reserved_node_is_told_apart_from_one_that_a_run_of_that_name_has(store: Store) -> None:
+    launch(store, nodes=2)
+    begin(store, dict.fromkeys(nodes(1, 2), "job"))
+    kept = Unavailable(used_by="job", reserved_for="job")
+    assert store.unavailable(a_fleet(4)) == {
+        **dict.fromkeys(nodes(0, 1), Unavailable(used_by="job")),
+        **dict.fromkeys(nodes(2), kept),
+    }
 
 
 def test_a_plan_without_a_sign_of_life_blocks_nobody(store: Store) -> None:
