@@ -185,6 +185,14 @@ class MovePlans:
                 else:
                     _end(db, plan, state, message)
 
+    def release(self, run: str, at: float) -> bool:
+        """End the plans that keep room for a run of this name; return whether there were any."""
+        with self._db.write() as db:
+            kept = _plans(db, "beneficiary = ? AND state = 'kept' AND expires > ?", storable(run), at)
+            for plan in kept:
+                _end(db, plan.id, PlanState.DONE, "its room was released")
+            return bool(kept)
+
 
 _NEW = """
 INSERT INTO move_plans VALUES (:id, :fleet, :beneficiary, :user, :submit_host, :created, :expires, :state, :message,

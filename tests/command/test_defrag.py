@@ -103,6 +103,14 @@ def test_the_room_for_a_task_file_is_kept_for_it(hall: Hall) -> None:
     assert hall.racks("big") == {"r1", "r3"}
 
 
+def test_down_releases_the_room_that_is_kept_for_no_run_yet(hall: Hall) -> None:
+    assert hall.run("defrag", "--for", str(hall.task("big", BIG)), "-i", str(hall.inventory), "-y").returncode == 0
+    done = hall.run("down", "big")
+    assert (done.returncode, "released the room kept for `big`" in done.stderr + done.stdout) == (0, True), done.stderr
+    assert "reserved" not in hall.run("racks", "-i", str(hall.inventory)).stdout
+    assert hall.run("down", "big").returncode == 2
+
+
 def test_room_for_a_task_file_with_the_name_of_a_live_run_is_refused(hall: Hall) -> None:
     for name in ("loose", "tight"):
         done = hall.run("defrag", "--for", str(hall.task(name, BIG)), "-i", str(hall.inventory), "-y")

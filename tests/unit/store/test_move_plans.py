@@ -142,6 +142,15 @@ def test_freed_room_is_kept_for_its_run_alone(store: Store) -> None:
     assert store.move_plans.load(plan.id).state is PlanState.DONE
 
 
+def test_kept_room_is_released_by_the_name_that_it_is_kept_for_and_other_plans_are_not(store: Store) -> None:
+    plan = begin(store, dict.fromkeys(nodes(1), "big"))
+    assert not store.move_plans.release("big", time.time()), "its moves are not done"
+    store.move_plans.end(plan.id, PlanState.KEPT, "1 step done", time.time())
+    assert not store.move_plans.release("other", time.time())
+    assert store.move_plans.release("big", time.time())
+    assert (users(store), store.move_plans.load(plan.id).state) == ({}, PlanState.DONE)
+
+
 def test_a_step_that_is_asked_for_costs_and_none_of_an_ended_plan_is(store: Store) -> None:
     run = launch(store, nodes=1)
     step = StoredStep(id=run.id, run=run.name, gang="job", old=(), new=(), gpu_hours=1.5)
