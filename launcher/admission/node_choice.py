@@ -11,13 +11,14 @@ from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailab
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run, Target
 from launcher.core.model.task import Task
+from launcher.core.model.text import count
 from launcher.core.placement.capacity import rank_order
 from launcher.core.placement.colocation import with_colocated_slices
 from launcher.core.placement.place import exclusive_nodes
 from launcher.core.placement.replacement import find_spare, move_slices, replace_slice, slice_on
 from launcher.core.placement.resize import resize
 from launcher.core.placement.slice_range import as_placed
-from launcher.store.move_plans import Reservation
+from launcher.store.stored_plan import Reservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

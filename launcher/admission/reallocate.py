@@ -99,17 +99,23 @@ class StoreAllotter:
         """Return the groups that could have one more slice now, without nodes that queued runs need."""
         now, record = self._store.load(run.id)
         fleet = whole(self._store, run.fleet)
-        found = choose_growth(now, record, not_free(self._store, fleet, now.task), fleet)
+        found = choose_growth(now, record, self._not_free(fleet, now), fleet)
         target = found.run.target if isinstance(found, NodeChoice) else None
         return frozenset(part.group for part in target.comes) if target else frozenset()
 
     def grow(self, run: Run) -> Answer:
         """Claim nodes for more slices, as many as fit; FAILED, with a message, for none."""
         fleet = whole(self._store, run.fleet)
-        queued = not_free(self._store, fleet, run.task)
+        queued = self._not_free(fleet, run)
         return self._allot(
             run, lambda now, record, taken, known: choose_growth(now, record, {**queued, **taken}, known)
         )
+
+    def _not_free(self, fleet: Inventory, run: Run) -> UnavailableNodes:
+        """Return the nodes that a run cannot grow into; those that it keeps for itself alone are free to it."""
+        taken = not_free(self._store, fleet, run.task)
+        others = {name: use.without({run.name}) for name, use in taken.items()}
+        return {name: use for name, use in others.items() if use != Unavailable()}
 
     def resize(self, run: Run, action: Resize) -> Answer:
         """Apply a requested resize, or drop a slice.

@@ -97,7 +97,7 @@ def size_slices(context: AdmissionContext, request: SizeRequest) -> SizeReport:
         model=model,
         inventory=inventory.name if inventory else None,
         accelerator=fleet.accelerator,
-        notes=(*fleet.notes, *_task_notes(task, shape)),
+        notes=(*fleet.notes, *_task_notes(task, shape), *_least_notes(request.least_gpus, shape)),
         observed=observed,
     )
 
@@ -173,6 +173,15 @@ def _nodes(request: SizeRequest, task: Task | None, shape: FleetShape, inventory
         what = f"the job needs {count(nodes * each, 'GPU')}, and {where} has {total * each} in {racks}"
         refuse(what, hint="name another inventory with `-i`, or an imaginary fleet with `--racks`")
     return nodes
+
+
+def _least_notes(least_gpus: int | None, shape: FleetShape) -> tuple[str, ...]:
+    """Return what the fewest GPUs of a slice are rounded up to: slices have whole nodes."""
+    each = shape.gpus_per_node
+    if least_gpus is None or least_gpus % each == 0:
+        return ()
+    used = -(-least_gpus // each) * each
+    return (f"{least_gpus} GPUs are no whole nodes of {count(each, 'GPU')}: slices have at least {used} GPUs",)
 
 
 def _task_notes(task: Task | None, shape: FleetShape) -> tuple[str, ...]:

@@ -23,18 +23,18 @@ _CLAIMS = "SELECT node, name FROM claims JOIN runs ON runs.id = claims.run WHERE
 def unavailable(db: sqlite3.Connection, fleet: str, run: RunId | None = None) -> UnavailableNodes:
     """Return the nodes that are not free.
 
-    Those that `run` has for itself are free to it. A node that a plan of moves reserved is `used_by` the run that is to
-    have it.
+    Those that `run` has for itself are free to it. A node that a plan of moves reserved is `reserved_for` the run that
+    is to have it, until a run claims it.
     """
     found = ledger.marks(db, fleet)
     for name, kept in move_plans.reserved(db, fleet).items():
         if run is None or kept.run != _name_of(db, run):
-            found[name] = replace(found.get(name, Unavailable()), used_by=kept.run)
+            found[name] = replace(found.get(name, Unavailable()), used_by=kept.run, reserved_for=kept.run)
     for name, holder in exclusive_nodes.of_others(db, fleet, run).items():
-        found[name] = replace(found.get(name, Unavailable()), used_by=holder)
+        found[name] = replace(found.get(name, Unavailable()), used_by=holder, reserved_for=None)
     for row in db.execute(_CLAIMS, (fleet,)).fetchall():
         name = NodeName(row["node"])
-        found[name] = replace(found.get(name, Unavailable()), used_by=row["name"])
+        found[name] = replace(found.get(name, Unavailable()), used_by=row["name"], reserved_for=None)
     return found
 
 

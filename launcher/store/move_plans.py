@@ -4,25 +4,23 @@ A plan lasts as long as its lease is renewed; after that its reservations mean n
 to recover takes it, and that cancels the plan.
 """
 
-import base64
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 
-from launcher.core.model.move_order import MoveOrder, SliceNodes
+from launcher.core.model.move_order import MoveOrder
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.placement import Unavailable, UnavailableNodes
-from launcher.core.model.run import RunId, RunName
+from launcher.core.model.run import RunName
 from launcher.errors import ConflictError, LaunchError
 from launcher.store import operator_requests
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
 from launcher.store.owner import Owner
 from launcher.store.rows import read_owner
+from launcher.store.stored_plan import PlanState, Reservation, StoredPlan, StoredStep, StoredSteps
 from launcher.store.user import User
 
 LEASE_S = 60.0
@@ -32,74 +30,8 @@ KEPT_S = 600.0
 """How long freed room is kept for who it was freed for, once all moves are done (s)."""
 
 
-class PlanState(Enum):
-    """Whether a plan goes on; KEPT: its moves are done, and the freed room waits for its run."""
-
-    ACTIVE = "active"
-    KEPT = "kept"
-    DONE = "done"
-    CANCELLED = "cancelled"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredStep:
-    """Slices of one gang that move together, and the GPU-hours that their restart costs."""
-
-    id: RunId
-    run: RunName
-    gang: str
-    old: tuple[SliceNodes, ...]
-    new: tuple[SliceNodes, ...]
-    gpu_hours: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSteps:
-    """The steps of a plan, in order."""
-
-    steps: tuple[StoredStep, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPlan:
-    """A plan of moves. `beneficiary` names the run that gets the room, or is the plan's own id for nobody.
-
-    `spent` are the GPU-hours of the steps that were begun and did not go back. Times are seconds since the epoch.
-    """
-
-    id: str
-    fleet: str
-    beneficiary: RunName
-    user: User
-    created: float
-    expires: float
-    state: PlanState
-    message: str
-    spent: float
-    steps: tuple[StoredStep, ...]
-    owner: Owner | None
-
-    def alive(self, now: float) -> bool:
-        """Whether a process carries the plan out."""
-        living = self.owner is None or self.owner.alive()
-        return self.state is PlanState.ACTIVE and self.expires > now and living
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """Who a node is reserved for, by which plan."""
-
-    plan: str
-    run: RunName
-
-
 Recheck = Callable[[UnavailableNodes], str | None]
 """Returns why a plan does not hold any more, given the nodes that are not free now."""
-
-
-def fresh_plan_id() -> str:
-    """Return the id of a new plan: 30 random bits, as those of runs."""
-    return f"defrag-{base64.b32encode(secrets.token_bytes(4)).decode('ascii')[:6].lower()}"
 
 
 class MovePlans:
@@ -193,6 +125,14 @@ class MovePlans:
                 else:
                     _end(db, plan, state, message)
 
+    def release(self, run: str, at: float) -> bool:
+        """End the plans that keep room for a run of this name; return whether there were any."""
+        with self._db.write() as db:
+            kept = _plans(db, "beneficiary = ? AND state = 'kept' AND expires > ?", storable(run), at)
+            for plan in kept:
+                _end(db, plan.id, PlanState.DONE, "its room was released")
+            return bool(kept)
+
 
 _NEW = """
 INSERT INTO move_plans VALUES (:id, :fleet, :beneficiary, :user, :submit_host, :created, :expires, :state, :message,
@@ -234,7 +174,7 @@ def settle(db: sqlite3.Connection, fleet: str, run: RunName) -> None:
 def unreserved(unavailable: UnavailableNodes, kept: Mapping[NodeName, Reservation]) -> UnavailableNodes:
     """Return the nodes that are not free even to a run that outranks plans of moves."""
     found = {
-        name: replace(use, used_by=None) if name in kept and use.used_by == kept[name].run else use
+        name: replace(use, used_by=None, reserved_for=None) if name in kept and use.reserved_for is not None else use
         for name, use in unavailable.items()
     }
     return {name: use for name, use in found.items() if use != Unavailable()}

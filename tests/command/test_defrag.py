@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from launcher.store.move_plans import PlanState
 from launcher.store.store import Store
+from launcher.store.stored_plan import PlanState
 from tests.desk import AMPLE_S, Desk
 
 FLEET = """
@@ -97,8 +97,24 @@ def test_the_room_for_a_task_file_is_kept_for_it(hall: Hall) -> None:
     assert done.returncode == 0, done.stderr
     other = hall.run("up", str(hall.task("other", task(1, 1, "}"))), "-i", str(hall.inventory), "-y", "-d")
     assert other.returncode == 3, "another run got a node of the room"
+    assert "reserved for `big`" in other.stderr
+    assert "reserved for `big`" in hall.run("racks", "-i", str(hall.inventory)).stdout
     hall.up("big", BIG)
     assert hall.racks("big") == {"r1", "r3"}
+
+
+def test_down_releases_the_room_that_is_kept_for_no_run_yet(hall: Hall) -> None:
+    assert hall.run("defrag", "--for", str(hall.task("big", BIG)), "-i", str(hall.inventory), "-y").returncode == 0
+    done = hall.run("down", "big")
+    assert (done.returncode, "released the room kept for `big`" in done.stderr + done.stdout) == (0, True), done.stderr
+    assert "reserved" not in hall.run("racks", "-i", str(hall.inventory)).stdout
+    assert hall.run("down", "big").returncode == 2
+
+
+def test_room_for_a_task_file_with_the_name_of_a_live_run_is_refused(hall: Hall) -> None:
+    for name in ("loose", "tight"):
+        done = hall.run("defrag", "--for", str(hall.task(name, BIG)), "-i", str(hall.inventory), "-y")
+        assert (done.returncode, f"a run named `{name}` is running" in done.stderr) == (6, True), done.stderr
 
 
 def test_room_for_slices_is_free_to_all_once_it_is_made(hall: Hall) -> None:

@@ -104,6 +104,9 @@ def test_what_does_not_wait_leaves_to_the_queue_what_the_queue_needs(hall: Hall)
     assert refused.returncode == 3
     assert "in use by `big (queued)`" in refused.stderr
     assert "`nvlaunch up --queue` waits until it fits" in refused.stderr
+    # A plan for the task of a live run counts the nodes of that run as taken.
+    again = hall.run("plan", str(hall.task("first", task(2, 2, "priority: 9"))), "-i", str(hall.inventory))
+    assert (again.returncode, "in use by `first`" in again.stderr) == (3, True), again.stdout
     # One that matters more comes before the queue.
     assert hall.accepted("urgent", task(1, 1, "priority: 9"), "-d")
 

@@ -30,9 +30,9 @@ from launcher.drive.loop import Loop
 from launcher.errors import LaunchError
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
-from launcher.store.move_plans import PlanState, StoredPlan
 from launcher.store.rows import RunRow
 from launcher.store.store import Store
+from launcher.store.stored_plan import PlanState, StoredPlan
 from launcher.store.user import User
 from tests.effort import drawn, moments
 

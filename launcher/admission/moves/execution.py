@@ -18,9 +18,9 @@ from launcher.core.model.run import RunState, Wanted
 from launcher.core.model.text import count
 from launcher.errors import SpecError
 from launcher.ports import Clock
-from launcher.store.move_plans import PlanState, StoredPlan, StoredStep
 from launcher.store.rows import RunRow
 from launcher.store.store import Store
+from launcher.store.stored_plan import PlanState, StoredPlan, StoredStep
 
 POLL_S = 0.5
 """How often a step is looked at (s)."""

@@ -15,9 +15,10 @@ from launcher.core.model.run import Run, RunId, RunName
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.planner.defragment import MovePlan, MoveStep, NoMovePlan, after, defragment, nodes_of
 from launcher.core.queue.timeline import free_to, with_unhealthy
-from launcher.store.move_plans import LEASE_S, PlanState, StoredPlan, StoredStep, fresh_plan_id
+from launcher.store.move_plans import LEASE_S
 from launcher.store.owner import Owner
 from launcher.store.store import Store
+from launcher.store.stored_plan import PlanState, StoredPlan, StoredStep, fresh_plan_id
 from launcher.store.user import User
 
 
@@ -34,6 +35,10 @@ class RoomRequest:
     queued: RunId | None = None
     kept: bool = True
     unfit: UnavailableNodes = field(default_factory=dict)
+
+    def free_to_it(self, unavailable: UnavailableNodes) -> UnavailableNodes:
+        """Return the nodes that are not free to the task; those reserved for its name are, if room is kept for it."""
+        return free_to(unavailable, self.task.name) if self.kept else unavailable
 
 
 def room_for_run(store: Store, run: Run) -> RoomRequest:
@@ -57,7 +62,7 @@ def plan_moves(store: Store, room: RoomRequest) -> MovePlan | NoMovePlan:
     Nodes that did not get ready for a plan lately are left out.
     """
     unfit = {**store.ledger.unready(room.fleet.name, time.time()), **room.unfit}
-    unavailable = with_unhealthy(free_to(store.unavailable(room.fleet), room.task.name), unfit)
+    unavailable = with_unhealthy(room.free_to_it(store.unavailable(room.fleet)), unfit)
     return defragment(room.task, room.fleet, unavailable, placed_tasks(store, room.fleet.name)[0])
 
 
@@ -85,7 +90,7 @@ def reserve(store: Store, room: RoomRequest, plan: MovePlan, user: User) -> Stor
     nodes |= dict.fromkeys((*plan.placement.nodes, *plan.placement.exclusive_nodes), stored.beneficiary)
 
     def check(unavailable: UnavailableNodes) -> str | None:
-        return _outdated(store, stored, plan, free_to(unavailable, room.task.name))
+        return _outdated(store, stored, plan, room.free_to_it(unavailable))
 
     store.move_plans.begin(stored, nodes, lambda: store.unavailable(room.fleet), check)
     return stored

@@ -36,7 +36,9 @@ def not_free(store: Store, fleet: Inventory, task: Task) -> UnavailableNodes:
     state = store.queue.state(fleet.name, time.time())
     if not state.driven:
         return free_to(state.unavailable, task.name)
-    mine = QueuedRun(id=RunId(""), name=RunName(task.name), task=task, since=_LAST)
+    # To a plan for the task of a run that is going, the nodes of that run are as those of any other.
+    name = f"{task.name} (new)" if any(run.name == task.name for run in state.going) else task.name
+    mine = QueuedRun(id=RunId(""), name=RunName(name), task=task, since=_LAST)
     found = next((turn for turn in queue_order(fleet, state, (mine,)) if turn.run is mine), None)
     if found is None:
         return {**{node.name: Unavailable(used_by="the queue") for node in fleet.nodes}, **state.unavailable}
@@ -69,7 +71,9 @@ def shortfall_summary(shortfall: Shortfall) -> str:
     """
     need = shortfall.nodes_per_slice + shortfall.spares
     users = sorted({user for rack in shortfall.racks for user in rack.users})
+    kept = sorted({run for rack in shortfall.racks for run in rack.reserved})
     by = f"; in use by {_named(users)}" if users else ""
+    by += f"; reserved for {_named(kept)}" if kept else ""
     own = ", each" if shortfall.slices > 1 else ""
     where = "" if shortfall.within == ANY_LEVEL else f"{own} {_within(shortfall.within)}"
     each = f"{count(shortfall.slices, 'slice')} of {count(need, 'node')}{where}"

@@ -10,7 +10,7 @@ from launcher.cli.output.table import table
 from launcher.core.model.nodeset import fold
 from launcher.core.model.placement import Placement
 from launcher.core.model.text import count
-from launcher.core.planner.defragment import MovePlan, NoMovePlan, nodes_of
+from launcher.core.planner.defragment import NO_MOVES, NONE_FOUND, MovePlan, NoMovePlan, nodes_of
 
 _NEWS = {
     StepState.ASKED: "asked to move",
@@ -70,8 +70,11 @@ def _cost(plan: MovePlan) -> str:
 
 def refusal_text(room: RoomRequest, refusal: NoMovePlan) -> str:
     """Return why no moves make room, and which slices may not move."""
-    proof = "" if refusal.proven else " (not proven)"
-    lines = [f"no moves make room for {_wanted(room)}: {refusal.reason}{proof}"]
+    if refusal.reason in (NO_MOVES, NONE_FOUND):
+        lines = [f"{refusal.reason} for {_wanted(room)}"]
+    else:
+        proof = "" if refusal.proven else " (not proven)"
+        lines = [f"{NO_MOVES} for {_wanted(room)}: {refusal.reason}{proof}"]
     lines += [f"  {count(number, 'slice')} may not move: {why}" for why, number in refusal.fixed.items()]
     if "not movable" in refusal.fixed:
         lines.append("  hint: `movable: true` in the task of a run lets its slices move")

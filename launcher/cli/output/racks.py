@@ -21,6 +21,7 @@ class TrayState(Enum):
 
     FREE = "free"
     USED = "used"
+    RESERVED = "reserved"
     DRAINED = "drained"
     UNHEALTHY = "unhealthy"
 
@@ -33,7 +34,7 @@ _MORE = "#"
 
 def racks_text(fleet: Inventory, unavailable: UnavailableNodes) -> str:
     """Return the map and its legend."""
-    runs = sorted({use.used_by for use in unavailable.values() if use.used_by})
+    runs = sorted({user for use in unavailable.values() if (user := _user(use))})
     letters = dict(zip(runs, _LETTERS, strict=False))
     rows = [_row(fleet, rack, nodes, unavailable, letters) for rack, nodes in _by_rack(fleet).items()]
     header = ("RACK", *(level.upper() for level in fleet.levels[:-1]), "TRAYS", "FREE", "DOMAIN")
@@ -91,6 +92,7 @@ def room_json(listing: "RoomListing") -> dict[str, object]:
 
 
 def _node(node: Node, unavailable: UnavailableNodes) -> dict[str, object]:
+    use = _use(node, unavailable)
     return {
         "node": node.name,
         "tray": node.tray,
@@ -98,9 +100,15 @@ def _node(node: Node, unavailable: UnavailableNodes) -> dict[str, object]:
         "gpus": node.gpus,
         "accelerator": node.accelerator,
         "state": _state(node, unavailable).value,
-        "run": _use(node, unavailable).used_by,
+        "run": None if use.reserved_for else use.used_by,
+        **({"reserved_for": use.reserved_for} if use.reserved_for else {}),
         "reason": _fault(node, unavailable),
     }
+
+
+def _user(use: Unavailable) -> str | None:
+    """Return who has a node, as the legend names it."""
+    return f"reserved for `{use.reserved_for}`" if use.reserved_for else use.used_by
 
 
 def _use(node: Node, unavailable: UnavailableNodes) -> Unavailable:
@@ -116,7 +124,7 @@ def _state(node: Node, unavailable: UnavailableNodes) -> TrayState:
     """Return the state of a node; in use counts before drained and unhealthy."""
     use = _use(node, unavailable)
     if use.used_by:
-        return TrayState.USED
+        return TrayState.RESERVED if use.reserved_for else TrayState.USED
     if node.drained is not None or use.drained is not None:
         return TrayState.DRAINED
     return TrayState.UNHEALTHY if use.unhealthy else TrayState.FREE
@@ -145,7 +153,7 @@ def _row(
 
 def _sign(node: Node, unavailable: UnavailableNodes, letters: Mapping[str, str]) -> str:
     state = _state(node, unavailable)
-    return letters.get(_use(node, unavailable).used_by or "", _MORE) if state is TrayState.USED else _SIGNS[state]
+    return _SIGNS[state] if state in _SIGNS else letters.get(_user(_use(node, unavailable)) or "", _MORE)
 
 
 def _legend(

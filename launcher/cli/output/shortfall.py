@@ -1,7 +1,7 @@
 """A refused placement as text and as JSON."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from launcher.api.cost import describe_straddling
 from launcher.cli.output.console import Colour, clean, paint
@@ -60,6 +60,7 @@ def availability_json(rack: RackAvailability) -> dict[str, object]:
         "excluded": {reason.name.lower(): number for reason, number in rack.excluded.items()},
         "users": dict(rack.users),
         "accelerators": dict(rack.accelerators),
+        **({"reserved": dict(rack.reserved)} if rack.reserved else {}),
     }
 
 
@@ -74,13 +75,20 @@ def not_free(rack: RackAvailability) -> str:
 
 
 def _excluded(reason: Exclusion, rack: RackAvailability) -> str:
-    if reason is Exclusion.IN_USE and len(rack.users) == 1:
-        return f"in use by `{next(iter(rack.users))}`"
     if reason is Exclusion.IN_USE and rack.users:
-        return "in use by " + ", ".join(f"`{run}` ({number})" for run, number in rack.users.items())
+        return f"in use by {_runs(rack.users)}"
+    if reason is Exclusion.RESERVED and rack.reserved:
+        return f"reserved for {_runs(rack.reserved)}"
     if reason is Exclusion.ACCELERATOR and rack.accelerators:
         return f"{reason.value} ({', '.join(rack.accelerators)})"
     return reason.value
+
+
+def _runs(nodes: Mapping[str, int]) -> str:
+    """Return runs, and how many nodes each has if they are several."""
+    if len(nodes) == 1:
+        return f"`{next(iter(nodes))}`"
+    return ", ".join(f"`{run}` ({number})" for run, number in nodes.items())
 
 
 def _requested(shortfall: Shortfall) -> str:

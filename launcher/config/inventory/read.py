@@ -97,7 +97,7 @@ def parse_inventory(text: str, path: Path) -> Inventory:
         lease_path=values.get("lease_path", str) or LEASE_PATH,
         imex=ImexMode(values.get("imex", str) or ImexMode.ADOPT.value),
         sim=_sim(values, transport, nodes, out),
-        defrag=_defrag(values.section("defrag")),
+        defrag=_defrag(values.section("defrag"), out),
         source=str(path),
         links=read_links(defaults, _racks(values), nodes),
     )
@@ -195,10 +195,13 @@ def _sim(values: Values, transport: Transport, nodes: tuple[Node, ...], out: Dia
     )
 
 
-def _defrag(values: Values) -> DefragPolicy:
+def _defrag(values: Values, out: Diagnostics) -> DefragPolicy:
     default = DefragPolicy()
     budget, benefit = values.get("budget_gpu_hours_per_day", float), values.get("min_benefit", float)
-    spans = (tuple(map(_minutes, text.split("-"))) for text in values.texts("quiet_hours"))
+    spans = [tuple(map(_minutes, text.split("-"))) for text in values.texts("quiet_hours")]
+    if any(begin == end for begin, end in spans):
+        hint = "to switch moves off, write `budget_gpu_hours_per_day: 0`"
+        out.mistake(values.mark_of("quiet_hours"), "`quiet_hours` begin and end at the same time", hint)
     return DefragPolicy(
         budget_gpu_hours_per_day=default.budget_gpu_hours_per_day if budget is None else budget,
         quiet_hours=tuple((begin, end) for begin, end in spans),

@@ -1,7 +1,7 @@
 """Placements: the nodes of each slice of a task, or why the task does not fit."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from launcher.core.model.inventory import RackName
@@ -71,6 +71,7 @@ class Exclusion(Enum):
     ACCELERATOR = "with another accelerator"
     TOO_FEW_GPUS = "with too few GPUs"
     IN_USE = "in use"
+    RESERVED = "reserved"
     OTHER_SLICE = "used by other slices of this task"
     SPREAD = "excluded by `spread`"
     APART_FROM = "excluded by `apart_from`"
@@ -83,7 +84,8 @@ class Exclusion(Enum):
 class RackAvailability:
     """How many nodes of a rack, or of a coarser domain, a group can use.
 
-    `excluded` counts nodes by reason, `users` nodes in use by run, `accelerators` nodes of another kind by that kind.
+    `excluded` counts nodes by reason, `users` nodes in use by run, `accelerators` nodes of another kind by that kind,
+    `reserved` nodes that a plan of moves keeps, by the run that gets them.
     """
 
     rack: str
@@ -92,6 +94,7 @@ class RackAvailability:
     excluded: Mapping[Exclusion, int] = field(default_factory=dict)
     users: Mapping[str, int] = field(default_factory=dict)
     accelerators: Mapping[str, int] = field(default_factory=dict)
+    reserved: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +123,20 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """Why a node is not free: the run that uses it, its fault, or its drain."""
+    """Why a node is not free: the run that uses it, its fault, or its drain.
+
+    `reserved_for`: no run uses the node; a plan of moves keeps it for a run of this name, which `used_by` names too.
+    """
 
     used_by: str | None = None
+    reserved_for: str | None = None
     unhealthy: str | None = None
     drained: str | None = None
+
+    def without(self, runs: Container[str]) -> "Unavailable":
+        """Return the same once some runs have ended; a reservation outlives them."""
+        ended = self.used_by in runs and self.reserved_for is None
+        return replace(self, used_by=None) if ended else self
 
 
 UnavailableNodes = Mapping[NodeName, Unavailable]

@@ -108,6 +108,7 @@ class _Row:
     excluded: Counter[Exclusion] = field(default_factory=Counter)
     users: Counter[str] = field(default_factory=Counter)
     accelerators: Counter[str] = field(default_factory=Counter)
+    reserved: Counter[str] = field(default_factory=Counter)
 
 
 def _availability(inventory: Inventory, node_filter: NodeFilter) -> tuple[RackAvailability, ...]:
@@ -124,6 +125,8 @@ def _availability(inventory: Inventory, node_filter: NodeFilter) -> tuple[RackAv
         row.excluded[reason] += 1
         if reason is Exclusion.IN_USE and (run := node_filter.unavailable[node.name].used_by) is not None:
             row.users[run] += 1
+        if reason is Exclusion.RESERVED and (run := node_filter.unavailable[node.name].reserved_for) is not None:
+            row.reserved[run] += 1
         if reason is Exclusion.ACCELERATOR:
             row.accelerators[node.accelerator or "unknown"] += 1
     return tuple(
@@ -134,6 +137,7 @@ def _availability(inventory: Inventory, node_filter: NodeFilter) -> tuple[RackAv
             excluded={reason: row.excluded[reason] for reason in Exclusion if row.excluded[reason]},
             users={run: row.users[run] for run in sorted(row.users, key=natural)},
             accelerators={kind: row.accelerators[kind] for kind in sorted(row.accelerators, key=natural)},
+            reserved={run: row.reserved[run] for run in sorted(row.reserved, key=natural)},
         )
         for name, row in sorted(rows.items(), key=lambda item: natural(item[0]))
     )

@@ -62,7 +62,7 @@ class NodeFilter:
         if node.gpus < self.group.gpus:
             return Exclusion.TOO_FEW_GPUS
         if use is not None and use.used_by is not None:
-            return Exclusion.IN_USE
+            return Exclusion.IN_USE if use.reserved_for is None else Exclusion.RESERVED
         if node.name in self.assigned:
             return Exclusion.OTHER_SLICE
         return None if self.constraints is None else self.constraints.exclusion(node)

@@ -209,7 +209,7 @@ def _runs_together(problem: _Problem, freed: Mapping[str, Counter[DomainId]]) ->
 
 
 def _without_runs(unavailable: UnavailableNodes, runs: AbstractSet[str]) -> UnavailableNodes:
-    return {name: replace(use, used_by=None) if use.used_by in runs else use for name, use in unavailable.items()}
+    return {name: use.without(runs) for name, use in unavailable.items()}
 
 
 _Fits = Callable[[Group], bool]

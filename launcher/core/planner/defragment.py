@@ -4,16 +4,19 @@ The plan is a preview: nothing here moves anything. Every step has room when its
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from launcher.core.model.inventory import Inventory
+from launcher.core.model.inventory import RACK_LEVEL, Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice, Unavailable, UnavailableNodes
 from launcher.core.model.run import RunName
 from launcher.core.model.task import Task
+from launcher.core.model.text import count
 from launcher.core.placement.colocation import placed_groups
+from launcher.core.placement.slice_range import fewest_slices
 from launcher.core.planner.moves import MoveProblem
 from launcher.core.planner.relocation import Fleet, PlacedTask, Relocations, relocations, unsupported, ways_to_want
 from launcher.core.planner.search import CLOSE, MoveSolution, most_room, room_now, solve
@@ -26,6 +29,10 @@ MAX_ROUNDS = 8
 
 MAX_PLACES = 8
 """The most places tried for a task whose slices have to be in one (`all_within`)."""
+
+
+NO_MOVES = "no moves make room"
+NONE_FOUND = "no moves were found that make room"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +99,8 @@ def defragment(
         return MovePlan(steps=(), placement=now, bound_gpu_hours=0.0, proven=True)
     if (reason := unsupported(wanted)) is not None:
         return NoMovePlan(reason=reason, proven=False, fixed={})
+    if (reason := _too_large(wanted, inventory)) is not None:
+        return NoMovePlan(reason=reason, proven=True, fixed={})
     fleet = Fleet(inventory, unavailable, wanted)
     ways = ways_to_want(fleet, wanted)
     found = [_one_way(wanted, unavailable, fleet, relocations(fleet, placed, way)) for way in ways[:MAX_PLACES]]
@@ -106,6 +115,17 @@ def defragment(
     return replace(best, bound_gpu_hours=0.0, proven=False)
 
 
+def _too_large(wanted: Task, inventory: Inventory) -> str | None:
+    """Return why a task would not fit if every node were free, by counts of nodes alone; None where it may fit."""
+    rules = [group.topology for group in fewest_slices(placed_groups(wanted)).groups]
+    nodes, total = sum(rule.nodes for rule in rules), len(inventory.nodes)
+    prefix = "it does not fit even on the empty inventory"
+    largest = max(Counter(node.rack for node in inventory.nodes).values(), default=0)
+    if any(rule.within == RACK_LEVEL and rule.nodes_per_slice + rule.spares > largest for rule in rules):
+        return f"{prefix}: the largest rack has {count(largest, 'node')}"
+    return f"{prefix}: it needs {nodes} nodes of {total}" if nodes > total else None
+
+
 def _one_way(wanted: Task, unavailable: UnavailableNodes, fleet: Fleet, found: Relocations) -> MovePlan | NoMovePlan:
     """Return the plan of one problem, made anew while slices that move together break a rule of their run."""
     # Spares that slices of a rack share are counted for each, and a slice on unequal nodes of a domain not at all.
@@ -116,8 +136,7 @@ def _one_way(wanted: Task, unavailable: UnavailableNodes, fleet: Fleet, found: R
         bound = min(bound, solution.bound if exact else 0.0)
         if solution.assignment is None:
             proven = bound == math.inf
-            reason = "no moves make room" if proven else "no moves were found that make room"
-            return NoMovePlan(reason=reason, proven=proven, fixed=found.fixed)
+            return NoMovePlan(reason=NO_MOVES if proven else NONE_FOUND, proven=proven, fixed=found.fixed)
         steps = _steps(fleet, found, solution)
         broken = _broken(fleet, found, steps)
         if broken is None:

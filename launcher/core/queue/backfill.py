@@ -77,7 +77,7 @@ def schedule(
     """Return the decision about each queued run, in queue order.
 
     Equal inputs give equal decisions. `unavailable` names the active runs by their names. A run that is not in `active`
-    keeps its nodes for ever. Nodes `used_by` a queued run are reserved for it, and for no other.
+    keeps its nodes for ever. Nodes `reserved_for` a queued run are kept for it, and for no other.
     """
     return tuple(decisions(queue, inventory, unavailable, active))
 
@@ -126,7 +126,7 @@ def _decide(
     in_use = {name for name, use in unavailable.items() if use.used_by is not None}
     preempted: set[RunName] = set()
     names = {run.name for run in queue}
-    promised = {name: use.used_by for name, use in unavailable.items() if use.used_by in names}
+    promised = {name: use.reserved_for for name, use in unavailable.items() if use.reserved_for in names}
     for run in queue:
         now = timeline.unavailable(0.0, run.max_duration, run.name) if needed else {}
         reserved = {name: RunName(use.used_by) for name, use in now.items() if use.used_by and name not in in_use}

@@ -1,7 +1,7 @@
 """Preemption: the runs of lower priority to stop so that a queued run fits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, islice
 
 from launcher.core.model.inventory import Inventory
@@ -69,5 +69,5 @@ def _needed(
 
 def _without_runs(unavailable: UnavailableNodes, runs: set[RunName]) -> UnavailableNodes:
     """Return the nodes that are unavailable once some runs are gone."""
-    after = {name: replace(use, used_by=None) if use.used_by in runs else use for name, use in unavailable.items()}
+    after = {name: use.without(runs) for name, use in unavailable.items()}
     return {name: use for name, use in after.items() if use.used_by or use.unhealthy or use.drained}

@@ -38,8 +38,11 @@ class Timeline:
         self.inventory = inventory
         self._domains = NvlinkDomains(inventory)
         self._out_of_service = {
-            name: replace(use, used_by=None) for name, use in unavailable.items() if use.unhealthy or use.drained
+            name: replace(use, used_by=None, reserved_for=None)
+            for name, use in unavailable.items()
+            if use.unhealthy or use.drained
         }
+        self._reserved = {name: use.reserved_for for name, use in unavailable.items() if use.reserved_for is not None}
         self._spans: dict[NodeName, tuple[_Span, ...]] = {}
         self._alike: Counter[_Alike] = Counter()
         self._nodes = {node.name: node for node in inventory.nodes}
@@ -93,8 +96,9 @@ class Timeline:
             for begin, end, user in self._spans.get(name, ()):
                 if begin < start + length and end > start and user != run:
                     out = self._out_of_service.get(name)
-                    if out is not None:
-                        found[name] = replace(out, used_by=user)
+                    if out is not None or name in self._reserved:
+                        kept = user if self._reserved.get(name) == user else None
+                        found[name] = replace(out or Unavailable(), used_by=user, reserved_for=kept)
                     else:
                         found[name] = used.get(user) or used.setdefault(user, Unavailable(used_by=user))
                     break
@@ -190,8 +194,11 @@ def fit(task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> Plac
 
 
 def free_to(unavailable: UnavailableNodes, run: str) -> UnavailableNodes:
-    """Return the nodes that are not free to a run that has none yet: those `used_by` it are reserved for it."""
-    found = {name: replace(use, used_by=None) if use.used_by == run else use for name, use in unavailable.items()}
+    """Return the nodes that are not free to a run that has none yet: those reserved for it are."""
+    found = {
+        name: replace(use, used_by=None, reserved_for=None) if use.reserved_for == run else use
+        for name, use in unavailable.items()
+    }
     return {name: use for name, use in found.items() if use != Unavailable()}
 
 

@@ -20,8 +20,8 @@ from launcher.core.placement.place import place
 from launcher.drive.adapters import open_prober
 from launcher.sim.prober import SimProber
 from launcher.store.ledger import Drain
-from launcher.store.move_plans import PlanState, StoredPlan
 from launcher.store.store import Store
+from launcher.store.stored_plan import PlanState, StoredPlan
 from launcher.store.user import User
 
 REASON = Reason(why=Why.REPLACE, message="a node is lost")

@@ -134,3 +134,21 @@ def test_a_spare_lent_to_another_slice_stays_with_it(tmp_path: Path) -> None:
     found = shrunk_run(run, record, "main.s0", hall.fleet)
     assert not isinstance(found, NoChoice)
     assert [part.spares for part in found.placement.slices] == [(), (lent,)]
+
+
+def test_a_run_grows_into_the_rack_that_it_keeps_for_itself(tmp_path: Path) -> None:
+    hall = Hall(tmp_path)
+    rule = TopologyRule(slices=1, min_slices=1, max_slices=2, nodes_per_slice=1, racks=("r4",), exclusive="rack")
+    group = Group(name="main", topology=rule, gpus=4, run="true", recovery=POLICY)
+    fixed = Task(name="alone", groups=(replace(group, topology=replace(rule, min_slices=None, max_slices=None)),))
+    hall.run = hall.store.launch(
+        name=RunName("alone"),
+        task=Task(name="alone", groups=(group,)),
+        fleet=hall.fleet,
+        decide=lambda taken: place(fixed, hall.fleet, taken),
+        source="task.yaml",
+        at=1.0,
+    )
+    hall.keep()
+    assert hall.allotter.room(hall.run) == {"main"}
+    assert hall.allotter.grow(hall.run).result is Result.DONE

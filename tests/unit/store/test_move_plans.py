@@ -15,9 +15,10 @@ from launcher.core.model.run import Run, RunName
 from launcher.errors import ConflictError, LaunchError, NoCapacityError
 from launcher.store import database
 from launcher.store.ledger import UNREADY_S
-from launcher.store.move_plans import LEASE_S, PlanState, StoredPlan, StoredStep, fresh_plan_id
+from launcher.store.move_plans import LEASE_S
 from launcher.store.owner import Owner
 from launcher.store.store import Store
+from launcher.store.stored_plan import PlanState, StoredPlan, StoredStep, fresh_plan_id
 from launcher.store.user import User
 from tests.unit.store.test_store import a_fleet, launch
 
@@ -82,6 +83,16 @@ def test_a_node_is_its_run_s_until_it_is_released_and_then_the_plan_s(store: Sto
     assert users(store) == dict.fromkeys(nodes(0, 1), "job")
     store.finish(run.id, store.find("job").state.FAILED, 2.0)
     assert users(store) == dict.fromkeys(nodes(0, 1), "big")
+
+
+def test_a_reserved_node_is_told_apart_from_one_that_a_run_of_that_name_has(store: Store) -> None:
+    launch(store, nodes=2)
+    begin(store, dict.fromkeys(nodes(1, 2), "job"))
+    kept = Unavailable(used_by="job", reserved_for="job")
+    assert store.unavailable(a_fleet(4)) == {
+        **dict.fromkeys(nodes(0, 1), Unavailable(used_by="job")),
+        **dict.fromkeys(nodes(2), kept),
+    }
 
 
 def test_a_plan_without_a_sign_of_life_blocks_nobody(store: Store) -> None:
@@ -156,6 +167,15 @@ def begin_kept(store: Store, before: StoredPlan, kept: Mapping[NodeName, str], *
     """Begin a plan once the moves of another are done."""
     store.move_plans.end(before.id, PlanState.KEPT, "1 step done", time.time())
     return begin(store, kept, **changes)
+
+
+def test_kept_room_is_released_by_the_name_that_it_is_kept_for_and_other_plans_are_not(store: Store) -> None:
+    plan = begin(store, dict.fromkeys(nodes(1), "big"))
+    assert not store.move_plans.release("big", time.time()), "its moves are not done"
+    store.move_plans.end(plan.id, PlanState.KEPT, "1 step done", time.time())
+    assert not store.move_plans.release("other", time.time())
+    assert store.move_plans.release("big", time.time())
+    assert (users(store), store.move_plans.load(plan.id).state) == ({}, PlanState.DONE)
 
 
 def test_a_step_that_is_asked_for_costs_and_none_of_an_ended_plan_is(store: Store) -> None:

@@ -120,10 +120,12 @@ def _room_for_task(store: "Store", file: Path, inventory: str | None) -> "RoomRe
     from launcher.admission.preflight import guessed
     from launcher.admission.request import RequestSource, read_request
     from launcher.cli.output.admission import AdmissionReport
+    from launcher.core.model.run import RunName
     from launcher.drive.adapters import open_prober
 
     context = AdmissionContext(store=store, open_prober=partial(open_prober, store.home), listener=AdmissionReport())
     request = read_request(context, RequestSource(task=file, inventory=inventory))
+    store.check_name(RunName(request.task.name))
     fleet = guessed(request.fleet, store.domains.of(request.fleet.name))
     return RoomRequest(task=request.task, fleet=fleet)
 
@@ -148,7 +150,7 @@ def _carry_out(store: "Store", room: "RoomRequest", found: "MovePlan", *, yes: b
     from launcher.drive.control import stoppable
     from launcher.drive.spawn import ensure_controller
     from launcher.errors import LaunchError
-    from launcher.store.move_plans import PlanState
+    from launcher.store.stored_plan import PlanState
     from launcher.store.user import User
     from launcher.transport.clock import SystemClock
 

@@ -104,6 +104,10 @@ def size(
 
     if (file is None) is (gpus is None):
         refuse("name a task file or `--gpus`, one of them", hint="`nvlaunch size --gpus 512`")
+    _check_gpus(gpus, "--gpus")
+    _check_gpus(min_slice, "--min-slice")
+    if plot is not None and not plot.name:
+        refuse("`--plot` needs the name of a file", hint="such as `--plot sizes.svg`")
     given = read_given(env, env_file, secret)
     task = RequestSource(
         task=file or Path(), inventory=inventory, envs=given.envs, secrets=given.secrets, secrets_later=True
@@ -122,6 +126,11 @@ def size(
     store = Store(home())
     context = AdmissionContext(store=store, open_prober=partial(open_prober, store.home), listener=AdmissionReport())
     _show(size_slices(context, request), output, plot)
+
+
+def _check_gpus(gpus: int | None, option: str) -> None:
+    if gpus is not None and gpus > MAX_GPUS:
+        refuse(f"more than {MAX_GPUS:,} GPUs", hint=f"`size` takes up to {MAX_GPUS:,}", where=option)
 
 
 def _imaginary(
@@ -183,13 +192,15 @@ def _draw(report: "SizeReport", file: Path) -> None:
     from launcher.cli.output.size_plot import sizes_svg
 
     picture = sizes_svg(report)
+    created = False
     try:
         with file.open("x", encoding="utf-8") as out:
+            created = True
             out.write(picture)
     except FileExistsError:
         refuse(f"`{file}` already exists", hint="name another file with `--plot`")
     except OSError as error:
-        if file.is_file():
-            file.unlink()
+        if created:
+            file.unlink(missing_ok=True)
         refuse(f"cannot write `{file}`: {(error.strerror or str(error)).lower()}")
     say(clean(f"wrote {file}"))

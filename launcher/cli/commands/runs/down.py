@@ -1,13 +1,14 @@
 """`down`: end runs and release their nodes."""
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from launcher.cli.options import RunWords, Yes
-from launcher.cli.output.console import agree, say, warn
+from launcher.cli.output.console import agree, clean, say, warn
 from launcher.cli.plain import PlainCommand
-from launcher.errors import refuse
+from launcher.errors import SpecError, refuse
 from launcher.store.home import home
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def down(
     """End runs and release their nodes.
 
     Ranks get the task's stop signal first, and its grace period to write
-    a checkpoint. Returns once all nodes are released.
+    a checkpoint. Returns once all nodes are released. Room that `defrag`
+    keeps for the name of a run that has not started is released too.
 
     \b
     Example:
@@ -42,7 +44,7 @@ def down(
     store = Store(home())
     rows = _chosen(store, runs or [])
     for row in rows.values():
-        if row.ended is not None:
+        if row.ended is not None and not _release(store, row.name):
             say(f"run `{row.name}` has already ended: {row.state.value}")
     active = [row for row in rows.values() if row.ended is None]
     if not active:
@@ -56,12 +58,30 @@ def down(
 def _chosen(store: "Store", words: list[str]) -> "dict[str, RunRow]":
     """Return the named runs, each once; without names all that have not ended."""
     if words:
-        found = tuple(store.find(word) for word in words)
+        found = tuple(row for word in words if (row := _named(store, word)) is not None)
     else:
         found, unreadable = store.live()
         for error in unreadable:
             warn(error.advice)
     return {row.id: row for row in found}
+
+
+def _named(store: "Store", word: str) -> "RunRow | None":
+    """Return a run; None where there is none, and room kept for that name was released."""
+    try:
+        return store.find(word)
+    except SpecError:
+        if not _release(store, word):
+            raise
+        return None
+
+
+def _release(store: "Store", name: str) -> bool:
+    """Release the room that is kept for a name, and say so; return whether there was any."""
+    released = store.move_plans.release(name, time.time())
+    if released:
+        say(clean(f"released the room kept for `{name}`"))
+    return released
 
 
 def _end(store: "Store", rows: "list[RunRow]") -> None:
@@ -86,6 +106,7 @@ def _end(store: "Store", rows: "list[RunRow]") -> None:
                 pending.append(after)
             else:
                 say(_conclusion(store, after))
+                _release(store, after.name)
     if pending:
         names = ", ".join(f"`{row.name}`" for row in pending)
         hint = f"the controllers keep trying; `nvlaunch status {pending[0].name}` shows the unreachable nodes"

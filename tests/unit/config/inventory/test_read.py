@@ -70,3 +70,13 @@ def test_inventory_of_ten_thousand_nodes_is_read(tmp_path: Path) -> None:
         lines += [f"  r{rack}:", "    nodes:"]
         lines += [f"      r{rack}-n{n}: {{address: 10.{rack // 250}.{rack % 250}.{n}, tray: {n}}}" for n in range(18)]
     assert len(read_inventory(fleet(tmp_path, "big.yaml", "\n".join(lines))).nodes) == 10_008
+
+
+def test_quiet_hours_end_at_midnight_and_are_not_empty(tmp_path: Path) -> None:
+    text = "racks: {r1: {nodes: a}}\ndefrag: {quiet_hours: [%s]}"
+    assert read_inventory(fleet(tmp_path, "a.yaml", text % '"22:00-24:00"')).defrag.quiet_hours == ((1320, 1440),)
+    with pytest.raises(SpecError, match="`quiet_hours` begin and end at the same time") as refused:
+        read_inventory(fleet(tmp_path, "a.yaml", text % '"08:00-18:00", "08:00-08:00"'))
+    assert refused.value.hints == ("to switch moves off, write `budget_gpu_hours_per_day: 0`",)
+    with pytest.raises(SpecError, match="hours such as"):
+        read_inventory(fleet(tmp_path, "a.yaml", text % '"24:00-08:00"'))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from launcher.cli.output.shortfall import not_free
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Exclusion, Unavailable, UnavailableNodes
@@ -48,3 +49,12 @@ def test_a_node_is_counted_under_the_first_reason_that_applies() -> None:
     }
     assert (row.rack, row.total, row.free, row.users) == ("r1", 11, 1, {"x": 1})
     assert (short.placed, short.largest) == (1, 1)
+
+
+def test_reserved_nodes_are_counted_apart_from_those_in_use_and_no_run_has_to_end() -> None:
+    kept = {NodeName("r1-n01"): Unavailable(used_by="big", reserved_for="big")}
+    short = refused(fleet("r1=2"), group(nodes=2), unavailable=kept)
+    (row,) = short.racks
+    assert (row.excluded, row.users, row.reserved) == ({Exclusion.RESERVED: 1}, {}, {"big": 1})
+    assert not_free(row) == "1 reserved for `big`"
+    assert not any("ends" in line for line in short.suggestions)

@@ -53,7 +53,8 @@ class TestSchedule:
         assert decide([first, waits(1, task(1, 3))], {})["w01"] == (True, 0.0)
 
     def test_nodes_that_are_reserved_for_a_run_are_its_own_alone(self) -> None:
-        unavailable = held(r0="a", r1="w01")
+        kept = {name: replace(use, reserved_for="w01") for name, use in held(r1="w01").items()}
+        unavailable = {**held(r0="a"), **kept}
         waiting = [waits(0, task(2, 3)), waits(1, task(1, 3)), waits(2, task(1, 3))]
         decided = decide(waiting, unavailable, going_of("a", task(1, 1), math.inf))
         assert decided["w01"] == (True, 0.0)  # although a run before it could use them

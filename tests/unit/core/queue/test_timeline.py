@@ -4,7 +4,7 @@ import math
 
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Unavailable
-from launcher.core.queue.timeline import Timeline, fit, with_unhealthy
+from launcher.core.queue.timeline import Timeline, fit, free_to, with_unhealthy
 from tests.property.test_queue import FLEET, task
 from tests.unit.core.queue.builders import held
 
@@ -39,3 +39,12 @@ def test_nodes_that_one_run_knows_to_be_unhealthy_keep_their_user() -> None:
     unfit = {FIRST: Unavailable(unhealthy="no answer")}
     assert with_unhealthy(held(r0_1="a"), unfit) == {FIRST: Unavailable(used_by="a", unhealthy="no answer")}
     assert fit(task(3, 3), FLEET, unfit) is None
+
+
+def test_only_reserved_nodes_are_free_to_a_run_of_the_name_not_those_that_a_run_uses() -> None:
+    kept = Unavailable(used_by="a", reserved_for="a")
+    faulty = Unavailable(used_by="a", reserved_for="a", unhealthy="Xid 79")
+    in_use = held(r0="a")
+    reserved = {NodeName("r1-n0"): kept, NodeName("r1-n1"): faulty}
+    assert free_to({**in_use, **reserved}, "a") == {**in_use, NodeName("r1-n1"): Unavailable(unhealthy="Xid 79")}
+    assert Timeline(FLEET, reserved, {}).unavailable(0.0, 1.0, "new") == reserved
