@@ -38,7 +38,7 @@ run racks
 run logs demo --tail 3
 
 printf '\n== where Ray itself has each slot\n'
-run events demo | grep 'verify.*Ray has'
+run events demo | grep 'verified.*Ray has'
 
 run down demo -y
 run status
