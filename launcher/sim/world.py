@@ -25,6 +25,21 @@ class Rows(Protocol):
         """Store a text under a key."""
 
 
+class MemoryRows:
+    """Rows of one process, in a dictionary."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def world(self, fleet: str) -> str | None:
+        """Return the text stored under a key; None for none."""
+        return self.texts.get(fleet)
+
+    def save_world(self, fleet: str, text: str) -> None:
+        """Store a text under a key."""
+        self.texts[fleet] = text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
     """A setup that was begun on a node, for which member."""

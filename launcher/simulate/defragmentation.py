@@ -1,7 +1,6 @@
 """Moves of slices as a policy: `core/planner/defragment` plans them for the first run in the queue, within a budget."""
 
-from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Slice
+from launcher.core.model.placement import Placement
 from launcher.core.model.run import RunName
 from launcher.core.planner.defragment import MovePlan, MoveStep, defragment
 from launcher.core.planner.faults import DAY_S
@@ -71,17 +70,14 @@ class Defragmenter:
         world = self._world
         run = world.active[step.moves[0].run]
         new = {move.new.key: move.new for move in step.moves}
-        slices = tuple(new.get(part.key, part) for part in run.placement.slices)
+        placement = Placement(slices=tuple(new.get(part.key, part) for part in run.placement.slices))
+        working = frozenset(name for part in placement.slices for name in part.nodes)
         world.stop_computing(run, graceful=True)
-        world.hold(run, _nodes(slices), frozenset(name for part in slices for name in part.nodes))
-        run.placement = Placement(slices=slices)
+        world.hold(run, frozenset(placement.nodes), working)
+        run.placement = placement
         run.kernel = None  # the next fault begins with a kernel that knows the new nodes
         world.enter(run, JobPhase.RECOVERING)
         world.incidents.moved += len(step.moves)
         world.incidents.move_gpu_hours += step.gpu_hours
         stop_s = world.policy.stop_grace_s + world.policy.write_s
         self._admission.recovery.starts(run, stop_s + self._admission.ranks_start_s(run.task))
-
-
-def _nodes(slices: tuple[Slice, ...]) -> frozenset[NodeName]:
-    return frozenset(name for part in slices for name in (*part.nodes, *part.spares))

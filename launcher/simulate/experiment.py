@@ -139,7 +139,7 @@ class PolicyResult:
     @property
     def shares(self) -> Mapping[Spent, Estimate]:
         """Return the share of the fleet's time by cause."""
-        return {cause: self.of(lambda outcome, cause=cause: outcome.shares[cause]) for cause in Spent}  # type: ignore[misc]
+        return {cause: estimate([outcome.shares[cause] for outcome in self.outcomes]) for cause in Spent}
 
     def against(self, other: "PolicyResult") -> Estimate:
         """Return by how much the productive share exceeds that of another policy, seed by seed."""

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 from launcher.config.task.read import read_task
@@ -34,22 +35,22 @@ def read_jobs(path: Path) -> tuple[Job, ...]:
         if missing:
             hint = f"the first line must name the columns {', '.join(COLUMNS)}"
             refuse(f"column `{missing[0]}` is missing", hint=hint, where=str(path))
-        return _jobs(path, rows, [header.index(name) for name in COLUMNS])
+        return _jobs(path, ((rows.line_num, row) for row in rows), [header.index(name) for name in COLUMNS])
     except csv.Error as error:
         refuse(f"this is not CSV: {error}", where=f"{path}:{rows.line_num}")
 
 
-def _jobs(path: Path, rows: "csv._reader", at: list[int]) -> tuple[Job, ...]:  # type: ignore[name-defined]
+def _jobs(path: Path, rows: Iterator[tuple[int, list[str]]], at: list[int]) -> tuple[Job, ...]:
     found: list[Job] = []
     mistakes: list[Mistake] = []
-    for row in rows:
+    for line, row in rows:
         if not any(cell.strip() for cell in row):
             continue
         if len(found) >= MAX_ROWS:
             refuse(f"the file has more than {MAX_ROWS:,} jobs", where=str(path), hint="split it")
         job = _job(len(found) + 1, [row[column] if column < len(row) else "" for column in at])
         if isinstance(job, str):
-            mistakes.append(Mistake(what=job, where=str(path), line=rows.line_num, column=1))
+            mistakes.append(Mistake(what=job, where=str(path), line=line, column=1))
             if len(mistakes) == MAX_MISTAKES:
                 break
         else:

@@ -22,6 +22,7 @@ from launcher.core.model.task import Task
 from launcher.core.placement.replacement import find_spare, replace_slice
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
+from launcher.sim.world import MemoryRows
 
 HEALTH_S = 60.0
 """How often a node is asked about its health (`drive/health_polling`)."""
@@ -35,21 +36,6 @@ STILL_S = 60.0
 kernel waits for evidence before it asks for a person."""
 
 ENDLESS_S = 1e12
-
-
-class MemoryRows:
-    """The rows of an imaginary fleet in memory."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-
-    def world(self, fleet: str) -> str | None:
-        """Return the text stored under a key; None for none."""
-        return self._texts.get(fleet)
-
-    def save_world(self, fleet: str, text: str) -> None:
-        """Store a text under a key."""
-        self._texts[fleet] = text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,16 +154,22 @@ def test_what_is_refused_moves_nothing(hall: Hall, words: tuple[str, ...], code:
     assert Store(hall.home).move_plans.of("hall") == ()
 
 
-def test_a_killed_defrag_blocks_nobody(hall: Hall) -> None:
-    """Its controller is stopped, so that the step does not go on; the next `defrag` takes over."""
-    hall.up("big", BIG, "--queue")
-    pid = hall.controller("loose")
-    os.kill(pid, signal.SIGSTOP)
+def begin_move(hall: Hall) -> "subprocess.Popen[str]":
+    """Begin `defrag`, and return once it has asked `loose` to move."""
     process = hall.begin("defrag", "-y")
     store, deadline = Store(hall.home), time.monotonic() + AMPLE_S
     while not store.requests.after(store.find("loose").id, 0):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+    return process
+
+
+def test_a_killed_defrag_blocks_nobody(hall: Hall) -> None:
+    """Its controller is stopped, so that the step does not go on; the next `defrag` takes over."""
+    hall.up("big", BIG, "--queue")
+    pid = hall.controller("loose")
+    os.kill(pid, signal.SIGSTOP)
+    process = begin_move(hall)
     process.kill()
     process.communicate()
     os.kill(pid, signal.SIGCONT)
@@ -185,16 +191,6 @@ def test_a_run_that_is_asked_to_move_gets_another_controller_when_its_own_is_kil
     assert hall.racks("loose") == {"r2"}
 
 
-def begin_move(hall: Hall) -> "subprocess.Popen[str]":
-    """Begin `defrag`, and return once it has asked `loose` to move."""
-    process = hall.begin("defrag", "-y")
-    store, deadline = Store(hall.home), time.monotonic() + AMPLE_S
-    while not store.requests.after(store.find("loose").id, 0):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return process
-
-
 def test_a_second_defrag_is_refused_while_one_moves_slices(hall: Hall) -> None:
     hall.up("big", BIG, "--queue")
     pid = hall.controller("loose")
@@ -212,11 +208,8 @@ def test_ctrl_c_sends_a_slice_back_that_has_not_left(hall: Hall) -> None:
     hall.up("big", BIG, "--queue")
     pid = hall.controller("loose")
     os.kill(pid, signal.SIGSTOP)
-    process = hall.begin("defrag", "-y")
+    process = begin_move(hall)
     store, deadline = Store(hall.home), time.monotonic() + AMPLE_S
-    while not store.requests.after(store.find("loose").id, 0):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     while store.requests.after(store.find("loose").id, 1) == ():
         assert time.monotonic() < deadline, "it did not ask to go back"

@@ -39,19 +39,7 @@ from launcher.core.placement.slice_range import as_placed
 from launcher.drive.execute import execute
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
-
-
-class MemoryRows:
-    """The rows of an imaginary fleet in a dictionary."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-
-    def world(self, fleet: str) -> str | None:
-        return self.texts.get(fleet)
-
-    def save_world(self, fleet: str, text: str) -> None:
-        self.texts[fleet] = text
+from launcher.sim.world import MemoryRows
 
 
 @st.composite

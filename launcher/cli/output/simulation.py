@@ -1,13 +1,13 @@
 """What a simulation of a fleet came to, as text and JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
 from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
 from launcher.core.model.text import count, span
 from launcher.simulate.experiment import Estimate, Experiment, PolicyResult, estimate
-from launcher.simulate.measures import Spent, WaitLine
+from launcher.simulate.measures import Spent
 from launcher.simulate.simulation import Measured
 
 ROWS_OVER_TIME = 6
@@ -85,7 +85,7 @@ def _incidents(results: Sequence[PolicyResult]) -> Iterator[tuple[str, ...]]:
     yield "GPU-hours of moves", *(_mean(one, lambda outcome: outcome.incidents.move_gpu_hours) for one in results)
 
 
-def _mean(result: PolicyResult, measure) -> str:  # type: ignore[no-untyped-def]
+def _mean(result: PolicyResult, measure: Callable[[Measured], float]) -> str:
     return f"{result.of(measure).mean:,.1f}"
 
 
@@ -101,24 +101,16 @@ def _waits(result: PolicyResult) -> Iterator[tuple[str, ...]]:
         yield (
             f"{gpus:,}",
             f"{sum(line.jobs for line in lines):,}",
-            *(span(estimate([value(line) for line in lines]).mean) for value in _WAITS),
+            *(
+                span(estimate(values).mean)
+                for values in (
+                    [line.median_s for line in lines],
+                    [line.mean_s for line in lines],
+                    [line.p95_s for line in lines],
+                )
+            ),
             f"{sum(line.waiting for line in lines):,}",
         )
-
-
-def _median_s(line: WaitLine) -> float:
-    return line.median_s
-
-
-def _mean_s(line: WaitLine) -> float:
-    return line.mean_s
-
-
-def _p95_s(line: WaitLine) -> float:
-    return line.p95_s
-
-
-_WAITS = (_median_s, _mean_s, _p95_s)
 
 
 def _over_time(result: PolicyResult) -> Iterator[tuple[str, ...]]:

@@ -1,13 +1,10 @@
 """The link speeds of racks: `network_gb_s` and `nvlink_gb_s` of an inventory."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from launcher.config.schema.fields import Field, section
+from launcher.config.schema.fields import Field, ScalarOrSection, section
 from launcher.config.schema.scalars import Number
-from launcher.config.schema.value_types import Schema, invalid
-from launcher.config.yaml.diagnostics import KeyPath
-from launcher.config.yaml.nodes import MappingNode, ScalarNode, YamlNode
 from launcher.config.yaml.values import Values
 from launcher.core.model.inventory import Node, RackName
 from launcher.core.model.traffic import LinkSpeeds
@@ -23,25 +20,6 @@ MEASURED = ("gb200", "gb300")
 """The kinds of GPU that the default bandwidth of NVLink was measured on."""
 
 
-@dataclass(frozen=True, slots=True)
-class NvlinkSpeed:
-    """The bandwidth inside a rack: that of all-reduce, or a mapping of collectives."""
-
-    expected: str = "a number of at least 0.01, or a mapping such as `{all_reduce: 900, all_to_all: 650}`"
-
-    def read(self, node: YamlNode, at: KeyPath) -> Values | float:
-        """Return the bandwidth of all-reduce, or the values of the mapping."""
-        if isinstance(node, MappingNode):
-            return _BY_COLLECTIVE.read(node, at)
-        if isinstance(node, ScalarNode):
-            return _GB_S.read(node, at)
-        raise invalid(node, at, self.expected)
-
-    def schema(self) -> Schema:
-        """Return both forms."""
-        return {"anyOf": [_GB_S.schema(), _BY_COLLECTIVE.schema()]}
-
-
 LINK_FIELDS = (
     Field(
         name="network_gb_s",
@@ -54,7 +32,11 @@ LINK_FIELDS = (
         doc="Bus bandwidth of all-reduce in the rack (GB/s per GPU), measured with nccl-tests; others follow "
         "in proportion, unless all are given: `{all_reduce: 900, all_gather: 650, all_to_all: 640}`. Default: 840 on "
         "GB200 and GB300, unknown on other kinds of GPU.",
-        type=NvlinkSpeed(),
+        type=ScalarOrSection(
+            _GB_S,
+            _BY_COLLECTIVE,
+            "a number of at least 0.01, or a mapping such as `{all_reduce: 900, all_to_all: 650}`",
+        ),
     ),
 )
 

@@ -146,6 +146,27 @@ class Section:
         return {**schema, "required": required} if required else schema
 
 
+@dataclass(frozen=True, slots=True)
+class ScalarOrSection:
+    """One value, or a mapping that says it in parts."""
+
+    scalar: ValueType
+    section: Section
+    expected: str
+
+    def read(self, node: YamlNode, at: KeyPath) -> object:
+        """Return the value, or the values of the mapping."""
+        if isinstance(node, MappingNode):
+            return self.section.read(node, at)
+        if isinstance(node, ScalarNode):
+            return self.scalar.read(node, at)
+        raise invalid(node, at, self.expected)
+
+    def schema(self) -> Schema:
+        """Return both forms."""
+        return {"anyOf": [self.scalar.schema(), self.section.schema()]}
+
+
 def section(*fields: Field, rest: ValueType | None = None, expected: str = "a mapping") -> Section:
     """Return the section of these fields; keys one level too high are recognised."""
     elsewhere = {

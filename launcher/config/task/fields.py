@@ -23,7 +23,7 @@ from launcher.config.task.skypilot_keys import (
     of_the_run,
 )
 from launcher.config.task.skypilot_storage import MountSource
-from launcher.config.task.slice_range import SliceNumber
+from launcher.config.task.slice_range import SLICES
 from launcher.config.task.value_types import Accelerators, Script, Workdir
 
 
@@ -64,7 +64,7 @@ TOPOLOGY = section(
     Field(
         name="slices",
         doc="Number of slices; a range such as `{min: 6, max: 8}` with `on_no_spare: shrink`.",
-        type=SliceNumber(),
+        type=SLICES,
     ),
     Field(name="nodes_per_slice", doc="Nodes of each slice.", type=Integer(low=1)),
     Field(name="gpus_per_slice", doc="GPUs of each slice, instead of `nodes_per_slice`.", type=Integer(low=1)),

@@ -1,13 +1,11 @@
 """A range of slices, `{min: 6, max: 8}`, and what it cannot be combined with."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from launcher.config.schema.fields import Field, section
+from launcher.config.schema.fields import Field, ScalarOrSection, section
 from launcher.config.schema.scalars import Integer
-from launcher.config.schema.value_types import Schema, invalid
-from launcher.config.yaml.diagnostics import Diagnostics, KeyPath
-from launcher.config.yaml.nodes import MappingNode, Mark, ScalarNode, YamlNode
+from launcher.config.yaml.diagnostics import Diagnostics
+from launcher.config.yaml.nodes import Mark
 from launcher.config.yaml.values import Values
 from launcher.core.model.task import OnNoSpare, RestartWith
 
@@ -19,23 +17,8 @@ _RANGE = section(
 _SHRINK = OnNoSpare.SHRINK.value
 
 
-@dataclass(frozen=True, slots=True)
-class SliceNumber:
-    """A number of slices, or a range of them."""
-
-    expected: str = "a whole number of at least 1, or a range such as `{min: 6, max: 8}`"
-
-    def read(self, node: YamlNode, at: KeyPath) -> int | Values:
-        """Return the number, or the section of the range."""
-        if isinstance(node, MappingNode):
-            return _RANGE.read(node, at)
-        if isinstance(node, ScalarNode):
-            return _ONE.read(node, at)
-        raise invalid(node, at, self.expected)
-
-    def schema(self) -> Schema:
-        """Return both spellings."""
-        return {"anyOf": [_ONE.schema(), _RANGE.schema()]}
+SLICES = ScalarOrSection(_ONE, _RANGE, "a whole number of at least 1, or a range such as `{min: 6, max: 8}`")
+"""The type of `slices`: a number, or a range."""
 
 
 def read_range(topology: Values, out: Diagnostics) -> tuple[int, int] | None:

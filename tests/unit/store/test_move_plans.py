@@ -61,7 +61,7 @@ def users(store: Store) -> dict[str, str | None]:
 
 
 def with_spare(node: NodeName):
-    """Answer an `allot` that gives the slice of a run one more node."""
+    """Return a function for `allot` that gives the slice of a run one more node."""
 
     def allot(run: Run, record: object, unavailable: object) -> Run:
         part = replace(run.placement.slices[0], spares=(node,))
