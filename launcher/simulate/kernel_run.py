@@ -4,22 +4,22 @@ The kernel is asked only while something happens to a run, a tick after the othe
 the clock of the run jumps.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
+from launcher.admission.node_choice import NoChoice, NodeChoice, choose_place, choose_spare
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.model.actions import Action, AddSpare, Grow, Move, Relocate, Resize
 from launcher.core.model.inventory import Inventory, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Observation, Unseen
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
-from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes
+from launcher.core.model.placement import Placement, Unavailable, UnavailableNodes
 from launcher.core.model.receipt import Answer, Receipt, Result
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run, RunId, RunName, RunState
 from launcher.core.model.simulation import Fault, SimSettings
 from launcher.core.model.task import Task
-from launcher.core.placement.replacement import find_spare, replace_slice
 from launcher.sim.clock import SimClock
 from launcher.sim.nodes import SimNodes
 from launcher.sim.world import MemoryRows
@@ -201,54 +201,22 @@ class KernelRun:
             case AddSpare():
                 return self._add_spare(action)
             case Relocate():
-                return self._relocate(action)
+                return self._take(choose_place(action, self._run, self._record, self._unavailable(), self._whole))
             case Move() | Resize() | Grow():
                 return Answer(result=Result.FAILED, stage="allot", message="nobody asks for this in a simulation")
             case _:
                 return self._nodes.perform(self._run, action)
 
     def _add_spare(self, action: AddSpare) -> Answer:
-        part = self._slice(action.slice)
-        unused = [
-            name
-            for name in part.spares
-            if not {name} & (self.working | self._record.failed_nodes.keys() | self._drained.keys())
-        ]
-        if unused:
-            return Answer(result=Result.DONE, nodes=(unused[0],))
-        found = find_spare(self._run.task, self._whole, self._barred(()), self._run.placement, part)
-        if found is None:
-            return Answer(result=Result.FAILED, stage="allot", message=f"no free node in {part.place}")
-        return self._give(replace(part, spares=(*part.spares, found)))
+        unavailable = self._unavailable()
+        own = {name for part in self._run.placement.slices if part.key == action.slice for name in part.spares}
+        # What is wrong with a spare of its own, the run learns from the node itself.
+        others = {name: use for name, use in unavailable.items() if name not in own}
+        drained = {name: Unavailable(drained=self._drained[name]) for name in own & self._drained.keys()}
+        return self._take(choose_spare(action, self._run, self._record, {**others, **drained}, self._whole))
 
-    def _relocate(self, action: Relocate) -> Answer:
-        part = self._slice(action.slice)
-        if not set(part.nodes) & (self._record.requested | self._record.failed_nodes.keys() | set(action.without)):
-            return Answer(result=Result.DONE, nodes=part.nodes)
-        left = [node.name for node in self._whole.nodes if node.rack in action.without_racks]
-        barred = self._barred((*action.without, *left))
-        own = {*part.nodes, *part.spares}
-        barred = {name: use for name, use in barred.items() if name not in own or use.unhealthy or use.drained}
-        found = replace_slice(self._run.task, self._whole, barred, self._run.placement, part)
-        if isinstance(found, Shortfall):
-            return Answer(result=Result.FAILED, stage="allot", message=f"{part.key} fits nowhere else")
-        return self._give(found)
-
-    def _slice(self, key: str) -> Slice:
-        return next(part for part in self._run.placement.slices if part.key == key)
-
-    def _barred(self, without: Sequence[NodeName]) -> dict[NodeName, Unavailable]:
-        """Return what the run cannot have: what others use, what is down, and what it has excluded itself."""
-        barred = dict(self._unavailable())
-        for name in (*self._record.failed_nodes, *without):
-            barred[name] = Unavailable(unhealthy="excluded by the run")
-        return barred
-
-    def _give(self, part: Slice) -> Answer:
-        run, names = self._run, (*part.nodes, *part.spares)
-        slices = tuple(part if part.key == other.key else other for other in run.placement.slices)
-        known = {node.name for node in run.fleet.nodes}
-        more = tuple(node for node in self._whole.nodes if node.name in names and node.name not in known)
-        fleet = replace(run.fleet, nodes=(*run.fleet.nodes, *more))
-        self._run = replace(run, placement=replace(run.placement, slices=slices), fleet=fleet)
-        return Answer(result=Result.DONE, nodes=names)
+    def _take(self, found: NodeChoice | NoChoice) -> Answer:
+        if isinstance(found, NoChoice):
+            return Answer(result=Result.FAILED, stage="allot", message=found.message)
+        self._run = found.run
+        return Answer(result=Result.DONE, nodes=tuple(node.name for node in found.nodes))
