@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, Task, TopologyRule
+from launcher.simulate.measures import time_to_finish
 from launcher.simulate.workload import Job
 
 NO_LIMIT = 1_000_000
@@ -74,8 +75,4 @@ class Policy:
 
     def span(self, work_s: float) -> float:
         """Return how long a job takes without faults, from the start of its program to its end."""
-        return self.program_start_s + work_s + self.writes(work_s) * self.write_s
-
-    def writes(self, work_s: float) -> int:
-        """Return how many checkpoints are written during so much work; none at its very end."""
-        return max(0, -(-int(work_s) // max(1, int(self.checkpoint_s))) - 1)
+        return self.program_start_s + time_to_finish(work_s, self.checkpoint_s, self.write_s)
