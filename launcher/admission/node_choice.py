@@ -7,7 +7,7 @@ from launcher.core.control.resized_record import hindrance
 from launcher.core.model.actions import AddSpare, Move, Relocate
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes
+from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes, mark_unhealthy
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run, Target
 from launcher.core.model.task import Task
@@ -231,10 +231,7 @@ def _nodes(fleet: Inventory, names: Iterable[NodeName]) -> tuple[Node, ...]:
 
 def _without(unavailable: UnavailableNodes, names: Iterable[NodeName]) -> UnavailableNodes:
     """Return the unavailable nodes, with those that the run itself excluded."""
-    return {
-        **unavailable,
-        **{name: replace(unavailable.get(name, Unavailable()), unhealthy="excluded by the run") for name in names},
-    }
+    return mark_unhealthy(unavailable, dict.fromkeys(names, "excluded by the run"))
 
 
 def _shortfall(shortfall: Shortfall) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from launcher.admission.node_checks import HEAD, Examined, compare, compare_all, examine, head_of, summary
 from launcher.core.model.inventory import GpuDriver, Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes
+from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes, mark_unhealthy
 from launcher.core.model.task import Task
 from launcher.core.placement.place import place
 from launcher.core.planner.straddle import straddling
@@ -79,15 +79,15 @@ class Preflight:
 
     def again(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the placement by what is known now; asks no node."""
-        return place(self._task, self.fleet, self._without_unhealthy(self._with_held(unavailable)))
+        return place(self._task, self.fleet, mark_unhealthy(self._with_held(unavailable), self.unhealthy))
 
     def unheld(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the placement if no node were held by others; asks no node."""
-        return place(self._task, self.fleet, self._without_unhealthy(unavailable))
+        return place(self._task, self.fleet, mark_unhealthy(unavailable, self.unhealthy))
 
     def refusal(self, shortfall: Shortfall, unavailable: UnavailableNodes) -> NoCapacityError:
         """Return the error for a shortfall by what is known now."""
-        now = self._without_unhealthy(self._with_held(unavailable))
+        now = mark_unhealthy(self._with_held(unavailable), self.unhealthy)
         return NoCapacityError(shortfall, straddling(self._task, self.fleet, now, shortfall))
 
     def _with_held(self, unavailable: UnavailableNodes) -> UnavailableNodes:
@@ -95,13 +95,6 @@ class Preflight:
             name: replace(unavailable.get(name, Unavailable()), used_by=other.who) for name, other in self.held.items()
         }
         return {**unavailable, **held}
-
-    def _without_unhealthy(self, unavailable: UnavailableNodes) -> UnavailableNodes:
-        unhealthy = {
-            name: replace(unavailable.get(name, Unavailable()), unhealthy=message)
-            for name, message in self.unhealthy.items()
-        }
-        return {**unavailable, **unhealthy}
 
     def _known(self, node: Node) -> bool:
         """Whether the holder of a node is certain.

@@ -27,7 +27,7 @@ from launcher.core.control.resized_record import hindrance
 from launcher.core.model.actions import AddSpare, AllotAction, Grow, Move, Relocate, Resize
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.placement import Unavailable, UnavailableNodes
+from launcher.core.model.placement import Unavailable, UnavailableNodes, mark_unhealthy
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run
@@ -171,13 +171,11 @@ class StoreAllotter:
         made: list[NodeChoice | NoChoice] = []
 
         def decide(now: Run, record: Record, unavailable: UnavailableNodes) -> Run | None:
-            unhealthy = {
-                name: replace(unavailable.get(name, Unavailable()), unhealthy=why) for name, why in asked.items() if why
-            }
-            choice = choose(now, record, {**unavailable, **unhealthy}, fleet)
+            unhealthy = {name: why for name, why in asked.items() if why}
+            choice = choose(now, record, mark_unhealthy(unavailable, unhealthy), fleet)
             if outranks and isinstance(choice, NoChoice):
                 freed = unreserved(unavailable, self._store.move_plans.reserved(fleet.name))
-                choice = choose(now, record, {**freed, **unhealthy}, fleet)
+                choice = choose(now, record, mark_unhealthy(freed, unhealthy), fleet)
             made.append(choice)
             if isinstance(choice, NoChoice) or not {node.name for node in choice.nodes} <= asked.keys():
                 return None

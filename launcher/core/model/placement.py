@@ -141,3 +141,9 @@ class Unavailable:
 
 UnavailableNodes = Mapping[NodeName, Unavailable]
 """The nodes of an inventory that are not free, each with the reason."""
+
+
+def mark_unhealthy(unavailable: UnavailableNodes, messages: Mapping[NodeName, str | None]) -> UnavailableNodes:
+    """Return the unavailable nodes, with these as unhealthy besides what else is known of them."""
+    marked = {name: replace(unavailable.get(name, Unavailable()), unhealthy=why) for name, why in messages.items()}
+    return {**unavailable, **marked}

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from launcher.core.model.inventory import NODE_LEVEL, RACK_LEVEL, Inventory
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.placement import Placement, Unavailable, UnavailableNodes
+from launcher.core.model.placement import Placement, Unavailable, UnavailableNodes, mark_unhealthy
 from launcher.core.model.task import Task
 from launcher.core.placement.colocation import placed_groups, with_colocated_groups
 from launcher.core.placement.interchangeable import NvlinkDomainId, NvlinkDomains
@@ -204,7 +204,4 @@ def free_to(unavailable: UnavailableNodes, run: str) -> UnavailableNodes:
 
 def with_unhealthy(unavailable: UnavailableNodes, unhealthy: UnavailableNodes) -> UnavailableNodes:
     """Return the unavailable nodes and those one run knows to be unhealthy."""
-    more = {
-        name: replace(unavailable.get(name, Unavailable()), unhealthy=use.unhealthy) for name, use in unhealthy.items()
-    }
-    return {**unavailable, **more}
+    return mark_unhealthy(unavailable, {name: use.unhealthy for name, use in unhealthy.items()})
