@@ -69,7 +69,7 @@ def choose_place(
     free = {name: use for name, use in unavailable.items() if name not in own or use.unhealthy or use.drained}
     left = [node.name for node in fleet.nodes if node.rack in action.without_racks]
     excluded = _without(free, (*record.failed_nodes, *action.without, *left))
-    found = replace_slice(now.task, fleet, excluded, now.placement, part)
+    found = replace_slice(now.task, fleet, excluded, now.placement, part, action.lost)
     if isinstance(found, Shortfall):
         return NoChoice(message=f"slice `{part.key}` fits nowhere else: {_shortfall(found)}")
     nodes = _nodes(fleet, (*found.nodes, *found.spares))

@@ -44,7 +44,8 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def fleet(told: Mapping[str, Any], faults: list[Mapping[str, Any]], run_s: float) -> Inventory:
-    """An inventory of racks r1.. with nodes r1-n1.., each rack one NVLink domain."""
+    """An inventory of racks r1.. with nodes r1-n1.., each rack one NVLink domain, and so many racks to a block."""
+    per_block = told.get("racks_per_block", told["racks"])
     names = [(rack, node) for rack in range(1, told["racks"] + 1) for node in range(1, told["nodes"] + 1)]
     driver = GpuDriver.NVIDIA if told.get("gpus", True) else GpuDriver.NONE
     nodes = tuple(
@@ -54,6 +55,7 @@ def fleet(told: Mapping[str, Any], faults: list[Mapping[str, Any]], run_s: float
             domain=f"domain {rack}",
             access=Access(address=f"10.0.{rack}.{node}"),
             gpu_driver=driver,
+            places={"block": f"b{(rack - 1) // per_block + 1}"},
         )
         for rack, node in names
     )
@@ -73,6 +75,7 @@ def fleet(told: Mapping[str, Any], faults: list[Mapping[str, Any]], run_s: float
         name="hall",
         transport=Transport.SIM,
         nodes=nodes,
+        levels=("block", "rack"),
         head=Access(address="10.9.9.9") if told.get("head") else None,
         fence_command="fence {node}" if told.get("fence") else None,
         sim=SimSettings(start_s=3.0, run_s=run_s, faults=happen),
@@ -86,7 +89,7 @@ def task(told: Mapping[str, Any]) -> Task:
     """
     known = {
         *("slices", "nodes", "spares", "spares_per_rack", "run_s", "stop_grace"),
-        *("guest", "guest_restarts_with", "driver", "least"),
+        *("guest", "guest_restarts_with", "driver", "least", "all_within"),
     }
     policy = {key: value for key, value in told.items() if key not in known}
     for key, kind in (("on_no_spare", OnNoSpare), ("restart_with", RestartWith)):
@@ -97,6 +100,7 @@ def task(told: Mapping[str, Any]) -> Task:
         min_slices=told.get("least"),
         max_slices=told["slices"] if "least" in told else None,
         nodes_per_slice=told["nodes"],
+        all_within=told.get("all_within"),
         spares=told.get("spares", 0),
         spares_per_rack=told.get("spares_per_rack", 0),
     )

@@ -269,7 +269,7 @@ class MemoryAllotter:
             return Answer(result=Result.DONE, nodes=part.nodes)
         left = tuple(node.name for node in self.whole.nodes if node.rack in action.without_racks)
         barred = self._barred(record, (*action.without, *left))
-        found = replace_slice(now.task, self.whole, barred, now.placement, part)
+        found = replace_slice(now.task, self.whole, barred, now.placement, part, action.lost)
         if isinstance(found, Shortfall):
             return Answer(result=Result.FAILED, message=f"{part.key} fits nowhere else")
         return self._give(found)

@@ -27,16 +27,25 @@ from launcher.core.placement.slice_range import pinned
 
 
 def replace_slice(
-    task: Task, inventory: Inventory, unavailable: UnavailableNodes, placement: Placement, part: Slice
+    task: Task,
+    inventory: Inventory,
+    unavailable: UnavailableNodes,
+    placement: Placement,
+    part: Slice,
+    lost: Collection[str] = (),
 ) -> Slice | Shortfall:
     """Return a slice with the same index on other nodes, or why there are none.
 
     Every hard rule of the task holds against the other slices. The old nodes may serve again unless they are
-    unavailable; those of the other slices may not.
+    unavailable; those of the other slices may not. Slices in `lost`, by key, are placed again together with this one:
+    it goes where all of them fit. If they do not fit together, it is placed beside them where they are.
     """
     owners = {group.name for group in placed_groups(task).groups}
-    kept = tuple(other for other in placement.slices if other.key != part.key and other.group in owners)
+    others = tuple(other for other in placement.slices if other.key != part.key and other.group in owners)
+    kept = tuple(other for other in others if other.key not in lost)
     result = place(pinned(task), inventory, _used_by_others(unavailable, kept), kept)
+    if isinstance(result, Shortfall) and len(kept) < len(others):
+        return replace_slice(task, inventory, unavailable, placement, part)
     if isinstance(result, Shortfall):
         return result
     return next(other for other in result.slices if other.key == part.key)

@@ -15,6 +15,7 @@ from launcher.core.placement.backtracking import MAX_WORK, SearchLimitError, sea
 from launcher.core.placement.best_fit import BestFit, Candidate
 from launcher.core.placement.capacity import Capacity, Demand, TopologyDomain, rank_order
 from launcher.core.placement.constraints import Constraints
+from launcher.core.placement.counting import needs_too_many_nodes
 from launcher.core.placement.node_selection import Selection, partly_used_first, select_nodes
 
 MAX_ORDERS = 6
@@ -39,23 +40,23 @@ class GroupShortfall:
 
 
 def assign(
-    task: Task,
-    inventory: Inventory,
-    unavailable: UnavailableNodes,
-    kept: Sequence[Slice] = (),
-    work: int = MAX_WORK,
+    task: Task, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice] = (), work: int = MAX_WORK
 ) -> Placement | GroupShortfall:
     """Return a placement, or the first group that did not fit.
 
     Slices in `kept` keep their nodes. The group with the largest slice chooses first, but after the group it is near; a
     group that does not fit chooses first in the next try. If best fit fails in every order, a full search within `work`
-    steps decides.
+    steps decides, unless counting nodes does.
     """
     failed: list[GroupShortfall] = []
     for groups in _orders(task, failed):
-        outcome = _best_fit(task, groups, Capacity(task, inventory, unavailable, kept), kept)
-        if isinstance(outcome, Placement) or outcome.proven:
+        capacity = Capacity(task, inventory, unavailable, kept)
+        too_many = needs_too_many_nodes(capacity)
+        outcome = _best_fit(task, groups, capacity, kept)
+        if isinstance(outcome, Placement):
             return outcome
+        if outcome.proven or too_many:
+            return replace(outcome, proven=True)
         failed.append(outcome)
     order = order_by_near(sorted(task.groups, key=_largest_first))
     try:
@@ -63,6 +64,14 @@ def assign(
     except SearchLimitError:
         return failed[0]
     return replace(failed[0], proven=True) if found is None else found
+
+
+def fits(
+    task: Task, inventory: Inventory, unavailable: UnavailableNodes, kept: Sequence[Slice] = (), work: int = MAX_WORK
+) -> bool:
+    """Whether a placement is found; where counting nodes says no, nothing is tried."""
+    too_many = needs_too_many_nodes(Capacity(task, inventory, unavailable, kept))
+    return not too_many and isinstance(assign(task, inventory, unavailable, kept, work), Placement)
 
 
 def order_by_near(groups: Sequence[Group]) -> Sequence[Group]:

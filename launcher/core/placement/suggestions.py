@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold, natural
-from launcher.core.model.placement import Exclusion, Placement, Slice, UnavailableNodes
+from launcher.core.model.placement import Exclusion, Slice, UnavailableNodes
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.model.text import count
 from launcher.core.placement.capacity import rank_order
 from launcher.core.placement.constraints import DomainId, within_level
 from launcher.core.placement.filters import NodeFilter
-from launcher.core.placement.solver import GroupShortfall, assign
+from launcher.core.placement.solver import GroupShortfall, fits
 
 MAX_RUNS_TRIED = 6
 """How many runs are tried as the one that has to end; each costs a placement."""
 
 MAX_RUNS_NAMED = 3
-"""How many of these runs are suggested: enough to choose from."""
+"""How many of these runs are suggested."""
 
 MAX_KINDS_TRIED = 4
 """How many kinds of accelerators are tried, the most common first; each costs a placement."""
@@ -45,7 +45,7 @@ def suggest(
         *_restored(problem, Exclusion.UNHEALTHY, _heal, "repair `{}` (unhealthy)"),
         *_restored(problem, Exclusion.NO_DOMAIN, _guess_domain, _DOMAIN),
         *_ended_runs(problem),
-        *_relaxed_counts(problem.group, problem.fits_as),
+        *_relaxed_counts(problem.group, problem.fits_as, found.placed),
         *_relaxed_rules(problem.group, problem.fits_as),
         *_relaxed_names(problem.group, problem.fits_as),
         *_coarser_level(problem.group, inventory, problem.fits_as),
@@ -89,13 +89,12 @@ class _Problem:
 
     def fits(self, inventory: Inventory, unavailable: UnavailableNodes) -> bool:
         """Whether the task fits in another situation."""
-        return isinstance(assign(self.task, inventory, unavailable, self.kept, SUGGESTION_WORK), Placement)
+        return fits(self.task, inventory, unavailable, self.kept, SUGGESTION_WORK)
 
     def fits_as(self, group: Group) -> bool:
         """Whether the task fits with this group in place of the one that does not fit."""
-        groups = tuple(group if own is self.group else own for own in self.task.groups)
-        task = replace(self.task, groups=groups)
-        return isinstance(assign(task, self.inventory, self.unavailable, self.kept, SUGGESTION_WORK), Placement)
+        task = replace(self.task, groups=tuple(group if own is self.group else own for own in self.task.groups))
+        return fits(task, self.inventory, self.unavailable, self.kept, SUGGESTION_WORK)
 
 
 def _undrain(problem: _Problem, names: AbstractSet[NodeName]) -> _Situation:
@@ -215,7 +214,7 @@ def _without_runs(unavailable: UnavailableNodes, runs: AbstractSet[str]) -> Unav
 _Fits = Callable[[Group], bool]
 
 
-def _relaxed_counts(group: Group, fits: _Fits) -> Iterator[str]:
+def _relaxed_counts(group: Group, fits: _Fits, placed: int) -> Iterator[str]:
     rule = group.topology
     spares = _largest(0, rule.spares - 1, lambda n: fits(_with(group, replace(rule, spares=n))))
     if spares is not None:
@@ -226,7 +225,7 @@ def _relaxed_counts(group: Group, fits: _Fits) -> Iterator[str]:
     size = _largest(1, rule.nodes_per_slice - 1, lambda n: fits(_with(group, replace(rule, nodes_per_slice=n))))
     if size is not None:
         yield f"use slices of at most {count(size, 'node')}"
-    slices = _largest(1, rule.slices - 1, lambda n: fits(_with(group, replace(rule, slices=n))))
+    slices = _largest(1, rule.slices - 1, lambda n: fits(_with(group, replace(rule, slices=n))), placed)
     if slices is not None:
         yield f"use at most {count(slices, 'slice')}"
 
@@ -288,13 +287,14 @@ def _with(group: Group, rule: TopologyRule) -> Group:
     return replace(group, topology=rule)
 
 
-def _largest(low: int, high: int, fits: Callable[[int], bool]) -> int | None:
-    """Return the largest number that fits, by bisection; None if none fits."""
-    best = None
+def _largest(low: int, high: int, fits: Callable[[int], bool], guess: int | None = None) -> int | None:
+    """Return the largest number that fits, by bisection that begins at a guess; None if none fits."""
+    best, first = None, guess
     while low <= high:
-        middle = (low + high) // 2
-        if fits(middle):
-            best, low = middle, middle + 1
+        at = (low + high) // 2 if guess is None else min(max(guess, low), high)
+        if fits(at):
+            # A right guess is followed by a number that does not fit.
+            best, low, guess = at, at + 1, at + 1 if guess == first else None
         else:
-            high = middle - 1
+            high, guess = at - 1, None
     return best

@@ -160,3 +160,27 @@ def test_a_slice_does_not_move_against_a_rule_or_onto_others(where: str, why: st
     asked = task(main=TopologyRule(slices=3, nodes_per_slice=2, spread="rack"))
     before = (part("main", 0, 1, [2, 3]), part("main", 1, 0, [2, 3]), part("main", 2, 3, [2, 3]))
     assert moved(asked, [4, 4, 4, 4], before, "r1-n01", s0=where) == why
+
+
+def test_slices_that_are_lost_together_are_placed_together_in_another_block() -> None:
+    asked = Task(name="t", groups=(group(nodes=3, slices=2, all_within="block"),))
+    inventory = fleet("r1=4@b1", "r2=4@b1", "r3=4@b1", "r4=3@b2", "r5=4@b3", "r6=4@b3")
+    before = placed(inventory, *asked.groups).slices
+    assert {part.rack for part in before} == {"r5", "r6"}
+    dark = {node.name: Unavailable(unhealthy="unreachable") for node in inventory.nodes if node.rack in ("r5", "r6")}
+    alone = replace_slice(asked, inventory, dark, Placement(slices=before), before[0])
+    assert isinstance(alone, Shortfall), "the other one keeps it in its block"
+    first = replace_slice(asked, inventory, dark, Placement(slices=before), before[0], lost=[before[1].key])
+    assert isinstance(first, Slice)
+    second = replace_slice(asked, inventory, dark, Placement(slices=(first, before[1])), before[1])
+    assert isinstance(second, Slice)
+    assert {first.rack, second.rack} < {"r1", "r2", "r3"}
+
+
+def test_a_lost_slice_that_does_not_fit_together_with_the_others_is_placed_alone() -> None:
+    asked = Task(name="t", groups=(group(nodes=3, slices=2),))
+    inventory = fleet("r1=4", "r2=4", "r3=3")
+    before = placed(inventory, *asked.groups).slices
+    dark = {name: Unavailable(unhealthy="unreachable") for part in before for name in part.nodes}
+    found = replace_slice(asked, inventory, dark, Placement(slices=before), before[0], lost=[before[1].key])
+    assert isinstance(found, Slice)
