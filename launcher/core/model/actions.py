@@ -192,7 +192,7 @@ class AddSpare:
 class Relocate:
     """Place a whole slice again, on no node of `without` or `without_racks`; the receipt names its new nodes.
 
-    `lost` are the other slices that are out of sight whole and will be placed again too: this one has to be where all of
+    `lost` are the other slices without a node in sight, which will be placed again too: this one has to be where all of
     them fit by the rules of the task, not near where they were.
     """
 

@@ -6,7 +6,7 @@ from launcher.core.placement.capacity import Capacity, Demand
 def needs_too_many_nodes(capacity: Capacity) -> bool:
     """Whether all groups, or those of one kind of node, need more nodes than are free for them.
 
-    If so, no placement exists. `capacity` has to be as it was before anything was placed. Shared spares are not counted.
+    If so, no placement exists. `capacity` has to be as it was before anything was placed. Spares per rack do not count.
     """
     demands = [demand for demand in capacity.demands.values() if demand.missing]
     kinds = {demand.use for demand in demands}
