@@ -20,7 +20,7 @@ help:
 	@echo "make test   everything that CI runs (about half an hour; needs root, for the rig)"
 	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (two minutes)"
 	@echo "make command  the command itself, on imaginary fleets"
-	@echo "make soak   for hours: drawn cases, 25 times as many and other ones each time; the long failures on racks of hosts"
+	@echo "make soak   for hours: drawn cases, 50 times as many and other ones each time; the long failures on racks of hosts"
 	@echo "make fuzz   an hour of files and answers drawn at random (FUZZ_S=60: a minute); a part of soak"
 	@echo "make real   real Ray on local racks"
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, settings
 
 SOAK = os.environ.get("NVLAUNCH_SOAK") == "1"
-_MORE = 25  # times as many cases
+_MORE = 50  # times as many cases
 
 
 def drawn(examples: int) -> settings:
-    """Answer how a property is tried: on `examples` cases, in a soak on 25 times as many."""
+    """Answer how a property is tried: on `examples` cases, in a soak on 50 times as many."""
     return settings(
         max_examples=examples * _MORE if SOAK else examples,
         derandomize=not SOAK,

@@ -39,7 +39,7 @@ from tests.effort import drawn
 from tests.property.worlds import AT_ONCE, Pace, Play, Wish, hall, runs, wishes
 from tests.situations import key, make_run
 
-BOUNDED = drawn(25)
+BOUNDED = drawn(12)
 UP = (Condition.SERVING, Condition.FINISHED)
 SILENT = (
     FaultKind.POWER_CUT,
@@ -409,7 +409,7 @@ def test_one_crash_at_every_step_of_a_small_run_changes_nothing_about_its_end(
 LASTING = (FaultKind.POWER_CUT, FaultKind.LINK_DOWN, FaultKind.DISK_FULL, FaultKind.GPU_LOST, FaultKind.RAYLET_KILLED)
 
 
-@drawn(20)
+@drawn(8)
 @given(
     kind=st.sampled_from(LASTING),
     rank=st.integers(0, 5),
@@ -452,7 +452,7 @@ def test_when_all_is_mended_a_run_comes_to_an_end_or_waits_for_a_person(run: Run
 SHRINKS = RecoveryPolicy(on_no_spare=OnNoSpare.SHRINK, grow_after=20.0)
 
 
-@drawn(10)
+@drawn(8)
 @given(
     least=st.integers(1, 3),
     kinds=st.lists(st.sampled_from(LASTING), min_size=1, max_size=3),

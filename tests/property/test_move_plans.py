@@ -45,7 +45,7 @@ REST = 800
 """So many turns after that, every run has come to rest."""
 
 _UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-few, more = settings(drawn(5), phases=_UNSHRUNK), settings(drawn(5), phases=_UNSHRUNK)
+few, more = settings(drawn(3), phases=_UNSHRUNK), settings(drawn(3), phases=_UNSHRUNK)
 """A case takes a second: shrinking one would take minutes."""
 
 

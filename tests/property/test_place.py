@@ -18,7 +18,7 @@ from tests.effort import drawn
 from tests.property.ray_rule import one_slice, racks_of, stranded
 
 LEVELS = ("zone", "block", "rack")
-QUICK = drawn(80)
+QUICK = drawn(40)
 
 
 @st.composite
@@ -184,7 +184,7 @@ def test_racks_that_are_alike_are_chosen_by_name(data: st.DataObject, sizes: lis
 
 @pytest.mark.parametrize("nested", [True, False], ids=["nested levels", "racks that straddle blocks"])
 def test_one_group_is_refused_only_where_no_choice_exists(nested: bool) -> None:
-    @drawn(150)
+    @drawn(70)
     @given(st.data())
     def law(data: st.DataObject) -> None:
         inventory = data.draw(fleets(11, nested=nested))
@@ -235,7 +235,7 @@ def free_by_rack(inventory: Inventory, used: tuple[NodeName, ...]) -> Counter[st
     return Counter(node.rack for node in inventory.nodes if node.name not in used)
 
 
-@drawn(100)
+@drawn(50)
 @given(st.data())
 def test_a_shortfall_counts_each_node_once_and_its_suggestions_are_the_least(data: st.DataObject) -> None:
     inventory = data.draw(fleets(10))

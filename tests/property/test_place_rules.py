@@ -16,7 +16,7 @@ from tests.effort import drawn
 from tests.property.every_way import EveryWay
 from tests.property.test_place import fleets, unavailable_nodes
 
-LAWS = drawn(40)
+LAWS = drawn(16)
 _UPPER = ["rack", "block", "zone"]
 _LEVELS = ["node", *_UPPER, "any"]
 
@@ -123,7 +123,7 @@ def placed(data: st.DataObject, most: int) -> tuple[Inventory, UnavailableNodes,
     return inventory, unavailable, task, before, data.draw(st.sampled_from(before.slices))
 
 
-@drawn(25)
+@drawn(12)
 @given(st.data())
 def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.DataObject) -> None:
     inventory, unavailable, task, before, part = placed(data, 8)
@@ -144,7 +144,7 @@ def test_a_slice_placed_again_keeps_every_rule_and_a_refusal_is_exact(data: st.D
     EveryWay(task, inventory, worse).check(Placement(slices=tuple(whole)))
 
 
-@drawn(25)
+@drawn(12)
 @given(st.data())
 def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(data: st.DataObject) -> None:
     inventory, unavailable, task, before, part = placed(data, 10)
@@ -171,7 +171,7 @@ def test_lost_nodes_are_replaced_in_the_place_that_the_loss_broke_or_not_at_all(
     ways.check(Placement(slices=tuple(after if one.key == part.key else one for one in before.slices)))
 
 
-@drawn(25)
+@drawn(12)
 @given(st.data(), st.integers(1, 4), st.integers(0, 1))
 def test_a_task_given_again_keeps_what_may_stay(data: st.DataObject, slices: int, spares: int) -> None:
     inventory, unavailable = data.draw(marked(10))

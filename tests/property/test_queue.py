@@ -34,7 +34,7 @@ FLEET = Inventory(
         for tray in range(3)
     ),
 )
-QUICK = drawn(60)
+QUICK = drawn(30)
 
 
 def task(slices: int, nodes: int, *, priority: int = 0, limit: float | None = None, exclusive: bool = False) -> Task:

@@ -8,7 +8,7 @@ from tests.effort import drawn
 from tests.property.test_kernel import PASSING, Crash, crashes, paces, play, ranks_alive
 from tests.property.worlds import Pace, Play, Wish, hall, runs
 
-BOUNDED = drawn(30)
+BOUNDED = drawn(10)
 
 asked = st.lists(
     st.builds(

@@ -18,7 +18,7 @@ from tests.effort import drawn
 from tests.property.every_way import EveryWay
 from tests.property.test_place_rules import groups, marked, tasks
 
-LAWS = drawn(40)
+LAWS = drawn(16)
 
 
 @st.composite

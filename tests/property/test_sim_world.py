@@ -11,7 +11,7 @@ from tests.effort import drawn
 from tests.property.worlds import Play, runs
 
 TICKS = 120
-FEW = drawn(30)
+FEW = drawn(15)
 
 words = st.text(max_size=5)
 times = st.floats(0.0, 1e6)
@@ -43,7 +43,7 @@ watches = st.lists(st.builds(Watch, since=times, node=st.none() | words), max_si
 worlds = st.builds(SimWorld, began_at=maybe, ray=st.none() | rays, watches=watches)
 
 
-@drawn(50)
+@drawn(25)
 @given(hosts, worlds)
 def test_rows_are_read_back_as_they_were_written(host: SimHost, world: SimWorld) -> None:
     assert load_host(dump(host)) == host

@@ -270,10 +270,9 @@ def _coarser_level(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[
 
 
 def _relaxed_gpus(group: Group, inventory: Inventory, fits: _Fits) -> Iterator[str]:
-    if not group.gpus:
-        return
-    kinds = Counter((node.accelerator, min(node.gpus, group.gpus)) for node in inventory.nodes)
-    for (kind, gpus), _ in kinds.most_common(MAX_KINDS_TRIED):
+    kinds = Counter((node.accelerator, min(node.gpus, group.gpus)) for node in inventory.nodes if group.gpus)
+    common = sorted(kinds, key=lambda one: (-kinds[one], one[0] or "", one[1]))  # ties not by the order of the file
+    for kind, gpus in common[:MAX_KINDS_TRIED]:
         wanted = replace(group, accelerator=kind or group.accelerator, gpus=gpus)
         if gpus and wanted != group and fits(wanted):
             yield f"request {_gpus(wanted)} per node instead of {_gpus(group)}"

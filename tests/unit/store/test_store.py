@@ -546,7 +546,7 @@ def test_eight_processes_share_four_places(tmp_path: Path, attempt: int) -> None
 
 
 def test_kill_at_any_moment_leaves_whole_transactions(tmp_path: Path) -> None:
-    for at in range(5):
+    for at in range(3):
         home = tmp_path / str(at)
         writer = _python(_WRITE, str(home))
         assert writer.stdout is not None
@@ -601,7 +601,7 @@ class TestFolding:
     def test_an_action_that_succeeds_again_and_again_is_told_each_time(self, store: Store) -> None:
         run = launch(store)
         action = Release(reason=REASON, node=NodeName("r1-n00"))
-        for at in range(5):
+        for at in range(3):
             store.intend(run.id, Record(), (action,), "on", RunState.STOPPING, float(at))
             store.receipt(run.id, action, Answer(result=Result.DONE), float(at))
         assert [event.kind for event in store.journal.events(run.id)].count(EventKind.INTENT) == 5
