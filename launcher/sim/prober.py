@@ -36,8 +36,11 @@ class SimProber:
     def __init__(self, settings: SimSettings) -> None:
         self._settings = settings
 
-    def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
+    def probe(
+        self, nodes: Sequence[Node], listener: Listener, folders: Sequence[str] = ()
+    ) -> Mapping[NodeName, Facts | Unknown]:
         """Return what is known of each node."""
+        del folders  # imaginary nodes have all of them
         listener.asking([node.name for node in nodes])
         answers: dict[NodeName, Facts | Unknown] = {}
         for node in nodes:
