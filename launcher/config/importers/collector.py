@@ -3,16 +3,17 @@
 Names and addresses must be valid in our own inventory.
 """
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from launcher.config.importers.imported import ImportedHost
+from launcher.config.inventory.racks import SSH_PORT
 from launcher.config.schema.patterns import HOST, JUMP, LABEL, LABEL_HINT, USER
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import Mark
 from launcher.config.yaml.text_file import refuse
+from launcher.core.model.address import canonical, read_ip
 from launcher.core.model.nodeset import MAX_NAMES, expand
 
 MAX_WARNINGS = 1000
@@ -49,7 +50,7 @@ class HostCollector:
     def __init__(self, out: Diagnostics) -> None:
         self.out = out
         self.levels: tuple[str, ...] = ()
-        self._hosts: dict[tuple[str, int], ImportedHost] = {}
+        self._hosts: dict[_Key, ImportedHost] = {}
         self._names: dict[str, ImportedHost] = {}
         self._expanded = self._warnings = self._mistakes = 0
 
@@ -101,16 +102,28 @@ class HostCollector:
         host = self._named(self._checked(host))
         if not host.name:
             return
-        key = ((host.address or host.name).casefold(), host.port or 22)
-        known = self._hosts.get(key)
+        known = self._hosts.get(_key(host))
+        first = self._names.get(host.name.casefold())
         if known is not None:
             self._again(known, host)
-        elif host.name in self._names:
-            first = self._names[host.name]
-            what = f"`{host.name}` has another address on line {first.line}"
-            self.mistake(host.line, what, "give each machine its own name")
+        elif first is None:
+            self._hosts[_key(host)] = self._names[host.name.casefold()] = host
+        elif host.address is first.address is None and _key(host)[0] == _key(first)[0]:
+            self._by_port(first, host)
         else:
-            self._hosts[key] = self._names[host.name] = host
+            differs = "has another address" if first.name == host.name else f"differs only in case from `{first.name}`"
+            self.mistake(host.line, f"`{host.name}` {differs} on line {first.line}", "give each machine its own name")
+
+    def _by_port(self, first: ImportedHost, host: ImportedHost) -> None:
+        """Name machines behind one address by their ports; the first keeps its place in the file's order."""
+        for one in (first, host):
+            name = f"{one.name}-{one.port or SSH_PORT}"
+            if name.casefold() not in self._names:
+                made = replace(one, name=name, address=one.name)
+                self._hosts[_key(made)] = self._names[name.casefold()] = made
+        # The name stays taken, for the next machine behind it.
+        now = f"{first.name}-{host.port or SSH_PORT}"
+        self.warn(host.line, f"machines behind `{first.name}` are named by their ports, as `{now}`")
 
     def _again(self, known: ImportedHost, host: ImportedHost) -> None:
         """Report a machine that is listed twice; ssh(1) and DNS ignore case."""
@@ -130,7 +143,7 @@ class HostCollector:
         """
         where = host.address or host.name
         for word in (where, host.name):
-            if not re.fullmatch(HOST, word) or (":" in word and not is_address(word)):
+            if not re.fullmatch(HOST, word) or (":" in word and read_ip(word) is None):
                 hint = _template_hint(word) or "do not begin with `-`; use no spaces, commas or brackets"
                 self.mistake(host.line, f"`{short(word)}` is not a host name or an address", hint)
                 return replace(host, name="")
@@ -156,23 +169,22 @@ class HostCollector:
         address = host.address or host.name
         first = host.name.partition(".")[0]
         for name in (first, re.sub(r"[^A-Za-z0-9_.-]", "-", host.name).strip("-._")):
-            if re.fullmatch(LABEL, name) and self._names.get(name, host).address in (None, address):
+            if re.fullmatch(LABEL, name) and self._names.get(name.casefold(), host).address in (None, address):
                 return replace(host, name=name, address=address)
         self.mistake(host.line, f"`{short(host.name)}` cannot be turned into a valid node name", LABEL_HINT)
         return replace(host, name="")
 
 
+_Key = tuple[str, int, str | None]
+"""What tells machines apart: address, port and jump host."""
+
+
+def _key(host: ImportedHost) -> _Key:
+    return canonical(host.address or host.name), host.port or SSH_PORT, host.proxy_jump
+
+
 def _template_hint(text: str) -> str | None:
     return "render the template first" if _TEMPLATE.search(text) else None
-
-
-def is_address(word: str) -> bool:
-    """Whether a word is an IPv4 or IPv6 address."""
-    try:
-        ipaddress.ip_address(word)
-    except ValueError:
-        return False
-    return True
 
 
 def number(text: str | None, low: int, high: int) -> int | None:
