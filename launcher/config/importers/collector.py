@@ -13,7 +13,7 @@ from launcher.config.schema.patterns import HOST, JUMP, LABEL, LABEL_HINT, USER
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import Mark
 from launcher.config.yaml.text_file import refuse
-from launcher.core.model.address import canonical, read_ip
+from launcher.core.model.address import canonical, is_loopback, read_ip
 from launcher.core.model.nodeset import MAX_NAMES, expand
 
 MAX_WARNINGS = 1000
@@ -114,6 +114,14 @@ class HostCollector:
             differs = "has another address" if first.name == host.name else f"differs only in case from `{first.name}`"
             self.mistake(host.line, f"`{host.name}` {differs} on line {first.line}", "give each machine its own name")
 
+    def finish(self) -> None:
+        """Report machines that no other machine can reach; SpecError with all mistakes."""
+        for host in self.hosts if len(self._hosts) > 1 else ():
+            if is_loopback(host.address or host.name):
+                what = f"`{host.address or host.name}` is this machine, which the others cannot reach by that address"
+                self.mistake(host.line, what, "write an address that other nodes can reach, or leave it out")
+        self.out.finish()
+
     def _by_port(self, first: ImportedHost, host: ImportedHost) -> None:
         """Name machines behind one address by their ports; the first keeps its place in the file's order."""
         for one in (first, host):
@@ -147,6 +155,8 @@ class HostCollector:
                 hint = _template_hint(word) or "do not begin with `-`; use no spaces, commas or brackets"
                 self.mistake(host.line, f"`{short(word)}` is not a host name or an address", hint)
                 return replace(host, name="")
+        if (ip := read_ip(where)) and ip.is_link_local:
+            self.mistake(host.line, f"`{short(where)}` holds on one link only, and Ray cannot use it")
         for key, what, pattern in _RULES:
             value = getattr(host, key)
             if value is not None and not re.fullmatch(pattern, value):

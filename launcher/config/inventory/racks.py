@@ -13,7 +13,7 @@ from launcher.config.schema.patterns import LABEL, node_name
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import Mark
 from launcher.config.yaml.values import Values
-from launcher.core.model.address import canonical, read_ip
+from launcher.core.model.address import canonical, is_loopback, read_ip
 from launcher.core.model.inventory import Access, GpuDriver, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName, expand, repeated
 
@@ -49,6 +49,7 @@ class RackReader:
         self._racks = 0
         self._names: dict[str, tuple[str, Mark]] = {}
         self._addresses: dict[tuple[object, ...], _RackNode] = {}
+        self._loopbacks: list[tuple[str, Mark]] = []
 
     def read(self, name: str, rack: Values) -> tuple[Node, ...]:
         """Return the nodes of a rack in tray order; wrong ones are reported and omitted."""
@@ -60,6 +61,12 @@ class RackReader:
             self._node(name, node, places, tray, number)
             for number, (node, tray) in enumerate(zip(listed, trays, strict=True), start=1)
         )
+
+    def check_loopback(self, machines: int) -> None:
+        """Report nodes that no other machine can reach; alone, a node needs to be reached by none."""
+        for address, mark in self._loopbacks if machines > 1 else ():
+            what = f"`{address}` leads every machine to itself, but the nodes of a run reach each other by `address`"
+            self._out.mistake(mark, what, "write an address that other nodes can reach")
 
     def _places(self, rack: Values) -> dict[str, str]:
         places: dict[str, str] = {}
@@ -142,6 +149,8 @@ class RackReader:
             mark = node.own.mark_of("address") if node.own.has("address") else node.mark
             what = f"node `{node.name}` has the same address as `{first.name}` on line {first.mark.line}"
             self._out.mistake(mark, f"{what}, `{access.address}`", "give each node its own address")
+        if self._transport.capabilities.own_machines and is_loopback(access.address):
+            self._loopbacks.append((access.address, node.own.mark_of("address")))
         return access
 
     def _local_address(self, node: _RackNode, number: int) -> str:
@@ -174,6 +183,9 @@ def read_access(address: str, values: Values, out: Diagnostics) -> Access:
     if ":" in address and read_ip(address) is None:
         hint = "write the port as `port`, and IPv6 without brackets"
         out.mistake(values.mark_of("address"), f"`address: {address}` is neither a host name nor an address", hint)
+    if (ip := read_ip(address)) and ip.is_link_local:
+        what = f"`address: {address}` holds on one link only, and Ray cannot use it"
+        out.mistake(values.mark_of("address"), what, "write an address that all nodes can reach")
     return Access(
         address=address,
         user=values.get("user", str),

@@ -21,6 +21,18 @@ def canonical(address: str) -> str:
     return str(mapped or ip)
 
 
+def is_loopback(address: str) -> bool:
+    """Whether an address leads every machine to itself."""
+    ip = read_ip(canonical(address))
+    return ip.is_loopback if ip else canonical(address) in ("localhost", "ip6-localhost", "ip6-loopback")
+
+
+def endpoint(address: str, port: int) -> str:
+    """Return `HOST:PORT` as Ray reads it: an IPv6 address is in brackets there, and nowhere else."""
+    ip = read_ip(address)
+    return f"[{address}]:{port}" if ip and ip.version == 6 else f"{address}:{port}"
+
+
 def read_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return a text as an IP address; None for a name."""
     try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.core.model.address import canonical, read_ip
+from launcher.core.model.address import canonical, endpoint, is_loopback, read_ip
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,20 @@ from launcher.core.model.address import canonical, read_ip
 )
 def test_spellings_of_one_address_have_one_form(form: str, spellings: list[str]) -> None:
     assert {canonical(spelled) for spelled in spellings} == {form}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1", "::1", "::ffff:127.0.0.1", "localhost", "LOCALHOST."])
+def test_a_loopback_address_leads_to_the_machine_itself(address: str) -> None:
+    assert is_loopback(address)
+    assert not is_loopback("10.0.0.1")
+    assert not is_loopback("fd00::1")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"), [("10.0.0.1", "10.0.0.1:6400"), ("n1.dc", "n1.dc:6400"), ("fd00::1", "[fd00::1]:6400")]
+)
+def test_a_port_stands_behind_brackets_where_the_address_has_colons(address: str, shown: str) -> None:
+    assert endpoint(address, 6400) == shown
 
 
 def test_different_machines_stay_different() -> None:
