@@ -31,6 +31,9 @@ _RULES = (
     ("domain", "NVLink domain", LABEL),
     ("accelerator", "kind of GPU", LABEL),
 )
+NO_PLACE = ("none", "unknown", "undefined", "null", "n/a", "na", "-", "no-topology", "no_topology")
+"""Words that programs write where they do not know the rack or switch; NVIDIA's topograph writes `no-topology`."""
+
 _TEMPLATE = re.compile(r"\{\{|\{%|\$\{|<%")
 
 
@@ -52,6 +55,7 @@ class HostCollector:
         self.levels: tuple[str, ...] = ()
         self._hosts: dict[_Key, ImportedHost] = {}
         self._names: dict[str, ImportedHost] = {}
+        self._placeless: set[str] = set()
         self._expanded = self._warnings = self._mistakes = 0
 
     @property
@@ -99,7 +103,9 @@ class HostCollector:
         """Add a machine; mistakes and duplicates are reported."""
         if len(self._hosts) >= MAX_NAMES:
             raise refuse(self.out.where, f"the file lists more than {MAX_NAMES} machines", mark=Mark(host.line, 1))
-        host = self._named(self._checked(host))
+        # A dot at the end is DNS's way to write a whole name.
+        host = replace(host, name=host.name.rstrip("."), address=host.address.rstrip(".") if host.address else None)
+        host = self._named(self._checked(self._placed(host)))
         if not host.name:
             return
         known = self._hosts.get(_key(host))
@@ -143,6 +149,16 @@ class HostCollector:
             self.warn(host.line, what)
         elif known.line != host.line:
             self.warn(host.line, f"`{host.name}` is also on line {known.line}: imported once")
+
+    def _placed(self, host: ImportedHost) -> ImportedHost:
+        """Return the host without names of racks and levels that mean that there is none."""
+        known = {level: place for level, place in host.places.items() if place.casefold() not in NO_PLACE}
+        rack = host.rack if host.rack and host.rack.casefold() not in NO_PLACE else None
+        for word in dict.fromkeys([*([host.rack] if host.rack and rack is None else []), *host.places.values()]):
+            if word.casefold() in NO_PLACE and word not in self._placeless:
+                self._placeless.add(word)
+                self.warn(host.line, f"`{word}` is not taken for a place: the rack or level of these nodes is unknown")
+        return replace(host, rack=rack, places=known)
 
     def _checked(self, host: ImportedHost) -> ImportedHost:
         """Return the host, without its name if that or its address is not valid.
