@@ -137,10 +137,12 @@ class Listener(Protocol):
 class Prober(Protocol):
     """Reads facts of machines before a run is there; changes nothing on them."""
 
-    def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
+    def probe(
+        self, nodes: Sequence[Node], listener: Listener, folders: Sequence[str] = ()
+    ) -> Mapping[NodeName, Facts | Unknown]:
         """Return the facts of each node; all are asked at once, each with a deadline.
 
-        Never raises for one node.
+        In `folders`, which a task needs beside our own, a file is made and removed. Never raises for one node.
         """
 
     def close(self) -> None:

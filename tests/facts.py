@@ -5,11 +5,14 @@ from dataclasses import replace
 from launcher.core.model.inventory import Access, Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.probe.fabric import Fabric, FabricState
+from launcher.probe.folders import FolderTrial, LeasePlace
 from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Peer, PeerLink
+from launcher.probe.limits import GroupLimit, Limits, UserLimit
 from launcher.probe.node_facts import Facts
 from launcher.probe.nvidia_smi import Driver, Gpu, Recovery
-from launcher.probe.resources import HostnameLookup, IbPort, OpenFiles, Space
+from launcher.probe.resources import HostnameLookup, IbPort, Space
 from launcher.probe.results import Unknown
+from launcher.probe.slurm import SlurmNode
 from launcher.probe.system import HostInfo, Interpreter, Logout
 
 GIB = 1024**3
@@ -30,7 +33,13 @@ HEALTHY = Fabric(
 
 def gpu(at: int) -> Gpu:
     return Gpu(
-        bus=f"00{at:02x}:01:00", name="NVIDIA GB300", memory=284208, used=0, recovery=Recovery.NONE, fabric=HEALTHY
+        bus=f"00{at:02x}:01:00",
+        name="NVIDIA GB300",
+        memory=284208,
+        used=0,
+        recovery=Recovery.NONE,
+        fabric=HEALTHY,
+        memory_faults=(),
     )
 
 
@@ -77,12 +86,22 @@ FACTS = Facts(
     python=Interpreter(version=(3, 12, 3), executable="/opt/ray/bin/python", machine="aarch64", ray="2.60.0"),
     spaces=(space(), space("/tmp"), space("~")),
     shared_memory=space("/dev/shm"),
-    open_files=OpenFiles(soft=1024, hard=1048576),
+    folders=tuple(FolderTrial(path=path, at=path) for path in ("~/.nvlaunch/runs", "/tmp", "/dev/shm")),
+    lease_place=LeasePlace(usable="/run/lock/nvlaunch"),
+    limits=Limits(
+        open_files=UserLimit(soft=1024, hard=1048576),
+        locked_memory=UserLimit(soft=-1, hard=-1),
+        processes=UserLimit(soft=-1, hard=500_000),
+        groups=(GroupLimit(name="/user.slice/user-1001.slice", limit=300_000, used=100),),
+        threads=200,
+        cores=144,
+    ),
     hostname=HostnameLookup(name="r07-n01", seconds=0.001, addresses=("10.0.7.1",)),
     addresses=("10.0.7.1", "192.168.3.4"),
     ports=frozenset({22, 9100}),
     processes=(),
     lease=None,
+    slurm=SlurmNode(),
     logout=Logout(kill_processes=False, remove_ipc=False, linger=False),
     sudo=True,
     driver=DRIVER,

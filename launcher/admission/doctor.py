@@ -3,16 +3,18 @@
 Each on its own, and compared with those of its rack.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from launcher.admission.node_checks import Examined, compare, compare_all, examine
+from launcher.admission.node_checks import Examined, compare, compare_all, compare_machines, examine
 from launcher.admission.preflight import unknown_domains
 from launcher.core.model.inventory import Inventory, Node
-from launcher.core.model.nodeset import NodeName, natural
+from launcher.core.model.nodeset import NodeName, fold, natural
+from launcher.core.model.text import count
 from launcher.ports import Listener, Prober
 from launcher.probe.check_gpu import domain_of
 from launcher.probe.findings import CheckResult, Finding
+from launcher.probe.folders import RUNS, FolderTrial
 from launcher.probe.results import Unknown
 
 
@@ -31,12 +33,14 @@ class Shared:
 class Checkup:
     """All findings.
 
-    `reported` has the NVLink domains of nodes that the inventory lists without.
+    `reported` has the NVLink domains of nodes that the inventory lists without; `notes` is what several nodes have in
+    common that is neither good nor bad.
     """
 
     examined: tuple[Examined, ...]
     shared: tuple[Shared, ...]
     reported: dict[NodeName, str]
+    notes: tuple[str, ...] = ()
 
     def answer(self, one: Examined) -> CheckResult:
         """Return how a node is as a whole: bad, else cannot tell, else good."""
@@ -57,7 +61,28 @@ def check_up(fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: 
     found = examine(fleet, nodes, prober, listener)
     left_out = frozenset(unknown_domains(fleet))
     reported = {one.node.name: domain for one in found if one.node.name in left_out and (domain := _domain(one))}
-    return Checkup(examined=found, shared=tuple(_shared(found)), reported=reported)
+    machines = () if fleet.capabilities.this_machine else compare_machines(found)
+    shared = (*_shared(found), *(Shared(whose="all", finding=finding) for finding in machines))
+    return Checkup(examined=found, shared=shared, reported=reported, notes=tuple(_notes(found)))
+
+
+def _notes(found: Sequence[Examined]) -> Iterator[str]:
+    """Yield which nodes have one home, and which are nodes of Slurm too."""
+    homes: dict[str, list[NodeName]] = {}
+    slurm: list[NodeName] = []
+    for one in found:
+        if isinstance(one.facts, Unknown):
+            continue
+        for folder in one.facts.folders:
+            if isinstance(folder, FolderTrial) and folder.path == RUNS and folder.shared:
+                homes.setdefault(folder.shared, []).append(one.node.name)
+        if not isinstance(one.facts.slurm, Unknown) and one.facts.slurm.daemon:
+            slurm.append(one.node.name)
+    for source, names in homes.items():
+        if len(names) > 1:
+            yield f"home is the same on {count(len(names), 'node')} ({fold(names)}): {source}"
+    if slurm:
+        yield f"slurmd runs on {fold(slurm)}: reserve or drain them in Slurm, which may start jobs there at any time"
 
 
 def _shared(found: Sequence[Examined]) -> list[Shared]:

@@ -1,14 +1,16 @@
 """Checks nodes: the findings about each, and about nodes that must be equal."""
 
+import posixpath
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.core.model.inventory import GpuDriver, Inventory, Node, RackName
 from launcher.core.model.nodeset import NodeName
+from launcher.core.model.task import Task
 from launcher.ports import Listener, Prober
 from launcher.probe.check_node import check_node
-from launcher.probe.check_slice import check_slice
+from launcher.probe.check_slice import check_machines, check_slice
 from launcher.probe.findings import CheckResult, Fact, Finding
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
@@ -75,10 +77,12 @@ def head_of(fleet: Inventory) -> Node | None:
     return Node(name=HEAD, rack=RackName(HEAD), access=fleet.head, gpus=0, gpu_driver=GpuDriver.NONE)
 
 
-def examine(fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener) -> tuple[Examined, ...]:
-    """Return the findings about each of these nodes, all asked at the same time."""
+def examine(
+    fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener, folders: Sequence[str] = ()
+) -> tuple[Examined, ...]:
+    """Return the findings about each of these nodes, all asked at the same time; `folders` are those of a task."""
     meant = [_as_probed(fleet, node) for node in nodes]
-    answers = prober.probe(meant, listener)
+    answers = prober.probe(meant, listener, folders)
     return tuple(_judged(fleet, node, answers[node.name]) for node in meant)
 
 
@@ -91,6 +95,18 @@ def compare(part: Sequence[Examined], *, one_domain: bool = True) -> tuple[Findi
 def compare_all(nodes: Sequence[Examined]) -> tuple[Finding, ...]:
     """Return findings about facts that must be equal on all nodes of a run."""
     return tuple(finding for finding in _alike(nodes) if finding.fact in _OF_A_RUN)
+
+
+def compare_machines(nodes: Iterable[Examined]) -> tuple[Finding, ...]:
+    """Return findings about nodes that are one machine under several names; the machine for heads may be a node too."""
+    members = [(one.node, one.facts) for one in nodes if one.node.name != HEAD and not isinstance(one.facts, Unknown)]
+    return check_machines(members)
+
+
+def folders_of(task: Task) -> tuple[str, ...]:
+    """Return the folders of a task's file mounts outside of its workdir."""
+    outside = (to for to in task.file_mounts if to.startswith(("/", "~/")))
+    return tuple(dict.fromkeys(posixpath.dirname(to.rstrip("/")) or "/" for to in outside))
 
 
 def _alike(part: Sequence[Examined]) -> tuple[Finding, ...]:

@@ -6,7 +6,17 @@ A task is placed on nodes that were asked and are fit.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from launcher.admission.node_checks import HEAD, Examined, compare, compare_all, examine, head_of, summary
+from launcher.admission.node_checks import (
+    HEAD,
+    Examined,
+    compare,
+    compare_all,
+    compare_machines,
+    examine,
+    folders_of,
+    head_of,
+    summary,
+)
 from launcher.core.model.inventory import GpuDriver, Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes, mark_unhealthy
@@ -146,17 +156,23 @@ class Preflight:
         return free and node.name in self._left_out and node.name not in self._remembered
 
     def _ask(self, nodes: Sequence[Node]) -> None:
-        found = examine(self._written, nodes, self._prober, self._listener)
+        found = examine(self._written, nodes, self._prober, self._listener, folders_of(self._task))
         for one in found:
             self.examined[one.node.name] = one
             self._learn(one)
             self._look_at_lease(one)
             if one.unhealthy is not None and one.node.name not in self.held:
                 self.unhealthy[one.node.name] = one.unhealthy
+        if not self._written.capabilities.this_machine:
+            self._single_out(compare_machines(self._in_order()), "the run")
         self._blind = 0 if any(one.reached for one in self.examined.values()) else self._blind + 1
         self._check_way(self._blind)
         self._check_head()
         _check_domains(self._written, found)
+
+    def _in_order(self) -> Iterable[Examined]:
+        """Return the nodes that were asked as the inventory lists them."""
+        return (self.examined[node.name] for node in self._written.nodes if node.name in self.examined)
 
     def _look_at_lease(self, one: Examined) -> None:
         """Note who holds a node; other faults of a node in use may come from its user."""

@@ -11,7 +11,7 @@ from launcher.admission.node_checks import Examined, examine
 from launcher.core.model.inventory import Inventory, Node
 from launcher.errors import ConflictError, RemoteError
 from launcher.ports import Listener, Prober, Shell
-from launcher.probe.nvidia_smi import Gpu, Recovery
+from launcher.probe.nvidia_smi import Gpu, MemoryRemedy, Recovery
 from launcher.probe.results import Unknown
 from launcher.setup.lease import read_holder
 
@@ -43,14 +43,15 @@ def find_remedy(one: Examined) -> Remedy | None:
     """Return what the driver of a node requests; None for nothing.
 
     The requests are those of `nvidia-smi -q`: Reset, Reboot, Drain P2P, Drain and Reset. An idle node is already
-    drained. A reboot has precedence over resets.
+    drained. A reboot has precedence over resets. Memory that a reset would repair needs one too, though the driver goes
+    on without.
     """
     if isinstance(one.facts, Unknown) or isinstance(one.facts.driver, Unknown):
         return None
-    due = [gpu for gpu in one.facts.driver.gpus if gpu.recovery is Recovery.DUE]
+    due = [gpu for gpu in one.facts.driver.gpus if _action(gpu)]
     if not due:
         return None
-    message = "; ".join(f"{gpu.bus or 'a GPU'}: {gpu.action}" for gpu in due)
+    message = "; ".join(f"{gpu.bus or 'a GPU'}: {gpu.action or _action(gpu)}" for gpu in due)
     if any("reboot" in _action(gpu) for gpu in due):
         return Remedy(message=message, cure=Cure.REBOOT, commands=(("systemctl", "reboot"),))
     buses = [gpu.bus for gpu in due if "reset" in _action(gpu) and gpu.bus]
@@ -105,7 +106,11 @@ def apply(shell: Shell, node: Node, found: Remedy) -> None:
 
 
 def _action(gpu: Gpu) -> str:
-    return (gpu.action or "").casefold()
+    """Return what a GPU needs in lower case; an empty string for nothing."""
+    if gpu.recovery is Recovery.DUE:
+        return (gpu.action or "").casefold()
+    waiting = [fault for fault in gpu.memory_faults or () if fault.remedy is MemoryRemedy.RESET]
+    return f"reset ({waiting[0].field}: {waiting[0].value})" if waiting else ""
 
 
 def _busy(gpus: Sequence[Gpu]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from launcher.probe.check_in_use import live
 from launcher.probe.fabric import FabricState
 from launcher.probe.findings import Fact, Finding, bad, cannot_tell, good, not_applicable
 from launcher.probe.node_facts import Facts
-from launcher.probe.nvidia_smi import Driver, Gpu, Recovery
+from launcher.probe.nvidia_smi import Driver, Gpu, MemoryRemedy, Recovery
 from launcher.probe.results import Unknown
 from launcher.probe.xid import Xid
 from launcher.probe.xid_table import XidAction
@@ -88,6 +88,23 @@ def gpu_memory(facts: Facts, _node: Node) -> Finding:
 def _held(gpu: Gpu) -> str:
     who = ", ".join(f"pid {process.pid} {process.name}" for process in gpu.processes[:5])
     return f"{_name(gpu)} {(gpu.used or 0) / 1024:.1f} GiB ({who or 'by an unknown process'})"
+
+
+def memory_errors(facts: Facts, _node: Node) -> Finding:
+    """Check that the memory of no GPU is worn out, or waits for a reset to be repaired."""
+    if isinstance(facts.driver, Unknown):
+        return _unseen(Fact.MEMORY_ERRORS, facts.driver)
+    found = [
+        (fault.remedy is MemoryRemedy.REPLACE, f"{_name(gpu)}: `{fault.field}: {fault.value}`: {fault.remedy.value}")
+        for gpu in facts.driver.gpus
+        for fault in gpu.memory_faults or ()
+    ]
+    if found:
+        messages = [message for _, message in sorted(found, key=lambda one: not one[0])]
+        return bad(Fact.MEMORY_ERRORS, messages[0], *messages, stops=any(stops for stops, _ in found))
+    if all(gpu.memory_faults is None for gpu in facts.driver.gpus):
+        return cannot_tell(Fact.MEMORY_ERRORS, "the driver does not report it")
+    return good(Fact.MEMORY_ERRORS, "none that needs a reset or a replacement")
 
 
 def recovery(facts: Facts, _node: Node) -> Finding:

@@ -1,4 +1,4 @@
-"""Checks for other users of a node: ports, Ray, leftovers, the lease."""
+"""Checks for other users of a node: ports, Ray, leftovers, the lease, Slurm."""
 
 from collections.abc import Sequence
 
@@ -68,3 +68,28 @@ def lease(facts: Facts, _node: Node) -> Finding:
     if isinstance(facts.lease, Unknown):
         return cannot_tell(Fact.LEASE, facts.lease.why)
     return good(Fact.LEASE, f"held by {facts.lease}" if facts.lease else "free")
+
+
+def slurm(facts: Facts, _node: Node) -> Finding:
+    """Check that no job of Slurm is on the node, and that a run does not end with one."""
+    found = facts.slurm
+    if isinstance(found, Unknown):
+        return cannot_tell(Fact.SLURM, found.why)
+    by = (found.pam,) if found.pam else ()
+    if found.adopted:
+        seen = 0 if isinstance(facts.driver, Unknown) else len(facts.driver.gpus)
+        part = f" and see {seen} of {found.installed} GPUs" if 0 < seen < found.installed else ""
+        message = f"logins become part of Slurm job {found.adopted}{part}: a run ends with that job"
+        return bad(Fact.SLURM, message, *by, stops=False)
+    own = None if isinstance(facts.host, Unknown) else facts.host.user
+    others = {job: user for job, user in found.jobs.items() if user != own}
+    if others:
+        shown = ", ".join(f"{job} of `{user}`" if user else job for job, user in list(others.items())[:5])
+        more = " ..." if len(others) > 5 else ""
+        # Whose job it is cannot always be seen: it may be our own allocation.
+        return bad(Fact.SLURM, f"on the node: Slurm job {shown}{more}", *by, stops=any(others.values()))
+    if found.daemon:
+        return good(
+            Fact.SLURM, "slurmd runs: reserve or drain the node in Slurm, which may start jobs there at any time"
+        )
+    return good(Fact.SLURM, "not on the node")

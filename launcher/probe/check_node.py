@@ -1,7 +1,7 @@
 """Check all facts of one node: one finding for each, always in the same order."""
 
 from launcher.core.model.inventory import GpuDriver, Node
-from launcher.probe import check_gpu, check_imex, check_in_use, check_system
+from launcher.probe import check_folders, check_gpu, check_imex, check_in_use, check_limits, check_system
 from launcher.probe.findings import Fact, Finding, bad, cannot_tell, not_applicable
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
@@ -13,11 +13,15 @@ _SYSTEM = (
     check_system.ray,
     check_system.disk,
     check_system.shared_memory,
-    check_system.open_files,
+    check_folders.folders,
+    check_limits.open_files,
+    check_limits.locked_memory,
+    check_limits.processes,
     check_system.hostname,
     check_in_use.other_ray,
     check_in_use.leftovers,
     check_in_use.lease,
+    check_in_use.slurm,
     check_system.logout,
     check_system.sudo,
     check_system.infiniband,
@@ -26,6 +30,7 @@ _GPU = (
     check_gpu.driver,
     check_gpu.gpus,
     check_gpu.gpu_memory,
+    check_gpu.memory_errors,
     check_gpu.recovery,
     check_gpu.fabric,
     check_gpu.domain,
@@ -36,6 +41,7 @@ GPU_FACTS = (
     Fact.DRIVER,
     Fact.GPUS,
     Fact.GPU_MEMORY,
+    Fact.MEMORY_ERRORS,
     Fact.RECOVERY,
     Fact.FABRIC,
     Fact.DOMAIN,

@@ -34,6 +34,27 @@ def check_slice(members: Sequence[Member]) -> tuple[Finding, ...]:
     return tuple(finding for finding in found if finding is not None)
 
 
+def check_machines(members: Sequence[Member]) -> tuple[Finding, ...]:
+    """Return a finding for each machine that nodes of different names are; all but the first of them are named.
+
+    A boot and its process namespace are one machine. What is on its disk, as the machine id, is that of its clones too.
+    """
+    found: dict[tuple[str, str], list[Node]] = {}
+    for node, facts in members:
+        if not isinstance(facts.host, Unknown) and facts.host.boot_id and facts.host.instance:
+            found.setdefault((facts.host.boot_id, facts.host.instance), []).append(node)
+    return tuple(
+        bad(
+            Fact.HOST,
+            f"{fold(node.name for node in same)} are one machine under {len(same)} names "
+            f"({', '.join(node.access.address for node in same[:4])}): keep only one in the inventory",
+            nodes=tuple(node.name for node in same[1:]),
+        )
+        for same in found.values()
+        if len(same) > 1
+    )
+
+
 def _machine(facts: Facts) -> str | None:
     return None if isinstance(facts.host, Unknown) else facts.host.machine
 

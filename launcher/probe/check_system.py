@@ -1,6 +1,6 @@
 """Checks of the system of a node for running Ray: one function for each fact."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from launcher.core.model.inventory import Node
 from launcher.probe.findings import Fact, Finding, bad, cannot_tell, good, not_applicable
@@ -29,9 +29,6 @@ MIN_FREE = 1 * GIB
 MIN_FREE_INODES = 10_000
 MIN_SHARED_MEMORY = 2 * GIB
 """Bytes; with less, Ray puts its object store on disk."""
-
-MIN_OPEN_FILES = 8_192
-"""Open files that Ray requires to start a worker; it raises the soft limit to the hard one itself."""
 
 MAX_RESOLVE = 2.0
 """Seconds; each lookup of the host name that times out delays `ray start` by about ten seconds."""
@@ -117,7 +114,7 @@ def release(version: str) -> tuple[int, ...] | None:
 def disk(facts: Facts, _node: Node) -> Finding:
     """Check the free space for Ray, for logs, and for files of a run."""
     hidden = [space.why for space in facts.spaces if isinstance(space, Unknown)]
-    spaces = [space for space in facts.spaces if isinstance(space, Space)]
+    spaces = _apart([space for space in facts.spaces if isinstance(space, Space)])
     wrong = [message for space in spaces for message in _wrong(space)]
     if wrong:
         return bad(Fact.DISK, "; ".join(wrong[:3]), *wrong)
@@ -127,14 +124,21 @@ def disk(facts: Facts, _node: Node) -> Finding:
     return good(Fact.DISK, f"{_size(least.free)} free at `{least.path}`")
 
 
+def _apart(spaces: Sequence[Space]) -> list[Space]:
+    """Return the first path of each file system; those whose file system is unknown are all kept."""
+    return list({space.device or space.path: space for space in reversed(spaces)}.values())[::-1]
+
+
 def _wrong(space: Space) -> Iterable[str]:
-    if space.path != "/" and (space.read_only or not space.writable):
-        yield f"`{space.path}` is {'read-only' if space.read_only else 'not writable by this user'}"
-    full = 1 - space.free / space.bytes if space.bytes > 0 else 0.0
-    if full > MAX_FULL or space.free < MIN_FREE:
-        yield f"`{space.path}` has {_size(space.free)} free and is {full:.0%} full; Ray stops at {MAX_FULL:.0%}"
+    if space.free < MIN_FREE:
+        yield f"`{space.path}` has {_size(space.free)} free, but a run needs {_size(MIN_FREE)}"
+    elif space.bytes > 0 and (full := 1 - space.free / space.bytes) > MAX_FULL:
+        yield (
+            f"`{space.path}` is {full:.1%} full, with {_size(space.free)} free; Ray stops at {MAX_FULL:.0%}, "
+            f"so free {_size(int((1 - MAX_FULL) * space.bytes - space.free))} of it"
+        )
     if space.inodes > 0 and space.free_inodes < MIN_FREE_INODES:
-        yield f"`{space.path}` has {space.free_inodes} free inodes"
+        yield f"`{space.path}` has {space.free_inodes} free inodes, but a run needs {MIN_FREE_INODES}"
 
 
 def _size(count: int) -> str:
@@ -150,17 +154,6 @@ def shared_memory(facts: Facts, _node: Node) -> Finding:
         message = f"{_size(found.free)} usable in `{found.path}`; Ray will store objects on disk, which is slow"
         return bad(Fact.SHARED_MEMORY, message, stops=False)
     return good(Fact.SHARED_MEMORY, f"{_size(found.free)} free")
-
-
-def open_files(facts: Facts, _node: Node) -> Finding:
-    """Check the hard limit of open files, up to which Ray raises its own limit."""
-    if isinstance(facts.open_files, Unknown):
-        return cannot_tell(Fact.OPEN_FILES, facts.open_files.why)
-    hard = facts.open_files.hard
-    if hard == -1 or hard >= MIN_OPEN_FILES:
-        return good(Fact.OPEN_FILES, "no limit" if hard == -1 else str(hard))
-    message = f"limit {hard}; raise `nofile` in /etc/security/limits.conf to 65535"
-    return bad(Fact.OPEN_FILES, message, stops=False)
 
 
 def hostname(facts: Facts, _node: Node) -> Finding:

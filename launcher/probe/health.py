@@ -12,7 +12,7 @@ from launcher.probe import node_facts, resources, xid, xid_table
 from launcher.probe.check_gpu import FABRIC_SETTLES
 from launcher.probe.fabric import FabricState
 from launcher.probe.node_facts import Call, Facts
-from launcher.probe.nvidia_smi import Driver, Gpu, Recovery
+from launcher.probe.nvidia_smi import Driver, Gpu, MemoryRemedy, Recovery
 from launcher.probe.resources import Memory, Space
 from launcher.probe.results import ProbeResults, Unknown, read_results
 from launcher.probe.xid import Xid
@@ -88,6 +88,10 @@ def _of_driver(facts: Facts, node: Node) -> Iterator[Sign]:
         if gpu.recovery is Recovery.DUE:
             message = f"GPU {_name(gpu)}: the driver requests `{gpu.action}`"
             yield Sign(symptom=_behind(gpu, facts), message=message)
+        for fault in gpu.memory_faults or ():
+            if fault.remedy is MemoryRemedy.REPLACE:
+                message = f"GPU {_name(gpu)}: `{fault.field}: {fault.value}`: {fault.remedy.value}"
+                yield Sign(symptom=Symptom.MEMORY, message=message)
         if gpu.lost:
             yield Sign(symptom=Symptom.GPU_LOST, message=f"GPU {_name(gpu)}: {gpu.lost}")
     if found.fault:

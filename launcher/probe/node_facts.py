@@ -9,17 +9,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from launcher.core.model.inventory import GpuDriver, Node
-from launcher.probe import imex, nvidia_smi, resources, system, xid
+from launcher.probe import folders, imex, limits, nvidia_smi, resources, slurm, system, xid
+from launcher.probe.folders import FolderTrial, LeasePlace
 from launcher.probe.imex import ImexDomain, ImexFiles
+from launcher.probe.limits import Limits
 from launcher.probe.nvidia_smi import Driver
-from launcher.probe.resources import HostnameLookup, IbPort, NodeProcess, OpenFiles, Space
+from launcher.probe.resources import HostnameLookup, IbPort, NodeProcess, Space
 from launcher.probe.results import ProbeResults, Unknown, read_results
+from launcher.probe.slurm import SlurmNode
 from launcher.probe.system import HostInfo, Interpreter, Logout
 from launcher.probe.xid import Xid
 from launcher.runtime.protocol_files import CommandProbe, FactsRequest, FunctionProbe, ProbeSpec
 
-PATHS = ("/", "/tmp", "~")  # noqa: S108 -- looked at, not written to
-"""Paths whose free space is checked on every node; a run adds its own folders."""
+PATHS = ("/", "/tmp", "~", "~/.nvlaunch")  # noqa: S108 -- looked at, not written to
+"""Paths whose free space is checked on every node."""
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 -- looked at, not written to
 SYSTEM_PYTHON = "python3"
@@ -60,12 +63,15 @@ class Facts:
     python: Interpreter | Unknown
     spaces: tuple[Space | Unknown, ...]
     shared_memory: Space | Unknown
-    open_files: OpenFiles | Unknown
+    folders: tuple[FolderTrial | Unknown, ...]
+    lease_place: LeasePlace | Unknown
+    limits: Limits | Unknown
     hostname: HostnameLookup | Unknown
     addresses: tuple[str, ...] | Unknown
     ports: frozenset[int] | Unknown
     processes: tuple[NodeProcess, ...] | Unknown
     lease: str | Unknown | None
+    slurm: SlurmNode | Unknown
     logout: Logout | Unknown
     sudo: bool | Unknown
     driver: Driver | Unknown
@@ -96,8 +102,8 @@ def call(
 ) -> Call:
     """Return the call that runs all probes of a node in one round trip.
 
-    `script` is the content of `runtime/facts.py`. `paths` are additional folders to check, `leases` the possible lease
-    files; `only` selects probes by name. The script runs on any Python of the node; the exit status is NO_PYTHON if
+    `script` is the content of `runtime/facts.py`. `paths` are more folders to try, `leases` the possible lease files;
+    `only` selects probes by name. The script runs on any Python of the node; the exit status is NO_PYTHON if
     there is none.
     """
     asked = probes(node, paths=paths, leases=leases)
@@ -127,16 +133,22 @@ def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ())
         "host": builtin("host"),
         "date": _command(system.DATE_COMMAND, QUICK),
         "python": _command((node.access.python or SYSTEM_PYTHON, "-c", system.PYTHON_CODE), 10.0),
-        "open_files": builtin("limits"),
+        "limits": builtin("limits", timeout=10.0),
         "hostname": builtin("own_name", timeout=10.0),
         "addresses": _command(system.ADDRESSES_COMMAND, QUICK),
         "ports": builtin("ports"),
         "processes": builtin("processes", timeout=10.0),
         "lease": builtin("lease", *leases),
+        "lease place": builtin("lease_place", *leases, timeout=10.0),
+        "slurm": builtin("slurm", timeout=10.0),
         "logind": _command(system.LOGIND_COMMAND, QUICK),
         "sudo": _command(system.SUDO_COMMAND, QUICK),
         "infiniband": builtin("infiniband"),
-        **{space_probe(path): builtin("space", path) for path in (*PATHS, *paths, SHARED_MEMORY)},
+        **{space_probe(path): builtin("space", path) for path in (*PATHS, SHARED_MEMORY)},
+        **{
+            f"trial {path}": builtin("trial", path, *wants, timeout=10.0)
+            for path, wants in folders.tried(node, paths).items()
+        },
     }
     return found if node.gpu_driver is GpuDriver.NONE else {**found, **_gpu_probes()}
 
@@ -202,14 +214,17 @@ def parse_facts(
         host=system.read_host(ask("host")),
         clock=system.read_clock(ask("date"), now, slack),
         python=system.read_python(ask("python"), node.access.python or SYSTEM_PYTHON),
-        spaces=tuple(resources.read_space(ask(space_probe(path)), path) for path in (*PATHS, *paths)),
+        spaces=tuple(resources.read_space(ask(space_probe(path)), path) for path in PATHS),
+        folders=tuple(folders.read_trial(ask(f"trial {path}"), path) for path in folders.tried(node, paths)),
+        lease_place=folders.read_lease_place(ask("lease place")),
         shared_memory=resources.read_space(ask(space_probe(SHARED_MEMORY)), SHARED_MEMORY),
-        open_files=resources.read_open_files(ask("open_files")),
+        limits=limits.read_limits(ask("limits")),
         hostname=resources.read_hostname(ask("hostname")),
         addresses=system.read_addresses(ask("addresses")),
         ports=resources.read_ports(ask("ports")),
         processes=resources.read_processes(ask("processes")),
         lease=resources.read_lease(ask("lease")),
+        slurm=slurm.read_slurm(ask("slurm")),
         logout=system.read_logout(ask("logind")),
         sudo=system.read_sudo(ask("sudo")),
         driver=nvidia_smi.read_driver(ask("nvidia_smi")),

@@ -53,6 +53,46 @@ class Recovery(Enum):
     DUE = "due"
 
 
+@unique
+class MemoryRemedy(Enum):
+    """What a field about the memory of a GPU asks for.
+
+    NVIDIA returns GPUs with REPLACE; with RESET the GPU works, and its next reset repairs it:
+    https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html
+    """
+
+    REPLACE = "the GPU must be replaced"
+    RESET = "the GPU needs a reset"
+
+
+_MEMORY_FIELDS = (
+    (("remappedrows", "remappedrowfailure"), MemoryRemedy.REPLACE),
+    (("remappedrows", "remappingfailureoccurred"), MemoryRemedy.REPLACE),
+    (("eccerrors", "aggregate", "sramthresholdexceeded"), MemoryRemedy.REPLACE),
+    (("eccerrors", "unrepairablememory"), MemoryRemedy.REPLACE),
+    (("remappedrows", "remappedrowpending"), MemoryRemedy.RESET),
+    (("remappedrows", "pending"), MemoryRemedy.RESET),
+    (("eccerrors", "channelrepairpending"), MemoryRemedy.RESET),
+    (("eccerrors", "tpcrepairpending"), MemoryRemedy.RESET),
+    (("retiredpages", "pendingretirement"), MemoryRemedy.RESET),
+    (("retiredpages", "pendingpageblacklist"), MemoryRemedy.RESET),
+    # Errors since the driver was loaded; those of its whole life (`aggregate`) may be repaired.
+    (("eccerrors", "volatile", "dramuncorrectable"), MemoryRemedy.RESET),
+    (("eccerrors", "volatile", "sramuncorrectable"), MemoryRemedy.RESET),
+    (("eccerrors", "volatile", "sramuncorrectableparity"), MemoryRemedy.RESET),
+    (("eccerrors", "volatile", "sramuncorrectablesecded"), MemoryRemedy.RESET),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFault:
+    """A field about the memory of a GPU with a bad value, as the tool prints both, and what it asks for."""
+
+    field: str
+    value: str
+    remedy: MemoryRemedy
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
     """A process that holds memory of a GPU (MiB)."""
@@ -66,7 +106,8 @@ class GpuProcess:
 class Gpu:
     """One GPU. `bus` as in `0018:01:00`; memory in MiB.
 
-    `action` is the recovery action that the driver requests, `lost` its message about a lost GPU.
+    `action` is the recovery action that the driver requests, `lost` its message about a lost GPU. `memory_faults` is
+    None if the driver reports nothing about errors of the memory.
     """
 
     bus: str | None = None
@@ -81,6 +122,7 @@ class Gpu:
     tray: int | None = None
     fabric: Fabric = field(default_factory=Fabric)
     processes: tuple[GpuProcess, ...] = ()
+    memory_faults: tuple[MemoryFault, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +175,20 @@ def _gpu(tree: SmiTree) -> Gpu:
         tray=_whole(tree.text("platforminfo", "trayindex")),
         fabric=read_fabric(tree),
         processes=_processes(tree),
+        memory_faults=_memory_faults(tree),
+    )
+
+
+def _memory_faults(tree: SmiTree) -> tuple[MemoryFault, ...] | None:
+    """Return the fields with a bad value: `Yes`, or a number of errors; None if the GPU has none of the fields."""
+    found = [(tree.at(*path), remedy) for path, remedy in _MEMORY_FIELDS]
+    told = [(one, remedy) for one, remedy in found if one and re.fullmatch(r"Yes|No|[0-9]{1,18}", one.value)]
+    if not told:
+        return None
+    return tuple(
+        MemoryFault(field=one.name, value=one.value, remedy=remedy)
+        for one, remedy in told
+        if one.value != "No" and one.value.strip("0")
     )
 
 

@@ -1,4 +1,4 @@
-"""Resources of a node: disks, memory, limits, ports, processes, InfiniBand."""
+"""Resources of a node: disks, memory, ports, processes, InfiniBand."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ MAX_ITEMS = 1000
 class Space:
     """Bytes and inodes at a path (`inodes` 0: the file system has no limit).
 
-    `at` is the folder that was checked.
+    `at` is the folder that was checked, `device` the number of its file system.
     """
 
     path: str
@@ -22,6 +22,7 @@ class Space:
     free_inodes: int
     writable: bool
     read_only: bool
+    device: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +35,6 @@ class Memory:
     total: int
     available: int
     stalled: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenFiles:
-    """The soft and the hard limit of open files of a process; -1: no limit."""
-
-    soft: int
-    hard: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +110,7 @@ def read_space(result: ProbeResult | None, path: str) -> Space | Unknown:
         free_inodes=int(number(found, "free_inodes")),
         writable=found.get("writable") is True,
         read_only=found.get("read_only") is True,
+        device=int(number(found, "device")),
     )
 
 
@@ -144,14 +138,6 @@ def read_began(result: ProbeResult | None, boot_id: str | None) -> float | Unkno
     if not isinstance(found, dict):
         return Unknown(why="the file of the agent cannot be parsed")
     return number(found, "at") if string(found, "boot_id") == boot_id else 0.0
-
-
-def read_open_files(result: ProbeResult | None) -> OpenFiles | Unknown:
-    """Return the limits on open files."""
-    found = read_object(result, "the limit check")
-    if isinstance(found, Unknown):
-        return found
-    return OpenFiles(soft=int(number(found, "soft")), hard=int(number(found, "hard")))
 
 
 def read_hostname(result: ProbeResult | None) -> HostnameLookup | Unknown:

@@ -32,7 +32,10 @@ MAX_ITEMS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostInfo:
-    """The host and the user that answer, and the uptime (s)."""
+    """The host and the user that answer, and the uptime (s).
+
+    `instance` is its process namespace: a machine, or one container of it.
+    """
 
     hostname: str
     machine: str
@@ -41,6 +44,7 @@ class HostInfo:
     uptime: float
     user: str
     uid: int
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,7 @@ def read_host(result: ProbeResult | None) -> HostInfo | Unknown:
         uptime=number(found, "uptime"),
         user=string(found, "user"),
         uid=int(number(found, "uid")),
+        instance=string(found, "instance"),
     )
 
 

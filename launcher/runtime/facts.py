@@ -6,11 +6,14 @@ have, 3.6 or later, and in one file, so that it can be sent and run in the one r
 """
 
 import contextlib
+import errno
 import fcntl
+import grp
 import hashlib
 import json
 import os
 import pwd
+import re
 import resource
 import selectors
 import signal
@@ -28,10 +31,14 @@ ANSWER = "nvlaunch-facts "
 TIMEOUT = 10.0
 LIMIT = 256 * 1024
 KILLED_WITHIN = 1.0
+NO_PROCESS = 71  # the status of a probe that could not be started: EX_OSERR of sysexits.h
 CHUNK = 64 * 1024
 MOST_PROCESSES = 200
 MOST_LINES = 1024
 MOST_LINE = 4096
+# As in `lease.py`: with these, the next path of a lease is tried.
+NOT_HERE = ("ENOENT", "EACCES", "EROFS", "ENOTDIR")
+TRIAL = b"#!/bin/sh\nexit 0\n" + b"#" * CHUNK  # a program that ends well, and 64 KiB to find room for
 # A login over SSH often lacks the folders of the system's own tools.
 FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
@@ -108,8 +115,16 @@ class Probe:
         self.pid = self._spawn(spec)
 
     def _spawn(self, spec: "ProbeSpec") -> int:
+        """Return the child; 0 where the machine starts no more processes, which is the answer then."""
         out, err = os.pipe(), os.pipe()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            for pipe in (*out, *err):
+                os.close(pipe)
+            self.sinks["err"].take(f"cannot start a process: {error.strerror}".encode())
+            self.status, self.ended = NO_PROCESS, self.began
+            return 0
         if pid == 0:
             _child(spec, out[1], err[1])
         os.close(out[1])
@@ -132,6 +147,8 @@ class Probe:
 
     def look(self, now: float) -> bool:
         """Whether the child has ended or is given up; kill it after its time."""
+        if not self.pid:
+            return True
         if now >= self.deadline and not self.timed_out:
             self.timed_out = True
             self._kill()
@@ -253,6 +270,8 @@ def host() -> "dict[str, object]":
         "machine": system.machine,
         "kernel": system.release,
         "boot_id": _read("/proc/sys/kernel/random/boot_id").strip(),
+        # Containers share a boot, and clones share what is on their disks: this is one machine, or one container.
+        "instance": os.readlink("/proc/self/ns/pid"),
         "uptime": float(_read("/proc/uptime").split()[0]),
         "user": _user(os.getuid()),
         "uid": os.getuid(),
@@ -260,9 +279,99 @@ def host() -> "dict[str, object]":
 
 
 def limits() -> "dict[str, object]":
-    """Return how many files a process may have open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return {"soft": soft, "hard": hard}
+    """Return the limits of this login, and where each comes from.
+
+    `user` are those of a process, `groups` those of the control groups that it is in. `threads` is how many this user
+    has now, which counts against `nproc`, except for root.
+    """
+    uid = os.getuid()
+    daemon = _daemon_limits()
+    user = {}
+    for name, title in (("nofile", "open files"), ("memlock", "locked memory"), ("nproc", "processes")):
+        soft, hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))
+        source = _limit_rule(name, hard) or ("sshd" if daemon.get(title) == hard else "")
+        user[name] = {"soft": soft, "hard": hard, "source": source}
+    return {
+        "user": user,
+        "groups": _group_limits(),
+        "threads": _threads(uid),
+        "cores": len(os.sched_getaffinity(0)),
+        "root": uid == 0,
+    }
+
+
+def _daemon_limits() -> "dict[str, int]":
+    """Return the hard limits of the SSH server that we came by; none without one.
+
+    It is the outermost one: PAM sets limits in the one of our session.
+    """
+    pid, found = os.getppid(), {}
+    while pid > 1:
+        status = _read(f"/proc/{pid}/stat").rpartition(")")
+        if status[0].partition("(")[2].startswith("sshd"):
+            rows = [line[4:].split("  ") for line in _read(f"/proc/{pid}/limits").splitlines() if line[:4] == "Max "]
+            columns = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+            found = {row[0]: _amount(row[2], 1) for row in columns if len(row) > 2}
+        pid = int(status[2].split()[1])
+    return found
+
+
+def _amount(text: str, unit: int) -> int:
+    """Return a limit as a number of `unit`; -1 for none, -2 for what is not a number."""
+    if text in ("unlimited", "infinity", "-1"):
+        return -1
+    return int(text) * unit if text.isdigit() else -2
+
+
+def _limit_rule(item: str, hard: int) -> str:
+    """Return `FILE:LINE` of the rule of pam_limits that set this hard limit; an empty string without one."""
+    user = _user(os.getuid())
+    # A group that no table has is none that a rule could name.
+    names = []
+    for number in os.getgroups()[:256]:
+        with contextlib.suppress(KeyError):
+            names.append(f"@{grp.getgrgid(number).gr_name}")
+    unit = 1024 if item == "memlock" else 1
+    found = ""
+    for file in (Path("/etc/security/limits.conf"), *sorted(Path("/etc/security/limits.d").glob("*.conf"))):
+        with contextlib.suppress(OSError):
+            for at, line in enumerate(_read(str(file)).splitlines()[:MOST_LINES], start=1):
+                words = line.partition("#")[0].split()
+                ours = len(words) == 4 and words[0] in ("*", user, *names) and words[1] in ("hard", "-")
+                if ours and words[2] == item and _amount(words[3], unit) == hard:
+                    found = f"{file}:{at}"
+    return found
+
+
+def _group_limits() -> "list[dict[str, object]]":
+    """Return the control groups that we are in and that limit processes, the innermost first."""
+    found = []
+    for line in _read("/proc/self/cgroup").splitlines():
+        controllers, _, path = line.partition(":")[2].partition(":")
+        if controllers and "pids" not in controllers.split(","):
+            continue
+        top = Path("/sys/fs/cgroup/pids" if controllers else "/sys/fs/cgroup")
+        group = Path(os.path.normpath(f"{top}/{path}"))
+        for folder in (group, *group.parents):
+            if folder != top and top not in folder.parents:
+                break
+            # The root of all has no such file.
+            with contextlib.suppress(OSError, ValueError):
+                most, now = _read(f"{folder}/pids.max").strip(), _read(f"{folder}/pids.current").strip()
+                if most != "max":
+                    name = str(folder)[len(str(top)) :] or "/"
+                    found.append({"name": name[-200:], "limit": int(most), "used": int(now)})
+    return found[:32]
+
+
+def _threads(uid: int) -> int:
+    """Return how many threads a user has."""
+    total = 0
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdecimal() and folder.stat().st_uid == uid:
+                total += os.stat(f"{folder}/task").st_nlink - 2
+    return total
 
 
 def own_name() -> "dict[str, object]":
@@ -286,7 +395,7 @@ def space(path: str) -> "dict[str, object]":
     at = Path(path).expanduser()
     while not at.exists() and at != at.parent:
         at = at.parent
-    found = os.statvfs(at)
+    found = os.statvfs(str(at))
     return {
         "path": path,
         "at": str(at),
@@ -296,7 +405,142 @@ def space(path: str) -> "dict[str, object]":
         "free_inodes": found.f_favail,
         "writable": os.access(at, os.W_OK),
         "read_only": bool(found.f_flag & os.ST_RDONLY),
+        "device": os.stat(str(at)).st_dev,
     }
+
+
+def trial(path: str, *wants: str) -> "dict[str, object]":
+    """Make a file where a folder is or will be, and return what failed of it.
+
+    The file is written and synced; `execute` and `socket` are further things to try with it. It loses its name as soon
+    as it has been made, so that nothing is left, whenever we are killed.
+    """
+    at = _existing(path)
+    kind, source, point = _mount(at)
+    found: dict[str, object] = {"path": path, "at": str(at)[:512], "type": kind, "source": source, "mount": point}
+    failed: list[dict[str, str]] = []
+    name = f"{at}/.nvlaunch-trial-{os.getpid()}-{os.urandom(4).hex()}"
+    step = "create a file"
+    handle = -1
+    try:
+        if not at.is_dir():
+            raise OSError(errno.ENOENT if at.is_symlink() else errno.ENOTDIR, "")
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o700)
+        os.unlink(name)
+        step = "write a file"
+        content = TRIAL
+        while content:
+            content = content[os.write(handle, content) :]
+        os.fsync(handle)
+        for step, act in (("execute", _execute), ("socket", _bind)):
+            if step in wants:
+                try:
+                    act(handle, name)
+                except OSError as error:
+                    failed.append(_failure(step, error))
+    except OSError as error:
+        failed.append(_failure(step, error))
+    finally:
+        if handle >= 0:
+            os.close(handle)
+    return dict(found, failed=failed)
+
+
+def _existing(path: str) -> Path:
+    """Return a path, or the nearest above it that is there: what will be made is made inside of that."""
+    at = Path(path).expanduser()
+    while not os.path.lexists(str(at)) and at != at.parent:
+        at = at.parent
+    return at
+
+
+def _failure(step: str, error: OSError) -> "dict[str, str]":
+    number = error.errno or 0
+    return {"step": step, "errno": errno.errorcode.get(number, str(number)), "message": os.strerror(number)}
+
+
+def _execute(handle: int, _name: str) -> None:
+    """Execute a file that has no name any more; OSError where that is refused."""
+    # A file that is open for writing cannot be executed.
+    readable = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, handle)
+    os.close(null)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.set_inheritable(readable, True)  # the shell opens it again
+                os.execv(f"/proc/self/fd/{readable}", ["trial"])
+            except OSError as error:
+                os._exit(error.errno or errno.EIO)
+            finally:
+                os._exit(errno.EIO)
+        status = os.waitpid(pid, 0)[1]
+    finally:
+        os.close(readable)
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else errno.EIO
+    if code:
+        raise OSError(code, "")
+
+
+def _bind(_handle: int, name: str) -> None:
+    """Make a socket and remove it."""
+    with socket.socket(socket.AF_UNIX) as made:
+        try:
+            made.bind(name)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+
+
+def _mount(at: Path) -> "tuple[str, str, str]":
+    """Return the type, the source and the place of the file system that a path is on."""
+    where = os.path.realpath(str(at))
+    best = ("", "", "")
+    for line in _read("/proc/self/mountinfo", 1024 * 1024).splitlines():
+        before, _, after = line.partition(" - ")
+        words, rest = before.split(), after.split()
+        if len(words) < 5 or len(rest) < 2:
+            continue
+        root, point = (word.replace("\\040", " ") for word in words[3:5])
+        if (where + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best[2]):
+            below = "" if root == "/" else root
+            best = (rest[0][:64], (rest[1] + below)[:256], point[:256])
+    return best
+
+
+def lease_place(*paths: str) -> "dict[str, object]":
+    """Return the path at which a lease can be taken (`usable`), and what failed of the others.
+
+    A lease that is there is opened as its holder does, and a file is made beside it, since a holder writes into it.
+    """
+    failed: list[dict[str, str]] = []
+    for path in paths:
+        found = _lease_failure(path)
+        if found is None:
+            return {"usable": path, "failed": failed}
+        failed.append(dict(found, path=path))
+        if found["errno"] not in NOT_HERE:
+            break
+    return {"usable": None, "failed": failed}
+
+
+def _lease_failure(path: str) -> "dict[str, str] | None":
+    folder = os.path.dirname(path)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK))
+        there = True
+    except FileNotFoundError:
+        there = False
+        if not os.path.isdir(folder):
+            return _failure("open", OSError(errno.ENOENT, ""))
+    except OSError as error:
+        return _failure("open", error)
+    tried = trial(folder)["failed"]
+    # A lease of another user is used as it is: its folder need not be open to us.
+    told = [one for one in tried if not (there and one["errno"] in NOT_HERE)] if isinstance(tried, list) else []
+    return told[0] if told else None
 
 
 def memory() -> "dict[str, object]":
@@ -411,6 +655,41 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
+def slurm() -> "dict[str, object]":
+    """Return what Slurm does on this machine.
+
+    Whether its daemon runs, the jobs with a step here and their users, the job whose control group this session was put
+    into, and the line of PAM that puts it there. `installed` are the GPUs that the kernel has; a session may see fewer.
+    """
+    daemon, steps, owners = False, {}, {}
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if folder.name.isdecimal():
+                command, uid = _read(f"{folder}/comm").strip(), folder.stat().st_uid
+                daemon = daemon or command == "slurmd"
+                job = re.match(r"slurmstepd: \[(\d+)", _read(f"{folder}/cmdline")) if command == "slurmstepd" else None
+                if job:
+                    steps[int(folder.name)] = job.group(1)
+                elif uid:
+                    owners[int(_read(f"{folder}/stat").rpartition(")")[2].split()[1])] = uid
+    jobs: dict[str, str] = {}
+    for pid, number in steps.items():
+        jobs[number] = _user(owners[pid]) if pid in owners else jobs.get(number, "")
+    line = ""
+    with contextlib.suppress(OSError):
+        rows = (row.strip() for row in _read("/etc/pam.d/sshd").splitlines())
+        line = next((row for row in rows if "pam_slurm" in row and not row.startswith("#")), "")
+    adopted = re.search(r"/slurm.*/job_(\d+)", _read("/proc/self/cgroup"))
+    gpus = Path("/proc/driver/nvidia/gpus")
+    return {
+        "daemon": daemon,
+        "jobs": dict(sorted(jobs.items())[:64]),
+        "pam": line[:200],
+        "adopted": adopted.group(1) if adopted else "",
+        "installed": len(os.listdir(str(gpus))) if gpus.is_dir() else 0,
+    }
+
+
 def infiniband(top: str = "/sys/class/infiniband") -> "list[dict[str, str]]":
     """Return the ports of all InfiniBand and RoCE devices."""
     found = []
@@ -445,6 +724,9 @@ BUILTINS: "dict[str, Callable[..., object]]" = {
     "limits": limits,
     "own_name": own_name,
     "space": space,
+    "trial": trial,
+    "lease_place": lease_place,
+    "slurm": slurm,
     "memory": memory,
     "content": content,
     "ports": ports,

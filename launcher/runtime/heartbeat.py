@@ -51,12 +51,12 @@ def now() -> float:
 def opens(address: str, port: int, limit: float) -> bool:
     """Wait until a port accepts connections, `limit` seconds at most.
 
-    Return whether it does.
+    Return whether it does. An IPv6 address may be in brackets, as Ray writes it.
     """
     deadline, pause = now() + limit, threading.Event()
     while now() < deadline:
         try:
-            socket.create_connection((address, port), timeout=CONNECT_S).close()
+            socket.create_connection((address.strip("[]"), port), timeout=CONNECT_S).close()
         except OSError:
             pause.wait(0.1)
         else:

@@ -55,8 +55,10 @@ class HeartbeatServer:
         self.cut_off = False
 
     def listen(self, address: str, port: int) -> int:
-        """Listen; return the port."""
-        self._server = socket.create_server((address, port), backlog=4096)
+        """Listen; return the port. Without an address, nodes of IPv6 and of IPv4 are heard."""
+        both = address == "" and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        self._server = socket.create_server((address, port), family=family, backlog=4096, dualstack_ipv6=both)
         self._server.setblocking(False)
         self._selector.register(self._server, selectors.EVENT_READ)
         return int(self._server.getsockname()[1])

@@ -119,7 +119,7 @@ def main(argv: list[str]) -> int:
     host, _, port = address.rpartition(":")
     if not heartbeat.opens(host, int(port), CONNECT_S):
         return 1
-    ray_api.connect(address, host)
+    ray_api.connect(address, host.strip("[]"))
     tables = RayTables()
     threading.Thread(target=tables.keep, name="tables", daemon=True).start()
     if not tables.fresh(timeout=30).get("ready"):

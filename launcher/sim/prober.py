@@ -11,16 +11,20 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import FaultKind, SimSettings
 from launcher.ports import Listener
 from launcher.probe.fabric import Fabric, FabricState
+from launcher.probe.folders import MEMORY, RUNS, SCRATCH, FolderTrial, LeasePlace
 from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Peer, PeerLink
-from launcher.probe.node_facts import Facts
+from launcher.probe.limits import Limits, UserLimit
+from launcher.probe.node_facts import PATHS, Facts
 from launcher.probe.nvidia_smi import Driver, Gpu, Recovery
-from launcher.probe.resources import HostnameLookup, OpenFiles, Space
+from launcher.probe.resources import HostnameLookup, Space
 from launcher.probe.results import Unknown
+from launcher.probe.slurm import SlurmNode
 from launcher.probe.system import HostInfo, Interpreter, Logout
 from launcher.sim.faults import silences
 
 _TIB = 1024**4
 _CLIQUE = 32766
+_NO_LIMIT = UserLimit(soft=-1, hard=-1)
 
 
 class SimProber:
@@ -32,8 +36,11 @@ class SimProber:
     def __init__(self, settings: SimSettings) -> None:
         self._settings = settings
 
-    def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
+    def probe(
+        self, nodes: Sequence[Node], listener: Listener, folders: Sequence[str] = ()
+    ) -> Mapping[NodeName, Facts | Unknown]:
         """Return what is known of each node."""
+        del folders  # imaginary nodes have all of them
         listener.asking([node.name for node in nodes])
         answers: dict[NodeName, Facts | Unknown] = {}
         for node in nodes:
@@ -59,14 +66,17 @@ def _facts(node: Node) -> Facts:
         ),
         clock=0.0,
         python=Interpreter(version=(3, 12, 0), executable="python3", machine="aarch64", ray="2.60.0"),
-        spaces=tuple(_space(path) for path in ("/", "/tmp", "~")),  # noqa: S108 -- imaginary
+        spaces=tuple(map(_space, PATHS)),
+        folders=tuple(FolderTrial(path=path, at=path) for path in (RUNS, SCRATCH, MEMORY)),
+        lease_place=LeasePlace(usable="imaginary"),
         shared_memory=_space("/dev/shm"),  # noqa: S108 -- imaginary
-        open_files=OpenFiles(soft=-1, hard=-1),
+        limits=Limits(open_files=_NO_LIMIT, locked_memory=_NO_LIMIT, processes=_NO_LIMIT),
         hostname=HostnameLookup(name=node.name, seconds=0.0, addresses=(address,)),
         addresses=(address,),
         ports=frozenset(),
         processes=(),
         lease=None,
+        slurm=SlurmNode(),
         logout=Logout(kill_processes=False, remove_ipc=False, linger=False),
         sudo=True,
         driver=Driver(version="580.95.05", gpus=tuple(_gpu(node, at) for at in range(node.gpus))),
@@ -94,4 +104,4 @@ def _gpu(node: Node, at: int) -> Gpu:
         clique_id=_CLIQUE,
     )
     name = f"NVIDIA {node.accelerator}" if node.accelerator else None
-    return Gpu(bus=f"{at:04x}:01:00", name=name, used=0, recovery=Recovery.NONE, fabric=fabric)
+    return Gpu(bus=f"{at:04x}:01:00", name=name, used=0, recovery=Recovery.NONE, fabric=fabric, memory_faults=())

@@ -68,7 +68,8 @@ def doctor_text(found: Checkup) -> str:
     shown = [*rows(found.examined), *_shared(found)]
     shown.sort(key=_worst_first)
     lines = list(_table(shown)) if shown else []
-    return "\n".join((*lines, *(("",) if lines else ()), _totals(found)))
+    notes = [clean(f"note: {note}") for note in found.notes]
+    return "\n".join((*lines, *(("",) if lines else ()), *notes, _totals(found)))
 
 
 def _shared(found: Checkup) -> Iterator[Row]:
@@ -128,6 +129,7 @@ def doctor_json(fleet: str, found: Checkup) -> dict[str, object]:
         "shared": [
             {"of": shared.whose, "nodes": shared.finding.nodes, **_plain(shared.finding)} for shared in found.shared
         ],
+        "notes": found.notes,
         "counts": _counts(found),
     }
 

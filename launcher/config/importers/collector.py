@@ -3,16 +3,17 @@
 Names and addresses must be valid in our own inventory.
 """
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from launcher.config.importers.imported import ImportedHost
+from launcher.config.inventory.racks import SSH_PORT
 from launcher.config.schema.patterns import HOST, JUMP, LABEL, LABEL_HINT, USER
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import Mark
 from launcher.config.yaml.text_file import refuse
+from launcher.core.model.address import canonical, is_loopback, read_ip
 from launcher.core.model.nodeset import MAX_NAMES, expand
 
 MAX_WARNINGS = 1000
@@ -30,6 +31,9 @@ _RULES = (
     ("domain", "NVLink domain", LABEL),
     ("accelerator", "kind of GPU", LABEL),
 )
+NO_PLACE = ("none", "unknown", "undefined", "null", "n/a", "na", "-", "no-topology", "no_topology")
+"""Words that programs write where they do not know the rack or switch; NVIDIA's topograph writes `no-topology`."""
+
 _TEMPLATE = re.compile(r"\{\{|\{%|\$\{|<%")
 
 
@@ -49,8 +53,9 @@ class HostCollector:
     def __init__(self, out: Diagnostics) -> None:
         self.out = out
         self.levels: tuple[str, ...] = ()
-        self._hosts: dict[tuple[str, int], ImportedHost] = {}
+        self._hosts: dict[_Key, ImportedHost] = {}
         self._names: dict[str, ImportedHost] = {}
+        self._placeless: set[str] = set()
         self._expanded = self._warnings = self._mistakes = 0
 
     @property
@@ -98,19 +103,41 @@ class HostCollector:
         """Add a machine; mistakes and duplicates are reported."""
         if len(self._hosts) >= MAX_NAMES:
             raise refuse(self.out.where, f"the file lists more than {MAX_NAMES} machines", mark=Mark(host.line, 1))
-        host = self._named(self._checked(host))
+        # A dot at the end is DNS's way to write a whole name.
+        host = replace(host, name=host.name.rstrip("."), address=host.address.rstrip(".") if host.address else None)
+        host = self._named(self._checked(self._placed(host)))
         if not host.name:
             return
-        key = ((host.address or host.name).casefold(), host.port or 22)
-        known = self._hosts.get(key)
+        known = self._hosts.get(_key(host))
+        first = self._names.get(host.name.casefold())
         if known is not None:
             self._again(known, host)
-        elif host.name in self._names:
-            first = self._names[host.name]
-            what = f"`{host.name}` has another address on line {first.line}"
-            self.mistake(host.line, what, "give each machine its own name")
+        elif first is None:
+            self._hosts[_key(host)] = self._names[host.name.casefold()] = host
+        elif host.address is first.address is None and _key(host)[0] == _key(first)[0]:
+            self._by_port(first, host)
         else:
-            self._hosts[key] = self._names[host.name] = host
+            differs = "has another address" if first.name == host.name else f"differs only in case from `{first.name}`"
+            self.mistake(host.line, f"`{host.name}` {differs} on line {first.line}", "give each machine its own name")
+
+    def finish(self) -> None:
+        """Report machines that no other machine can reach; SpecError with all mistakes."""
+        for host in self.hosts if len(self._hosts) > 1 else ():
+            if is_loopback(host.address or host.name):
+                what = f"`{host.address or host.name}` is this machine, which the others cannot reach by that address"
+                self.mistake(host.line, what, "write an address that other nodes can reach, or leave it out")
+        self.out.finish()
+
+    def _by_port(self, first: ImportedHost, host: ImportedHost) -> None:
+        """Name machines behind one address by their ports; the first keeps its place in the file's order."""
+        for one in (first, host):
+            name = f"{one.name}-{one.port or SSH_PORT}"
+            if name.casefold() not in self._names:
+                made = replace(one, name=name, address=one.name)
+                self._hosts[_key(made)] = self._names[name.casefold()] = made
+        # The name stays taken, for the next machine behind it.
+        now = f"{first.name}-{host.port or SSH_PORT}"
+        self.warn(host.line, f"machines behind `{first.name}` are named by their ports, as `{now}`")
 
     def _again(self, known: ImportedHost, host: ImportedHost) -> None:
         """Report a machine that is listed twice; ssh(1) and DNS ignore case."""
@@ -123,6 +150,16 @@ class HostCollector:
         elif known.line != host.line:
             self.warn(host.line, f"`{host.name}` is also on line {known.line}: imported once")
 
+    def _placed(self, host: ImportedHost) -> ImportedHost:
+        """Return the host without names of racks and levels that mean that there is none."""
+        known = {level: place for level, place in host.places.items() if place.casefold() not in NO_PLACE}
+        rack = host.rack if host.rack and host.rack.casefold() not in NO_PLACE else None
+        for word in dict.fromkeys([*([host.rack] if host.rack and rack is None else []), *host.places.values()]):
+            if word.casefold() in NO_PLACE and word not in self._placeless:
+                self._placeless.add(word)
+                self.warn(host.line, f"`{word}` is not taken for a place: the rack or level of these nodes is unknown")
+        return replace(host, rack=rack, places=known)
+
     def _checked(self, host: ImportedHost) -> ImportedHost:
         """Return the host, without its name if that or its address is not valid.
 
@@ -130,10 +167,12 @@ class HostCollector:
         """
         where = host.address or host.name
         for word in (where, host.name):
-            if not re.fullmatch(HOST, word) or (":" in word and not is_address(word)):
+            if not re.fullmatch(HOST, word) or (":" in word and read_ip(word) is None):
                 hint = _template_hint(word) or "do not begin with `-`; use no spaces, commas or brackets"
                 self.mistake(host.line, f"`{short(word)}` is not a host name or an address", hint)
                 return replace(host, name="")
+        if (ip := read_ip(where)) and ip.is_link_local:
+            self.mistake(host.line, f"`{short(where)}` holds on one link only, and Ray cannot use it")
         for key, what, pattern in _RULES:
             value = getattr(host, key)
             if value is not None and not re.fullmatch(pattern, value):
@@ -156,23 +195,22 @@ class HostCollector:
         address = host.address or host.name
         first = host.name.partition(".")[0]
         for name in (first, re.sub(r"[^A-Za-z0-9_.-]", "-", host.name).strip("-._")):
-            if re.fullmatch(LABEL, name) and self._names.get(name, host).address in (None, address):
+            if re.fullmatch(LABEL, name) and self._names.get(name.casefold(), host).address in (None, address):
                 return replace(host, name=name, address=address)
         self.mistake(host.line, f"`{short(host.name)}` cannot be turned into a valid node name", LABEL_HINT)
         return replace(host, name="")
 
 
+_Key = tuple[str, int, str | None]
+"""What tells machines apart: address, port and jump host."""
+
+
+def _key(host: ImportedHost) -> _Key:
+    return canonical(host.address or host.name), host.port or SSH_PORT, host.proxy_jump
+
+
 def _template_hint(text: str) -> str | None:
     return "render the template first" if _TEMPLATE.search(text) else None
-
-
-def is_address(word: str) -> bool:
-    """Whether a word is an IPv4 or IPv6 address."""
-    try:
-        ipaddress.ip_address(word)
-    except ValueError:
-        return False
-    return True
 
 
 def number(text: str | None, low: int, high: int) -> int | None:

@@ -19,6 +19,11 @@ _UNUSED = ("max_slots", "max-slots", "ifhn", "map")
 _HOST = re.compile(
     r"(?:(?P<user>[^@\s]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>\S+?))(?::(?P<number>[0-9]{1,9}))?"
 )
+KEY_LINE = re.compile(
+    r"(?:(?:@\S+\s+)?\S+\s+)?(?:ssh-(?:rsa|ed25519|dss)|ecdsa-sha2-\S+|sk-(?:ssh|ecdsa)\S+)\s+[A-Za-z0-9+/]{8,}"
+)
+"""A line of a known_hosts or an authorized_keys file."""
+
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -46,6 +51,9 @@ def read(text: str, collector: HostCollector) -> None:
 
 
 def _line(line: Line, collector: HostCollector, said: dict[str, int]) -> None:
+    if KEY_LINE.match(line.text):
+        collector.mistake(line.number, f"`{short(line.text)}` is an SSH key, not a host", "begin each line with a host")
+        return
     pairs = {key.lower(): value for key, value in _PAIR.findall(line.text)}
     words = _PAIR.sub(" ", line.text).split()
     if not words:

@@ -34,11 +34,22 @@ def read(text: str, collector: HostCollector) -> None:
     zones = {_text(item, "metadata", "labels", _ZONE) for item, _ in found} - {None}
     if zones:
         collector.levels = ("zone",)
+    # Without the GPU operator on any node, Kubernetes knows nothing of GPUs: that is not the same as no GPUs.
+    told = any(_gpus(item) for item, _ in found)
+    if found and not told:
+        what = "no node has GPUs that Kubernetes knows of: their number is unknown, and the default applies"
+        collector.warn(0, what, "compare with the nodes: `nvlaunch inventory check`")
     for item, line in found:
-        _node(item, line, collector)
+        _node(item, line, told, collector)
 
 
-def _node(item: object, line: int, collector: HostCollector) -> None:
+def _gpus(item: object) -> int | None:
+    """Return the GPUs of a node; None if Kubernetes knows nothing of them."""
+    labels = _get(item, "metadata", "labels")
+    return number(_text(labels, _COUNT) or _text(item, "status", "capacity", _CAPACITY), 0, 1024)
+
+
+def _node(item: object, line: int, told: bool, collector: HostCollector) -> None:
     name = _text(item, "metadata", "name")
     if name is None:
         collector.mistake(line, "the name of a node is missing")
@@ -47,7 +58,10 @@ def _node(item: object, line: int, collector: HostCollector) -> None:
     if any(_get(labels, role) is not None for role in _CONTROL):
         collector.warn(line, f"`{short(name)}` skipped: it is a control plane node")
         return
-    gpus = number(_text(labels, _COUNT) or _text(item, "status", "capacity", _CAPACITY) or "0", 0, 1024)
+    gpus = (_gpus(item) or 0) if told else None
+    usable = number(_text(item, "status", "allocatable", _CAPACITY), 0, 1024)
+    if gpus and usable is not None and usable < gpus:
+        collector.warn(line, f"`{short(name)}`: Kubernetes can allocate only {usable} of {gpus} GPUs")
     rack, domain = _domain(name, labels, line, collector) if gpus else (None, None)
     zone = _text(labels, _ZONE)
     product = re.sub(r"^NVIDIA-", "", _text(labels, _PRODUCT) or "")

@@ -65,7 +65,7 @@ def import_text(text: str, where: str, file_format: InventoryFormat | None = Non
         reasons = "; ".join(f"line {one.line}: {one.what}" for one in out.warnings()[:3])
         what = "no machine of the file can be used" if reasons else f"{FORMATS[chosen].title} without any machine"
         out.mistake(Mark(), what, reasons or "name a file that lists at least one machine")
-    out.finish()
+    collector.finish()
     return ImportedInventory(
         file_format=chosen, source=where, hosts=collector.hosts, levels=collector.levels, warnings=out.warnings()
     )

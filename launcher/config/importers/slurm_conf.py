@@ -78,8 +78,8 @@ class _Conf:
 
     def _block(self, line: int, pairs: dict[str, str]) -> None:
         nodes = nodes_of(pairs.get("nodes", ""), line, self._collector)
-        if not nodes and "nodes" not in pairs:
-            self._collector.warn(line, f"block `{short(pairs['blockname'])}` has no nodes")
+        if not pairs.get("nodes"):
+            self._collector.warn(line, f"block `{short(pairs['blockname'])}` has no nodes: it is left out")
         domain = None
         if self._domain is not None:
             uuid, clique = self._domain

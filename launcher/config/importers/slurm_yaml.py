@@ -72,6 +72,8 @@ def _blocks(topology: TrackedMapping, collector: HostCollector) -> list[Block]:
             line = block.line_of("nodes")
             nodes = nodes_of(block.text("nodes") or "", line, collector)
             found.append(Block(name=name, line=block.line, nodes=nodes))
+            if not block.text("nodes"):
+                collector.warn(block.line, f"block `{short(name)}` has no nodes: it is left out")
             _rest(block, collector)
     _rest(topology, collector)
     return found

@@ -149,7 +149,12 @@ _FAULT = section(
 )
 
 _SIM = section(
-    Field(name="seed", doc="The seed of random delays: the same seed gives the same run.", type=Integer(), default=1),
+    Field(
+        name="seed",
+        doc="The seed of random delays: the same seed gives the same run.",
+        type=Integer(high=10**18 - 1),
+        default=1,
+    ),
     Field(name="start_s", doc="Seconds that a node takes to start.", type=Number(), default=3),
     Field(name="run_s", doc="Seconds that a rank runs.", type=Number(endless=True), default=600),
     Field(

@@ -13,8 +13,11 @@ from launcher.config.schema.patterns import LABEL, node_name
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import Mark
 from launcher.config.yaml.values import Values
+from launcher.core.model.address import canonical, is_loopback, read_ip
 from launcher.core.model.inventory import Access, GpuDriver, Node, RackName, Transport
-from launcher.core.model.nodeset import NodeName, expand
+from launcher.core.model.nodeset import NodeName, expand, repeated
+
+SSH_PORT = 22
 
 _OF_ONE = ("address", "tray", "host_key")
 """Keys that two nodes cannot have in common."""
@@ -44,8 +47,9 @@ class RackReader:
         self._levels = levels
         self._out = out
         self._racks = 0
-        self._names: dict[str, Mark] = {}
-        self._addresses: dict[tuple[object, ...], str] = {}
+        self._names: dict[str, tuple[str, Mark]] = {}
+        self._addresses: dict[tuple[object, ...], _RackNode] = {}
+        self._loopbacks: list[tuple[str, Mark]] = []
 
     def read(self, name: str, rack: Values) -> tuple[Node, ...]:
         """Return the nodes of a rack in tray order; wrong ones are reported and omitted."""
@@ -57,6 +61,12 @@ class RackReader:
             self._node(name, node, places, tray, number)
             for number, (node, tray) in enumerate(zip(listed, trays, strict=True), start=1)
         )
+
+    def check_loopback(self, machines: int) -> None:
+        """Report nodes that no other machine can reach; alone, a node needs to be reached by none."""
+        for address, mark in self._loopbacks if machines > 1 else ():
+            what = f"`{address}` leads every machine to itself, but the nodes of a run reach each other by `address`"
+            self._out.mistake(mark, what, "write an address that other nodes can reach")
 
     def _places(self, rack: Values) -> dict[str, str]:
         places: dict[str, str] = {}
@@ -88,6 +98,8 @@ class RackReader:
         except ValueError as error:
             self._out.mistake(mark, str(error), "write a range as `r07-n[01-18]`")
             return ()
+        if twice := repeated(text):
+            self._out.mistake(mark, f"node `{twice[0]}` is named twice in `{text[:60]}`", "name each node once")
         for name in names:
             if not re.fullmatch(LABEL, name):
                 self._out.mistake(mark, f"`{name}` is not {node_name.expected}", node_name.hint)
@@ -95,12 +107,16 @@ class RackReader:
         return names
 
     def _is_new(self, name: str, mark: Mark) -> bool:
-        if name in self._names:
-            line = self._names[name].line
-            self._out.mistake(mark, f"node `{name}` is also on line {line}", "list each node once, in one rack")
-            return False
-        self._names[name] = mark
-        return True
+        if name.casefold() not in self._names:
+            self._names[name.casefold()] = name, mark
+            return True
+        first, at = self._names[name.casefold()]
+        if first == name:
+            self._out.mistake(mark, f"node `{name}` is also on line {at.line}", "list each node once, in one rack")
+        else:
+            what = f"node `{name}` differs only in case from `{first}` on line {at.line}"
+            self._out.mistake(mark, what, "give them other names: DNS and SSH take both for one")
+        return False
 
     def _node(self, rack: str, node: _RackNode, places: Mapping[str, str], tray: int | None, number: int) -> Node:
         values = node.values
@@ -127,12 +143,14 @@ class RackReader:
         if address is None:
             address = self._local_address(node, number) if self._transport.capabilities.this_machine else node.name
         access = read_access(address, node.values, self._out)
-        key = (access.address, access.port, access.proxy_jump)
-        first = self._addresses.setdefault(key, node.name)
-        if first != node.name:
-            mark = node.own.mark_of("address")
-            what = f"nodes `{first}` and `{node.name}` have the same address, `{access.address}`"
-            self._out.mistake(mark, what, "give each node its own address")
+        key = (canonical(access.address), access.port or SSH_PORT, access.proxy_jump)
+        first = self._addresses.setdefault(key, node)
+        if first is not node:
+            mark = node.own.mark_of("address") if node.own.has("address") else node.mark
+            what = f"node `{node.name}` has the same address as `{first.name}` on line {first.mark.line}"
+            self._out.mistake(mark, f"{what}, `{access.address}`", "give each node its own address")
+        if self._transport.capabilities.own_machines and is_loopback(access.address):
+            self._loopbacks.append((access.address, node.own.mark_of("address")))
         return access
 
     def _local_address(self, node: _RackNode, number: int) -> str:
@@ -162,6 +180,12 @@ def _wheels(values: Values, out: Diagnostics) -> str | None:
 
 def read_access(address: str, values: Values, out: Diagnostics) -> Access:
     """Return the login settings of a machine."""
+    if ":" in address and read_ip(address) is None:
+        hint = "write the port as `port`, and IPv6 without brackets"
+        out.mistake(values.mark_of("address"), f"`address: {address}` is neither a host name nor an address", hint)
+    if (ip := read_ip(address)) and ip.is_link_local:
+        what = f"`address: {address}` holds on one link only, and Ray cannot use it"
+        out.mistake(values.mark_of("address"), what, "write an address that all nodes can reach")
     return Access(
         address=address,
         user=values.get("user", str),

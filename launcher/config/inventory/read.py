@@ -85,7 +85,9 @@ def parse_inventory(text: str, path: Path) -> Inventory:
     transport = Transport(values.get("transport", str) or Transport.SSH.value)
     levels = _levels(values, out)
     defaults = values.section("defaults")
-    nodes = _nodes(values, RackReader(defaults, transport, levels, out), out)
+    reader = RackReader(defaults, transport, levels, out)
+    nodes = _nodes(values, reader, out)
+    reader.check_loopback(len(nodes))
     _check_nesting(nodes, levels, values, out)
     inventory = Inventory(
         name=_name(path, values, out),

@@ -83,6 +83,8 @@ def _blocks(fleet: Inventory) -> tuple[dict[str, list[str]], list[str]]:
         if len(domains) < 2:
             blocks[rack] = [node.name for node in racks[rack]]
             continue
+        names = ", ".join(f"{rack}-{number}" for number in range(1, len(domains) + 1))
+        warnings.append(f"rack `{rack}` has {len(domains)} NVLink domains, which are blocks of their own: {names}")
         for number, domain in enumerate(domains, start=1):
             blocks[f"{rack}-{number}"] = [node.name for node in racks[rack] if node.domain == domain]
         if unknown := [node.name for node in racks[rack] if not node.domain]:

@@ -42,7 +42,7 @@ env_name = Text(
 host = Text(
     expected="a host name or an address",
     pattern=HOST,
-    hint="use letters, digits, `.`, `:`, `%`, `_` and `-`; do not begin with `-`",
+    hint="use letters, digits, `.`, `:`, `%`, `_` and `-`; write IPv6 without brackets, and the port as `port`",
 )
 
 user = Text(expected="a user name", pattern=USER, hint="do not begin with `-`; use no spaces")

@@ -10,6 +10,12 @@ from launcher.config.yaml.diagnostics import KeyPath
 from launcher.config.yaml.nodes import ScalarKind, ScalarNode, YamlNode
 from launcher.core.model.text import seconds_of
 
+MAX_NUMBER = 1_000_000_000
+"""The bound of numbers that have no other: nothing of a task or a fleet is larger, and all can be computed with."""
+
+MAX_S = 3650 * 86_400
+"""The longest duration (s): ten years. A time that is computed from it is still a date."""
+
 SHORT_S = 600
 """Below this, a long duration without a unit was probably meant in other units (s)."""
 
@@ -54,14 +60,12 @@ class Integer:
     """
 
     low: int = 0
-    high: int | None = None
+    high: int
 
     @property
     def expected(self) -> str:
         """Return the range in words."""
-        if self.high is not None:
-            return f"a whole number from {self.low} to {self.high}"
-        return f"a whole number of at least {self.low}"
+        return f"a whole number from {self.low} to {self.high}"
 
     def read(self, node: YamlNode, at: KeyPath) -> int:
         """Return the number."""
@@ -70,19 +74,18 @@ class Integer:
         if node.quoted:
             raise invalid(node, at, self.expected, "remove the quotes")
         number = int(node.text.replace("_", ""))
-        if number < self.low or (self.high is not None and number > self.high):
+        if not self.low <= number <= self.high:
             raise invalid(node, at, self.expected)
         return number
 
     def schema(self) -> Schema:
         """Return an integer with its bounds."""
-        top = {} if self.high is None else {"maximum": self.high}
-        return {"type": "integer", "minimum": self.low, **top}
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number of at least `low`, and at most `high` if that is given.
+    """A number of at least `low`, and at most `high`.
 
     With `endless` also `inf`, with `above` not `low` itself.
     """
@@ -90,27 +93,27 @@ class Number:
     endless: bool = False
     above: bool = False
     low: float = 0
-    high: float | None = None
+    high: float = MAX_NUMBER
 
     @property
     def expected(self) -> str:
         """Return the range in words."""
         low = f"a number {'above' if self.above else 'of at least'} {self.low:g}"
-        return low + (" or `inf`" if self.endless else "") + ("" if self.high is None else f", at most {self.high:.0f}")
+        return f"{low}, at most {self.high:.0f}" + (", or `inf`" if self.endless else "")
 
     def read(self, node: YamlNode, at: KeyPath) -> float:
         """Return the number; `1e3` is accepted, though it is text in YAML 1.1."""
         number = _decimal(node)
         if number is None or number < self.low or (self.above and number == self.low):
             raise invalid(node, at, self.expected)
-        if (math.isinf(number) and not self.endless) or (self.high is not None and number > self.high):
+        if number > self.high and not (math.isinf(number) and self.endless):
             raise invalid(node, at, self.expected)
         return number
 
     def schema(self) -> Schema:
         """Return a number with its bounds."""
-        top = {} if self.high is None else {"maximum": self.high}
-        number: Schema = {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): self.low, **top}
+        low = "exclusiveMinimum" if self.above else "minimum"
+        number: Schema = {"type": "number", low: self.low, "maximum": self.high}
         return {"anyOf": [number, {"enum": ["inf"]}]} if self.endless else number
 
 
@@ -157,12 +160,13 @@ class Duration:
     @property
     def expected(self) -> str:
         """Return examples."""
-        return f"a duration{' above 0' if self.above else ''} such as `90`, `30m`, `72h` or `12:30:00`"
+        low = " above 0" if self.above else ""
+        return f"a duration{low} such as `90`, `30m`, `72h` or `12:30:00`, at most `{MAX_S // 86_400}d`"
 
     def read(self, node: YamlNode, at: KeyPath) -> float:
         """Return the seconds."""
         seconds = seconds_of(node.text.strip()) if isinstance(node, ScalarNode) else None
-        if seconds is None or (self.above and seconds == 0):
+        if seconds is None or seconds > MAX_S or (self.above and seconds == 0):
             raise invalid(node, at, self.expected)
         if self.long and seconds < SHORT_S and isinstance(node, ScalarNode) and node.text.strip().isdecimal():
             text = node.text.strip()
@@ -174,7 +178,7 @@ class Duration:
         pattern = r"^(\d+(\.\d+)?\s*[smhd]?|(\d+-)?\d+:[0-5]\d:[0-5]\d)$"
         return {
             "anyOf": [
-                {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): 0},
+                {"type": "number", ("exclusiveMinimum" if self.above else "minimum"): 0, "maximum": MAX_S},
                 {"type": "string", "pattern": pattern},
             ]
         }

@@ -16,6 +16,7 @@ from launcher.config.task.skypilot_keys import (
     GROUPS_ELSEWHERE,
     JOB_GROUP_ELSEWHERE,
     JOB_RECOVERY,
+    MAX_RESTARTS,
     RESOURCES_ELSEWHERE,
     TASK_ELSEWHERE,
     Unread,
@@ -23,12 +24,17 @@ from launcher.config.task.skypilot_keys import (
     of_the_run,
 )
 from launcher.config.task.skypilot_storage import MountSource
-from launcher.config.task.slice_range import SLICES
-from launcher.config.task.value_types import Accelerators, Script, Workdir
+from launcher.config.task.slice_range import MAX_NODES, SLICES
+from launcher.config.task.value_types import MAX_COUNT, Accelerators, Script, Workdir
 
 
 def _built(*rows: Field, expected: str = "a mapping") -> Section:
     return section(*map(as_built, rows), expected=expected)
+
+
+def _stated(*rows: Field) -> Section:
+    """Return a section of our own keys, none of which may be empty: that would mean a default that nobody wrote."""
+    return _built(*(replace(row, filled=True) for row in rows))
 
 
 _LEVEL = Text(
@@ -60,14 +66,18 @@ RESOURCES = _built(
     expected="a mapping such as `{accelerators: GB300:4}`",
 )
 
-TOPOLOGY = section(
+TOPOLOGY = _stated(
     Field(
         name="slices",
         doc="Number of slices; a range such as `{min: 6, max: 8}` with `on_no_spare: shrink`.",
         type=SLICES,
     ),
-    Field(name="nodes_per_slice", doc="Nodes of each slice.", type=Integer(low=1)),
-    Field(name="gpus_per_slice", doc="GPUs of each slice, instead of `nodes_per_slice`.", type=Integer(low=1)),
+    Field(name="nodes_per_slice", doc="Nodes of each slice.", type=Integer(low=1, high=MAX_NODES)),
+    Field(
+        name="gpus_per_slice",
+        doc="GPUs of each slice, instead of `nodes_per_slice`.",
+        type=Integer(low=1, high=MAX_NODES * MAX_COUNT),
+    ),
     Field(
         name="within",
         doc="The level that each slice must fit into: `node`, `rack`, `any`, or a level of the inventory. Of two "
@@ -103,13 +113,13 @@ TOPOLOGY = section(
     Field(
         name="spares",
         doc="Nodes kept free for each slice, in its own rack, or its place at `within`.",
-        type=Integer(low=0),
+        type=Integer(high=10_000),
         default=0,
     ),
     Field(
         name="spares_per_rack",
         doc="Nodes kept free in each rack, shared by its slices.",
-        type=Integer(low=0),
+        type=Integer(high=10_000),
         default=0,
     ),
     Field(name="racks", doc="The only racks to use, as names or patterns such as `r1*`.", type=_GLOBS),
@@ -122,13 +132,13 @@ RECOVERY = _built(
     Field(
         name="max_restarts",
         doc="Restarts after failures of the program; node faults do not count.",
-        type=Integer(low=0),
+        type=Integer(high=MAX_RESTARTS),
         default=3,
     ),
     Field(
         name="node_attempts",
         doc="Restarts on the same node before it is marked as failed.",
-        type=Integer(low=0),
+        type=Integer(high=1000),
         default=2,
     ),
     Field(
@@ -168,7 +178,7 @@ TRAFFIC = section(
 )
 
 _ROLE = (
-    Field(name="num_nodes", doc="Total number of nodes.", type=Integer(low=1, high=100_000), default=1, filled=True),
+    Field(name="num_nodes", doc="Total number of nodes.", type=Integer(low=1, high=MAX_NODES), default=1, filled=True),
     Field(name="resources", doc="What each node must have.", type=RESOURCES),
     Field(name="topology", doc="Number and size of slices, and where they may be placed.", type=TOPOLOGY),
     Field(name="envs", doc="Variables of the commands; null if `--env` must give the value.", type=variables),

@@ -54,9 +54,10 @@ _FAULTS = "node faults are always recovered, in the same inventory"
 _CONTAINER = "install software in `setup:`, or start the container in `run:`"
 
 RESTARTS = "max_restarts_on_errors"
+MAX_RESTARTS = 1_000_000
 _JOB_RECOVERY = section(
     _ignored("strategy", _FAULTS),
-    Field(name=RESTARTS, doc="The same as `max_restarts` of `recovery`.", type=Integer(low=0), default=0),
+    Field(name=RESTARTS, doc="The same as `max_restarts` of `recovery`.", type=Integer(high=MAX_RESTARTS), default=0),
     _ignored("recover_on_exit_codes", "the program is restarted after any exit code but 0, up to `max_restarts` times"),
     rest=Unread(why="there are no plug-ins"),
 )

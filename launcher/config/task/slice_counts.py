@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from launcher.config.task.slice_range import read_range
+from launcher.config.task.slice_range import MAX_NODES, read_range
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import Mark
 from launcher.config.yaml.values import Values
@@ -117,6 +117,10 @@ class SliceCounter:
         if total is not None and total != slices * size:
             what = f"`num_nodes: {total}` contradicts {slices} slices of {_nodes(size)}, which is {slices * size}"
             self._out.mistake(self._own.mark_of("num_nodes"), what, "remove `num_nodes`, or correct it")
+        if slices * size > MAX_NODES:
+            what = f"{slices} slices of {_nodes(size)} are {slices * size} nodes, but a group has at most {MAX_NODES}"
+            self._out.mistake(self._topology.mark_of("slices"), what, "use fewer or smaller slices")
+            return SliceCounts(1, 1)
         return SliceCounts(slices, size)
 
     def _slices(self, slices: int, total: int | None) -> SliceCounts:

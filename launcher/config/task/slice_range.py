@@ -9,7 +9,10 @@ from launcher.config.yaml.nodes import Mark
 from launcher.config.yaml.values import Values
 from launcher.core.model.task import OnNoSpare, RestartWith
 
-_ONE = Integer(low=1)
+MAX_NODES = 100_000
+"""The most nodes of a group, and of its slices: ten times the largest fleet."""
+
+_ONE = Integer(low=1, high=MAX_NODES)
 _RANGE = section(
     Field(name="min", doc="The fewest slices that the run goes on with.", type=_ONE, required=True),
     Field(name="max", doc="The most slices that the run has.", type=_ONE, required=True),
@@ -17,7 +20,7 @@ _RANGE = section(
 _SHRINK = OnNoSpare.SHRINK.value
 
 
-SLICES = ScalarOrSection(_ONE, _RANGE, "a whole number of at least 1, or a range such as `{min: 6, max: 8}`")
+SLICES = ScalarOrSection(_ONE, _RANGE, f"{_ONE.expected}, or a range such as `{{min: 6, max: 8}}`")
 """The type of `slices`: a number, or a range."""
 
 

@@ -17,6 +17,8 @@ class Accelerator:
 
 
 NO_GPUS = Accelerator("", 0)
+MAX_COUNT = 1024
+"""The most GPUs of a node, as in an inventory."""
 
 _KIND = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 
@@ -59,22 +61,22 @@ class Accelerators:
 
     @staticmethod
     def _counted(kind: str, count: str, name: str, mark: Mark) -> Accelerator:
-        if re.fullmatch(r"[1-9]\d{0,3}(\.0+)?", count):
+        if re.fullmatch(r"[1-9]\d{0,3}(\.0+)?", count) and float(count) <= MAX_COUNT:
             return Accelerator(kind, int(float(count)))
         if re.fullmatch(r"\d+\.\d+", count) and float(count) > 0:
             hint = f"use `{kind}:1`; to share a node, use `groups:` with whole GPUs each"
             raise InvalidValueError(mark, f"`{name}`: a fraction of a GPU, `{count}`, is not supported", hint)
-        shown = f"not `{count}`" if count else "but is missing"
+        shown = f"not `{count[:40]}`" if count else "but is missing"
         raise InvalidValueError(
             mark,
-            f"the count of `{name}` must be a whole number of at least 1, {shown}",
+            f"the count of `{name}` must be a whole number from 1 to {MAX_COUNT}, {shown}",
             f"write, for example, `{kind}:4`",
         )
 
     def schema(self) -> Schema:
         """Return the spellings."""
-        text = {"type": "string", "pattern": rf"^{_KIND}(:\s*[1-9]\d*)?$"}
-        count = {"type": ["integer", "null"], "minimum": 1}
+        text = {"type": "string", "pattern": rf"^{_KIND}(:\s*[1-9]\d{{0,3}})?$"}
+        count = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_COUNT}
         counted = {"type": "object", "minProperties": 1, "additionalProperties": count}
         return {"anyOf": [text, counted, {"type": "array", "items": {"anyOf": [text, counted]}, "minItems": 1}]}
 

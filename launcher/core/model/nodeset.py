@@ -1,6 +1,7 @@
 """Node sets such as `r07-n[01-16]`: expand, fold, and sort names naturally."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import product
@@ -39,7 +40,17 @@ def expand(text: str) -> tuple[str, ...]:
 
     The notation is ClusterShell's NodeSet without set operators and groups.
     """
-    names: dict[str, None] = {}
+    return tuple(dict.fromkeys(_written(text)))
+
+
+def repeated(text: str) -> tuple[str, ...]:
+    """Return the names that a node set has more than once: `n2` of `n[1-2],n2`; ValueError if it is malformed."""
+    return tuple(name for name, times in Counter(_written(text)).items() if times > 1)
+
+
+def _written(text: str) -> list[str]:
+    """Return the names in a node set as often as they are written."""
+    names: list[str] = []
     count = 0
     for item in _items(text.strip()):
         axes = [[literal] if literal else _bracket(ranges) for ranges, literal in _PART.findall(item)]
@@ -48,8 +59,8 @@ def expand(text: str) -> tuple[str, ...]:
         )
         if count > MAX_NAMES:
             raise ValueError(f"`{_short(text)}` expands to more than {MAX_NAMES} names")
-        names.update(("".join(chosen), None) for chosen in product(*map(_spell, axes)))
-    return tuple(names)
+        names.extend("".join(chosen) for chosen in product(*map(_spell, axes)))
+    return names
 
 
 def product_within(factors: Iterable[int], limit: int) -> int:

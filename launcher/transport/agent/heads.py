@@ -2,6 +2,7 @@
 
 from typing import cast
 
+from launcher.core.model.address import endpoint
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run, Slot
 from launcher.errors import RemoteError
@@ -47,7 +48,7 @@ class RayHeads:
             "argv": list(ray.head_argv(at)),
             "client": at.ports.client,
             "env": ray.environment(head=True),
-            "supervisor": f"{at.address}:{at.ports.gcs}",
+            "supervisor": endpoint(at.address, at.ports.gcs),
         }
         return done(client.ask(request, timeout=ASK_S))
 
@@ -58,7 +59,7 @@ class RayHeads:
         member, node = index.by_name[slot.member], index.nodes[slot.node]
         argv = ray.slot_argv(
             self._at(client),
-            f"{head.access.address}:{ports.gcs}",
+            endpoint(head.access.address, ports.gcs),
             node,
             ray.labels(run.fleet.levels, node, slot, member),
             driven=run.group(member.group).driver is not None,

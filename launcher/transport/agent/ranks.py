@@ -3,6 +3,7 @@
 import json
 
 from launcher.core.model.actions import Start
+from launcher.core.model.address import endpoint
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Member, MemberName, Run
 from launcher.core.placement import colocation
@@ -102,7 +103,7 @@ class _GangStart:
         own = {
             **variables["own"],
             **ray.environment(head=False),
-            "RAY_ADDRESS": f"{head.access.address}:{self._heads.ports(head).gcs}",
+            "RAY_ADDRESS": endpoint(head.access.address, self._heads.ports(head).gcs),
             "NVLAUNCH_SLICES": self._environment.slices(self._action.slots),
         }
         client = self._addresses.slot(self._run, self._slots[member.name].node)

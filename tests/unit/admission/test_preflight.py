@@ -47,8 +47,12 @@ class World:
     spoilt: Mapping[str, Facts | Unknown] = field(default_factory=dict)
     elsewhere: Mapping[str, int | None] = field(default_factory=dict)
     rounds: list[str] = field(default_factory=list)
+    folders: Sequence[str] = ()
 
-    def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
+    def probe(
+        self, nodes: Sequence[Node], listener: Listener, folders: Sequence[str] = ()
+    ) -> Mapping[NodeName, Facts | Unknown]:
+        self.folders = folders
         self.rounds.append(fold(node.name for node in nodes))
         return {node.name: self._of(node) for node in nodes}
 
@@ -135,6 +139,33 @@ def test_a_placement_is_of_nodes_that_were_asked(
     assert isinstance(answer, Placement)
     assert flight.asked(answer)
     assert not set(answer.nodes) & set(flight.unhealthy)
+
+
+def on(boot: str, instance: str = "pid:[1]") -> Facts:
+    """The facts of a machine of this boot, or of a container on it."""
+    assert not isinstance(FACTS.host, Unknown)
+    return replace(FACTS, host=replace(FACTS.host, boot_id=boot, instance=instance))
+
+
+def test_a_machine_under_two_names_is_taken_once() -> None:
+    world = World({"r1-n1": on("a"), "r1-n2": on("a"), "r1-n3": on("b"), "r1-n4": on("b", "pid:[2]")})
+    flight = preflight(task(), fleet(4), world)
+    assert where(flight.place({})) == ["r1-n[1,3]"]
+    assert flight.unhealthy == {
+        "r1-n2": "host: r1-n[1-2] are one machine under 2 names (10.0.1.1, 10.0.1.2): keep only one in the inventory"
+    }
+
+
+def test_containers_of_one_machine_are_nodes_of_their_own() -> None:
+    world = World({"r1-n1": on("a"), "r1-n2": on("a", "pid:[2]")})
+    assert where(preflight(task(), fleet(2), world).place({})) == ["r1-n[1-2]"]
+
+
+def test_folders_of_file_mounts_are_tried_on_the_nodes() -> None:
+    world = World()
+    mounts = {"/data/set/a.json": "/a", "~/b.json": "/b", "c.json": "/c", "/data/set/d/": "/d"}
+    preflight(replace(task(), file_mounts=mounts), fleet(2), world).place({})
+    assert world.folders == ("/data/set", "~")
 
 
 def test_an_unhealthy_node_without_another_is_named_in_the_refusal() -> None:

@@ -173,8 +173,8 @@ def test_a_node_that_a_run_of_another_home_has_is_passed_over(folder: Path, leas
     hall.keep(slots=hall.on("r1-n1", "r1-n3"))
 
     class Held(SimProber):
-        def probe(self, nodes, listener):
-            found = super().probe(nodes, listener)
+        def probe(self, nodes, listener, folders=()):
+            found = super().probe(nodes, listener, folders)
             return {name: replace(one, lease=lease if name == "r1-n4" else None) for name, one in found.items()}
 
     allotter = StoreAllotter(hall.store, lambda fleet: Held(fleet.sim))

@@ -12,9 +12,9 @@ from launcher.core.model.nodeset import NodeName
 from launcher.errors import ConflictError, RemoteError
 from launcher.ports import Completed, Listener
 from launcher.probe.node_facts import Facts
-from launcher.probe.nvidia_smi import Driver, Gpu, GpuProcess, Recovery
+from launcher.probe.nvidia_smi import Driver, Gpu, GpuProcess, MemoryFault, MemoryRemedy, Recovery
 from launcher.probe.results import Unknown
-from tests.facts import FACTS
+from tests.facts import DRIVER, FACTS
 
 NODE = Node(name=NodeName("n1"), rack=RackName("r1"), access=Access(address="10.0.0.1"))
 FLEET = Inventory(name="hall", transport=Transport.SSH, nodes=(NODE,))
@@ -32,7 +32,9 @@ class Told:
     def __init__(self, found: Facts | Unknown) -> None:
         self.found = found
 
-    def probe(self, nodes: Sequence[Node], listener: Listener) -> Mapping[NodeName, Facts | Unknown]:
+    def probe(
+        self, nodes: Sequence[Node], listener: Listener, folders: Sequence[str] = ()
+    ) -> Mapping[NodeName, Facts | Unknown]:
         return {node.name: self.found for node in nodes}
 
     def close(self) -> None: ...
@@ -54,6 +56,16 @@ def asked(*actions: str | None, processes: tuple[GpuProcess, ...] = ()) -> Facts
 def remedied(found: Facts) -> Remedy | None:
     (one,) = examine(FLEET, [NODE], Told(found), Deaf())
     return find_remedy(one)
+
+
+def test_memory_that_waits_for_a_reset_gets_one() -> None:
+    pending = MemoryFault(field="remapped_row_pending", value="Yes", remedy=MemoryRemedy.RESET)
+    worn = replace(pending, field="remapped_row_failure", remedy=MemoryRemedy.REPLACE)
+    gpus = tuple(replace(gpu, memory_faults=(fault,)) for gpu, fault in zip(DRIVER.gpus, (pending, worn), strict=False))
+    found = remedied(replace(FACTS, driver=replace(DRIVER, gpus=gpus)))
+    assert found is not None
+    assert found.message == "0008:01:00: reset (remapped_row_pending: Yes)"
+    assert (found.cure, found.commands) == (Cure.RESET, (("nvidia-smi", "--gpu-reset", "-i", "0008:01:00"),))
 
 
 @pytest.mark.parametrize(

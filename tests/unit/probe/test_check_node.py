@@ -9,11 +9,14 @@ from launcher.core.model.inventory import Access, GpuDriver, Node
 from launcher.probe.check_node import GPU_FACTS, check_node
 from launcher.probe.fabric import Fabric, FabricState
 from launcher.probe.findings import CheckResult, Fact, Finding
+from launcher.probe.folders import FailedStep, FolderTrial, LeasePlace
 from launcher.probe.imex import DomainState, ImexDomain
+from launcher.probe.limits import GroupLimit, Limits, UserLimit
 from launcher.probe.node_facts import Facts
-from launcher.probe.nvidia_smi import Driver, GpuProcess, Recovery
-from launcher.probe.resources import HostnameLookup, IbPort, NodeProcess, OpenFiles
+from launcher.probe.nvidia_smi import Driver, GpuProcess, MemoryFault, MemoryRemedy, Recovery
+from launcher.probe.resources import HostnameLookup, IbPort, NodeProcess
 from launcher.probe.results import Unknown
+from launcher.probe.slurm import SlurmNode
 from launcher.probe.system import Logout
 from launcher.probe.xid import parse_xids
 from tests.facts import DOMAIN, DRIVER, FACTS, GIB, HEALTHY, HIDDEN, HUNG, MISSING, NODE, peers, space
@@ -30,7 +33,7 @@ def test_healthy_node_has_a_good_finding_for_each_fact_in_order() -> None:
 
 
 def test_unknown_facts_are_neither_good_nor_bad() -> None:
-    blind = replace(FACTS, **{**dict.fromkeys(FACTS.__slots__, HIDDEN), "spaces": (HIDDEN,)})
+    blind = replace(FACTS, **{**dict.fromkeys(FACTS.__slots__, HIDDEN), "spaces": (HIDDEN,), "folders": (HIDDEN,)})
     assert {finding.result for finding in check_node(blind, NODE)} == {CheckResult.CANNOT_TELL}
 
 
@@ -75,6 +78,24 @@ def same(**changed: object) -> Callable[[Facts], Facts]:
     return lambda facts: replace(facts, **changed)
 
 
+def limits(**changed: object) -> Callable[[Facts], Facts]:
+    """Limits of a node of 144 cores that are none, but for these."""
+    none = UserLimit(soft=-1, hard=-1)
+    base = Limits(open_files=none, locked_memory=none, processes=none, cores=144, threads=200)
+    return lambda facts: replace(facts, limits=replace(base, **changed))
+
+
+def trial(path: str, *failed: tuple[str, str], at: str = "", mount: str = "") -> Callable[[Facts], Facts]:
+    """One folder of the node in which these steps failed, each with its errno."""
+    steps = tuple(FailedStep(step=step, errno=errno, message="Words of the system") for step, errno in failed)
+    one = FolderTrial(path=path, at=at or path, mount=mount, failed=steps)
+    return lambda facts: replace(facts, folders=(*facts.folders, one))
+
+
+def fault(field: str, value: str, remedy: MemoryRemedy) -> Callable[[Facts], Facts]:
+    return with_gpu(memory_faults=(MemoryFault(field=field, value=value, remedy=remedy),))
+
+
 ZEROES = replace(HEALTHY, cluster_uuid="00000000-0000-0000-0000-000000000000", clique_id=0)
 JOINING = Fabric(state=FabricState.IN_PROGRESS, said="In Progress")
 SICK = replace(HEALTHY, summary="Unhealthy", troubles=("summary: Unhealthy",))
@@ -111,17 +132,126 @@ CASES = {
     "disk-nearly-full": (
         Fact.DISK,
         same(spaces=(space("/tmp", free=30 * GIB),)),
-        (BAD, True, "`/tmp` has 30 GiB free and is 97% full"),
+        (BAD, True, "`/tmp` is 97.0% full, with 30 GiB free; Ray stops at 95%, so free 20 GiB of it"),
     ),
-    "disk-tiny": (Fact.DISK, same(spaces=(space("~", bytes=2 * GIB, free=GIB // 2),)), (BAD, True, "0.5 GiB free")),
-    "no-inodes": (Fact.DISK, same(spaces=(space("~", free_inodes=3),)), (BAD, True, "3 free inodes")),
+    "disk-tiny": (
+        Fact.DISK,
+        same(spaces=(space("~", bytes=2 * GIB, free=GIB // 2),)),
+        (BAD, True, "`~` has 0.5 GiB free, but a run needs 1.0 GiB"),
+    ),
+    "disk-tiny-and-nearly-empty": (
+        Fact.DISK,
+        same(spaces=(space("~", bytes=GIB // 2, free=GIB // 2 - 1),)),
+        (BAD, True, "`~` has 0.5 GiB free, but a run needs 1.0 GiB"),
+    ),
+    "no-inodes": (
+        Fact.DISK,
+        same(spaces=(space("~", free_inodes=3),)),
+        (BAD, True, "3 free inodes, but a run needs 10000"),
+    ),
     "no-limit-of-inodes": (Fact.DISK, same(spaces=(space("~", inodes=0, free_inodes=0),)), (GOOD, False, "")),
-    "home-read-only": (Fact.DISK, same(spaces=(space("~", read_only=True),)), (BAD, True, "`~` is read-only")),
-    "root-not-writable": (Fact.DISK, same(spaces=(space("/", writable=False),)), (GOOD, False, "")),
+    "folder-full": (
+        Fact.FOLDERS,
+        trial("~/.nvlaunch/runs", ("write a file", "ENOSPC"), at="/home/u/.nvlaunch"),
+        (BAD, True, "cannot write a file in `~/.nvlaunch/runs` (`/home/u/.nvlaunch`): words of the system (ENOSPC)"),
+    ),
+    "folder-read-only": (
+        Fact.FOLDERS,
+        trial("~/.nvlaunch/runs", ("create a file", "EROFS")),
+        (BAD, True, "(EROFS): the file system is read-only"),
+    ),
+    "folder-over-quota": (Fact.FOLDERS, trial("/scratch", ("write a file", "EDQUOT")), (BAD, True, "quota is used up")),
+    "folder-where-nothing-can-be-executed": (
+        Fact.FOLDERS,
+        trial("~/.nvlaunch/runs", ("execute", "EACCES"), mount="/home"),
+        (BAD, False, "mount `/home`; remount it without `noexec`"),
+    ),
+    "environment-that-cannot-be-executed": (
+        Fact.FOLDERS,
+        trial("~/.nvlaunch/env", ("execute", "EACCES"), mount="/home"),
+        (BAD, True, "set `python:` to an interpreter elsewhere"),
+    ),
+    "no-sockets": (Fact.FOLDERS, trial("/tmp", ("socket", "EPERM")), (BAD, True, "no socket can be made in `/tmp`")),
+    "memory-that-is-closed": (Fact.FOLDERS, trial("/dev/shm", ("create a file", "EACCES")), (BAD, False, "/dev/shm")),
+    "memory-that-is-full": (Fact.FOLDERS, trial("/dev/shm", ("write a file", "ENOSPC")), (BAD, True, "/dev/shm")),
+    "no-place-for-a-lease": (
+        Fact.FOLDERS,
+        same(
+            lease_place=LeasePlace(
+                usable=None,
+                failed=(FailedStep(step="open", errno="ENOSPC", message="No space left", path="/run/lock/nvlaunch"),),
+            )
+        ),
+        (BAD, True, "no lease can be taken: `/run/lock/nvlaunch`: no space left (ENOSPC)"),
+    ),
+    "folder-that-hangs": (Fact.FOLDERS, same(folders=(HUNG,)), (BLIND, True, "not answer within 20 s")),
+    "lease-place-unknown": (Fact.FOLDERS, same(lease_place=HIDDEN), (BLIND, True, "not asked")),
     "disk-hangs": (Fact.DISK, same(spaces=(space(), HUNG)), (BLIND, True, "not answer within 20 s")),
     "little-shared-memory": (Fact.SHARED_MEMORY, same(shared_memory=space(free=GIB)), (BAD, False, "on disk")),
-    "few-open-files": (Fact.OPEN_FILES, same(open_files=OpenFiles(soft=1024, hard=4096)), (BAD, False, "limits.conf")),
-    "files-without-limit": (Fact.OPEN_FILES, same(open_files=OpenFiles(soft=-1, hard=-1)), (GOOD, False, "no limit")),
+    "few-open-files": (
+        Fact.OPEN_FILES,
+        limits(open_files=UserLimit(soft=1024, hard=4096, source="/etc/security/limits.conf:7")),
+        (BAD, False, "limit 4096, but Ray needs 8192; raise it in /etc/security/limits.conf:7"),
+    ),
+    "few-open-files-of-sshd": (
+        Fact.OPEN_FILES,
+        limits(open_files=UserLimit(soft=1024, hard=4096, source="sshd")),
+        (BAD, False, "`LimitNOFILE=65535` under `[Service]` by `sudo systemctl edit ssh`"),
+    ),
+    "files-without-limit": (Fact.OPEN_FILES, limits(), (GOOD, False, "no limit")),
+    "little-locked-memory": (
+        Fact.LOCKED_MEMORY,
+        limits(locked_memory=UserLimit(soft=8 << 20, hard=8 << 20)),
+        (BAD, False, "limit 8192 KiB, but InfiniBand needs 16 GiB: write `* - memlock unlimited` to /etc/security"),
+    ),
+    "little-locked-memory-without-infiniband": (
+        Fact.LOCKED_MEMORY,
+        lambda facts: replace(limits(locked_memory=UserLimit(soft=8, hard=8))(facts), infiniband=()),
+        (NONE, False, ""),
+    ),
+    "little-locked-memory-of-root": (
+        Fact.LOCKED_MEMORY,
+        limits(locked_memory=UserLimit(soft=8, hard=8), root=True),
+        (GOOD, False, ""),
+    ),
+    "too-few-processes-to-start": (
+        Fact.PROCESSES,
+        limits(processes=UserLimit(soft=300, hard=300)),
+        (BAD, True, "room for 100 more processes and threads (`ulimit -Hu` is 300), but a run needs 688 to start"),
+    ),
+    "few-processes-for-many-cores": (
+        Fact.PROCESSES,
+        limits(processes=UserLimit(soft=4096, hard=4096)),
+        (BAD, False, "(`ulimit -Hu` is 4096), but 10216 are advised for 144 cores"),
+    ),
+    "enough-processes-for-few-cores": (
+        Fact.PROCESSES,
+        limits(processes=UserLimit(soft=4096, hard=4096), cores=16),
+        (GOOD, False, "room for 3896"),
+    ),
+    "processes-of-root-are-not-counted": (
+        Fact.PROCESSES,
+        limits(processes=UserLimit(soft=10, hard=10), root=True),
+        (GOOD, False, "no limit"),
+    ),
+    "few-tasks-of-a-slice": (
+        Fact.PROCESSES,
+        limits(
+            processes=UserLimit(soft=9000, hard=9000),
+            groups=(GroupLimit(name="/user.slice/user-1001.slice", limit=512, used=500),),
+            root=True,
+        ),
+        (
+            BAD,
+            True,
+            "(`pids.max` of `/user.slice/user-1001.slice` is 512), but a run needs 688 to start; `sudo systemctl",
+        ),
+    ),
+    "few-tasks-of-a-container": (
+        Fact.PROCESSES,
+        limits(groups=(GroupLimit(name="/", limit=200, used=20),)),
+        (BAD, True, "raise it for the container"),
+    ),
     "own-name-unknown": (
         Fact.HOSTNAME,
         same(hostname=HostnameLookup(name="", seconds=10.0, addresses=())),
@@ -145,6 +275,33 @@ CASES = {
         same(processes=(process(mark="x1:r07-n01:0:main/3:1"), process(9, ray=False, agent="x1:r07-n01"))),
         (GOOD, False, "x1:r07-n01"),
     ),
+    "slurm-is-there": (Fact.SLURM, same(slurm=SlurmNode(daemon=True)), (GOOD, False, "slurmd runs")),
+    "slurm-job-of-another": (
+        Fact.SLURM,
+        same(slurm=SlurmNode(daemon=True, jobs={"17": "bob"})),
+        (BAD, True, "on the node: Slurm job 17 of `bob`"),
+    ),
+    "slurm-job-of-somebody": (Fact.SLURM, same(slurm=SlurmNode(jobs={"17": ""})), (BAD, False, "Slurm job 17")),
+    "slurm-job-of-our-own": (Fact.SLURM, same(slurm=SlurmNode(daemon=True, jobs={"17": "ubuntu"})), (GOOD, False, "")),
+    "adopted-by-slurm": (
+        Fact.SLURM,
+        same(slurm=SlurmNode(daemon=True, jobs={"17": "ubuntu"}, adopted="17", installed=8)),
+        (BAD, False, "logins become part of Slurm job 17 and see 4 of 8 GPUs: a run ends with that job"),
+    ),
+    "lease-unknown": (Fact.LEASE, same(lease=HIDDEN), (BLIND, False, "not asked")),
+    "lease-held": (Fact.LEASE, same(lease="run `a` (x) of bob"), (GOOD, False, "held by run `a`")),
+    "sudo-unknown": (Fact.SUDO, same(sudo=HIDDEN), (BLIND, False, "not asked")),
+    "rows-that-cannot-be-remapped": (
+        Fact.MEMORY_ERRORS,
+        fault("remapped_row_failure", "Yes", MemoryRemedy.REPLACE),
+        (BAD, True, "GPU 0008:01:00: `remapped_row_failure: Yes`: the GPU must be replaced"),
+    ),
+    "rows-to-be-remapped": (
+        Fact.MEMORY_ERRORS,
+        fault("remapped_row_pending", "Yes", MemoryRemedy.RESET),
+        (BAD, False, "`remapped_row_pending: Yes`: the GPU needs a reset"),
+    ),
+    "memory-errors-of-an-old-driver": (Fact.MEMORY_ERRORS, with_all(memory_faults=None), (BLIND, False, "not report")),
     "logout-kills": (
         Fact.LOGOUT,
         same(logout=Logout(kill_processes=True, remove_ipc=False, linger=False)),
@@ -308,6 +465,16 @@ CASES = {
     ),
     "old-nvlink-once": (Fact.XIDS, log("Xid (PCI:0008:01:00): 74, NVLink: fatal error"), (GOOD, False, "")),
 }
+
+
+NEVER_BAD = {Fact.LEASE, Fact.SUDO}
+"""Facts that are only reported; they can be unknown, though."""
+
+
+def test_each_check_can_fail() -> None:
+    shown = {(fact, answer) for fact, _, (answer, *_) in CASES.values()}
+    for fact in set(Fact) - {Fact.REACHABLE}:
+        assert (fact, BLIND if fact in NEVER_BAD else BAD) in shown, fact
 
 
 @pytest.mark.parametrize(("fact", "change", "expected"), CASES.values(), ids=CASES)

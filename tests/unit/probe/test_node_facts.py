@@ -4,13 +4,14 @@ import ast
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from launcher.core.model.nodeset import NodeName
 from launcher.probe import imex, system, xid
 from launcher.probe.check_node import GPU_FACTS, check_node
 from launcher.probe.findings import CheckResult, Fact
+from launcher.probe.folders import FolderTrial, LeasePlace, read_lease_place, read_trial
+from launcher.probe.limits import Limits, read_limits
 from launcher.probe.node_facts import NO_PYTHON, Facts, call, parse_facts, read_facts
 from launcher.probe.nvidia_smi import Driver
 from launcher.probe.results import MARK, ProbeResult, Unknown, read_results
@@ -193,6 +196,168 @@ def test_space_of_a_missing_path_is_that_of_its_parent(tmp_path: Path) -> None:
     assert found["at"] == str(tmp_path)
     assert found["bytes"] == shutil.disk_usage(tmp_path).total
     assert found["writable"] is True
+
+
+def trial(path: object, *wants: str) -> FolderTrial:
+    name = f"trial of {path}"
+    found = read_trial(ask({name: {"builtin": "trial", "args": [str(path), *wants]}})[name], str(path))
+    assert isinstance(found, FolderTrial), found
+    return found
+
+
+def failures(found: FolderTrial) -> list[tuple[str, str]]:
+    return [(failed.step, failed.errno) for failed in found.failed]
+
+
+ALL = ("execute", "socket")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount, and become another user")
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """A file system in memory of its own for `FOLDER`, with these options."""
+    made: list[Path] = []
+
+    def mount(folder: Path, options: str) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "nvlaunch-test", str(folder)], check=True)
+        made.append(folder)
+        return folder
+
+    yield mount
+    for folder in made:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_good_folder_passes_every_trial_and_is_left_as_it_was(tmp_path: Path) -> None:
+    assert failures(trial(tmp_path / "not" / "yet", *ALL)) == []
+    assert trial(tmp_path / "not" / "yet").at == str(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_trials_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    asked = {str(at): {"builtin": "trial", "args": [str(tmp_path), *ALL]} for at in range(40)}
+    assert [failures_of for found in ask(asked).values() if (failures_of := json.loads(found.out)["failed"])] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trial_takes_milliseconds_and_its_answer_is_bounded(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 200) / ("e" * 200) / ("f" * 200)
+    deep.mkdir(parents=True)
+    ran = ask({"deep": {"builtin": "trial", "args": [str(deep), *ALL]}})["deep"]
+    assert ran.elapsed < 3
+    assert len(ran.out) < 4096
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("options", "spoil", "expected"),
+    [
+        ("size=1M", "head -c 1M /dev/zero > {0}/filler || true", [("write a file", "ENOSPC")]),
+        ("nr_inodes=4", "touch {0}/1 {0}/2 {0}/3", [("create a file", "ENOSPC")]),
+        ("size=1M", "mount -o remount,ro {0}", [("create a file", "EROFS")]),
+        ("size=1M,noexec", "true", [("execute", "EACCES")]),
+        # A file where a folder must be, and a link to what is gone.
+        ("size=1M", "touch {0}/.nvlaunch", [("create a file", "ENOTDIR")]),
+        ("size=1M", "ln -s /gone {0}/.nvlaunch", [("create a file", "ENOENT")]),
+    ],
+    ids=["full", "out-of-inodes", "read-only", "noexec", "a-file", "dangling"],
+)
+def test_a_spoilt_folder_is_named_with_the_step_and_the_errno(
+    mounted: Callable[..., Path], tmp_path: Path, options: str, spoil: str, expected: list[tuple[str, str]]
+) -> None:
+    home = mounted(tmp_path / "home", options)
+    subprocess.run(["sh", "-c", spoil.format(home)], check=True, stderr=subprocess.DEVNULL)
+    before = sorted(home.iterdir())
+    found = trial(home / ".nvlaunch" / "runs", *ALL)
+    assert failures(found) == expected
+    assert found.mount == (str(home) if expected[0][1] != "ENOENT" else "/")
+    assert sorted(home.iterdir()) == before
+
+
+@as_root
+def test_a_folder_of_root_is_closed_to_a_user(tmp_path: Path) -> None:
+    for folder in (*tmp_path.parents, tmp_path):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    (tmp_path / ".nvlaunch").mkdir(mode=0o755)
+    asked = json.dumps({"probes": {"it": {"builtin": "trial", "args": [f"{tmp_path}/.nvlaunch/runs"]}}}).encode()
+    script = SCRIPT.read_text()
+    done = subprocess.run(
+        [shutil.which("python3", path="/usr/bin") or sys.executable, "-c", script],
+        input=asked, capture_output=True, user=65534, group=65534, extra_groups=[], cwd="/",
+    )  # fmt: skip
+    answers = read_results(done.stdout)
+    assert not isinstance(answers, Unknown), done.stderr
+    assert json.loads(answers["it"].out)["failed"] == [
+        {"step": "create a file", "errno": "EACCES", "message": "Permission denied"}
+    ]
+
+
+def lease_place(*paths: object) -> LeasePlace:
+    found = read_lease_place(ask({"it": {"builtin": "lease_place", "args": list(map(str, paths))}})["it"])
+    assert isinstance(found, LeasePlace)
+    return found
+
+
+def test_a_lease_is_opened_where_it_is_and_made_nowhere(tmp_path: Path) -> None:
+    assert lease_place(tmp_path / "lease").usable == str(tmp_path / "lease")
+    (tmp_path / "lease").write_text("run `a`")
+    assert lease_place(tmp_path / "lease").usable == str(tmp_path / "lease")
+    assert list(tmp_path.iterdir()) == [tmp_path / "lease"]
+    fallback = lease_place(tmp_path / "gone" / "lease", tmp_path / "other")
+    assert fallback.usable == str(tmp_path / "other")
+    assert [(failed.errno, failed.path) for failed in fallback.failed] == [("ENOENT", str(tmp_path / "gone" / "lease"))]
+
+
+@as_root
+def test_a_full_folder_has_no_room_for_a_lease(mounted: Callable[..., Path], tmp_path: Path) -> None:
+    lock = mounted(tmp_path / "lock", "size=64k")
+    (lock / "nvlaunch").touch()
+    subprocess.run(["sh", "-c", f"head -c 64k /dev/zero > {lock}/filler"], check=False, stderr=subprocess.DEVNULL)
+    found = lease_place(lock / "nvlaunch", tmp_path / "other")
+    assert (found.usable, [failed.errno for failed in found.failed]) == (None, ["ENOSPC"])
+
+
+def login(script: str) -> Limits:
+    """The limits that the script sees after these commands of a shell."""
+    asked = json.dumps({"probes": {"it": {"builtin": "limits"}}}).encode()
+    line = f'{script}; exec "$0" "$1"'
+    done = subprocess.run(["bash", "-c", line, sys.executable, SCRIPT], input=asked, capture_output=True, timeout=60)
+    answers = read_results(done.stdout)
+    assert not isinstance(answers, Unknown), done.stderr
+    found = read_limits(answers["it"])
+    assert isinstance(found, Limits), found
+    return found
+
+
+def test_limits_of_a_login_are_read_with_how_many_threads_it_has() -> None:
+    found = login("ulimit -n 500; ulimit -l 64; ulimit -u 4000")
+    assert (found.open_files.hard, found.locked_memory.hard, found.processes.hard) == (500, 64 * 1024, 4000)
+    assert found.threads > 0
+    assert found.cores == len(os.sched_getaffinity(0))
+    assert found.root is (os.geteuid() == 0)
+
+
+@as_root
+def test_where_no_process_can_start_the_rest_still_answers() -> None:
+    python = shutil.which("python3", path="/usr/bin") or sys.executable
+    asked = json.dumps({"probes": {"one": shell("true"), "two": {"builtin": "limits"}}}).encode()
+    argv = [python, "-c", SCRIPT.read_text()]
+    done = subprocess.run(
+        argv, input=asked, capture_output=True, cwd="/", timeout=60, preexec_fn=_become_a_user_of_one_process
+    )
+    answers = read_results(done.stdout)
+    assert not isinstance(answers, Unknown), done.stderr
+    found = read_limits(answers["two"])
+    assert isinstance(found, Unknown)
+    assert "cannot start a process: Resource temporarily unavailable" in found.why
+
+
+def _become_a_user_of_one_process() -> None:
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    os.setgroups([])
+    os.setgid(65533)
+    os.setuid(65533)
 
 
 def test_port_with_a_listener_is_in_use() -> None:

@@ -45,6 +45,7 @@ def test_each_domain_of_a_rack_is_a_block() -> None:
     ]
     assert made.warnings == (
         "omitted because their rack is unknown: spare1",
+        "rack `r03` has 2 NVLink domains, which are blocks of their own: r03-1, r03-2",
         "omitted because their domain in rack `r03` is unknown: r03-n9",
         "a topology.conf holds blocks only: export a topology.yaml to include levels above the rack",
     )

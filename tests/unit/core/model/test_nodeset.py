@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.core.model.nodeset import MAX_NAMES, expand, fold, fold_messages, natural
+from launcher.core.model.nodeset import MAX_NAMES, expand, fold, fold_messages, natural, repeated
 from tests.effort import drawn
 
 
@@ -65,6 +65,14 @@ def test_expand_says_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
         expand(text)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "twice"),
+    [("n[1-3]", ()), ("n1,n1", ("n1",)), ("n[1-2,2]", ("n2",)), ("n[1-2],n[2-3]", ("n2",)), ("n1,n01", ())],
+)
+def test_names_that_are_written_twice(text: str, twice: tuple[str, ...]) -> None:
+    assert repeated(text) == twice
 
 
 def test_many_ranges_are_counted_together() -> None:
