@@ -123,7 +123,7 @@ class AgentApi:
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])
         status["reachable"] = self._connectivity.probe(request.get("probe", {}))
-        status["head_silence"] = self.heartbeat.silence
+        status["head_silence"], status["head_unheard"] = self.heartbeat.silence, self.heartbeat.unheard
         return status
 
     def prepare(self, request: PrepareRequest) -> Reply:
