@@ -13,6 +13,9 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadSeen, Observation, Seen
 from launcher.core.model.text import count
 
+SELF_FENCED = "self-fenced"
+"""How the proof begins that an agent has stopped itself: it may still be there, without ranks and with its lease."""
+
 
 class Silence(Enum):
     """What a node out of sight may be."""
@@ -107,7 +110,7 @@ def expired(seen: Observation, node: NodeName) -> str | None:
     unheard = heard(seen, node)
     if unheard is None or unheard < EXPIRED_S:
         return None
-    return f"self-fenced: no heartbeat at the head for {unheard:.0f} s"
+    return f"{SELF_FENCED}: no heartbeat at the head for {unheard:.0f} s"
 
 
 def head_expired(seen: Observation, leased: Iterable[NodeName], head: NodeName | None) -> str | None:
@@ -124,7 +127,7 @@ def head_expired(seen: Observation, leased: Iterable[NodeName], head: NodeName |
         missing = bisect_left(silences, start + POPULATION_S - EXPIRED_S) - bisect_left(silences, start)
         out = len(silences) - bisect_left(silences, start + POPULATION_S)
         if missing * 2 > len(everybody) - out:
-            return f"self-fenced: no answer to {count(missing, 'peer')} for {start:.0f} s"
+            return f"{SELF_FENCED}: no answer to {count(missing, 'peer')} for {start:.0f} s"
     return None
 
 

@@ -35,7 +35,7 @@ from launcher.core.model.actions import (
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Phase, Step, Unseen
 from launcher.core.model.receipt import Answer, Receipt, Result
-from launcher.core.model.record import Evidence, Exit, Outcome, RunTimer
+from launcher.core.model.record import POWERED_OFF, Evidence, Exit, Outcome, RunTimer
 from launcher.core.model.run import Cause, GangName
 
 
@@ -82,7 +82,7 @@ def _succeeded(tick: Tick, action: Action, answer: Answer) -> None:
         case Signal():
             record.signalled.add((action.node, action.gang))
         case PowerOff():
-            record.stopped[action.node] = "powered off"
+            record.stopped[action.node] = POWERED_OFF
         case Relocate():
             record.relocating.discard(action.slice)
         case Move():

@@ -15,6 +15,9 @@ from launcher.core.model.run import Cause, GangName, MemberName, Slot
 
 _T = TypeVar("_T")
 
+POWERED_OFF = "powered off"
+"""Why nothing can run on a node whose power was cut by order (`Record.stopped`)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
