@@ -13,8 +13,8 @@ from launcher.core.model.secret_words import HIDDEN, secret_values, without_own_
         ("fence --password=hunter2", "hunter2?", f"{HIDDEN}?"),
         (
             "curl https://ann:hunter2@bmc/redfish",
-            "https://bmc: no user ann:hunter2",
-            f"https://bmc: no user ann:{HIDDEN}",
+            "https://bmc: ann:hunter2?",
+            f"https://bmc: ann:{HIDDEN}?",
         ),
         ("off r1-n1 --force", "r1-n1 is off", "r1-n1 is off"),
         ("off 'one two", "two", "two"),
