@@ -3,8 +3,8 @@
 Each on its own, and compared with those of its rack.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from launcher.admission.node_checks import Examined, compare, compare_all, compare_machines, examine
 from launcher.admission.preflight import unknown_domains
@@ -13,9 +13,10 @@ from launcher.core.model.nodeset import NodeName, fold, natural
 from launcher.core.model.text import count
 from launcher.ports import Listener, Prober
 from launcher.probe.check_gpu import domain_of
-from launcher.probe.findings import CheckResult, Finding
+from launcher.probe.findings import CheckResult, Fact, Finding, bad
 from launcher.probe.folders import RUNS, FolderTrial
 from launcher.probe.results import Unknown
+from launcher.setup.lease import read_holder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,25 @@ def _notes(found: Sequence[Examined]) -> Iterator[str]:
             yield f"home is the same on {count(len(names), 'node')} ({fold(names)}): {source}"
     if slurm:
         yield f"slurmd runs on {fold(slurm)}: reserve or drain them in Slurm, which may start jobs there at any time"
+
+
+def name_leftovers(found: Checkup, ended: Sequence[tuple[str, str]]) -> Checkup:
+    """Return the findings with those about agents of runs that have ended (id, name): each is bad, with its command."""
+    names = dict(ended)
+    return replace(found, examined=tuple(_with_leftovers(one, names) for one in found.examined))
+
+
+def _with_leftovers(one: Examined, ended: Mapping[str, str]) -> Examined:
+    if isinstance(one.facts, Unknown):
+        return one
+    lease = read_holder(one.facts.lease).run if isinstance(one.facts.lease, str) else ""
+    processes = () if isinstance(one.facts.processes, Unknown) else one.facts.processes
+    agents = {(process.agent or "").partition(":")[0] for process in processes}
+    found = [
+        bad(Fact.LEFTOVERS, f"agent of run `{ended[run]}`, which has ended; release it with nvlaunch down {run}")
+        for run in sorted({lease, *agents} & ended.keys())
+    ]
+    return replace(one, findings=(*one.findings, *found)) if found else one
 
 
 def _shared(found: Sequence[Examined]) -> list[Shared]:

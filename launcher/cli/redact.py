@@ -5,25 +5,15 @@ By the names of variables, by known values, and by how they are written.
 
 import json
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Any
 from urllib.parse import quote
 
-from launcher.store.decision_log import HIDDEN
+from launcher.core.model.secret_words import HIDDEN, SHORTEST, is_secret_name, words_of
 
-_SHORTEST = 4
-"""Shorter values occur everywhere; to remove them would reveal more than it hides."""
 _LONG = 8
 """From this length on, a value differs from the words around it."""
-
-_WORDS = re.compile(
-    "AUTH(ORIZATION)?|BEARER|COOKIE|CRED|JWT|KEY|OAUTH|PASS(CODE)?|PAT|PRIVATE|PSK|WEBHOOK"
-    "|[A-Z]*(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|SSHPASS|(API|AUTH|ACCESS|SECRET|PRIVATE)KEY)"
-)
-"""Words in the names of secrets. The longer ones may have a prefix, as in `PGPASSWORD`."""
-_BORDER = re.compile(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")
 
 _NUMBER = re.compile(r"[-+]?[\d.,_]*(?:[eE][-+]?\d+)?")
 # The password may have any character, `/` and `@` too; a number after the host's colon is a port, not a password. The
@@ -41,17 +31,6 @@ VARIABLES = ("envs", "env")
 FENCE = "fence_command"
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether a variable with this name is likely a secret.
-
-    One of the words in it says so.
-    """
-    words = [word.upper() for word in _BORDER.split(name) if word]
-    if len(words) > 1 and words[-1] == "PWD":  # alone it is the working directory
-        return True
-    return any(_WORDS.fullmatch(word.removesuffix("S")) or _WORDS.fullmatch(word) for word in words)
-
-
 def distinct(value: str) -> bool:
     """Whether a value is distinct enough to be removed from all texts.
 
@@ -62,10 +41,7 @@ def distinct(value: str) -> bool:
 
 def command_passwords(command: str) -> Iterator[str]:
     """Return the passwords in a command line, such as that of `ipmitool -P`."""
-    try:
-        words = shlex.split(command)
-    except ValueError:  # an unclosed quote
-        words = command.split()
+    words = words_of(command)
     for word, after in zip(words, [*words[1:], ""], strict=False):
         name, _, value = word.partition("=")
         if value and is_secret_name(name):
@@ -82,7 +58,7 @@ class Redactor:
     """
 
     def __init__(self, values: Iterable[str], names: AbstractSet[str] = frozenset()) -> None:
-        spelled = {spell for value in values for spell in _spelled(value) if len(spell) >= _SHORTEST}
+        spelled = {spell for value in values for spell in _spelled(value) if len(spell) >= SHORTEST}
         longest_first = sorted(spelled, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         self._names = names

@@ -5,14 +5,16 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from typing_extensions import Self
 
 from launcher.core.model.run import Run, RunState
+from launcher.core.model.secret_words import secret_values, without_own_words, words_of
 from launcher.errors import StoreError
 from launcher.store.journal import Event, EventKind
+from launcher.store.run_files import read_secrets, secrets_file
 from launcher.store.store import Store
 from launcher.transport.clock import SystemClock
 
@@ -93,7 +95,7 @@ class Hook:
             why = self._report(event) if self._matters(event) else None
             self._seen = event.seq
             if why is not None and why not in self._failed:
-                self._store.journal.warn(self._run.id, SUBJECT, f"`{self._run.task.on_event}`: {why}", time.time())
+                self._store.journal.warn(self._run.id, SUBJECT, f"the command failed: {why}", time.time())
                 self._failed.add(why)
             self._store.journal.set_hook_position(self._run.id, self._seen)
 
@@ -110,7 +112,8 @@ class Hook:
     def _report(self, event: Event) -> str | None:
         """Run the command for one event; return why it failed, None for success."""
         text = json.dumps(event_json(self._run, event))
-        return _run(self._run.task.on_event or "", text, self._folder, self._environment())
+        secrets = (*read_secrets(secrets_file(self._store.home, self._run.id)).values(), *secret_values(os.environ))
+        return _run(self._run.task.on_event or "", text, self._folder, self._environment(), secrets)
 
     def _beside(self) -> Path:
         """Return the folder of the task's file, in which the command runs.
@@ -139,8 +142,11 @@ def event_json(run: Run, event: Event) -> dict[str, object]:
     }
 
 
-def _run(command: str, text: str, folder: Path, environment: Mapping[str, str]) -> str | None:
-    """Return why the command failed; None for success."""
+def _run(command: str, text: str, folder: Path, environment: Mapping[str, str], secrets: Iterable[str]) -> str | None:
+    """Return why the command failed; None for success.
+
+    The journal keeps that: so it has neither words of the command itself, nor `secrets`.
+    """
     with subprocess.Popen(
         ["/bin/sh", "-c", command],
         stdin=subprocess.PIPE,
@@ -157,5 +163,6 @@ def _run(command: str, text: str, folder: Path, environment: Mapping[str, str]) 
             return f"killed after {DEADLINE_S:.0f} s"
     if child.returncode == 0:
         return None
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+    shown = said.decode("utf-8", "replace").strip().splitlines()[-1:]
+    lines = without_own_words(shown, words_of(command), secrets)
     return f"exit status {child.returncode}" + (f": {lines[-1]}" if lines else "")

@@ -9,8 +9,9 @@ from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.model.action_key import key_of
 from launcher.core.model.actions import Action
 from launcher.core.model.record import Record
+from launcher.core.model.secret_words import HIDDEN
 from launcher.store.codec import dump
-from launcher.store.decision_log import HIDDEN, LoggedDecision, Made, made_of
+from launcher.store.decision_log import LoggedDecision, Made, made_of
 
 _ANYTHING = r'(?:[^"\\]|\\.)*'
 """What may have stood inside a JSON string."""

@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from . import agent_folders, environment, files, interpreter, logs, procs, rank_actor, ranks, setups
+from . import agent_folders, driver, environment, files, interpreter, procs, ranks, setups
 from .children import Children
 from .connectivity import Connectivity
 from .fences import Fences
 from .heartbeat import Deadline, Heartbeat
 from .heartbeat_server import HeartbeatServer
+from .patience import Patience
 from .protocol import (
     ALWAYS_ANSWERED,
     PROTOCOL,
@@ -78,6 +79,8 @@ class AgentApi:
         )
         self._member: str | None = None
         self._turn = threading.Lock()
+        watched = self.heartbeats or self.heartbeat
+        self._patience = Patience(spec["abandoned"], watched, lambda: self.stop({"op": "stop"})["ok"])
         self._answers: dict[str, Callable[[Any], Reply]] = {
             "hello": self.hello,
             "status": self.status,
@@ -94,6 +97,8 @@ class AgentApi:
     def reply(self, request: Mapping[str, Any]) -> Reply:
         """Return the reply to a request, without the values of secrets."""
         op = str(request.get("op"))
+        if op != "environment":  # that is a rank's parent
+            self._patience.begin()
         if op not in ALWAYS_ANSWERED and (wrong := mismatch(request.get("protocol"))):
             return {"ok": False, "protocol": PROTOCOL, "message": f"request refused: {wrong}"}
         answer = self._answers.get(op)
@@ -123,7 +128,7 @@ class AgentApi:
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])
         status["reachable"] = self._connectivity.probe(request.get("probe", {}))
-        status["head_silence"] = self.heartbeat.silence
+        status["head_silence"], status["head_unheard"] = self.heartbeat.silence, self.heartbeat.unheard
         return status
 
     def prepare(self, request: PrepareRequest) -> Reply:
@@ -238,20 +243,8 @@ class AgentApi:
     def drive(self, request: DriveRequest) -> Reply:
         """Start a driver, once for an attempt."""
         spec = environment.driver(request["spec"], self._base, self._folder, self._python)
-        label, attempt = request["label"], str(spec["attempt"])
-        own = self._folder / "ranks" / label / attempt
         with self._turn:
-            if (own / "state.json").exists():
-                return {"ok": True}
-            own.mkdir(mode=0o700, parents=True, exist_ok=True)
-            files.write(own / "spec.json", spec)
-            argv = [sys.executable, "-EsS", PACKAGE, "rank", str(self._folder), label, attempt]
-            env = {**os.environ, procs.MARK: request["mark"]}
-            log = own / "parent.log"
-            parent = self._children.spawn(argv, env, folder=self._folder, log=log, ended=lambda _: None)
-            if rank_actor.begun(parent, own):
-                return {"ok": True}
-        return {"ok": False, "message": f"driver `{label}` did not start", "tail": logs.tail(log)}
+            return driver.begin(self._folder, self._children, spec, request["label"], request["mark"])
 
     def environment(self, request: EnvironmentRequest) -> EnvironmentReply:
         """Return what the parent of a rank needs; a killed rank is refused."""
@@ -272,14 +265,21 @@ class AgentApi:
         return self._supervision.ask(request["question"], request["timeout"])
 
     def tick(self) -> None:
-        """Keep the supervisor of a head."""
+        """Keep the supervisor of a head; end an agent that nobody will ever ask again."""
         self._supervision.tick()
+        self._patience.tick()
 
     def stop_itself(self, reason: str) -> None:
-        """Kill ranks and Ray, because others may count this node as lost."""
+        """Kill ranks and Ray, because others may count this node as lost.
+
+        Secrets go with them: whoever starts something here again sends them first.
+        """
         logging.warning("%s: killing ranks and Ray", reason)
+        self._patience.begin()
         if self._member is not None or self.heartbeats:
             self.kill({"op": "kill", "level": "node", "grace": 0})
+        self._secrets.unlink(missing_ok=True)
+        self._setup.forget()
 
     def cut_off(self) -> None:
         """Kill the head's Ray, because most of its nodes cannot reach it."""

@@ -113,6 +113,8 @@ class Heartbeat:
         self._named: tuple[str, int] | None = None
         self._link: socket.socket | None = None
         self._answered = 0.0
+        self._taken = 0.0
+        self._refused = False
         self._stopped = False
 
     @property
@@ -122,6 +124,20 @@ class Heartbeat:
         None while there is no head.
         """
         return max(0.0, self._clock() - self._answered) if self._head else None
+
+    @property
+    def unheard(self) -> float | None:
+        """Return the time since anything on the head's machine last took a heartbeat (s).
+
+        A machine that refuses the connection answers, and nothing of the run listens there: it may have been installed
+        anew. That stops no node; None while there is no head.
+        """
+        return max(0.0, self._clock() - self._taken) if self._head else None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the node was stopped, and the head's machine has not answered since."""
+        return self._stopped
 
     def hint(self, address: str, port: int) -> None:
         """Follow this head from the next second on, unless another is followed.
@@ -200,6 +216,7 @@ class Heartbeat:
 
     def _count(self, asked: float) -> None:
         self._answered = asked
+        self._taken = self._taken if self._refused else asked
         self._publish(asked + self._limit)
 
     def _end(self, message: str) -> None:
@@ -212,12 +229,13 @@ class Heartbeat:
 
         Empty where only its machine answers, None where nothing does.
         """
-        fresh = self._link is None
+        fresh, self._refused = self._link is None, False
         try:
             if self._link is None:
                 self._link = socket.create_connection(head, timeout=min(CONNECT_S, limit))
             return self._exchange(self._link, line or self._name, min(REPLY_S, limit)) or self._gone()
-        except ConnectionError:
+        except ConnectionError as error:
+            self._refused = isinstance(error, ConnectionRefusedError)
             return self._gone()
         except OSError:
             taken = fresh and self._link is not None

@@ -267,6 +267,8 @@ class StatusReply(Reply):
     setup: NotRequired[ProgramStatus]
     ranks: NotRequired[list[RankStatusRow]]
     head_silence: NotRequired[float | None]
+    head_unheard: NotRequired[float | None]
+    refusal: NotRequired[str]  # in place of a reply: how the machine keeps the launcher out
     reachable: NotRequired[dict[str, bool]]
     heartbeat_ages: NotRequired[dict[str, float]]
     listening: NotRequired[float]

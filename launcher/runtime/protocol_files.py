@@ -90,6 +90,7 @@ class AgentSpec(TypedDict):
     heartbeat: int | None  # offset of the heartbeat port in the block of a head
     self_stop: float
     population: float
+    abandoned: float  # s after which an agent ends that has stopped its node, and that no launcher asks
     login: bool  # programs have the variables of a login
     nested: bool  # the folder of a run has one for each node
     ray: str  # the minor release that the interpreter must have

@@ -50,6 +50,11 @@ class WatchedProgram:
             self._code = 0 if kept and kept["code"] == 0 else None
         return self._pid is not None or self._code is not None
 
+    def forget(self) -> None:
+        """Count it as absent until `resume` is asked, unless it runs."""
+        if self._pid is None:
+            self._code = None
+
     def start(
         self,
         argv: Sequence[str],

@@ -20,9 +20,6 @@ from launcher.store.codec import dump, load
 from launcher.store.database import Database
 from launcher.store.journal import to_store
 
-HIDDEN = "<hidden>"
-"""The text that replaces each secret value in a report."""
-
 FIRST, NEWEST = 200, 1000
 """How many decisions of a run are stored: the first ones, and the newest."""
 

@@ -40,6 +40,7 @@ from launcher.transport.agent.client import AgentClient
 from launcher.transport.agent.heads import RayHeads
 from launcher.transport.agent.observe import Observer
 from launcher.transport.agent.provision import Provisioner
+from launcher.transport.upload import bundle
 
 ASK_S = 10.0
 KILL_S = 30.0
@@ -190,7 +191,8 @@ class ShellNodes:
     def _power_off(self, run: Run, action: PowerOff) -> Answer:
         """Run the inventory's `fence_command` for a node, on this machine."""
         nodes = self._addresses.environment(run).index.nodes
-        return self._act("power_off", lambda: fence.power_off(run.fleet.fence_command, nodes[action.node]))
+        secrets = bundle.user_secrets(self._addresses.home, run.id).values()
+        return self._act("power_off", lambda: fence.power_off(run.fleet.fence_command, nodes[action.node], secrets))
 
     ACTS: ClassVar[Mapping[type[NodeAction], Callable[..., Answer]]] = {
         Acquire: _acquire,

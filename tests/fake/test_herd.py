@@ -253,7 +253,7 @@ def test_a_herd_with_a_locked_store_takes_its_runs_in_when_it_is_free(
 
 def test_the_hook_is_told_each_event_once_and_in_order_whatever_becomes_of_it(hall: Hall) -> None:
     told = hall.home / "told"
-    command = f"cat >> {told}; echo >> {told}; echo no luck >&2; exit 3"
+    command = f"cat >> {told}; echo >> {told}; echo no $((40 + 2)) >&2; exit 3"
     faults = (Fault(at=10.0, node=NodeName("r1-n2"), fault=FaultKind.RAYLET_KILLED, duration=1e6),)
     run = hall.launch("job", sim=SimSettings(run_s=60.0, speed=20.0, faults=faults), on_event=command)
     hall.watch()
@@ -266,7 +266,7 @@ def test_the_hook_is_told_each_event_once_and_in_order_whatever_becomes_of_it(ha
     assert states == [state for state, _ in itertools.groupby(states)], "a state is told when it begins, once"
     assert (states[0], states[-1]) == ("starting", "stopping")
     warnings = [event.message for event in hall.store.journal.events(run) if event.subject == "on_event"]
-    assert [words.endswith("exit status 3: no luck") for words in warnings] == [True]
+    assert [words.endswith("exit status 3: no 42") for words in warnings] == [True]
 
 
 @pytest.mark.parametrize(("address", "port"), [("127.0.0.1", 65536), ("a" * 80, 9466)])

@@ -20,6 +20,7 @@ from launcher.core.model.run import Cause, Run, RunId, RunName, RunState
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.drive.control import control
 from launcher.drive.execute import Executor, Inline
+from launcher.drive.leftovers import left_of, release_left
 from launcher.drive.loop import Loop
 from launcher.drive.spawn import spawn
 from launcher.errors import ConflictError
@@ -191,6 +192,22 @@ def test_a_node_that_dies_for_good_is_replaced_by_the_spare_of_its_slice(hall: H
     events = hall.store.journal.events(run)
     redone = {event.subject for event in events if event.kind.value == "intent" and event.subject.startswith("prepare")}
     assert redone == {f"prepare:{name}" for name in ("r1-n1", "r1-n2", "r1-n3", "r2-n1", "r2-n2")}
+
+
+def test_what_an_ended_run_could_not_release_is_released_on_request_and_told_until_then(hall: Hall) -> None:
+    lost = Fault(at=30.0, node=NodeName("r1-n2"), fault=FaultKind.LINK_DOWN, duration=2000.0)
+    run = hall.launch(sim=SimSettings(run_s=100.0, faults=(lost,)))
+    assert control(hall.home, run) is RunState.SUCCEEDED
+    row = hall.row(run)
+    for told in (row.status_message, snapshot(row)["status_message"]):
+        assert "not released: r1-n2" in str(told)
+        assert f"nvlaunch down {run}" in str(told)
+    released, failed = release_left(hall.store, row)
+    assert (released, list(failed)) == ((), ["r1-n2"])
+    SimClock(hall.store.worlds, hall.store.load(run)[0]).wait(3000.0, lambda: False)
+    assert release_left(hall.store, row) == (("r1-n2",), {})
+    assert left_of(hall.store, row) == ()
+    assert "not released" not in str(snapshot(hall.row(run))["status_message"])
 
 
 def test_a_rank_that_fails_restarts_its_gang_until_the_budget_is_gone(hall: Hall) -> None:

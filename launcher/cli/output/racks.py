@@ -23,10 +23,13 @@ class TrayState(Enum):
     USED = "used"
     RESERVED = "reserved"
     DRAINED = "drained"
+    DRAINING = "draining"
     UNHEALTHY = "unhealthy"
 
 
-_SIGNS = {TrayState.FREE: ".", TrayState.DRAINED: "x", TrayState.UNHEALTHY: "!"}
+_SIGNS = {TrayState.FREE: ".", TrayState.DRAINED: "x", TrayState.UNHEALTHY: "!", TrayState.DRAINING: "~"}
+_USUAL = (TrayState.FREE, TrayState.DRAINED, TrayState.UNHEALTHY)
+"""States that the legend always explains."""
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _MORE = "#"
 """The sign of a run when all letters are used."""
@@ -121,12 +124,14 @@ def _fault(node: Node, unavailable: UnavailableNodes) -> str | None:
 
 
 def _state(node: Node, unavailable: UnavailableNodes) -> TrayState:
-    """Return the state of a node; in use counts before drained and unhealthy."""
+    """Return the state of a node, whoever uses it: a failed one is unhealthy, a drained one in use still draining."""
     use = _use(node, unavailable)
+    if use.used_by and use.unhealthy and not use.reserved_for:
+        return TrayState.UNHEALTHY
+    if node.drained is not None or use.drained is not None:
+        return TrayState.DRAINING if use.used_by and not use.reserved_for else TrayState.DRAINED
     if use.used_by:
         return TrayState.RESERVED if use.reserved_for else TrayState.USED
-    if node.drained is not None or use.drained is not None:
-        return TrayState.DRAINED
     return TrayState.UNHEALTHY if use.unhealthy else TrayState.FREE
 
 
@@ -159,7 +164,8 @@ def _sign(node: Node, unavailable: UnavailableNodes, letters: Mapping[str, str])
 def _legend(
     fleet: Inventory, unavailable: UnavailableNodes, letters: Mapping[str, str], runs: Sequence[str]
 ) -> Iterator[str]:
-    yield "  ".join(f"{sign} {state.value}" for state, sign in _SIGNS.items())
+    shown = {*_USUAL, *(_state(node, unavailable) for node in fleet.nodes)}
+    yield "  ".join(f"{sign} {state.value}" for state, sign in _SIGNS.items() if state in shown)
     for run in runs:
         yield clean(f"{letters.get(run, _MORE)} {run}")
     faults = [(node.name, fault) for node in fleet.nodes if (fault := _fault(node, unavailable))]

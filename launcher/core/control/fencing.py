@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from launcher.core.control import slice_count, spares
-from launcher.core.control.liveness import expired, head_expired
+from launcher.core.control.liveness import expired, self_stopped
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import (
     EXPIRED_S,
@@ -47,11 +47,16 @@ def proof(tick: Tick, node: NodeName) -> str | None:
     """
     if node in tick.record.stopped:
         return tick.record.stopped[node]
-    if node == tick.head_node:
-        return head_expired(tick.seen, tick.record.leased, node)
-    if not tick.started and node not in tick.record.joined and tick.quiet(node) >= EXPIRED_S:
+    if node != tick.head_node and not tick.started and node not in tick.record.joined and tick.quiet(node) >= EXPIRED_S:
         return "no raylet was started there"
-    return expired(tick.seen, node)
+    return self_stopped(tick.seen, node, head=tick.head_node, leased=tick.record.leased)
+
+
+def no_contact(tick: Tick, node: NodeName) -> str:
+    """Return for how long a node is out of sight, and how its machine keeps us out, if it does."""
+    view = tick.seen.nodes.get(node)
+    refusal = view.refusal if isinstance(view, Unseen) else None
+    return f"no contact for {tick.quiet(node):.0f} s" + (f", {refusal.value}" if refusal else "")
 
 
 def _note_stopped(tick: Tick) -> None:

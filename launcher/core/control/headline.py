@@ -1,13 +1,14 @@
 """Where a run stands: its state for scripts, and the status message for people."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from launcher.core.control.conditions import Condition
 from launcher.core.control.slice_count import slice_notes
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import BLINK_S
 from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.observation import Refusal, Unseen
 from launcher.core.model.record import RunTimer
 from launcher.core.model.run import MemberName, RunState
 from launcher.core.model.text import count
@@ -53,8 +54,12 @@ def progress(tick: Tick, state: RunState) -> str:
     if _sees_nothing(tick):
         return "no node of the run is reachable: check the network of this machine; nothing is changed"
     counts = Counter(tick.conditions.values())
-    unseen = [str(tick.record.slots[name].node) for name in tick.conditions if _long_unseen(tick, name)]
+    refusals = _refusals(tick)
+    refused = {node for nodes in refusals.values() for node in nodes}
+    hidden = [tick.record.slots[name].node for name in tick.conditions if _long_unseen(tick, name)]
+    unseen = [str(node) for node in hidden if node not in refused]
     notes = [f"unreachable: {fold(unseen)}"] if unseen else []
+    notes += [refusal_note(refusal, nodes) for refusal, nodes in refusals.items()]
     slices = slice_notes(tick) if state is RunState.RUNNING else ()  # a recovery has enough to say
     more = "".join(f"; {note}" for note in (*notes, *dict.fromkeys(tick.notes), *slices))
     if state is RunState.RUNNING:
@@ -93,6 +98,23 @@ def _steps(tick: Tick) -> Counter[str]:
             agent = tick.agent(node) if step in _IN_SETUP else None
             told[(agent.setup.message if agent else "") or (_FOR_HEAD if waits else message)] += 1
     return told
+
+
+def _refusals(tick: Tick) -> dict[Refusal, list[NodeName]]:
+    """Return the nodes of the run that keep us out, with a slot or without."""
+    found: dict[Refusal, list[NodeName]] = {}
+    for node, view in tick.seen.nodes.items():
+        if isinstance(view, Unseen) and view.refusal is not None and tick.quiet(node) >= BLINK_S:
+            found.setdefault(view.refusal, []).append(node)
+    return found
+
+
+def refusal_note(refusal: Refusal, nodes: Collection[NodeName]) -> str:
+    """Return what keeps us out of nodes, and what to do about it."""
+    names = fold(nodes)
+    if refusal is Refusal.HOST_KEY:
+        return f"unreachable: {names}: {refusal.value}: nvlaunch hosts rekey {names}"
+    return f"unreachable: {names}: {refusal.value}"
 
 
 def _long_unseen(tick: Tick, name: MemberName) -> bool:

@@ -1,13 +1,20 @@
-"""A node out of sight: who misses it, and what proves that nothing runs there."""
+"""A node out of sight: who misses it, and what proves that nothing runs there.
+
+A witness says that a machine answers; a proof says that nothing of the run can run there. A proof outweighs every
+witness: a machine that was installed anew answers its neighbours, and runs nothing of ours.
+"""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 
 from launcher.core.control.timing import EXPIRED_S, POPULATION_S, WITNESS_S
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadSeen, Observation, Seen
 from launcher.core.model.text import count
+
+SELF_FENCED = "self-fenced"
+"""How the proof begins that an agent has stopped itself: it may still be there, without ranks and with its lease."""
 
 
 class Silence(Enum):
@@ -18,24 +25,34 @@ class Silence(Enum):
     UNSEEN = "unseen"
 
 
-def silence(seen: Observation, node: NodeName, *, quiet: float, head: NodeName | None, in_ray: bool | None) -> Silence:
+def silence(
+    seen: Observation,
+    node: NodeName,
+    *,
+    quiet: float,
+    head: NodeName | None,
+    leased: Collection[NodeName],
+    in_ray: bool | None,
+) -> Silence:
     """Return what a node is that we have not seen for `quiet` seconds.
 
-    DOWN takes two witnesses that miss it, and we are one; a single witness that hears it is enough against that.
-    `in_ray`: whether Ray lists its raylet as alive, None where Ray does not list it.
+    DOWN takes two witnesses that miss it, and we are one; a single witness that hears it is enough against that, but
+    not against the proof that its agent has stopped itself. `leased` are the nodes of the run. `in_ray`: whether Ray
+    lists its raylet as alive, None where Ray does not list it.
     """
-    if alive(seen, node, head=head, in_ray=in_ray) is not None:
+    if alive(seen, node, head=head, leased=leased, in_ray=in_ray) is not None:
         return Silence.UNSEEN
     if quiet < WITNESS_S:
         return Silence.SUSPECT
-    return Silence.DOWN if any(True for _ in against(seen, node, head=head, in_ray=in_ray)) else Silence.UNSEEN
+    missed = any(True for _ in against(seen, node, head=head, in_ray=in_ray))
+    return Silence.DOWN if missed or self_stopped(seen, node, head=head, leased=leased) else Silence.UNSEEN
 
 
 def against(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray: bool | None = None) -> Iterator[str]:
     """Yield a sentence for each other witness that misses a node."""
     unheard = heard(seen, node)
     if node == head:
-        missed = sum(1 for silent in _votes(seen).values() if silent >= WITNESS_S)
+        missed = sum(1 for silent in _unheard(seen).values() if silent >= WITNESS_S)
         if missed:
             yield f"no answer to {count(missed, 'peer')}"
     elif unheard is not None and unheard >= WITNESS_S:
@@ -47,15 +64,29 @@ def against(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray:
         yield f"unreachable from {reached.by}"
 
 
-def alive(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray: bool | None = None) -> str | None:
-    """Return which witness has just heard a node out of sight; None where none has."""
-    reached = seen.reached.get(node)
+def alive(
+    seen: Observation,
+    node: NodeName,
+    *,
+    head: NodeName | None,
+    leased: Collection[NodeName],
+    in_ray: bool | None = None,
+) -> str | None:
+    """Return which witness has just heard a node out of sight.
+
+    None where none has, or where it is proven that the node's agent has stopped itself: then whatever answers there is
+    not of the run.
+    """
+    if self_stopped(seen, node, head=head, leased=leased) is not None:
+        return None
+    reached, unheard = seen.reached.get(node), heard(seen, node)
+    if node == head and (votes := _unheard(seen)):  # peers ask the head's agent itself, not only its machine
+        hearing = sum(1 for silent in votes.values() if silent < WITNESS_S)
+        return f"{count(hearing, 'peer')} still get answers" if hearing else None
     if reached is not None and reached.answers:
         return f"reachable from {reached.by}"
     if node == head:
-        hearing = sum(1 for silent in _votes(seen).values() if silent < WITNESS_S)
-        return f"{count(hearing, 'peer')} still get answers" if hearing else None
-    unheard = heard(seen, node)
+        return None  # it hears itself, and Ray hears itself
     if unheard is not None:  # Ray hears no more than the head's machine does, and believes for longer
         return f"heartbeat at the head {unheard:.0f} s ago" if unheard < WITNESS_S else None
     return "Ray lists it as alive" if in_ray is True else None
@@ -67,12 +98,19 @@ def heard(seen: Observation, node: NodeName) -> float | None:
     return head.heard.get(node) if head else None
 
 
+def self_stopped(
+    seen: Observation, node: NodeName, *, head: NodeName | None, leased: Collection[NodeName]
+) -> str | None:
+    """Return the proof that the agent of a node, or of the head on it, has stopped itself; None without one."""
+    return head_expired(seen, leased, head) if node == head else expired(seen, node)
+
+
 def expired(seen: Observation, node: NodeName) -> str | None:
     """Return the proof that the agent of a node has stopped itself; None without one."""
     unheard = heard(seen, node)
     if unheard is None or unheard < EXPIRED_S:
         return None
-    return f"self-fenced: no heartbeat at the head for {unheard:.0f} s"
+    return f"{SELF_FENCED}: no heartbeat at the head for {unheard:.0f} s"
 
 
 def head_expired(seen: Observation, leased: Iterable[NodeName], head: NodeName | None) -> str | None:
@@ -89,7 +127,7 @@ def head_expired(seen: Observation, leased: Iterable[NodeName], head: NodeName |
         missing = bisect_left(silences, start + POPULATION_S - EXPIRED_S) - bisect_left(silences, start)
         out = len(silences) - bisect_left(silences, start + POPULATION_S)
         if missing * 2 > len(everybody) - out:
-            return f"self-fenced: no answer to {count(missing, 'peer')} for {start:.0f} s"
+            return f"{SELF_FENCED}: no answer to {count(missing, 'peer')} for {start:.0f} s"
     return None
 
 
@@ -104,6 +142,19 @@ def ray_table(seen: Observation) -> Mapping[tuple[str, int], bool]:
         key = (node.slot, node.generation)
         table[key] = node.alive or table.get(key, False)
     return table
+
+
+def _unheard(seen: Observation) -> dict[NodeName, float]:
+    """Return how long nothing on the head's machine has taken the heartbeats of each node that we see (s).
+
+    No proof that the head's agent is gone, but nobody hears it: a machine that was installed anew refuses them.
+    """
+    votes = _votes(seen)
+    for name in votes:
+        view = seen.nodes[name]
+        if isinstance(view, Seen) and view.agent is not None and view.agent.head_unheard is not None:
+            votes[name] = max(votes[name], view.agent.head_unheard)
+    return votes
 
 
 def _votes(seen: Observation) -> dict[NodeName, float]:

@@ -86,7 +86,7 @@ def _fail_silent(tick: Tick, node: NodeName) -> None:
     Without proof it is powered off, where the inventory says how.
     """
     proof, record = fencing.proof(tick, node), tick.record
-    message = f"NotReady: no contact for {tick.quiet(node):.0f} s"
+    message = f"NotReady: {fencing.no_contact(tick, node)}"
     if proof is None:
         others = "; ".join(against(tick.seen, node, head=tick.head_node))
         fencing.power_off(tick, node, f"{message}; {others}" if others else message)

@@ -77,7 +77,7 @@ def _confirm_dead(tick: Tick, node: NodeName, by: str) -> None:
     if node not in tick.seen.nodes or tick.sees(node):
         doubted.pop(node, None)
         return
-    if (heard := alive(tick.seen, node, head=tick.head_node)) is not None:
+    if (heard := alive(tick.seen, node, head=tick.head_node, leased=record.leased)) is not None:
         tick.lasted(doubted, node)
         tick.notes.append(f"{node} is confirmed dead, but not failed yet: {heard}")
         return

@@ -1,5 +1,6 @@
 """What finished actions, and a look at the nodes, change in the record."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from typing_extensions import assert_never
@@ -31,10 +32,11 @@ from launcher.core.model.actions import (
     Unreserve,
     Verify,
 )
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Phase, Step, Unseen
 from launcher.core.model.receipt import Answer, Receipt, Result
-from launcher.core.model.record import Evidence, Exit, Outcome, RunTimer
-from launcher.core.model.run import Cause
+from launcher.core.model.record import POWERED_OFF, Evidence, Exit, Outcome, RunTimer
+from launcher.core.model.run import Cause, GangName
 
 
 def apply_receipts(tick: Tick) -> None:
@@ -80,7 +82,7 @@ def _succeeded(tick: Tick, action: Action, answer: Answer) -> None:
         case Signal():
             record.signalled.add((action.node, action.gang))
         case PowerOff():
-            record.stopped[action.node] = "powered off"
+            record.stopped[action.node] = POWERED_OFF
         case Relocate():
             record.relocating.discard(action.slice)
         case Move():
@@ -164,9 +166,11 @@ def apply_sightings(tick: Tick) -> None:
     """Note nodes out of sight, leases of the run, and ranks that have ended.
 
     Reads `seen.nodes` and `seen.head`. Writes `record.since.unseen` and the timer of the head, `record.leased`,
-    `record.stopped` (forgotten for a node in sight), `record.head_requested` and `record.exits`.
+    `record.stopped` (forgotten for a node in sight), `record.head_requested`, `record.exits`, and `gangs` whose attempt
+    turns out to have succeeded out of sight (`record.ended`).
     """
     record = tick.record
+    returned = {name for name in record.since.unseen if tick.sees(name)}
     for name, view in tick.seen.nodes.items():
         if isinstance(view, Unseen):
             tick.lasted(record.since.unseen, name)
@@ -180,6 +184,8 @@ def apply_sightings(tick: Tick) -> None:
     else:
         record.since.run.pop(RunTimer.HEAD_UNSEEN, None)
         record.head_requested = record.head_requested or tick.seen.head.head is not None
+    for gang in [name for name, gang in record.gangs.items() if gang.broken]:
+        _note_late_exits(tick, gang, returned)
     _note_exits(tick)
 
 
@@ -194,3 +200,25 @@ def _note_exits(tick: Tick) -> None:
         # A node out of sight may be why its driver failed: it is judged by its silence.
         if own or ended.ok or tick.agent(tick.node_of(member)) is not None:
             exits[member.name] = ended
+
+
+def _note_late_exits(tick: Tick, name: GangName, returned: Collection[NodeName]) -> None:
+    """Believe a node that comes back when it says that its rank had ended with 0.
+
+    A gang whose attempt was given up for that node has succeeded then, and does not run again. Only the first look at
+    the node counts, before anything was killed there; a rank on any other node was killed, whatever it says of it.
+    """
+    attempt, ended = tick.record.gangs[name].attempt, tick.record.ended
+    for member in tick.index.by_gang[name]:
+        known, node = ended.get(member.name), tick.node_of(tick.index.driver(member) or member)
+        if (known is not None and known.attempt == attempt) or not tick.sees(node):
+            continue
+        rank = rank_report(tick, member) if node in returned else None
+        if rank is None or rank.running:
+            ended[member.name] = Exit(attempt=attempt, code=None, at=0.0)
+        else:
+            ended[member.name] = Exit(attempt=attempt, code=rank.exit_code, at=rank.at)
+    found = {member.name: ended[member.name] for member in tick.index.by_gang[name] if member.name in ended}
+    if len(found) == len(tick.index.by_gang[name]) and all(one.ok and one.attempt == attempt for one in found.values()):
+        tick.record.exits.update(found)
+        tick.resume_gang(name)

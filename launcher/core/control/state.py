@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,8 +27,6 @@ _K = TypeVar("_K")
 
 class Tick:
     """A decision in the making, handed from stage to stage.
-
-    Each stage's docstring says what it reads and writes.
 
     Given: `run` and its `index`, `seen`, `in_flight` (actions under way), `ray` (Ray's table of raylets).
     Changed: `record`, a copy of the stored record, with its `kills` and `retries` by key; `holders`, the member whose
@@ -80,8 +79,7 @@ class Tick:
 
     def agent(self, node: NodeName) -> AgentReport | None:
         """Return the report of a node's agent; None where none is seen."""
-        view = self.seen.nodes.get(node)
-        return view.agent if isinstance(view, Seen) else None
+        return view.agent if isinstance(view := self.seen.nodes.get(node), Seen) else None
 
     def signs(self, node: NodeName) -> tuple[Sign, ...]:
         """Return the signs of a fault of the node itself, without excused ones."""
@@ -121,28 +119,25 @@ class Tick:
     def _all_unseen(self) -> bool:
         return isinstance(self.seen.head, Unseen) and all(isinstance(view, Unseen) for view in self.seen.nodes.values())
 
-    # Nodes out of sight.
-
     def quiet(self, node: NodeName) -> float:
         """Return for how long a node has been out of sight (s)."""
         return self.seen.at - self.record.since.unseen.get(node, self.seen.at)
 
     def silence(self, node: NodeName) -> Silence:
         """Return what the witnesses say of a node out of sight."""
-        held = self.holders.get(node)
-        owner = self.index.by_name[held] if held else None
+        owner = self.index.by_name[self.holders[node]] if node in self.holders else None
         in_ray = self.ray.get((owner.slot, self.record.slots[owner.name].generation)) if owner else None
-        return silence(self.seen, node, quiet=self.quiet(node), head=self.head_node, in_ray=in_ray)
+        quiet, leased = self.quiet(node), self.record.leased
+        return silence(self.seen, node, quiet=quiet, head=self.head_node, leased=leased, in_ray=in_ray)
 
     def just_silent(self, rack: RackName) -> Sequence[NodeName]:
         """Return the nodes of a rack that have only just fallen silent."""
         if rack not in self._just_silent:
-            silent = (name for name in self.index.racks.get(rack, ()) if not self.sees(name))
-            ours = (name for name in silent if name in self.record.requested)
-            self._just_silent[rack] = tuple(name for name in ours if self.quiet(name) < WITNESS_S)
+            ours = [name for name in self.index.racks.get(rack, ()) if name in self.record.requested]
+            self._just_silent[rack] = tuple(
+                name for name in ours if not self.sees(name) and self.quiet(name) < WITNESS_S
+            )
         return self._just_silent[rack]
-
-    # Slots and gangs.
 
     def node_of(self, member: Member) -> NodeName:
         """Return the node that holds a slot."""
@@ -163,8 +158,8 @@ class Tick:
 
     def over(self, name: GangName) -> bool:
         """Whether every rank of a gang has ended with 0."""
-        ended = (self.record.exits.get(member.name) for member in self.index.by_gang[name])
-        return all(found is not None and found.ok for found in ended)
+        exits = self.record.exits
+        return all(member.name in exits and exits[member.name].ok for member in self.index.by_gang[name])
 
     def idle(self, part: Slice) -> Sequence[NodeName]:
         """Return the nodes and spares of a slice that hold no slot."""
@@ -241,16 +236,14 @@ class Tick:
 
     def fail_node(self, node: NodeName, evidence: Evidence) -> None:
         """Start nothing on a node again, unless it recovers; the first evidence stands."""
-        if node not in self.record.failed_nodes:
-            self.record.failed_nodes[node] = evidence
-            self.record.since.failed[node] = self.seen.at
+        if self.record.failed_nodes.setdefault(node, evidence) is evidence:
+            self.record.since.failed.setdefault(node, self.seen.at)
 
     def blame(self, node: NodeName, evidence: Evidence) -> None:
         """Count a failed attempt of a node, and fail the node when it has no more."""
         if node not in self.record.failed_nodes:
-            attempts = self.record.node_attempts
-            attempts[node] = attempts.get(node, 0) + 1
-            if attempts[node] > self.index.node_attempts(node):
+            attempts = self.record.node_attempts[node] = self.record.node_attempts.get(node, 0) + 1
+            if attempts > self.index.node_attempts(node):
                 self.fail_node(node, evidence)
 
     def give(self, member: Member, node: NodeName) -> None:
@@ -277,10 +270,18 @@ class Tick:
         if gang.attempt == 0 or gang.broken:
             return  # the first reason stands
         self.record.gangs[name] = Gang(attempt=gang.attempt, restarts=gang.restarts + spend, broken=reason)
+        told = name in self.record.since.draining  # an exit is the answer to our signal then
         for member in self.index.by_gang[name]:
-            self.record.exits.pop(member.name, None)
+            ended = self.record.exits.pop(member.name, None)
+            if ended is not None and not told:
+                self.record.ended[member.name] = ended
             self.kill_rank(member, gang.attempt, reason)
             self._starting.add(member.slice_key)
+
+    def resume_gang(self, name: GangName) -> None:
+        """Take back that the attempt of a gang has failed: every rank of it had ended with 0."""
+        self.record.gangs[name] = replace(self.record.gangs[name], broken=None)
+        self._starting = set(self._to_start())
 
     def break_gangs_at(self, member: Member, reason: Reason) -> None:
         """End the attempts on the node of a slot, but of ranks that have finished."""

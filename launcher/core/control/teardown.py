@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 
+from launcher.core.control import liveness
+from launcher.core.control.operator import HEAD_MACHINE
 from launcher.core.control.state import Tick
-from launcher.core.control.timing import BLINK_S, CLOCK_JUMP_S
+from launcher.core.control.timing import ABANDONED_S, BLINK_S, CLOCK_JUMP_S
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Reason, Release, Signal, Unit, Why
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.observation import AgentReport, HeadSeen, HeadView, NodeView, Seen, Unseen
-from launcher.core.model.record import Outcome, RunTimer
+from launcher.core.model.record import Outcome, Record, RunTimer
 from launcher.core.model.run import Cause, RunState
 from launcher.core.model.text import span
 
@@ -124,11 +126,32 @@ def ending(tick: Tick, outcome: Outcome) -> tuple[RunState, str]:
     """Return the state of a run that ends, and its status message."""
     left = list(_left(tick))
     if not left and not tick.in_flight and not tick.actions:
-        return _FINAL.get(outcome.cause, RunState.FAILED), outcome.message
+        return _FINAL.get(outcome.cause, RunState.FAILED), outcome.message + _left_note(tick)
     if _out_of_reach(tick, left) and not tick.actions:
         # Machines out of reach have to be named; how many are being released is enough while they are.
-        return RunState.RELEASE_PENDING, f"{outcome.message}; unreachable: {fold(name for name, _ in left)}"
+        names = fold(name for name, _ in left)
+        confirmed = fold(name for name, _ in left if name in tick.index.nodes or name == HEAD_MACHINE)
+        how = f"; released once reachable; if off or re-imaged: nvlaunch confirm-dead {confirmed}" if confirmed else ""
+        return RunState.RELEASE_PENDING, f"{outcome.message}; unreachable: {names}{how}"
     return RunState.STOPPING, f"{outcome.message}; {len(left)} to release" if left else outcome.message
+
+
+def left_behind(record: Record) -> tuple[NodeName, ...]:
+    """Return the nodes that a run has not released although it may end.
+
+    Their agents have stopped the ranks there, and end by themselves after `ABANDONED_S` without a launcher.
+    """
+    return tuple(
+        node for node in sorted(record.requested) if record.stopped.get(node, "").startswith(liveness.SELF_FENCED)
+    )
+
+
+def _left_note(tick: Tick) -> str:
+    left = left_behind(tick.record)
+    if not left:
+        return ""
+    how = f"unreachable, ranks stopped; its agent ends itself within {span(ABANDONED_S)}"
+    return f"; not released: {fold(left)} ({how}), or once it is reachable: nvlaunch down {tick.run.id}"
 
 
 def _follow_clock(tick: Tick) -> None:

@@ -31,6 +31,10 @@ MARGIN_S = 3.0
 """How much longer we wait than that: an agent looks each second, and clocks of machines run a little apart."""
 EXPIRED_S = SELF_STOP_S + MARGIN_S
 """After so long without a heartbeat a node is proven to run nothing of the run."""
+ABANDONED_S = 600.0
+"""An agent that has stopped its node, and that no launcher has asked for so long, ends and releases the lease: nobody
+could do it otherwise, if the run has ended meanwhile. Longer than a switch takes to restart (`PATIENCE_S`), so that a
+run without a spare finds its node still its own after that."""
 POPULATION_S = 60.0
 """The head's agent counts on nodes that it heard within so long; with less than half of them it stops itself."""
 WITNESS_S = 8.0

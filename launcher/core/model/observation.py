@@ -103,12 +103,14 @@ class AgentReport:
     """The report of our agent on a node, which holds the lease.
 
     `head_silent` is how long the head's machine has not answered it (s); None while it listens for no head.
+    `head_unheard` is how long nothing on that machine took its heartbeats (s): a machine that refuses them answers.
     """
 
     setup: Step = Step()
     ray: Step = Step()
     ranks: tuple[RankReport, ...] = ()
     head_silent: float | None = None
+    head_unheard: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +124,25 @@ class Seen:
     leftovers: int = 0
 
 
+class Refusal(Enum):
+    """How a machine that answers keeps us out: what a person has to look at.
+
+    A machine that was installed anew does either.
+    """
+
+    HOST_KEY = "host key has changed (re-imaged?)"
+    LOGIN = "login refused (re-imaged?)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """We could not reach a machine; `message` says why.
+    """We could not reach a machine; `message` says why, `refusal` where the machine itself keeps us out.
 
     Never a reason to act by itself.
     """
 
     message: str
+    refusal: Refusal | None = None
 
 
 NodeView: TypeAlias = Seen | Unseen

@@ -15,6 +15,9 @@ from launcher.core.model.run import Cause, GangName, MemberName, Slot
 
 _T = TypeVar("_T")
 
+POWERED_OFF = "powered off"
+"""Why nothing can run on a node whose power was cut by order (`Record.stopped`)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
@@ -144,6 +147,9 @@ class Record:
     A tick changes a `copy()` of the record before it; nobody else changes one. `kills` and `retries` are lists here,
     because JSON has no typed keys; a tick looks them up by key.
 
+    Ranks: `exits` are those of the current attempt. `ended` are those of one that was given up, while the rank of a
+    node out of sight may have ended with 0 as well; `code` is None of a rank that was killed for it.
+
     Nodes: `requested` may have a lease of the run, `leased` had one, `joined` may run a raylet. `node_attempts` counts
     starts on a node that failed, `first_failures` failures of the program that began there. `failed_nodes` are not used
     any more. `stopped` says why nothing of the run can run on a node out of sight. `excused` has signs that another
@@ -173,6 +179,7 @@ class Record:
     slots: dict[MemberName, Slot] = field(default_factory=dict)
     gangs: dict[GangName, Gang] = field(default_factory=dict)
     exits: dict[MemberName, Exit] = field(default_factory=dict)
+    ended: dict[MemberName, Exit] = field(default_factory=dict)
     requested: set[NodeName] = field(default_factory=set)
     leased: set[NodeName] = field(default_factory=set)
     joined: set[NodeName] = field(default_factory=set)

@@ -18,10 +18,12 @@ from importlib import resources
 from typing import Any, cast
 
 from launcher.core.model.inventory import Access
+from launcher.core.model.observation import Refusal
 from launcher.errors import LaunchError
 from launcher.ports import Shell, Talk
 from launcher.runtime.protocol import RelayAnswer, RelayQuestion, StatusReply
 from launcher.transport.agent.client import AgentClient
+from launcher.transport.ssh.operation import HostKeyError, LoginError
 
 AGENT_S = 2.5
 """Seconds for an agent's reply; of one that gives none the machine says so."""
@@ -42,6 +44,8 @@ PAUSE_S = 0.5
 KEPT_S = 3.0
 """Seconds for which the last reply holds."""
 
+_REFUSALS = ((HostKeyError, Refusal.HOST_KEY), (LoginError, Refusal.LOGIN))
+
 Key = tuple[str, str]
 """Run and place of a unit; for a request other than a look an empty run and a number."""
 
@@ -52,7 +56,7 @@ class UnitView:
 
     Times are monotonic (s), `since` is wall-clock time. `asked` is when the request under way was sent, `of` when that
     of the last reply was; `touched` is when the last action on the unit ended: earlier replies are out of date.
-    `trouble` has lasted since `since`.
+    `trouble` has lasted since `since`; `refusal` says how the machine keeps us out, if it does.
     """
 
     asked: float | None = None
@@ -61,16 +65,17 @@ class UnitView:
     touched: float = 0.0
     trouble: str = "no reply yet"
     since: float | None = None
+    refusal: Refusal | None = None
 
     def replied(self, reply: StatusReply) -> None:
         """Take in a reply to the request under way."""
         if self.asked is not None:
-            self.reply, self.of, self.since = reply, self.asked, None
+            self.reply, self.of, self.since, self.refusal = reply, self.asked, None, None
         self.asked = None
 
-    def failed(self, message: str) -> None:
+    def failed(self, message: str, refusal: Refusal | None = None) -> None:
         """Take in that the request under way has no reply."""
-        self.asked, self.trouble = None, message
+        self.asked, self.trouble, self.refusal = None, message, refusal
         self.since = self.since or time.time()
 
 
@@ -168,7 +173,7 @@ class MachineConnection:
         try:
             talk = self._shell.converse(self._access, self._argv, timeout=DIAL_S, knock=KNOCK_S)
         except LaunchError as error:
-            self._lost(error.advice)
+            self._lost(error.advice, next((found for kind, found in _REFUSALS if isinstance(error, kind)), None))
             return
         except Exception as error:
             self._lost(f"{type(error).__name__}: {error}")
@@ -221,12 +226,12 @@ class MachineConnection:
             view.failed(found.get("message", "no reply"))
         return (run, place)
 
-    def _lost(self, message: str) -> None:
+    def _lost(self, message: str, refusal: Refusal | None = None) -> None:
         with self._changes:
             self._talk, self._dialling = None, False
             pending = self._pending()
             for key in pending:
-                self.views[key].failed(message)
+                self.views[key].failed(message, refusal)
             self._changes.tell(pending)
             waiting, self._waiting = self._waiting, {}
         for asked in waiting.values():

@@ -14,6 +14,7 @@ from launcher.core.model.observation import (
     Phase,
     RankReport,
     RayNode,
+    Refusal,
     Seen,
     Step,
     Unseen,
@@ -39,7 +40,7 @@ def node_view(reply: StatusReply) -> NodeView:
     if reply.get("protocol", PROTOCOL) != PROTOCOL:
         return Seen(agent=AgentReport())  # of another version, where the run is to end
     if not reply["ok"]:
-        return Unseen(message=reply.get("message", ""))
+        return _unseen(reply)
     if not reply.get("agent"):
         return Seen(leftovers=reply.get("leftovers", 0))
     agent = AgentReport(
@@ -47,6 +48,7 @@ def node_view(reply: StatusReply) -> NodeView:
         ray=step(reply["ray"]),
         ranks=tuple(_rank(rank) for rank in reply["ranks"]),
         head_silent=reply.get("head_silence"),
+        head_unheard=reply.get("head_unheard"),
     )
     return Seen(agent=agent)
 
@@ -60,7 +62,7 @@ def head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName]) -> HeadView:
     if reply.get("protocol", PROTOCOL) != PROTOCOL:
         return HeadSeen(head=Head())
     if not reply["ok"]:
-        return Unseen(message=reply.get("message", ""))
+        return _unseen(reply)
     if not reply.get("agent"):
         return HeadSeen(leftovers=reply.get("leftovers", 0))
     tables = reply.get("supervisor", _NO_TABLES)
@@ -72,6 +74,11 @@ def head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName]) -> HeadView:
     groups = tuple(_group(row) for row in tables.get("groups", ()))
     head = Head(ray=step(reply["ray"]), ready=tables["ready"], nodes=nodes, groups=groups, heard=heard)
     return HeadSeen(head=head)
+
+
+def _unseen(reply: StatusReply) -> Unseen:
+    refusal = Refusal.__members__.get(reply.get("refusal", ""))
+    return Unseen(message=reply.get("message", ""), refusal=refusal)
 
 
 def step(row: ProgramStatus) -> Step:

@@ -169,7 +169,10 @@ def _newest(view: UnitView, now: float) -> StatusReply:
         return _copy(view.reply)
     message = view.trouble if view.since is not None else "no reply in time"
     since = time.strftime("%H:%M:%S UTC", time.gmtime(view.since)) if view.since is not None else ""
-    return {"ok": False, "message": f"{message}, since {since}" if since else message}
+    silent: StatusReply = {"ok": False, "message": f"{message}, since {since}" if since else message}
+    if view.refusal is not None:
+        silent["refusal"] = view.refusal.name
+    return silent
 
 
 def _copy(reply: StatusReply) -> StatusReply:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from hashlib import sha256
 from threading import Lock
 
-from launcher.core.control.timing import POPULATION_S, SELF_STOP_S
+from launcher.core.control.timing import ABANDONED_S, POPULATION_S, SELF_STOP_S
 from launcher.core.model.actions import Prepare, Unit
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run, RunId
@@ -89,6 +89,7 @@ class Provisioner:
             "heartbeat": HEARTBEAT if client.unit is Unit.HEAD else None,
             "self_stop": SELF_STOP_S,
             "population": POPULATION_S,
+            "abandoned": ABANDONED_S,
             "login": not client.shared,
             "nested": bool(client.layout.former[1]),
             "ray": interpreter.MINOR,

@@ -20,6 +20,10 @@ class HostKeyError(RemoteError):
     presented: str = ""
 
 
+class LoginError(RemoteError):
+    """A machine that knows none of our keys for this user."""
+
+
 class DroppedError(RemoteError):
     """A machine that refuses connections for now: a new attempt may succeed.
 

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import paramiko
 
+from launcher.core.model.secret_words import secret_values, without_own_words, words_of
 from launcher.transport.ssh.config import Settings
 from launcher.transport.ssh.operation import DroppedError, Operation, SilentError, tail
 
@@ -36,8 +37,15 @@ _OFF = "check that the machine is on, the address right, and no firewall drops p
 class Route:
     """A byte stream to an sshd, and what has to end with it."""
 
-    def __init__(self, pipe: Pipe, proxy: "subprocess.Popen[bytes] | None" = None, said: IO[bytes] | None = None):
+    def __init__(
+        self,
+        pipe: Pipe,
+        proxy: "subprocess.Popen[bytes] | None" = None,
+        said: IO[bytes] | None = None,
+        names: frozenset[str] = frozenset(),
+    ):
         self.pipe = pipe
+        self._names = names
         self._proxy = proxy
         self._said = said
 
@@ -63,11 +71,13 @@ class Route:
         return dropped(op, "the ProxyCommand ended", hint, self.last_words())
 
     def last_words(self) -> tuple[str, ...]:
-        """Return what a ProxyCommand wrote to stderr."""
-        if self._said is None or self._said.closed:
+        """Return what a ProxyCommand wrote to stderr, without the words of its own command line."""
+        if self._proxy is None or self._said is None or self._said.closed:
             return ()
         self._said.seek(0)
-        return tail(self._said.read())
+        command = self._proxy.args
+        own = words_of(command[-1]) if isinstance(command, list) else ()
+        return without_own_words(tail(self._said.read()), own, secret_values(os.environ), self._names)
 
     def close(self) -> None:
         """Close it at once, also while another thread reads from it."""
@@ -202,7 +212,7 @@ def proxied(settings: Settings, op: Operation) -> Route:
         op.fail("connect", f"cannot start the ProxyCommand: {error.strerror}")
     finally:
         theirs.close()
-    return Route(ours, proxy, said)
+    return Route(ours, proxy, said, frozenset((settings.hostname, settings.address)))
 
 
 def through(transport: paramiko.Transport, settings: Settings, op: Operation) -> Route:

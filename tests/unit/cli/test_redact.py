@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from launcher.cli.redact import Redactor, command_passwords, distinct, is_secret_name
+from launcher.cli.redact import Redactor, command_passwords, distinct
+from launcher.core.model.secret_words import is_secret_name
 
 TELLING = """OPENAI_APIKEY APIKEY API_KEYS ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AUTH BASIC_AUTH PASSPHRASE PASSWD DB_PWD
 PGPASSWORD HF_TOKEN HF_TOKENS HF_TOKEN2 wandbApiKey GOOGLE_APPLICATION_CREDENTIALS api-key"""

@@ -62,6 +62,14 @@ def test_it_has_no_secret_in_its_environment(tmp_path: Path, monkeypatch: pytest
     assert "hunter2" not in (tmp_path / "env").read_text()
 
 
+def test_what_it_prints_is_stored_without_its_own_words_and_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHAT_TOKEN", "from-the-environment")
+    said = told(tmp_path, "sh -c 'echo $((6*7)) for $0 $CHAT_TOKEN >&2; exit 7' https://ann:hunter2@chat.example")
+    assert said == ["the command failed: exit status 7: 42 for <hidden> <hidden>"]
+
+
 def _alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

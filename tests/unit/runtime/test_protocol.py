@@ -31,6 +31,7 @@ def api(tmp_path: Path) -> Iterator[Any]:
         "heartbeat": None,
         "self_stop": 15.0,
         "population": 60.0,
+        "abandoned": 600.0,
         "login": False,
         "interpreter": None,
     }

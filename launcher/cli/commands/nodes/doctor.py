@@ -34,7 +34,7 @@ def doctor(nodes: NodeWords = None, inventory: FleetFile = None, output: As = Ou
     Example:
       nvlaunch doctor -i fleet.yaml r07 'r08-n[01-04]'
     """
-    from launcher.admission.doctor import check_up
+    from launcher.admission.doctor import check_up, name_leftovers
     from launcher.cli.node_arguments import select_nodes
     from launcher.cli.output.doctor import doctor_json, doctor_text
     from launcher.cli.output.plan import fleet_text
@@ -52,7 +52,9 @@ def doctor(nodes: NodeWords = None, inventory: FleetFile = None, output: As = Ou
             found = check_up(fleet, selected, prober, progress)
     finally:
         prober.close()
-    Store(home()).domains.keep(fleet.name, found.reported, time.time())
+    store = Store(home())
+    found = name_leftovers(found, [(row.id, row.name) for row in store.runs() if row.ended is not None])
+    store.domains.keep(fleet.name, found.reported, time.time())
     show(json.dumps(doctor_json(fleet.name, found), indent=2) if output is Output.JSON else doctor_text(found))
     if found.bad:
         raise typer.Exit(ExitCode.REMOTE)

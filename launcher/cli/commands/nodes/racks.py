@@ -38,7 +38,7 @@ def racks(
     """
     from dataclasses import replace
 
-    from launcher.admission.kept_nodes import kept_nodes
+    from launcher.admission.kept_nodes import kept_nodes, with_failed
     from launcher.cli.output.plan import fleet_text
     from launcher.cli.output.racks import racks_json, racks_text, room_json, room_text
     from launcher.config.inventory.read import find_inventory
@@ -46,7 +46,7 @@ def racks(
 
     fleet = find_inventory(inventory, os.environ, home())
     store = Store(home())
-    unavailable = dict(store.unavailable(fleet))
+    unavailable = dict(with_failed(store, fleet.name, store.unavailable(fleet)))
     for name in kept_nodes(store, fleet.name):
         unavailable[name] = replace(unavailable[name], used_by=None)
     listing = _room(store, fleet) if sizes else None

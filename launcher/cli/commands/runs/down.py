@@ -29,8 +29,10 @@ def down(
     """End runs and release their nodes.
 
     Ranks get the task's stop signal first, and its grace period to write
-    a checkpoint. Returns once all nodes are released. Room that `defrag`
-    keeps for the name of a run that has not started is released too.
+    a checkpoint. Returns once all nodes are released. Of a run that has
+    ended, the nodes are released that could not be reached then. Room
+    that `defrag` keeps for the name of a run that has not started is
+    released too.
 
     \b
     Example:
@@ -44,7 +46,7 @@ def down(
     store = Store(home())
     rows = _chosen(store, runs or [])
     for row in rows.values():
-        if row.ended is not None and not _release(store, row.name):
+        if row.ended is not None and not _release_left(store, row) and not _release(store, row.name):
             say(f"run `{row.name}` has already ended: {row.state.value}")
     active = [row for row in rows.values() if row.ended is None]
     if not active:
@@ -84,6 +86,27 @@ def _release(store: "Store", name: str) -> bool:
     return released
 
 
+def _release_left(store: "Store", row: "RunRow") -> bool:
+    """Release what an ended run has left on nodes, and say so; return whether there was anything.
+
+    ProvisionError for nodes that still cannot be reached.
+    """
+    from launcher.core.model.nodeset import fold
+    from launcher.drive.leftovers import left_of, release_left
+    from launcher.errors import ProvisionError
+
+    if not left_of(store, row):
+        return False
+    released, failed = release_left(store, row)
+    if released:
+        say(clean(f"released what `{row.name}` had left on {fold(released)}"))
+    if failed:
+        hint = f"agents there end by themselves; `nvlaunch down {row.id}` tries again"
+        outcomes = tuple((str(node), why) for node, why in failed.items())
+        raise ProvisionError(f"not released: {fold(failed)}", outcomes=outcomes, hints=(hint,))
+    return bool(released)
+
+
 def _end(store: "Store", rows: "list[RunRow]") -> None:
     """Ask all runs to end, then wait for each."""
     from launcher.cli.drivers import SHUTDOWN_CONTINUES, detachable
@@ -109,13 +132,19 @@ def _end(store: "Store", rows: "list[RunRow]") -> None:
                 _release(store, after.name)
     if pending:
         names = ", ".join(f"`{row.name}`" for row in pending)
-        hint = f"the controllers keep trying; `nvlaunch status {pending[0].name}` shows the unreachable nodes"
+        hint = f"the controllers keep trying; `nvlaunch status {pending[0].name}` shows the nodes, and how to go on"
         outcomes = tuple((row.name, row.status_message) for row in pending)
         raise ProvisionError(f"not all nodes are released: {names}", outcomes=outcomes, hints=(hint,))
 
 
 def _conclusion(store: "Store", row: "RunRow") -> str:
     """Return how a run ended; one that only waited had no nodes."""
+    from launcher.core.control.teardown import left_behind
+    from launcher.core.model.nodeset import fold
+
     if not store.load(row.id)[0].placement.slices:
         return f"{row.name} removed from the queue."
+    if left := left_behind(store.load(row.id)[1]):
+        hint = f"its agents there have stopped the ranks; `nvlaunch down {row.id}` releases them once reachable"
+        return clean(f"{row.name} {row.state.value}. Not released: {fold(left)}, unreachable; {hint}")
     return f"{row.name} {row.state.value}. All nodes released."

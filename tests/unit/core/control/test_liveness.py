@@ -3,7 +3,8 @@
 import pytest
 
 from launcher.core.control.liveness import head_expired
-from launcher.core.model.observation import Reached, Unseen
+from launcher.core.model.observation import Reached, Refusal, Unseen
+from launcher.core.model.operator_requests import RequestKind
 from tests.situations import name
 from tests.unit.core.control.kernel import LOST, holder, serving, votes, wait
 
@@ -40,11 +41,41 @@ def test_we_alone_cannot_fail_a_node() -> None:
 @pytest.mark.parametrize("says", ["neighbour", "head"])
 def test_whoever_says_that_it_answers_is_believed(says: str) -> None:
     here = serving()
-    here.silent(LOST, heard=0.5 if says == "head" else 60.0)
+    here.silent(LOST, heard=0.5 if says == "head" else 17.0)
     here.reached[LOST] = Reached(by=name(2, 1), answers=says == "neighbour")
     for _ in range(60):
         assert here.decide(after=1.0).actions == ()
     assert "unreachable: r1-n2" in here.decide().status_message
+
+
+def test_an_agent_that_must_have_stopped_outweighs_whatever_answers_on_its_machine() -> None:
+    here = serving()
+    here.silent(LOST, heard=18.0)
+    here.views[LOST] = Unseen(message="other key", refusal=Refusal.HOST_KEY)
+    here.reached[LOST] = Reached(by=name(2, 1), answers=True)
+    message = wait(here, 9).status_message
+    assert holder(here) == "r1-n3"
+    assert "r1-n2: host key has changed (re-imaged?): nvlaunch hosts rekey r1-n2" in message
+
+
+def test_a_few_peers_that_hear_the_head_do_not_outweigh_the_proof_that_it_stopped() -> None:
+    here = votes(18.0, 18.0, 18.0, 0.0)
+    wait(here, 9)
+    assert here.record.head == name(1, 2)
+
+
+def test_a_head_whose_machine_refuses_heartbeats_is_left_to_an_operator() -> None:
+    here = votes(0.1, 0.1, 0.1)
+    here.head = here.views[name(1, 1)] = Unseen(message="other key", refusal=Refusal.HOST_KEY)
+    here.reached[name(1, 1)] = Reached(by=name(1, 2), answers=True)
+    for at in (2, 3, 4):
+        here.agent(name(1, at), head_unheard=60.0)
+    decision = wait(here, 60)
+    assert here.record.head is None
+    assert "nvlaunch confirm-dead r1-n1" in decision.status_message
+    here.order(RequestKind.CONFIRM_DEAD, "r1-n1")
+    wait(here, 2)
+    assert here.record.head == name(1, 2)
 
 
 @pytest.mark.parametrize(

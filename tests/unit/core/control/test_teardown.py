@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
+from launcher.core.control.teardown import left_behind
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.observation import HeadSeen, Seen, Unseen
 from launcher.core.model.receipt import Result
 from launcher.core.model.run import RunState, Wanted
 from launcher.core.model.task import RecoveryPolicy
 from tests.situations import Situation, key, kinds, make_run, name
-from tests.unit.core.control.kernel import serving_slice
+from tests.unit.core.control.kernel import outside, serving_slice, wait
 
 
 def test_when_every_rank_ends_with_0_the_run_has_succeeded_and_all_is_released() -> None:
@@ -56,11 +57,30 @@ def test_down_is_over_only_when_every_node_was_seen_to_be_free() -> None:
     assert here.decide().state is RunState.STOPPING, "an agent that ends does not answer either"
     decision = here.decide(after=6.0)
     assert decision.state is RunState.RELEASE_PENDING
-    assert decision.status_message == "on request; unreachable: r1-n2"
+    assert decision.status_message == (
+        "on request; unreachable: r1-n2; released once reachable; if off or re-imaged: nvlaunch confirm-dead r1-n2"
+    )
     here.views[name(1, 2)] = Seen(leftovers=3)
     assert kinds(here.decide()) == ["release:slot:r1-n2"]
     here.views[name(1, 2)] = Seen()
     assert here.decide().state is RunState.STOPPED
+
+
+def test_a_run_that_ends_beside_a_node_that_stopped_itself_names_what_it_could_not_release() -> None:
+    here = Situation(outside(make_run(slices=1, spares=1)))
+    here.serving()
+    here.silent(name(1, 2), heard=18.0)
+    wait(here, 9)
+    here.run = replace(here.run, wanted=Wanted.NOTHING)
+    here.views = {node: Seen() for node in here.views} | {name(1, 2): Unseen(message="timed out")}
+    here.head = HeadSeen()
+    decision = here.decide()
+    assert decision.state is RunState.STOPPED
+    assert decision.status_message == (
+        "on request; not released: r1-n2 (unreachable, ranks stopped; its agent ends itself within 10m),"
+        " or once it is reachable: nvlaunch down job-1"
+    )
+    assert left_behind(here.record) == (name(1, 2),)
 
 
 def test_down_waits_for_a_claim_that_is_under_way() -> None:
