@@ -36,7 +36,7 @@ from launcher.core.model.run import GangName, MemberName, Run, RunId, RunName, S
 from launcher.core.model.run_index import index_of
 from launcher.core.model.task import Group, RecoveryPolicy, Task, TopologyRule
 
-PATIENT = RecoveryPolicy()
+PATIENT = RecoveryPolicy(max_restarts=3)
 RUN = GangName("run")
 UP = Step(phase=Phase.RUNNING)
 DONE = Step(phase=Phase.DONE, exit_code=0)

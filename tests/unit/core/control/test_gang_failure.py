@@ -105,7 +105,7 @@ def test_without_another_node_a_program_that_always_fails_on_one_is_not_waited_f
 
 
 def test_the_rank_that_is_quiet_for_longest_hangs() -> None:
-    here = serving_slice(nodes=2, spares=0, policy=RecoveryPolicy(hang_after=60.0))
+    here = serving_slice(nodes=2, spares=0, policy=RecoveryPolicy(max_restarts=3, hang_after=60.0))
     for rank, quiet in ((0, 61.0), (1, 75.0)):
         node = holder(here, rank)
         view = here.views[node]
