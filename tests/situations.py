@@ -249,9 +249,7 @@ class Situation:
         node = self.record.slots[member].node
         ago = self.at - at
         tail = ("the end",)
-        report = RankReport(
-            member=member, attempt=attempt, running=False, exit_code=code, ended_ago=ago, tail=tail
-        )
+        report = RankReport(member=member, attempt=attempt, running=False, exit_code=code, ended_ago=ago, tail=tail)
         self.agent(node, ranks=(report,))
 
     def gang(self) -> Gang:

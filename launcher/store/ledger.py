@@ -22,6 +22,7 @@ from launcher.store.database import Database
 from launcher.store.evidence import failures
 from launcher.store.journal import EventKind, OtherKind
 from launcher.store.rows import readable
+from launcher.store.user import User
 
 # How long no slice is moved to a node that did not get ready for one (s).
 UNREADY_S = 3600.0
@@ -183,6 +184,12 @@ class Ledger:
     def suspects(self, fleet: str, run: RunId) -> Mapping[NodeName, str]:
         """Return the nodes that were quarantined because of this run, each with the reason."""
         return {one.node: one.message for one in self.quarantines(fleet) if one.run == run}
+
+    def avoided(self, fleet: str, run: str, at: float) -> frozenset[NodeName]:
+        """Return the nodes that a run of this name, of this user, should not have if it fits without: one or none."""
+        with self._db.at_once() as db:
+            found = failures.to_avoid(db, fleet, User.current().name, run, at)
+        return frozenset() if found is None else frozenset((found,))
 
     def fleets(self) -> tuple[str, ...]:
         """Return the names of inventories that have entries here, in order."""

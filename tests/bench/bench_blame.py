@@ -1,6 +1,6 @@
 """Failing programs of three users on an imaginary fleet of 54 nodes, of which one is bad: which nodes are quarantined?
 
-`bench_blame.py [SEEDS]`. Placement and verdicts are those of the launcher; `tests/fake/test_blame.py` asserts the figures.
+`bench_blame.py [SEEDS]`. Placement and verdicts are those of the launcher; `tests/fake/test_blame.py` asserts figures.
 """
 
 import sys
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
-from launcher.core.control.blame.node_evidence import PastFailure, excuse, judge
+from launcher.core.control.blame.node_evidence import PastFailure, avoided, excuse, judge
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Unavailable, UnavailableNodes
@@ -98,11 +98,15 @@ def play(seed: int, *, busy: float, bad: bool = True) -> Result:
             **{node.name: Unavailable(used_by="others") for node in inventory.nodes if rnd.random() < busy},
             **{node: Unavailable(unhealthy="quarantined") for node in quarantined},
         }
-        placed = place(_task(program), inventory, unavailable)
+        run = f"{program.name}-{number}" if program.sweep else program.name
+        other = avoided(known, program.user, run)
+        without = {other: Unavailable(unhealthy="avoided")} if other else {}
+        placed = place(_task(program), inventory, {**unavailable, **without})
+        if not isinstance(placed, Placement):
+            placed = place(_task(program), inventory, unavailable)
         if not isinstance(placed, Placement):
             continue
         number += 1
-        run = f"{program.name}-{number}" if program.sweep else program.name
         failure = _failure(rnd, program, placed.slices[0].nodes, sick if bad else None)
         known.append(PastFailure(user=program.user, run=run, failure=failure))
         on_bad += failure.node == sick and excuse(failure) is None

@@ -187,7 +187,11 @@ def _try_another_node(tick: Tick, seen: ProgramFailure, tail: tuple[str, ...]) -
     if elsewhere:
         return
     times = 1 + sum(1 for one in before if one.node == seen.node and node_evidence.excuse(one) is None)
-    if times >= FIRST_FAILURES and node_evidence.excuse(seen) is None and spares.free(tick, tick.index.by_name[seen.member]):
+    if (
+        times >= FIRST_FAILURES
+        and node_evidence.excuse(seen) is None
+        and spares.free(tick, tick.index.by_name[seen.member])
+    ):
         message = f"the program failed {times} times on this node"
         tick.fail_node(seen.node, Evidence(cause=Cause.PROGRAM, message=message, tail=tail))
 

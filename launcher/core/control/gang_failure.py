@@ -14,7 +14,8 @@ def judge_gangs(tick: Tick) -> None:
     Nothing, another attempt, or the end of the run.
 
     Reads `record.exits`, `seen`, the timers of drains. Writes `record.gangs` and `kills` (an attempt ends),
-    `failed_nodes`, `program_failures`, `excused`, `shared_fault`, the timers of evidence, the outcome; `doubted`, `tail`.
+    `failed_nodes`, `program_failures`, `excused`, `shared_fault`, the timers of evidence, the outcome; `doubted`,
+    `tail`.
     """
     record, draining = tick.record, tick.record.since.draining
     for name in record.gangs:

@@ -65,8 +65,8 @@ FOLLOWERS_S = 2.0
 """How long after the end of a failed rank its peers are awaited, which may turn out to be the cause: the parent of a
 rank writes down its end at once, and a look comes each second. A rank that was killed is not waited for."""
 JOINT_FAILURE_S = 5.0
-"""Ranks that failed within so long failed together: a program that is killed can take seconds to give back the memory of
-its GPUs, and its end is seen after that of the peers whose connections broke."""
+"""Ranks that failed within so long failed together: a program that is killed can take seconds to give back the memory
+of its GPUs, and its end is seen after that of the peers whose connections broke."""
 FIRST_FAILURES = 3
 """After so many failures of a program whose first failing rank was on one node, another node is tried."""
 FAILURES_KEPT = 50

@@ -64,7 +64,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramFailure:
-    """A failure of the program: the rank that failed first, its node, and what tells whether it speaks against the node.
+    """A failure of the program: the rank that failed first, and what tells whether it speaks against its node.
 
     `code` is None for a rank that vanished. The gang had `ranks` ranks, on `nodes` (a node set); `alike` of them, this
     one too, had failed in the same way when it was judged.

@@ -1,8 +1,8 @@
-"""Failures of programs on the nodes of an inventory, and the verdict on a node, inside a transaction."""
+"""Failures of programs on the nodes of an inventory, and what they say about nodes; inside a transaction."""
 
 import sqlite3
 
-from launcher.core.control.blame.node_evidence import PastFailure, Verdict, judge
+from launcher.core.control.blame.node_evidence import PastFailure, NodeVerdict, avoided, judge
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import ProgramFailure
 from launcher.core.model.run import RunId
@@ -25,13 +25,21 @@ def add(db: sqlite3.Connection, fleet: str, run: RunId, failure: ProgramFailure,
     db.execute(old, (fleet, at - MEMORY_S, fleet, _NEWEST))
 
 
-def verdict(db: sqlite3.Connection, fleet: str, node: NodeName, at: float) -> Verdict:
+def verdict(db: sqlite3.Connection, fleet: str, node: NodeName, at: float) -> NodeVerdict:
     """Return what the failures of the last day say about a node, since it last returned from a quarantine."""
     query = "SELECT released FROM quarantines WHERE fleet = ? AND node = ?"
     released = next((row["released"] for row in db.execute(query, (fleet, node)).fetchall()), None)
+    return judge(node, _since(db, fleet, max(at - MEMORY_S, released or 0.0)))
+
+
+def to_avoid(db: sqlite3.Connection, fleet: str, user: str, run: str, at: float) -> NodeName | None:
+    """Return the node that the next run of a program should not have, if it fits without."""
+    return avoided(_since(db, fleet, at - MEMORY_S), user, run)
+
+
+def _since(db: sqlite3.Connection, fleet: str, since: float) -> list[PastFailure]:
     query = "SELECT user, name, failure FROM program_failures WHERE fleet = ? AND at > ? ORDER BY number"
-    rows = db.execute(query, (fleet, max(at - MEMORY_S, released or 0.0))).fetchall()
-    return judge(
-        node,
-        [PastFailure(user=row["user"], run=row["name"], failure=load(ProgramFailure, row["failure"])) for row in rows],
-    )
+    return [
+        PastFailure(user=row["user"], run=row["name"], failure=load(ProgramFailure, row["failure"]))
+        for row in db.execute(query, (fleet, since)).fetchall()
+    ]

@@ -12,7 +12,16 @@ from launcher.core.model.record import Exit
 from launcher.core.model.run import Member
 from launcher.core.model.text import count
 
-_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 15: "SIGTERM"}
+_SIGNALS = {
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    13: "SIGPIPE",
+    15: "SIGTERM",
+}
 _SIGNALLED = 128
 """A shell reports the death by signal n as 128 + n."""
 

@@ -1,10 +1,10 @@
 """Whether failures of programs speak against a node: evidence, not counts.
 
-A program fails on some node each time, and best fit begins with the same nodes each time, so that counting failures takes
-healthy nodes from everybody. Each failure is weighed instead: how much likelier is it that its first failing rank was on
-this node if the node is bad than if the program is? The product of these weights exceeds a limit L on a healthy node with
-a chance of 1/L at most, however many programs fail (Ville's inequality, https://en.wikipedia.org/wiki/Ville%27s_inequality,
-for ranks that fail at random). What repeats itself without a node is counted once or not at all.
+A program fails on some node each time, and best fit begins with the same nodes each time: counting failures takes
+healthy nodes from everybody. Each failure is weighed instead: how much likelier is it that its first failing rank was
+on this node if the node is bad than if the program is? The product of these weights exceeds a limit L on a healthy
+node with a chance of 1/L at most, however many programs fail (Ville's inequality, for ranks that fail at random). What
+repeats itself without a node is counted once or not at all.
 """
 
 import re
@@ -18,8 +18,8 @@ from launcher.core.model.nodeset import NodeName, expand
 from launcher.core.model.record import ProgramFailure
 from launcher.core.model.text import count
 
-LIMIT = 10_000.0
-"""The weight that quarantines a node. On a fleet of 54 healthy nodes the chance of one quarantine is below 1 %."""
+LIMIT = 3000.0
+"""The weight that quarantines a node. On a fleet of 54 healthy nodes the chance of any quarantine is below 2 %."""
 
 PROGRAM_LIMIT = 100.0
 """The most that the failures of one program of one user weigh, so that debugging it takes no node from others."""
@@ -27,8 +27,8 @@ PROGRAM_LIMIT = 100.0
 USERS, PROGRAMS = 2, 3
 """Programs of so many users have to fail first on a node, or so many programs."""
 
-FAILS = 0.75
-"""The chance that a bad node is where a run fails first; else another rank was faster, or the program has a fault too."""
+FAILS = 0.9
+"""The chance that a run with a bad node fails first there; else its program was faster."""
 
 RANK_0 = 0.5
 """The chance that a program which fails by itself does so in rank 0: it reads, writes and reports for all."""
@@ -37,6 +37,11 @@ NOT_FOUND = (126, 127)
 """Exit codes of a shell for a command that cannot be run, or is not there."""
 
 _NUMBER_AT_END = re.compile(r"(?<=.)[-_.]?\d+$")
+
+
+def program_of(run: str) -> str:
+    """Return the name of a run without a number at its end: the runs of a sweep are one program."""
+    return _NUMBER_AT_END.sub("", run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +54,12 @@ class PastFailure:
 
     @property
     def program(self) -> str:
-        """Return the name without a number at its end: the runs of a sweep are one program."""
-        return _NUMBER_AT_END.sub("", self.run)
+        """Return the name of the program."""
+        return program_of(self.run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class NodeVerdict:
     """Whether a node is to be quarantined, the weight against it, and why."""
 
     suspect: bool
@@ -66,31 +71,37 @@ _Kind: TypeAlias = tuple[str, str, str, int | None]
 """User, program, rank and exit code: failures that are equal in these are the same one again."""
 
 
-def judge(node: NodeName, failures: Sequence[PastFailure]) -> Verdict:
+def judge(node: NodeName, failures: Sequence[PastFailure]) -> NodeVerdict:
     """Return the verdict on a node by the failures of a day, in any order."""
     weights: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
     here: set[_Kind] = set()
     excuses: list[str] = []
     for kind, alike in _kinds(failures).items():
-        excuse = _excuse(alike)
+        why_not = _excuse(alike)
         first = next((one for one in alike if one.failure.node == node), None)
-        if excuse and first:
-            excuses.append(excuse)
-        elif excuse is None and (first or any(node in _nodes(one.failure.nodes) for one in alike)):
-            weights[kind[:2]] *= _weight((first or alike[0]).failure, here=first is not None)
-            here |= {kind} if first else set()
+        if why_not and first:
+            excuses.append(why_not)
+        elif why_not is None and first:
+            weights[kind[:2]] *= FAILS / _chance(first, failures)
+            here.add(kind)
+        elif why_not is None and any(node in _nodes(one.failure.nodes) for one in alike):
+            weights[kind[:2]] *= (1 - FAILS) / (1 - 1 / alike[0].failure.ranks)
     total = 1.0
     for weight in weights.values():
         total *= min(weight, PROGRAM_LIMIT)
     users, programs = len({kind[0] for kind in here}), len({kind[:2] for kind in here})
     if total >= LIMIT and (users >= USERS or programs >= PROGRAMS):
-        reason = f"{count(programs, 'program')} of {count(users, 'user')} failed first here, and others beside it went on"
-        return Verdict(suspect=True, weight=total, reason=reason)
+        reason = (
+            f"{count(programs, 'program')} of {count(users, 'user')} failed first here, and others beside it went on"
+        )
+        return NodeVerdict(suspect=True, weight=total, reason=reason)
     if here:
-        reason = f"{count(programs, 'program')} of {count(users, 'user')} failed first here: too little to blame the node"
+        reason = (
+            f"{count(programs, 'program')} of {count(users, 'user')} failed first here: too little to blame the node"
+        )
     else:
         reason = excuses[0] if excuses else "no program failed first here"
-    return Verdict(suspect=False, weight=total, reason=reason)
+    return NodeVerdict(suspect=False, weight=total, reason=reason)
 
 
 def excuse(failure: ProgramFailure) -> str | None:
@@ -112,12 +123,28 @@ def _excuse(alike: Sequence[PastFailure]) -> str | None:
     return next((why for one in alike if (why := excuse(one.failure))), None)
 
 
-def _weight(failure: ProgramFailure, *, here: bool) -> float:
-    """Return how much likelier a failure is if the node is bad, by whether the first failing rank was on it."""
-    by_chance = 1 / failure.ranks
-    if not here:
-        return (1 - FAILS) / (1 - by_chance)
-    return FAILS / (max(by_chance, RANK_0) if failure.member.endswith("/0") else by_chance)
+def _chance(one: PastFailure, failures: Sequence[PastFailure]) -> float:
+    """Return the chance of a failure in this rank if the program is at fault.
+
+    Rank 0 is the likeliest, unless the program has failed in another rank where it had other nodes.
+    """
+    failure = one.failure
+    cleared = any(
+        failure.node not in _nodes(other.failure.nodes) and other.failure.member != failure.member
+        for other in failures
+        if (other.user, other.program) == (one.user, one.program) and excuse(other.failure) is None
+    )
+    return 1 / failure.ranks if cleared or not failure.member.endswith("/0") else max(1 / failure.ranks, RANK_0)
+
+
+def avoided(failures: Sequence[PastFailure], user: str, run: str) -> NodeName | None:
+    """Return the node that the next run of a program should not have, if it fits without; failures are oldest first.
+
+    Best fit would give it the same nodes again. Elsewhere it fails in the same way, or the node is the likelier cause.
+    """
+    program = program_of(run)
+    last = next((one.failure for one in reversed(failures) if (one.user, one.program) == (user, program)), None)
+    return last.node if last is not None and excuse(last) is None else None
 
 
 def _kinds(failures: Iterable[PastFailure]) -> dict[_Kind, list[PastFailure]]:

@@ -163,7 +163,7 @@ def failing_rank(*ranks: int, times: int) -> Situation:
             here.end_rank(rank, 1, attempt=attempt, at=here.at - 10.0)
         for _ in range(20):
             decision = here.decide()
-            if here.gang().attempt == attempt + 1 or attempt == times and here.gang().broken:
+            if here.gang().attempt == attempt + 1 or (attempt == times and here.gang().broken):
                 break
             here.verify(decision.actions)
             for action in decision.actions:
