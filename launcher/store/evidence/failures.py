@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from launcher.core.control.blame.node_evidence import PastFailure, NodeVerdict, avoided, judge
+from launcher.core.control.blame.node_evidence import NodeVerdict, PastFailure, avoided, judge
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import ProgramFailure
 from launcher.core.model.run import RunId

@@ -723,7 +723,7 @@ class TestLedger:
         assert (kept.node, kept.run) == ("r1-n03", run.id)
         assert kept.message == "5 programs of 1 user failed first here, and others beside it went on"
         assert store.ledger.suspects("hall", run.id) == {"r1-n03": kept.message}
-        assert "quarantined" in [e for e in store.journal.events(run.id) if e.kind is EventKind.WARNING][0].message
+        assert "quarantined" in next(e for e in store.journal.events(run.id) if e.kind is EventKind.WARNING).message
         assert store.ledger.readmit("hall", NodeName("r1-n03"), by="ann", at=200.0)
         again = launch(store, "f", fleet_nodes=8)
         store.intend(again.id, self.failing((6, 139, 1)), (), "failed", RunState.FAILED, 201.0)
