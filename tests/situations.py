@@ -36,7 +36,7 @@ from launcher.core.model.run import GangName, MemberName, Run, RunId, RunName, S
 from launcher.core.model.run_index import index_of
 from launcher.core.model.task import Group, RecoveryPolicy, Task, TopologyRule
 
-PATIENT = RecoveryPolicy()
+PATIENT = RecoveryPolicy(max_restarts=3)
 RUN = GangName("run")
 UP = Step(phase=Phase.RUNNING)
 DONE = Step(phase=Phase.DONE, exit_code=0)
@@ -107,7 +107,7 @@ class Situation:
         self.reached: dict[NodeName, Reached] = {}
         self.orders: list[OperatorRequest] = []
         self.drained: dict[NodeName, str] = {}
-        self.history: dict[NodeName, int] = {}
+        self.suspects: dict[NodeName, str] = {}
         self.room: frozenset[str] = frozenset()
         self.seq = 0
 
@@ -130,7 +130,7 @@ class Situation:
             health=self._health(),
             requests=tuple(self.orders),
             drained=dict(self.drained),
-            history=dict(self.history),
+            suspects=dict(self.suspects),
             room=self.room,
             wall=self.at,
         )
@@ -247,7 +247,9 @@ class Situation:
         """A rank of an attempt has ended."""
         member = MemberName(f"main/{rank}")
         node = self.record.slots[member].node
-        report = RankReport(member=member, attempt=attempt, running=False, exit_code=code, at=at, tail=("the end",))
+        ago = self.at - at
+        tail = ("the end",)
+        report = RankReport(member=member, attempt=attempt, running=False, exit_code=code, ended_ago=ago, tail=tail)
         self.agent(node, ranks=(report,))
 
     def gang(self) -> Gang:

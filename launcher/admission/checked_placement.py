@@ -103,7 +103,8 @@ def checked(
     prober = context.open_prober(fleet)
     try:
         remembered = context.store.domains.of(fleet.name)
-        flight = Preflight(request.task, fleet, prober, context.listener, remembered, held)
+        avoided = context.store.ledger.avoided(fleet.name, request.task.name, time.time())
+        flight = Preflight(request.task, fleet, prober, context.listener, remembered, held, avoided)
         yield CheckedPlacement(context, request, flight)
     finally:
         prober.close()

@@ -1,10 +1,11 @@
 """Where a task would run now, by what is known of the nodes; no node is asked."""
 
+import time
 from dataclasses import dataclass
 
 from launcher.admission.context import AdmissionContext
 from launcher.admission.listener import DomainsUnknown
-from launcher.admission.preflight import guessed, unknown_domains, with_domains
+from launcher.admission.preflight import guessed, place_without, unknown_domains, with_domains
 from launcher.admission.queue.explain import not_free
 from launcher.admission.request import Request
 from launcher.core.model.inventory import Inventory
@@ -43,7 +44,8 @@ def plan(context: AdmissionContext, request: Request) -> TaskPlan:
     """Return where a task would run now; NoCapacityError where nowhere."""
     fleet = known_fleet(context, request)
     blocked = unavailable(context, request)
-    answer = place(request.task, fleet, blocked)
+    avoided = context.store.ledger.avoided(fleet.name, request.task.name, time.time())
+    answer = place_without(request.task, fleet, blocked, avoided)
     if isinstance(answer, Shortfall):
         raise NoCapacityError(answer, straddling(request.task, fleet, blocked, answer))
     in_use = context.store.unavailable(request.fleet)

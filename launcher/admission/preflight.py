@@ -4,6 +4,7 @@ A task is placed on nodes that were asked and are fit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from launcher.admission.node_checks import (
@@ -41,6 +42,7 @@ class Preflight:
 
     `fleet` has the NVLink domains that drivers reported where the inventory leaves them out; `remembered` are earlier
     reports, used until a node is asked. `held` are nodes whose leases others hold; the given ones are asked again.
+    `avoided` are nodes to do without if the task fits without them.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Preflight:
         listener: Listener,
         remembered: Mapping[NodeName, str],
         held: Mapping[NodeName, Holder] | None = None,
+        avoided: AbstractSet[NodeName] = frozenset(),
     ) -> None:
         self.examined: dict[NodeName, Examined] = {}
         self.unhealthy: dict[NodeName, str] = {}
@@ -62,6 +65,7 @@ class Preflight:
         self._listener = listener
         self._left_out = frozenset(unknown_domains(fleet))
         self._remembered = dict(remembered)
+        self._avoided = avoided
         self._blind = 0
 
     @property
@@ -89,7 +93,8 @@ class Preflight:
 
     def again(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the placement by what is known now; asks no node."""
-        return place(self._task, self.fleet, mark_unhealthy(self._with_held(unavailable), self.unhealthy))
+        now = mark_unhealthy(self._with_held(unavailable), self.unhealthy)
+        return place_without(self._task, self.fleet, now, self._avoided)
 
     def unheld(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the placement if no node were held by others; asks no node."""
@@ -232,6 +237,19 @@ class Preflight:
                 raise ProvisionError(f"{whose} cannot start: {summary([finding])}", outcomes=(), hints=(hint,))
             for name in finding.nodes:
                 self.unhealthy.setdefault(name, summary([finding]) or "")
+
+
+def place_without(
+    task: Task, fleet: Inventory, unavailable: UnavailableNodes, avoided: AbstractSet[NodeName]
+) -> Placement | Shortfall:
+    """Return a placement without some nodes, with them only if there is no other."""
+    if avoided:
+        answer = place(
+            task, fleet, mark_unhealthy(unavailable, dict.fromkeys(avoided, "the program failed here first"))
+        )
+        if isinstance(answer, Placement):
+            return answer
+    return place(task, fleet, unavailable)
 
 
 def guessed(fleet: Inventory, remembered: Mapping[NodeName, str]) -> Inventory:

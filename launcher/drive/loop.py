@@ -26,8 +26,8 @@ from launcher.ports import Clock, Nodes
 from launcher.store.decision_log import logged
 from launcher.store.store import Store
 
-HISTORY_S = 30.0
-"""How often the ledger of other runs is read, and room for more slices is looked for (s)."""
+LEDGER_S = 30.0
+"""How often quarantines are read, and room for more slices is looked for (s)."""
 
 
 class Loop:
@@ -47,8 +47,8 @@ class Loop:
         self._read(run_id)
         self._health = HealthPoller(nodes, clock, _pool_of(self._run))
         self._doubted: frozenset[NodeName] = frozenset()
-        self._history: Mapping[NodeName, int] = {}
-        self._history_due = 0.0
+        self._suspects: Mapping[NodeName, str] = {}
+        self._ledger_due = 0.0
         self._room: frozenset[str] = frozenset()
 
     def _read(self, run_id: RunId) -> None:
@@ -105,6 +105,9 @@ class Loop:
             entry,
             log=decision.tail,
         )
+        before, after = self._record, decision.record
+        if (before.program_failures, before.failed_nodes) != (after.program_failures, after.failed_nodes):
+            self._ledger_due = 0.0  # this decision may have quarantined a node, or released one
         self._record = decision.record
         for action in decision.actions:
             self._executor.begin(run, action)
@@ -128,9 +131,9 @@ class Loop:
 
     def _observe(self, run: Run, in_flight: frozenset[ActionKey], receipts: Sequence[Receipt]) -> Observation:
         now = self._clock.now()
-        if now >= self._history_due:
-            self._history = self._store.ledger.history(run.fleet.name, run.id, time.time())
-            self._history_due = now + HISTORY_S
+        if now >= self._ledger_due:
+            self._suspects = self._store.ledger.suspects(run.fleet.name, run.id)
+            self._ledger_due = now + LEDGER_S
             # A placement in the whole inventory: only where the answer can matter.
             small = any(small_groups(run.task)) and self._state is RunState.RUNNING
             self._room = self._executor.room(run) if small else frozenset()
@@ -143,7 +146,7 @@ class Loop:
             health=self._health.health,
             requests=self._store.requests.after(run.id, self._record.requests_seen),
             drained=self._store.ledger.drained(run.fleet.name),
-            history=self._history,
+            suspects=self._suspects,
             room=self._room,
         )
 

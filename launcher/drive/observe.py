@@ -21,7 +21,7 @@ def observe(
     health: Mapping[NodeName, Health],
     requests: Sequence[OperatorRequest],
     drained: Mapping[NodeName, str],
-    history: Mapping[NodeName, int],
+    suspects: Mapping[NodeName, str],
     room: frozenset[str] = frozenset(),
 ) -> Observation:
     """Return the observation of a run now.
@@ -41,7 +41,7 @@ def observe(
         health=health,
         requests=tuple(requests),
         drained={**written, **drained},
-        history=history,
+        suspects=suspects,
         room=room,
         wall=clock.wall(),
     )

@@ -218,7 +218,7 @@ class RankStatusRow(TypedDict):
     running: bool
     quiet: NotRequired[float]  # s since its log or heartbeat file changed
     exit_code: NotRequired[int | None]
-    at: NotRequired[float]
+    ended_ago: NotRequired[float]  # s since it ended, by a clock that nobody sets
     tail: NotRequired[list[str]]
 
 

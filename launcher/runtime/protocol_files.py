@@ -121,10 +121,11 @@ class RankStateFile(TypedDict):
 
 
 class RankExitFile(TypedDict):
-    """`exit.json`: how a rank ended, as a shell says it, and when (s, wall clock)."""
+    """`exit.json`: how a rank ended, as a shell says it, and when (s: wall clock, and since boot)."""
 
     code: int
     at: float
+    since_boot: NotRequired[float]
 
 
 class SetupStep(TypedDict):

@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
         scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
         procs.kill(scope, grace=0)
         return 1
-    end: RankExitFile = {"code": code, "at": time.time()}
+    end: RankExitFile = {"code": code, "at": time.time(), "since_boot": heartbeat.now()}
     files.write(own / "exit.json", end)
     return 0
 

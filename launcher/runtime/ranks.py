@@ -85,14 +85,16 @@ def _status(folder: Path, quiet: QuietTimes) -> RankStatusRow | None:
         tail = logs.tail(folder / "log")
         return {"member": member, "attempt": attempt, "running": False, "exit_code": None, "tail": tail}
     code = end["code"]
-    return {
+    status: RankStatusRow = {
         "member": member,
         "attempt": attempt,
         "running": False,
         "exit_code": code,
-        "at": end["at"],
         "tail": logs.tail(folder / "log") if code else [],
     }
+    if "since_boot" in end:  # not of a rank whose parent is of the version before
+        status["ended_ago"] = max(0.0, now() - end["since_boot"])
+    return status
 
 
 def _state(folder: Path) -> RankStateFile | None:

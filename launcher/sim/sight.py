@@ -45,7 +45,9 @@ def report(one: RankLife, now: float) -> RankReport:
     if one.alive(now):
         return RankReport(member=member, attempt=attempt, running=True, quiet=max(0.0, now - one.hangs))
     tail = ending(one.code) if one.code else ()
-    return RankReport(member=member, attempt=attempt, running=False, exit_code=one.code, at=one.ends, tail=tail)
+    return RankReport(
+        member=member, attempt=attempt, running=False, exit_code=one.code, ended_ago=now - one.ends, tail=tail
+    )
 
 
 def _setup_step(life: Life, now: float) -> Step:

@@ -82,10 +82,17 @@ CREATE TRIGGER queue_unreserved AFTER DELETE ON reservations COUNT;
 """.replace("COUNT;", "BEGIN UPDATE queue_changes SET number = number + 1; END;")
 # Format 7.
 
+_PROGRAM_FAILURES = """
+CREATE TABLE program_failures (number INTEGER PRIMARY KEY, fleet TEXT NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,
+    at REAL NOT NULL, failure TEXT NOT NULL);
+CREATE INDEX program_failures_of_a_fleet ON program_failures (fleet);
+"""
+# Format 8.
+
 OLDEST = 6
 """The format of the first release; earlier ones cannot be read."""
 
-_STEPS: tuple[str, ...] = (_SCHEMA, _MOVE_PLANS)
+_STEPS: tuple[str, ...] = (_SCHEMA, _MOVE_PLANS, _PROGRAM_FAILURES)
 """The first format, then one migration for each later format; a released step never changes."""
 
 VERSION = OLDEST + len(_STEPS) - 1

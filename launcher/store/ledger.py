@@ -9,19 +9,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from launcher.core.control.blame import node_evidence
+from launcher.core.control.blame.first_cause import exit_text
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Unavailable, UnavailableNodes
-from launcher.core.model.record import Evidence, Record
+from launcher.core.model.record import Evidence, ProgramFailure, Record
 from launcher.core.model.run import Cause, Run, RunId
 from launcher.errors import OtherVersionError
 from launcher.store import journal
 from launcher.store.codec import load, storable
 from launcher.store.database import Database
+from launcher.store.evidence import failures
 from launcher.store.journal import EventKind, OtherKind
 from launcher.store.rows import readable
-
-# How long the job failures that began on a node count against it (s).
-MEMORY_S = 86400.0
+from launcher.store.user import User
 
 # How long no slice is moved to a node that did not get ready for one (s).
 UNREADY_S = 3600.0
@@ -33,10 +34,12 @@ _QUARANTINED = (Cause.NODE, Cause.EXHAUSTED)
 class IncidentKind(Enum):
     """What happened on a node.
 
-    It failed, a slice could not move to it, or the first failing rank of a job was there.
+    It failed, could not be prepared for a run, a slice could not move to it, or the first failing rank of a job was
+    there.
     """
 
     NODE_FAILED = "failed"
+    NOT_PREPARED = "not-prepared"
     NOT_READY = "not-ready"
     PROGRAM = "program"
 
@@ -178,16 +181,15 @@ class Ledger:
         with self._db.write() as db:
             return _release(db, fleet, node, by=by, at=at)
 
-    def history(self, fleet: str, run: RunId, now: float) -> Mapping[NodeName, int]:
-        """Return how many other jobs failed first on each node in the last day.
+    def suspects(self, fleet: str, run: RunId) -> Mapping[NodeName, str]:
+        """Return the nodes that were quarantined because of this run, each with the reason."""
+        return {one.node: one.message for one in self.quarantines(fleet) if one.run == run}
 
-        Runs of one name are one job: a bug in it, tried again and again, says nothing about the node.
-        """
-        query = """SELECT node, count(DISTINCT name) AS times FROM incidents JOIN runs ON runs.id = incidents.run
-            WHERE incidents.fleet = ? AND kind = ? AND at > ? AND name IS NOT (SELECT name FROM runs WHERE id = ?)
-            GROUP BY node"""
-        rows = self._db.read(query, fleet, IncidentKind.PROGRAM.value, now - MEMORY_S, run)
-        return {NodeName(row["node"]): int(row["times"]) for row in rows}
+    def avoided(self, fleet: str, run: str, at: float) -> frozenset[NodeName]:
+        """Return the nodes that a run of this name, of this user, should not have if it fits without: one or none."""
+        with self._db.at_once() as db:
+            found = failures.to_avoid(db, fleet, User.current().name, run, at)
+        return frozenset() if found is None else frozenset((found,))
 
     def fleets(self) -> tuple[str, ...]:
         """Return the names of inventories that have entries here, in order."""
@@ -220,18 +222,38 @@ def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Re
         message = f"node recovered from: {before.failed_nodes[node].message}"
         journal.add(db, run, EventKind.READMITTED, at, subject=node, message=message)
         _release(db, fleet, node, by=f"run `{run}`: node recovered", at=at)
-    for node, times in now.first_failures.items():
-        for _ in range(times - before.first_failures.get(node, 0)):
-            _add(db, fleet, run, node, IncidentKind.PROGRAM, "first failing rank was on this node", (), at)
+    for failure in now.program_failures:
+        if failure not in before.program_failures:
+            _program_failed(db, fleet, run, failure, at)
+
+
+def _program_failed(db: sqlite3.Connection, fleet: str, run: RunId, failure: ProgramFailure, at: float) -> None:
+    """Store a failure of a program, and quarantine the node where all failures of the day speak against it."""
+    node = failure.node
+    failures.add(db, fleet, run, failure, at)
+    if node_evidence.excuse(failure) is not None:
+        return
+    message = f"first failing rank was on this node: {failure.member} {exit_text(failure.code)}"
+    _add(db, fleet, run, node, IncidentKind.PROGRAM, message, (), at)
+    found = failures.verdict(db, fleet, node, at)
+    if found.suspect:
+        _quarantine(db, fleet, run, node, found.reason, at)
+        journal.add(db, run, EventKind.WARNING, at, subject=node, message=f"quarantined: {found.reason}")
 
 
 def _failed(db: sqlite3.Connection, fleet: str, run: RunId, node: NodeName, evidence: Evidence, at: float) -> None:
-    if evidence.cause is Cause.LEASE_HELD:
-        return  # a lease of another run is not a fault of the node
-    _add(db, fleet, run, node, IncidentKind.NODE_FAILED, evidence.message, evidence.tail, at)
-    if evidence.cause in _QUARANTINED:
-        values = (fleet, node, run, at, storable(evidence.message))
-        db.execute("INSERT OR REPLACE INTO quarantines VALUES (?, ?, ?, ?, ?, NULL, '')", values)
+    if evidence.cause in (Cause.LEASE_HELD, Cause.PROGRAM):
+        return  # neither a lease of another run nor a program that fails is a fault of the node
+    quarantined = evidence.cause in _QUARANTINED
+    kind = IncidentKind.NODE_FAILED if quarantined else IncidentKind.NOT_PREPARED
+    _add(db, fleet, run, node, kind, evidence.message, evidence.tail, at)
+    if quarantined:
+        _quarantine(db, fleet, run, node, evidence.message, at)
+
+
+def _quarantine(db: sqlite3.Connection, fleet: str, run: RunId, node: NodeName, message: str, at: float) -> None:
+    values = (fleet, node, run, at, storable(message))
+    db.execute("INSERT OR REPLACE INTO quarantines VALUES (?, ?, ?, ?, ?, NULL, '')", values)
 
 
 def _add(

@@ -16,8 +16,8 @@ import pytest
 
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.operator_requests import RequestKind
-from launcher.core.model.record import Evidence, Record
-from launcher.core.model.run import Cause, RunState
+from launcher.core.model.record import Evidence, ProgramFailure, Record
+from launcher.core.model.run import Cause, MemberName, RunId, RunState
 from launcher.store.store import Store
 from launcher.store.user import User
 from tests.command.test_runs import TASK, Desk, until
@@ -170,6 +170,11 @@ class TestOrders:
         assert said in done.stderr
 
 
+def failure(rank: str, code: int) -> ProgramFailure:
+    ranks = {"ranks": 4, "alike": 1, "nodes": "r1-n[1-2],r2-n[1-2]"}
+    return ProgramFailure(node=NodeName("r2-n1"), member=MemberName(rank), attempt=1, code=code, **ranks)  # type: ignore[arg-type]
+
+
 class TestLedger:
     def test_a_failed_node_stays_out_until_it_is_readmitted(self, desk: Desk) -> None:
         store = idle(desk)
@@ -181,7 +186,7 @@ class TestLedger:
             slots=before.slots,
             gangs=before.gangs,
             failed_nodes={NodeName("r1-n1"): evidence},
-            first_failures={NodeName("r2-n1"): 2},
+            program_failures=[failure("main/1", 139), failure("main/1", 1), failure("main/1", 127)],
         )
         store.intend(run, record, (), "one node is failed", RunState.RECOVERING, time.time())
         store.finish(run, RunState.FAILED, time.time())
@@ -195,8 +200,8 @@ class TestLedger:
         assert "\x1b" not in full
         (one,) = json.loads(desk.run("nodes", "r1-n1", "-o", "json").stdout)
         assert (one["state"], one["incidents"][0]["evidence"][0]) == ("quarantined", "NVRM: Xid 79")
-        assert store.ledger.history("hall", run, time.time()) == {}
-        assert store.ledger.history("hall", "another", time.time()) == {"r2-n1": 1}
+        assert store.ledger.suspects("hall", run) == {"r1-n1": "GPU 2 fell off the bus"}
+        assert store.ledger.suspects("hall", RunId("another")) == {}
         assert desk.run("plan", "task.yaml", "-i", "fleet.yaml").returncode == 0
         assert desk.run("nodes", "readmit", "r1-n1", "-i", "fleet.yaml").returncode == 2
         done = desk.run("nodes", "readmit", "r1-n1", "-i", "fleet.yaml", "-y")

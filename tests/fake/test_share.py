@@ -9,7 +9,7 @@ from launcher.core.model.actions import Kill
 from launcher.core.model.run import MemberName, RunState
 from tests.fake.test_scenarios import Scenario, check
 
-TASK = {"nodes": 2, "spares": 1, "guest": 2}
+TASK = {"nodes": 2, "spares": 1, "guest": 2, "max_restarts": 3}
 SCENES: dict[str, dict[str, Any]] = {
     "a raylet is killed: all on its node start again in place": {
         "fleet": {"racks": 1, "nodes": 3},
@@ -151,7 +151,7 @@ def _kills(here: Scenario) -> set[tuple[str, str, bool]]:
 
 @pytest.mark.parametrize(("restart_with", "asks"), [("run", False), ("group", True)])
 def test_each_on_a_node_is_fenced_and_gpus_are_asked_about_once_a_gang(restart_with: str, asks: bool) -> None:
-    told = {"nodes": 2, "guest": 2, "spares": 1, "restart_with": restart_with}
+    told = {"nodes": 2, "guest": 2, "spares": 1, "restart_with": restart_with, "max_restarts": 3}
     for fault, level in (("raylet_killed", "generation"), ("rank_killed", "rank")):
         fault_there = {"at": 30, "node": "r1-n2", "fault": fault}
         here = Scenario({"fleet": {"racks": 1, "nodes": 3}, "task": told, "faults": [fault_there], "expect": {}})

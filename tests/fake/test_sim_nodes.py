@@ -145,7 +145,7 @@ def test_a_rank_ends_and_its_raylet_stays(harness: SimHarness, kind: FaultKind, 
     run = started(harness, Fault(at=30.0, node=SECOND, fault=kind, code=9))
     found = agent(harness.at(run, 31.0), SECOND)
     assert found.ray.phase is Phase.RUNNING
-    assert [(report.running, report.exit_code, report.at) for report in found.ranks] == [(False, code, 30.0)]
+    assert [(report.running, report.exit_code, report.ended_ago) for report in found.ranks] == [(False, code, 1.0)]
 
 
 def test_what_a_killed_agent_had_started_is_left_over_until_it_is_killed(harness: SimHarness) -> None:
@@ -206,7 +206,7 @@ def test_a_long_silence_ends_in_the_agents_self_stop(harness: SimHarness) -> Non
     run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.LINK_DOWN, duration=20.0))
     found = agent(harness.at(run, 51.0), SECOND)
     assert found.ray.phase is Phase.FAILED
-    assert [(report.running, report.at) for report in found.ranks] == [(False, 45.0)]
+    assert [(report.running, report.ended_ago) for report in found.ranks] == [(False, 6.0)]
 
 
 def test_a_silent_head_host_stops_the_other_nodes(harness: SimHarness) -> None:

@@ -131,9 +131,9 @@ TOPOLOGY = _stated(
 RECOVERY = _built(
     Field(
         name="max_restarts",
-        doc="Restarts after failures of the program; node faults do not count.",
+        doc="Restarts after failures of the program. Failures of nodes are always recovered from, and do not count.",
         type=Integer(high=MAX_RESTARTS),
-        default=3,
+        default=0,
     ),
     Field(
         name="node_attempts",

@@ -1,30 +1,38 @@
 """Whose fault the failure of a gang is: a node's, a rack's or the program's."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launcher.core.control import fencing, spares
+from launcher.core.control.blame import node_evidence
 from launcher.core.control.liveness import Silence
 from launcher.core.control.shared_fault import shared
 from launcher.core.control.state import Tick
-from launcher.core.control.timing import EVIDENCE_S, FIRST_FAILURES, SILENCE_S, WITNESS_S
+from launcher.core.control.timing import EVIDENCE_S, FAILURES_KEPT, FIRST_FAILURES, SILENCE_S, WITNESS_S
 from launcher.core.model.actions import Reason, Why
 from launcher.core.model.inventory import GpuDriver
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.observation import Phase, Seen, Sign, Symptom
-from launcher.core.model.record import Evidence, Outcome
+from launcher.core.model.record import Evidence, Outcome, ProgramFailure
 from launcher.core.model.run import Cause, GangName, Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A rank that failed first, its node, and how."""
+    """A rank that failed first, its node, and how.
+
+    Of the gang's `ranks`, `alike` failed in the same way. Until it is `settled`, another rank may turn out to be the
+    cause.
+    """
 
     member: Member
     node: NodeName
     how: str
+    ranks: int
+    alike: int
     code: int | None = None
     tail: tuple[str, ...] = ()
+    settled: bool = True
 
 
 def gathered(tick: Tick, name: GangName) -> bool:
@@ -132,10 +140,20 @@ def _blame_node(
 def _blame_program(tick: Tick, name: GangName, failure: Failure) -> None:
     """Start the gang again for a restart, or end the run.
 
-    A node on which it keeps failing first loses its slot.
+    If it keeps failing first on one node, another node is tried.
     """
-    member, node, counts = failure.member, failure.node, tick.record.first_failures
-    counts[node] = counts.get(node, 0) + 1
+    member, node = failure.member, failure.node
+    nodes = fold({tick.node_of(one) for one in tick.index.by_gang[name]})
+    seen = ProgramFailure(
+        node=node,
+        member=member.name,
+        attempt=tick.record.gangs[name].attempt,
+        code=failure.code,
+        ranks=failure.ranks,
+        alike=failure.alike,
+        nodes=nodes,
+    )
+    tick.record.program_failures = [*tick.record.program_failures, seen][-FAILURES_KEPT:]
     budget, spent = tick.index.policy(member).max_restarts, tick.record.gangs[name].restarts
     message = f"{member.name} on {node} {failure.how}"
     tick.tail = failure.tail
@@ -152,11 +170,42 @@ def _blame_program(tick: Tick, name: GangName, failure: Failure) -> None:
             )
         )
         return
-    times = counts[node] + tick.seen.history.get(node, 0)
-    if times >= FIRST_FAILURES and spares.free(tick, member):
-        evidence = f"{times} job failures on this node"
-        tick.fail_node(node, Evidence(cause=Cause.NODE, message=evidence, tail=failure.tail))
+    _try_another_node(tick, seen, failure.tail)
     tick.break_gang(name, Reason(why=Why.RESTART, message=f"{message}; restart {spent + 1} of {budget}"), spend=True)
+
+
+def _try_another_node(tick: Tick, seen: ProgramFailure, tail: tuple[str, ...]) -> None:
+    """Leave a node on which a program keeps failing first, if a spare is free; the run alone does, for now.
+
+    If the program then fails in the same way on the spare, the node it left is as good as any.
+    """
+    failed, before = tick.record.failed_nodes, tick.record.program_failures[:-1]
+    elsewhere = {one.node for one in before if one.node != seen.node and _alike(one, seen)}
+    for node in elsewhere & failed.keys():
+        if failed[node].cause is Cause.PROGRAM:
+            failed[node] = replace(failed[node], mends=True)
+    if elsewhere:
+        return
+    times = 1 + sum(1 for one in before if one.node == seen.node and node_evidence.excuse(one) is None)
+    if (
+        times >= FIRST_FAILURES
+        and node_evidence.excuse(seen) is None
+        and spares.free(tick, tick.index.by_name[seen.member])
+    ):
+        message = f"the program failed {times} times on this node"
+        tick.fail_node(seen.node, Evidence(cause=Cause.PROGRAM, message=message, tail=tail))
+
+
+def _alike(one: ProgramFailure, other: ProgramFailure) -> bool:
+    return (one.member, one.code) == (other.member, other.code)
+
+
+def leave_suspects(tick: Tick, name: GangName) -> None:
+    """Leave the nodes that failures of programs speak against, of a gang that starts again anyway and has spares."""
+    for member in tick.index.by_gang[name]:
+        node = tick.node_of(member)
+        if node in tick.seen.suspects and node not in tick.record.failed_nodes and spares.free(tick, member):
+            tick.fail_node(node, Evidence(cause=Cause.NODE, message=tick.seen.suspects[node]))
 
 
 def _gone(tick: Tick, node: NodeName) -> bool:

@@ -1,7 +1,9 @@
 """Gangs whose ranks have ended or hang."""
 
-from launcher.core.control.fault_attribution import Failure, attribute, gathered
+from launcher.core.control.blame.first_cause import RankFailure, by_cause, exit_text, followers_text
+from launcher.core.control.fault_attribution import Failure, attribute, gathered, leave_suspects
 from launcher.core.control.state import Tick
+from launcher.core.control.timing import FOLLOWERS_S
 from launcher.core.model.record import Outcome
 from launcher.core.model.run import Cause, GangName, Member
 
@@ -12,7 +14,8 @@ def judge_gangs(tick: Tick) -> None:
     Nothing, another attempt, or the end of the run.
 
     Reads `record.exits`, `seen`, the timers of drains. Writes `record.gangs` and `kills` (an attempt ends),
-    `failed_nodes`, `first_failures`, `excused`, `shared_fault`, the timers of evidence, the outcome; `doubted`, `tail`.
+    `failed_nodes`, `program_failures`, `excused`, `shared_fault`, the timers of evidence, the outcome; `doubted`,
+    `tail`.
     """
     record, draining = tick.record, tick.record.since.draining
     for name in record.gangs:
@@ -26,32 +29,44 @@ def judge_gangs(tick: Tick) -> None:
 
 def _judge(tick: Tick, name: GangName) -> None:
     gang, failed = tick.record.gangs[name], tick.record.failed_nodes
+    if gang.broken:
+        leave_suspects(tick, name)
     nodes = [node for member in tick.index.by_gang[name] if (node := tick.node_of(member)) not in failed]
     failure = None if gang.broken or gang.attempt == 0 else _first_failure(tick, name) or _hang(tick, name)
     accused = not tick.over(name) and any(tick.signs(node) for node in nodes)
     if failure is None and not accused and not gang.broken:
         tick.record.since.evidence.pop(name, None)
-    elif gathered(tick, name):
+    elif gathered(tick, name) and (failure is None or failure.settled):
         attribute(tick, name, failure, nodes)
 
 
 def _first_failure(tick: Tick, name: GangName) -> Failure | None:
-    """Return the rank that failed first, by node time, then by rank.
+    """Return the rank that failed first, and those that followed.
 
-    Clocks of nodes may differ by a little.
+    It is settled once no rank can turn out to be the cause: when all have ended, when it was killed, or `FOLLOWERS_S`
+    after its end.
     """
-    exits = tick.record.exits
-    failures = [
-        (ended.at, at, member)
-        for at, member in enumerate(tick.index.by_gang[name])
-        if (ended := exits.get(member.name)) is not None and not ended.ok
-    ]
+    members, exits = tick.index.by_gang[name], tick.record.exits
+    ended = {member: exits[member.name] for member in members if member.name in exits}
+    failures = by_cause(RankFailure(member=member, exit=found) for member, found in ended.items() if not found.ok)
     if not failures:
         return None
-    member = min(failures)[2]
-    ended = exits[member.name]
-    how = "was killed" if ended.code is None else f"exited with {ended.code}"
-    return Failure(member=member, node=tick.node_of(member), how=how, code=ended.code, tail=ended.tail)
+    first, *followers = failures
+    due = first.exit.at + FOLLOWERS_S
+    settled = first.abrupt or len(ended) == len(members) or tick.seen.at >= due
+    if not settled:
+        tick.wake(due)
+    ranks = sum(1 for member in members if tick.index.driver(member) in (None, member))
+    return Failure(
+        member=first.member,
+        node=tick.node_of(first.member),
+        how=exit_text(first.exit.code) + (followers_text(followers) if ranks > 1 else ""),
+        code=first.exit.code,
+        tail=first.exit.tail,
+        ranks=ranks,
+        alike=min(ranks, sum(1 for one in failures if one.exit.code == first.exit.code)),
+        settled=settled,
+    )
 
 
 def _hang(tick: Tick, name: GangName) -> Failure | None:
@@ -67,4 +82,7 @@ def _hang(tick: Tick, name: GangName) -> Failure | None:
     if worst is None:
         return None
     quiet, member = worst
-    return Failure(member=member, node=tick.node_of(member), how=f"hangs: no output for {quiet:.0f} s")
+    # Ranks wait for each other: that all are silent says nothing about the one that is silent for longest.
+    ranks = len(tick.index.by_gang[name])
+    how = f"hangs: no output for {quiet:.0f} s"
+    return Failure(member=member, node=tick.node_of(member), how=how, ranks=ranks, alike=ranks)

@@ -110,16 +110,12 @@ def _watch_recovery(tick: Tick, name: NodeName) -> None:
 def _readmit(tick: Tick, node: NodeName) -> None:
     """Forget what was counted against a node; a slot that it still holds starts anew."""
     record = tick.record
-    if record.failed_nodes.pop(node, None) is None:
+    if (evidence := record.failed_nodes.pop(node, None)) is None:
         return
-    for counted in (
-        record.since.failed,
-        record.since.well,
-        record.node_attempts,
-        record.excused,
-        record.first_failures,
-    ):
+    for counted in (record.since.failed, record.since.well, record.node_attempts, record.excused):
         counted.pop(node, None)
+    if evidence.cause is not Cause.PROGRAM:  # else it is known that the node is not why the program fails
+        record.program_failures = [one for one in record.program_failures if one.node != node]
     record.leased.discard(node)
     if node in tick.holders:
         member = tick.index.by_name[tick.holders[node]]

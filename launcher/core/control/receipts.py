@@ -196,7 +196,12 @@ def _note_exits(tick: Tick) -> None:
         if member.name in exits or tick.gang_of(member).broken or rank is None or rank.running:
             continue
         own = rank.member == member.name
-        ended = Exit(attempt=rank.attempt, code=rank.exit_code, at=rank.at, tail=rank.tail if own else ())
+        ended = Exit(
+            attempt=rank.attempt,
+            code=rank.exit_code,
+            at=tick.seen.at - (rank.ended_ago or 0.0),
+            tail=rank.tail if own else (),
+        )
         # A node out of sight may be why its driver failed: it is judged by its silence.
         if own or ended.ok or tick.agent(tick.node_of(member)) is not None:
             exits[member.name] = ended

@@ -1,5 +1,6 @@
 """Spares: which nodes can take a slot, and what to do without one."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from launcher.core.control import slice_count
@@ -7,8 +8,8 @@ from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S
 from launcher.core.model.action_key import ActionKey, key_of
 from launcher.core.model.actions import AddSpare, Reason, Relocate, Why
-from launcher.core.model.nodeset import NodeName
-from launcher.core.model.observation import Seen
+from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.observation import Phase, Seen
 from launcher.core.model.placement import Slice
 from launcher.core.model.record import Evidence, Outcome
 from launcher.core.model.run import Cause, Member
@@ -104,6 +105,8 @@ def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
         return
     spared = started or any(other.spares for other in tick.index.pool(part))
     lack = f"no spare node available in {part.place}" if spared else "the task has no `spares`"
+    others = _same_setup_failed(tick, node)
+    lack = f"so on {fold(others)}: another node would not help" if others else lack
     message = f"{node}: {evidence.message}; {lack}"
     policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
     # A launch whose nodes others hold is placed again as a whole.
@@ -118,6 +121,16 @@ def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
     if not shrinks:  # else its slice is dropped once the rack has said that it has no node
         least = f"; {part.group} has its fewest slices" if policy is OnNoSpare.SHRINK else ""
         tick.hold_reason = f"{member.name} waits for a node: {message}{least}"
+
+
+def _same_setup_failed(tick: Tick, node: NodeName) -> Sequence[NodeName]:
+    """Return the other nodes on which the setup failed as on this one; none if it is not why this one failed."""
+    failed = {
+        name: agent.setup.exit_code
+        for name in tick.index.slice_of
+        if (agent := tick.agent(name)) is not None and agent.setup.phase is Phase.FAILED
+    }
+    return [name for name, code in failed.items() if name != node and code == failed.get(node)]
 
 
 def ask_for_node(tick: Tick, member: Member, reason: Reason) -> None:

@@ -65,8 +65,16 @@ SILENCE_S = 30.0
 """How long a failed gang waits for news of a node that has fallen silent."""
 SHARED_FAULT_NODES = 3
 """So many nodes that show the same fault at once are not replaced: the fault is behind them."""
+FOLLOWERS_S = 2.0
+"""How long after the end of a failed rank its peers are awaited, which may turn out to be the cause: the parent of a
+rank writes down its end at once, and a look comes each second. A rank that was killed is not waited for."""
+JOINT_FAILURE_S = 5.0
+"""Ranks that failed within so long failed together: a program that is killed can take seconds to give back the memory
+of its GPUs, and its end is seen after that of the peers whose connections broke."""
 FIRST_FAILURES = 3
-"""So many job failures whose first failing rank was on one node are blamed on the node."""
+"""After so many failures of a program whose first failing rank was on one node, another node is tried."""
+FAILURES_KEPT = 50
+"""So many failures of the program are kept in the record of a run."""
 DEAD_IN_RAY_S = 5.0
 """How long Ray may list a raylet as dead that runs: a raylet that learns of it ends itself."""
 PROVEN_S = 600.0

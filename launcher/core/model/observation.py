@@ -85,15 +85,16 @@ class Step:
 class RankReport:
     """A rank of an attempt on a node.
 
-    `exit_code` None with `running` False: it vanished. `at` is node time when it ended (s), `tail` the end of the log
-    of a failure. `quiet` is how long it has written nothing to its log and its heartbeat file (s).
+    `exit_code` None with `running` False: it vanished. `ended_ago` is how long before the look it ended (s; clocks of
+    nodes differ): None where the node cannot tell. `tail` is the end of the log of a failure. `quiet` is how long it
+    has written nothing to its log and its heartbeat file (s).
     """
 
     member: MemberName
     attempt: int
     running: bool
     exit_code: int | None = None
-    at: float = 0.0
+    ended_ago: float | None = None
     tail: tuple[str, ...] = ()
     quiet: float = 0.0
 
@@ -228,9 +229,9 @@ class Observation:
     """All that the kernel may know: a look, new receipts, actions under way.
 
     `reached` is what others say of nodes that we cannot see, `health` the newest report of each node. `requests` and
-    `drained` (node: reason) come from operators; `history` counts for each node failures of other runs that began there
-    in the last day. `room` names the groups that could have one more slice now. `at` is a time of the loop's clock (s),
-    `wall` the time of day (s since the epoch), for what has to outlive a boot.
+    `drained` (node: reason) come from operators; `suspects` are nodes that failures of programs, this run's too, speak
+    against (node: reason). `room` names the groups that could have one more slice now. `at` is a time of the loop's
+    clock (s), `wall` the time of day (s since the epoch), for what has to outlive a boot.
     """
 
     at: float
@@ -242,6 +243,6 @@ class Observation:
     health: Mapping[NodeName, Health] = field(default_factory=dict)
     requests: tuple[OperatorRequest, ...] = ()
     drained: Mapping[NodeName, str] = field(default_factory=dict)
-    history: Mapping[NodeName, int] = field(default_factory=dict)
+    suspects: Mapping[NodeName, str] = field(default_factory=dict)
     room: frozenset[str] = frozenset()
     wall: float = 0.0

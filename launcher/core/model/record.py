@@ -23,7 +23,8 @@ POWERED_OFF = "powered off"
 class Exit:
     """How a rank of an attempt ended.
 
-    `code` is None if it vanished without an exit file; `at` is node time (s).
+    `code` is None if it vanished without an exit file; `at` is a time of the loop's clock (s), by what its node says of
+    how long ago it was.
     """
 
     attempt: int
@@ -62,6 +63,23 @@ class Outcome:
     node: NodeName | None = None
     exit_code: int | None = None
     tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramFailure:
+    """A failure of the program: the rank that failed first, and what tells whether it speaks against its node.
+
+    `code` is None for a rank that vanished. The gang had `ranks` ranks, on `nodes` (a node set); `alike` of them, this
+    one too, had failed in the same way when it was judged.
+    """
+
+    node: NodeName
+    member: MemberName
+    attempt: int
+    code: int | None
+    ranks: int
+    alike: int
+    nodes: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +169,7 @@ class Record:
     node out of sight may have ended with 0 as well; `code` is None of a rank that was killed for it.
 
     Nodes: `requested` may have a lease of the run, `leased` had one, `joined` may run a raylet. `node_attempts` counts
-    starts on a node that failed, `first_failures` failures of the program that began there. `failed_nodes` are not used
+    starts on a node that failed, `program_failures` are the newest failures of the program. `failed_nodes` are not used
     any more. `stopped` says why nothing of the run can run on a node out of sight. `excused` has signs that another
     node caused. `resumed` were named by a shared fault that an operator has lifted. `signalled` are nodes, or gangs on
     nodes, whose ranks were told to stop.
@@ -184,7 +202,7 @@ class Record:
     leased: set[NodeName] = field(default_factory=set)
     joined: set[NodeName] = field(default_factory=set)
     node_attempts: dict[NodeName, int] = field(default_factory=dict)
-    first_failures: dict[NodeName, int] = field(default_factory=dict)
+    program_failures: list[ProgramFailure] = field(default_factory=list)
     failed_nodes: dict[NodeName, Evidence] = field(default_factory=dict)
     stopped: dict[NodeName, str] = field(default_factory=dict)
     excused: dict[NodeName, tuple[str, ...]] = field(default_factory=dict)
@@ -231,6 +249,7 @@ def rebased(record: Record, now: float) -> Record:
     record.retries = [(key, _by(retry, now)) for key, retry in record.retries]
     record.misplaced = {key: _by(retry, now) for key, retry in record.misplaced.items()}
     record.grown = {key: _by(retry, now) for key, retry in record.grown.items()}
+    record.exits = {name: replace(ended, at=min(ended.at, now)) for name, ended in record.exits.items()}
     record.head_starts = record.head_starts and _by(record.head_starts, now)
     record.clock_offset = None
     return record

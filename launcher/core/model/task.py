@@ -88,13 +88,13 @@ class TopologyRule:
 class RecoveryPolicy:
     """What a run tries before it fails.
 
-    `max_restarts` limits gang restarts after failures of the program; node faults do not count. `node_attempts` limits
-    restarts on one node before the node counts as failed. A rank without a sign of life for `hang_after` seconds is
-    hung; None disables that check. A group with fewer slices than it may have grows once there was room for
-    `grow_after` seconds.
+    `max_restarts` limits gang restarts after failures of the program: none by default, since a typo fails each time.
+    Failures of nodes are always recovered from, and not counted. `node_attempts` limits restarts on one node before the
+    node counts as failed. A rank without a sign of life for `hang_after` seconds is hung; None disables that check. A
+    group with fewer slices than it may have grows once there was room for `grow_after` seconds.
     """
 
-    max_restarts: int = 3
+    max_restarts: int = 0
     node_attempts: int = 2
     restart_with: RestartWith = RestartWith.RUN
     on_no_spare: OnNoSpare = OnNoSpare.WAIT

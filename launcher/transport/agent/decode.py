@@ -98,7 +98,7 @@ def _rank(row: RankStatusRow) -> RankReport:
         attempt=row["attempt"],
         running=row["running"],
         exit_code=row.get("exit_code"),
-        at=row.get("at", 0.0),
+        ended_ago=row.get("ended_ago"),
         tail=tuple(row.get("tail", ())),
         quiet=row.get("quiet", 0.0),
     )

@@ -166,7 +166,7 @@ def _key(client: AgentClient) -> Key:
 
 def _newest(view: UnitView, now: float) -> StatusReply:
     if view.reply is not None and view.of >= view.touched and now - view.of <= KEPT_S:
-        return _copy(view.reply)
+        return _copy(view.reply, now - view.of)
     message = view.trouble if view.since is not None else "no reply in time"
     since = time.strftime("%H:%M:%S UTC", time.gmtime(view.since)) if view.since is not None else ""
     silent: StatusReply = {"ok": False, "message": f"{message}, since {since}" if since else message}
@@ -175,12 +175,16 @@ def _newest(view: UnitView, now: float) -> StatusReply:
     return silent
 
 
-def _copy(reply: StatusReply) -> StatusReply:
-    """Return a copy that may be added to.
+def _copy(reply: StatusReply, age: float) -> StatusReply:
+    """Return a copy that may be added to, of a reply that is so old (s): what ended is longer ago by that.
 
     The original is returned again by the next look.
     """
     copy = reply.copy()
+    if any("ended_ago" in rank for rank in copy.get("ranks", ())):
+        copy["ranks"] = [
+            {**rank, "ended_ago": rank["ended_ago"] + age} if "ended_ago" in rank else rank for rank in copy["ranks"]
+        ]
     if "supervisor" in copy:
         copy["supervisor"] = copy["supervisor"].copy()
     return copy

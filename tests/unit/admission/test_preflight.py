@@ -334,3 +334,15 @@ def test_whoever_had_a_node_is_asked_again_and_may_have_let_go() -> None:
     flight = Preflight(task(), fleet(3), world, Deaf(), {}, held)
     assert where(flight.place({})) == ["r1-n[1,3]"], "one that no run of ours has cannot be asked"
     assert world.rounds == ["r1-n1", "r1-n3"]
+
+
+@pytest.mark.parametrize(("nodes", "got"), [(3, "r1-n[2-3]"), (2, "r1-n[1-2]")])
+def test_a_node_to_avoid_is_used_only_where_the_task_does_not_fit_without(nodes: int, got: str) -> None:
+    avoided = frozenset((NodeName("r1-n1"),))
+    flight = Preflight(task(), fleet(nodes), World(), Deaf(), {}, {}, avoided)
+    assert where(flight.place({})) == [got]
+
+
+def test_a_node_to_avoid_is_used_where_another_is_unfit() -> None:
+    flight = Preflight(task(), fleet(3), World(every("r1-n3", HELD)), Deaf(), {}, {}, frozenset((NodeName("r1-n1"),)))
+    assert where(flight.place({})) == ["r1-n[1-2]"]

@@ -133,7 +133,7 @@ def test_the_newest_attempt_of_a_rank_is_reported(tmp_path: Path) -> None:
     rank_folder(tmp_path, 9, {"pid": me.pid, "start": me.start}, {"code": 3, "at": 5.0})
     (failed,) = ranks.statuses(tmp_path, quiet)
     assert failed == {
-        "member": "main/0", "attempt": 9, "running": False, "exit_code": 3, "at": 5.0, "tail": ["the last words"],
+        "member": "main/0", "attempt": 9, "running": False, "exit_code": 3, "tail": ["the last words"],
     }  # fmt: skip
     rank_folder(tmp_path, 10, {"pid": me.pid, "start": me.start})
     (running,) = ranks.statuses(tmp_path, quiet)

@@ -22,7 +22,7 @@ from launcher.core.model.observation import AgentReport, Head, HeadSeen, Observa
 from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Shortfall, Slice
 from launcher.core.model.receipt import Answer, Receipt, Result
-from launcher.core.model.record import Evidence, Exit, Gang, Outcome, Record, Retry, RunTimer, Timers
+from launcher.core.model.record import Evidence, Exit, Gang, Outcome, ProgramFailure, Record, Retry, RunTimer, Timers
 from launcher.core.model.run import Cause, GangName, MemberName, Run, RunName, RunState, Slot, Wanted
 from launcher.core.model.simulation import SimSettings
 from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
@@ -692,6 +692,58 @@ class TestLedger:
         assert store.ledger.quarantines("hall") == ()
         kinds = [event.kind for event in store.journal.events(run.id)]
         assert kinds.index(EventKind.NODE_FAILED) < kinds.index(EventKind.READMITTED)
+
+    def failing(self, *failures: tuple[int, int, int]) -> Record:
+        """What a run of eight ranks knows of its failures: rank, exit code, and how many ranks failed alike."""
+        nodes = "r1-n[00-07]"
+        return Record(
+            program_failures=[
+                ProgramFailure(
+                    node=NodeName("r1-n03"),
+                    member=MemberName(f"main/{rank}"),
+                    attempt=1,
+                    code=code,
+                    ranks=8,
+                    alike=alike,
+                    nodes=nodes,
+                )
+                for rank, code, alike in failures
+            ]
+        )
+
+    def test_programs_of_many_that_fail_first_on_a_node_quarantine_it_and_a_return_forgets_them(
+        self, store: Store
+    ) -> None:
+        for at, name in enumerate("abcde"):
+            run = launch(store, name, fleet_nodes=8)
+            assert store.ledger.quarantines("hall") == ()
+            store.intend(run.id, self.failing((at + 1, 139, 1)), (), "failed", RunState.FAILED, 100.0 + at)
+            store.finish(run.id, RunState.FAILED, 100.0 + at)
+        (kept,) = store.ledger.quarantines("hall")
+        assert (kept.node, kept.run) == ("r1-n03", run.id)
+        assert kept.message == "5 programs of 1 user failed first here, and others beside it went on"
+        assert store.ledger.suspects("hall", run.id) == {"r1-n03": kept.message}
+        assert "quarantined" in next(e for e in store.journal.events(run.id) if e.kind is EventKind.WARNING).message
+        assert store.ledger.readmit("hall", NodeName("r1-n03"), by="ann", at=200.0)
+        again = launch(store, "f", fleet_nodes=8)
+        store.intend(again.id, self.failing((6, 139, 1)), (), "failed", RunState.FAILED, 201.0)
+        assert store.ledger.quarantines("hall") == ()
+
+    def test_what_says_nothing_about_a_node_leaves_no_incident(self, store: Store) -> None:
+        run = launch(store, fleet_nodes=8)
+        store.intend(run.id, self.failing((1, 127, 1), (2, 1, 8)), (), "failed", RunState.FAILED, 100.0)
+        assert store.ledger.incidents("hall") == ()
+        store.intend(run.id, self.failing((1, 127, 1), (2, 1, 8), (3, 1, 1)), (), "more", RunState.FAILED, 101.0)
+        assert [one.message for one in store.ledger.incidents("hall")] == [
+            "first failing rank was on this node: main/3 exited with 1"
+        ]
+
+    def test_the_next_run_of_a_program_avoids_where_it_failed_first_for_a_day(self, store: Store) -> None:
+        run = launch(store, "sweep-1", fleet_nodes=8)
+        store.intend(run.id, self.failing((1, 3, 1)), (), "failed", RunState.FAILED, 100.0)
+        assert store.ledger.avoided("hall", "sweep-2", 200.0) == {"r1-n03"}
+        assert store.ledger.avoided("hall", "other", 200.0) == set()
+        assert store.ledger.avoided("hall", "sweep-2", 100_000.0) == set()
 
     def test_what_a_killed_controller_had_kept_is_not_noted_twice(self, store: Store) -> None:
         run = launch(store)

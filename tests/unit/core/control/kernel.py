@@ -10,7 +10,7 @@ from launcher.core.model.observation import HeadSeen, Phase, Reached, Step, Unse
 from launcher.core.model.receipt import Result
 from launcher.core.model.run import MemberName, Run
 from launcher.core.model.task import RecoveryPolicy
-from tests.situations import Situation, make_run, name
+from tests.situations import PATIENT, Situation, make_run, name
 
 LOST = name(1, 2)
 DRIVER = MemberName("main/0")
@@ -79,7 +79,7 @@ def unstarting_head(here: Situation, times: int) -> Decision:
 def serving_slice(
     *, slices: int = 1, nodes: int = 8, spares: int = 2, policy: RecoveryPolicy | None = None
 ) -> Situation:
-    here = Situation(outside(make_run(slices=slices, nodes=nodes, spares=spares, recovery=policy or RecoveryPolicy())))
+    here = Situation(outside(make_run(slices=slices, nodes=nodes, spares=spares, recovery=policy or PATIENT)))
     here.serving()
     return here
 

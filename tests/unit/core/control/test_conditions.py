@@ -98,7 +98,7 @@ def test_unseen_steps_are_told_apart_from_absent_ones() -> None:
 
 
 def test_a_rank_that_is_done_holds_up_no_other_of_its_slice() -> None:
-    policy = RecoveryPolicy(restart_with=RestartWith.MEMBER)
+    policy = RecoveryPolicy(max_restarts=3, restart_with=RestartWith.MEMBER)
     here = Situation(make_run(slices=1, recovery=policy))
     here.ready()
     here.verify(here.decide().actions)
@@ -117,7 +117,7 @@ def test_a_rank_that_is_done_holds_up_no_other_of_its_slice() -> None:
 
 
 def test_a_finished_rank_whose_raylet_is_gone_gets_it_back_where_another_of_its_slice_has_to_start() -> None:
-    policy = RecoveryPolicy(restart_with=RestartWith.MEMBER)
+    policy = RecoveryPolicy(max_restarts=3, restart_with=RestartWith.MEMBER)
     here = Situation(make_run(slices=1, recovery=policy))
     here.ready()
     here.verify(here.decide().actions)

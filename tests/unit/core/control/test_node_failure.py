@@ -93,6 +93,17 @@ def test_a_setup_that_fails_without_a_spare_ends_the_launch_with_node_stage_and_
     assert "release:slot:r1-n1" in kinds(decision)
 
 
+def test_a_setup_that_fails_everywhere_is_no_lack_of_spares() -> None:
+    here = Situation(make_run(slices=1))
+    here.leased()
+    for at in (1, 2, 3):
+        here.agent(name(1, at), setup=Step(phase=Phase.FAILED, exit_code=7, tail=("no such package",)))
+    here.decide()
+    outcome = here.record.outcome
+    assert outcome is not None
+    assert outcome.message.endswith("setup: exited with 7; so on r1-n[1,3]: another node would not help")
+
+
 def test_a_raylet_that_never_shows_up_in_ray_is_lost_in_the_end() -> None:
     here = Situation(make_run(slices=1))
     here.ready()

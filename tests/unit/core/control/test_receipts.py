@@ -114,13 +114,13 @@ def test_slots_fail_with_their_driver_and_the_end_of_its_log_is_kept_once() -> N
         name(1, 1),
         ranks=(
             RankReport(member=DRIVER, attempt=0, running=True),
-            RankReport(member=DRIVER, attempt=1, running=False, exit_code=3, at=7.0, tail=("boom",)),
+            RankReport(member=DRIVER, attempt=1, running=False, exit_code=3, ended_ago=7.0, tail=("boom",)),
         ),
     )
     decision = here.decide()
     assert {decision.conditions[member] for member in (DRIVER, *OTHERS)} == {Condition.FAILED}
     exits = here.record.exits
-    assert {(one.attempt, one.code, one.at) for one in exits.values()} == {(1, 3, 7.0)}
+    assert {(one.attempt, one.code, round(here.at - one.at)) for one in exits.values()} == {(1, 3, 7)}
     assert [exits[member].tail for member in (DRIVER, *OTHERS)] == [("boom",), (), (), ()]
     outcome = here.record.outcome
     assert outcome is not None

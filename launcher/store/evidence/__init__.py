@@ -1,0 +1,1 @@
+"""What failures of programs say about nodes, over all runs."""
