@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from launcher.core.checks.bisection import FaultyPart, Group, Outcome, Slices, next_step
+from launcher.core.checks.bisection import Slices, next_step
+from launcher.core.checks.group_tests import FaultyPart, Group, Outcome
 from launcher.core.model.nodeset import NodeName
 
 NODES = 232
@@ -56,7 +57,11 @@ def search(slices: Slices, truth: Truth, draw: random.Random) -> Found:
             outcomes[frozenset(test.nodes)] = Outcome(speed=_speed(slices, test.nodes, truth) * draw.gauss(1.0, NOISE))
     nodes = {one.nodes[0] for one in step.found if one.part is FaultyPart.NODE}
     links = {frozenset(one.nodes) for one in step.found if one.part is FaultyPart.LINK}
-    right = nodes == {*truth.nodes, *truth.outside} and links == set(truth.links) and len(step.found) == len(nodes) + len(links)
+    right = (
+        nodes == {*truth.nodes, *truth.outside}
+        and links == set(truth.links)
+        and len(step.found) == len(nodes) + len(links)
+    )
     return Found(right=right, tests=len(outcomes), rounds=rounds)
 
 

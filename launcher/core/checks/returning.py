@@ -25,7 +25,7 @@ JUST_RETURNED_S = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnDecision:
-    """Whether a failed node may come back now, why, and when to ask again (s, wall clock; None: an operator decides)."""
+    """Whether a failed node may come back now, why, and when to look again (s, wall clock; None: it is back)."""
 
     now: bool
     reason: str
@@ -70,7 +70,7 @@ def until_allowed(now: float, since: float, relapses: int) -> ReturnDecision:
 def after_check(result: CheckedNode, now: float, attempts: int) -> ReturnDecision:
     """Return whether a node comes back after `before_return`, which it did not pass `attempts` times before.
 
-    A check that cannot tell proves nothing, so the node stays out until a later check, or until an operator readmits it.
+    A check that cannot tell proves nothing: the node stays out until a later check, or until an operator readmits it.
     """
     if result.verdict is Verdict.GOOD:
         number = "" if result.number is None else f" ({result.number:.6g})"
