@@ -11,19 +11,13 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 from urllib.parse import quote
 
+from launcher.core.model.secret_names import is_secret_name
 from launcher.store.decision_log import HIDDEN
 
 _SHORTEST = 4
 """Shorter values occur everywhere; to remove them would reveal more than it hides."""
 _LONG = 8
 """From this length on, a value differs from the words around it."""
-
-_WORDS = re.compile(
-    "AUTH(ORIZATION)?|BEARER|COOKIE|CRED|JWT|KEY|OAUTH|PASS(CODE)?|PAT|PRIVATE|PSK|WEBHOOK"
-    "|[A-Z]*(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|SSHPASS|(API|AUTH|ACCESS|SECRET|PRIVATE)KEY)"
-)
-"""Words in the names of secrets. The longer ones may have a prefix, as in `PGPASSWORD`."""
-_BORDER = re.compile(r"[^A-Za-z]+|(?<=[a-z])(?=[A-Z])")
 
 _NUMBER = re.compile(r"[-+]?[\d.,_]*(?:[eE][-+]?\d+)?")
 # The password may have any character, `/` and `@` too; a number after the host's colon is a port, not a password. The
@@ -39,17 +33,6 @@ _HEADER = re.compile(r"\b(?P<name>Bearer|Basic) +(?P<value>[\w.~+/=-]+)", re.IGN
 
 VARIABLES = ("envs", "env")
 FENCE = "fence_command"
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable with this name is likely a secret.
-
-    One of the words in it says so.
-    """
-    words = [word.upper() for word in _BORDER.split(name) if word]
-    if len(words) > 1 and words[-1] == "PWD":  # alone it is the working directory
-        return True
-    return any(_WORDS.fullmatch(word.removesuffix("S")) or _WORDS.fullmatch(word) for word in words)
 
 
 def distinct(value: str) -> bool:

@@ -13,12 +13,13 @@ from typing import Any, get_args
 
 from launcher import __version__
 from launcher.cli.output.console import warn
-from launcher.cli.redact import Redactor, command_passwords, distinct, is_secret_name
+from launcher.cli.redact import Redactor, command_passwords, distinct
 from launcher.core.model.actions import Action
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import Record
 from launcher.core.model.run import Run
+from launcher.core.model.secret_names import is_secret_name
 from launcher.core.model.task import Task
 from launcher.drive.adapters import open_nodes
 from launcher.drive.targets import holder

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from launcher.core.checks.bisection import Slices, next_step
-from launcher.core.checks.group_tests import FaultyPart, Group, Outcome
+from launcher.core.checks.group_tests import FaultyPart, Group, GroupResult
 from launcher.core.model.nodeset import NodeName
 
 NODES = 232
@@ -49,12 +49,12 @@ def fleet() -> Slices:
 
 def search(slices: Slices, truth: Truth, draw: random.Random) -> Found:
     """Search with measurements of a few percent of noise."""
-    outcomes: dict[frozenset[NodeName], Outcome] = {}
+    outcomes: dict[frozenset[NodeName], GroupResult] = {}
     rounds = 0
     while (step := next_step(slices, outcomes)).tests:
         rounds += 1
         for test in step.tests:
-            outcomes[frozenset(test.nodes)] = Outcome(speed=_speed(slices, test.nodes, truth) * draw.gauss(1.0, NOISE))
+            outcomes[frozenset(test.nodes)] = GroupResult(speed=_speed(slices, test.nodes, truth) * draw.gauss(1.0, NOISE))
     nodes = {one.nodes[0] for one in step.found if one.part is FaultyPart.NODE}
     links = {frozenset(one.nodes) for one in step.found if one.part is FaultyPart.LINK}
     right = (

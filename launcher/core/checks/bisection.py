@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from launcher.core.checks.group_tests import (
     FaultyPart,
     Group,
+    GroupResult,
+    GroupResults,
     GroupShape,
     GroupTest,
     KnownTests,
-    Outcome,
-    Outcomes,
     SlowPart,
     culprits,
     halves,
@@ -55,7 +55,7 @@ class BisectionStep:
     found: tuple[SlowPart, ...]
 
 
-def next_step(slices: Slices, outcomes: Outcomes) -> BisectionStep:
+def next_step(slices: Slices, outcomes: GroupResults) -> BisectionStep:
     """Return the next tests, and what has been found so far."""
     silent = sorted({name for outcome in outcomes.values() for name in outcome.unclear})
     found = [SlowPart(part=FaultyPart.NO_ANSWER, nodes=(name,), message="the check cannot tell") for name in silent]
@@ -74,7 +74,7 @@ def quarter_best(speeds: Iterable[float]) -> float | None:
 class _Search:
     """One pass over the results, from the beginning."""
 
-    def __init__(self, slices: Slices, outcomes: Outcomes, parts: tuple[Group, ...]) -> None:
+    def __init__(self, slices: Slices, outcomes: GroupResults, parts: tuple[Group, ...]) -> None:
         self._slices, self._parts = slices, parts
         self.tests = KnownTests(outcomes, slices.slower_by)
         self._slow = SlowGroup(self.tests, slices.domains)
@@ -154,5 +154,5 @@ class _Search:
 _PENDING = -1.0
 
 
-def _speeds(outcomes: Iterable[Outcome | None]) -> list[float]:
+def _speeds(outcomes: Iterable[GroupResult | None]) -> list[float]:
     return [one.speed for one in outcomes if one is not None and one.speed is not None and not one.bad]

@@ -10,7 +10,7 @@ Group = tuple[NodeName, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class GroupResult:
     """The result of a test on several nodes at once.
 
     `speed`: more is better; None where the check prints no number. `bad` are nodes that reported a failure, `unclear`
@@ -22,7 +22,7 @@ class Outcome:
     unclear: frozenset[NodeName] = frozenset()
 
 
-Outcomes = Mapping[frozenset[NodeName], Outcome]
+GroupResults = Mapping[frozenset[NodeName], GroupResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class GroupShape:
 class KnownTests:
     """The results of tests; those that are asked for in vain are `wanted`."""
 
-    def __init__(self, outcomes: Outcomes, slower_by: float) -> None:
+    def __init__(self, outcomes: GroupResults, slower_by: float) -> None:
         self.outcomes = outcomes
         self._slower_by = slower_by
         self._wanted: dict[frozenset[NodeName], GroupTest] = {}
@@ -85,7 +85,7 @@ class KnownTests:
                 used.update(test.nodes)
         return tuple(chosen)
 
-    def outcome(self, group: Group, reason: str) -> Outcome | None:
+    def outcome(self, group: Group, reason: str) -> GroupResult | None:
         """Return the result of a test on a group; None while it is missing."""
         key = frozenset(group)
         if key not in self.outcomes:
@@ -98,7 +98,7 @@ class KnownTests:
         outcome = self.outcome(group, reason)
         return None if outcome is None else self.is_fast(shape, outcome)
 
-    def is_fast(self, shape: GroupShape, outcome: Outcome) -> bool:
+    def is_fast(self, shape: GroupShape, outcome: GroupResult) -> bool:
         """Whether a result is as fast as is usual in tests of a shape."""
         if outcome.bad or outcome.unclear:
             return False

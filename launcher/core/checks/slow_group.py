@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from launcher.core.checks.group_tests import (
     FaultyPart,
     Group,
+    GroupResult,
     GroupShape,
     KnownTests,
-    Outcome,
     SlowPart,
     culprits,
     halves,
@@ -154,6 +154,6 @@ class SlowGroup:
         return f"{outcome.speed:.4g} with the good node {partner}, {shape.usual:.4g} is usual"
 
 
-def _blamed(names: frozenset[NodeName], outcome: Outcome) -> frozenset[NodeName]:
+def _blamed(names: frozenset[NodeName], outcome: GroupResult) -> frozenset[NodeName]:
     """Return the nodes of a group that report a failure while most of the group does not."""
     return outcome.bad if 2 * len(outcome.bad) <= len(names) else frozenset()

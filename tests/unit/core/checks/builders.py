@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from launcher.core.checks.bisection import BisectionStep, Slices, next_step
-from launcher.core.checks.group_tests import Group, Outcome
+from launcher.core.checks.group_tests import Group, GroupResult
 from launcher.core.model.nodeset import NodeName
 
 GOOD = 100.0
@@ -37,17 +37,17 @@ class World:
     """The speed of groups of two or three, as a part of the usual."""
     draw: random.Random = field(default_factory=lambda: random.Random(1))
 
-    def measure(self, given: Slices, group: Group) -> Outcome:
+    def measure(self, given: Slices, group: Group) -> GroupResult:
         if silent := frozenset(name for name in group if name in self.without):
-            return Outcome(unclear=silent)
+            return GroupResult(unclear=silent)
         if bad := frozenset(name for name in group if name in self.broken):
-            return Outcome(bad=bad if self.alone else frozenset(group))
+            return GroupResult(bad=bad if self.alone else frozenset(group))
         across = len({given.domains[name] for name in group}) > 1
         parts = [self.slow.get(name, 1.0) for name in group]
         parts += [self.outside.get(name, 1.0) for name in group if across]
         parts += [factor for pair, factor in self.links.items() if set(pair) <= set(group)]
         whole = GOOD * (0.5 if across else 1.0) * (self.small if len(group) < 4 else 1.0)
-        return Outcome(speed=whole * min(parts) * self.draw.gauss(1.0, self.noise) if self.numbers else None)
+        return GroupResult(speed=whole * min(parts) * self.draw.gauss(1.0, self.noise) if self.numbers else None)
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Searched:
     """A finished search: its last step, all results, and how many rounds it took."""
 
     step: BisectionStep
-    outcomes: dict[frozenset[NodeName], Outcome]
+    outcomes: dict[frozenset[NodeName], GroupResult]
     rounds: int
 
     @property
@@ -65,7 +65,7 @@ class Searched:
 
 def search(given: Slices, world: World) -> Searched:
     """Run all tests that are asked for; no two of one step share a node, and none is asked for twice."""
-    outcomes: dict[frozenset[NodeName], Outcome] = {}
+    outcomes: dict[frozenset[NodeName], GroupResult] = {}
     for rounds in range(60):
         step = next_step(given, outcomes)
         if not step.tests:

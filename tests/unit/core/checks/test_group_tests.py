@@ -2,9 +2,9 @@
 
 from launcher.core.checks.group_tests import (
     FaultyPart,
+    GroupResult,
     GroupShape,
     KnownTests,
-    Outcome,
     SlowPart,
     culprits,
     halves,
@@ -34,7 +34,7 @@ def test_missing_tests_that_share_a_node_wait_for_the_next_step() -> None:
 
 def test_a_result_is_slow_beyond_the_factor_or_with_a_failure_and_one_without_a_number_passes() -> None:
     tests, shape = KnownTests({}, 1.25), GroupShape(nodes=(A, B), usual=100.0)
-    assert tests.is_fast(shape, Outcome(speed=80.0))
-    assert not tests.is_fast(shape, Outcome(speed=79.9))
-    assert not tests.is_fast(shape, Outcome(speed=100.0, bad=frozenset((A,))))
-    assert tests.is_fast(shape, Outcome())
+    assert tests.is_fast(shape, GroupResult(speed=80.0))
+    assert not tests.is_fast(shape, GroupResult(speed=79.9))
+    assert not tests.is_fast(shape, GroupResult(speed=100.0, bad=frozenset((A,))))
+    assert tests.is_fast(shape, GroupResult())
