@@ -35,7 +35,9 @@ class SimChecker:
         faults = [fault for fault in self._settings.faults if fault.node in names]
         if silent := {fault.node for fault in faults if fault.fault in _SILENT and fault.at <= 0}:
             return tuple(
-                cannot_tell(name, "no answer in 10 s" if name in silent else "it could not begin on all nodes")
+                cannot_tell(name, "no answer in 10 s")
+                if name in silent
+                else cannot_tell(name, "it could not begin on all nodes", waited=True)
                 for name in names
             )
         failing = {fault.node for fault in faults if fault.fault is FaultKind.CHECK_FAILS}

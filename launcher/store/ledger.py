@@ -15,6 +15,7 @@ from launcher.core.model.record import Evidence, Record
 from launcher.core.model.run import Cause, Run, RunId
 from launcher.errors import OtherVersionError
 from launcher.store import journal
+from launcher.store.checks.history import note_return
 from launcher.store.codec import load, storable
 from launcher.store.database import Database
 from launcher.store.journal import EventKind, OtherKind
@@ -259,5 +260,6 @@ def _tell_runs(
 
 
 def _release(db: sqlite3.Connection, fleet: str, node: NodeName, *, by: str, at: float) -> bool:
+    note_return(db, fleet, node, at)
     query = "UPDATE quarantines SET released = ?, author = ? WHERE fleet = ? AND node = ? AND released IS NULL"
     return db.execute(query, (at, by, fleet, node)).rowcount > 0

@@ -112,7 +112,9 @@ class ShellChecker:
         try:
             ended = self._shell.run(node.access, call.argv, stdin=call.stdin, timeout=call.timeout, take=take)
         except _StoppedError:
-            return cannot_tell(node.name, "it could not begin on all nodes" if broken.is_set() else "it was stopped")
+            if broken.is_set():
+                return cannot_tell(node.name, "it could not begin on all nodes", waited=True)
+            return cannot_tell(node.name, "it was stopped")
         except RemoteError as error:
             broken.set()
             return cannot_tell(node.name, error.advice)
@@ -158,7 +160,8 @@ def _judged(node: Node, reply: CheckReply) -> CheckedNode:
         return judge(node.name, reply["status"], reply["stdout"], tail, seconds)
     else:
         message = _BEFORE.get(reply["state"], "") + reply["message"][:LINE]
-    return replace(cannot_tell(node.name, message), tail=tail, seconds=seconds)
+    late = reply["state"] == "timed-out"
+    return replace(cannot_tell(node.name, message, timed_out=late), tail=tail, seconds=seconds)
 
 
 def _no_reply(status: int, stderr: bytes) -> str:

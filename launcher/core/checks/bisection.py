@@ -65,6 +65,22 @@ def next_step(slices: Slices, outcomes: GroupResults) -> BisectionStep:
     return BisectionStep(tests=search.tests.wanted(), found=tuple(found))
 
 
+def cut_slices(domains: Mapping[str, Sequence[NodeName]], size: int) -> tuple[Group, ...]:
+    """Return slices of `size` nodes of each domain, the last one of a domain smaller.
+
+    Where one node would be left over, the slice before it has one less. A domain of one node has no slice.
+    """
+    found: list[Group] = []
+    for names in domains.values():
+        rest = list(names)
+        while len(rest) > 1:
+            left = len(rest) - size
+            take = size - 1 if left == 1 and size > 2 else len(rest) if left == 1 else size
+            found.append(tuple(rest[:take]))
+            rest = rest[take:]
+    return tuple(found)
+
+
 def quarter_best(speeds: Iterable[float]) -> float | None:
     """Return the speed that a quarter of all reaches or exceeds: what is usual while three quarters may be slow."""
     ordered = sorted(speeds, reverse=True)
@@ -98,12 +114,16 @@ class _Search:
             return _PENDING
         if self._slices.usual is not None:
             return self._slices.usual
+        groups = list(self._parts)
         if len(self._parts) < PEERS:
-            parts = [half for part in self._parts if len(part) > LEAF for half in halves(part)]
-            results += [self.tests.outcome(half, "half, to know what is usual") for half in parts]
+            more = [half for part in self._parts if len(part) > LEAF for half in halves(part)]
+            results += [self.tests.outcome(half, "half, to know what is usual") for half in more]
+            groups += more
             if None in results:
                 return _PENDING
-        return quarter_best(_speeds(results))
+        largest = max(map(len, groups), default=0)  # the few nodes that a rack has left may differ by nature
+        alike = [one for one, group in zip(results, groups, strict=True) if 3 * len(group) >= largest]
+        return quarter_best(_speeds(alike))
 
     def _across(self, found: Sequence[SlowPart]) -> list[SlowPart]:
         """Search the good nodes of all domains, in rows of one node of each domain."""

@@ -4,6 +4,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -40,7 +41,9 @@ class Verdict(Enum):
 class CheckedNode:
     """The result of a check on a node.
 
-    `number` is None where it printed none. `tail` are the last lines of output, `seconds` the time it took.
+    `number` is None where it printed none. `tail` are the last lines of output, `seconds` the time it took. Of the
+    nodes that cannot tell, one that `timed_out` did not end in time, and one that `waited` was well until another of
+    its group could not begin.
     """
 
     node: NodeName
@@ -49,6 +52,8 @@ class CheckedNode:
     message: str = ""
     tail: tuple[str, ...] = ()
     seconds: float = 0.0
+    timed_out: bool = False
+    waited: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +84,9 @@ def judge(node: NodeName, status: int, output: str, tail: Sequence[str] = (), se
     return CheckedNode(node=node, verdict=verdict, number=number, message=message, tail=tuple(tail), seconds=seconds)
 
 
-def cannot_tell(node: NodeName, why: str) -> CheckedNode:
+def cannot_tell(node: NodeName, why: str, *, timed_out: bool = False, waited: bool = False) -> CheckedNode:
     """Return the result of a check that did not run to its end."""
-    return CheckedNode(node=node, verdict=Verdict.CANNOT_TELL, message=why)
+    return CheckedNode(node=node, verdict=Verdict.CANNOT_TELL, message=why, timed_out=timed_out, waited=waited)
 
 
 def mark_suspects(
@@ -103,6 +108,18 @@ def mark_suspects(
     return tuple(
         replace(one, verdict=Verdict.SUSPECT, message=worse[one.node]) if one.node in worse else one for one in now
     )
+
+
+def believable(results: Sequence[CheckedNode], passed: AbstractSet[NodeName]) -> frozenset[NodeName]:
+    """Return the nodes that failed and may be blamed for it.
+
+    A script with a mistake fails everywhere: so the check must have passed on another node, now or before (`passed`),
+    and most of several nodes at once are not blamed.
+    """
+    bad = frozenset(one.node for one in results if one.verdict is Verdict.BAD)
+    well = {one.node for one in results if one.verdict in (Verdict.GOOD, Verdict.SUSPECT)} | passed
+    widespread = len(bad) > 1 and 2 * len(bad) > len(results)
+    return frozenset() if widespread else frozenset(name for name in bad if well - {name})
 
 
 def usual_speed(check: NodeCheck, size: int, history: Iterable[Measurement], at: float) -> float | None:
