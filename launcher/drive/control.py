@@ -10,7 +10,7 @@ from launcher.admission.queue.wait import await_turn
 from launcher.admission.reallocate import StoreAllotter
 from launcher.admission.store_retry import ControllerLog, Say, StoreRetry
 from launcher.core.model.run import Run, RunId, RunState
-from launcher.drive.adapters import open_clock, open_nodes, open_prober
+from launcher.drive.adapters import open_checker, open_clock, open_nodes, open_prober
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.hooks import Hook
 from launcher.drive.loop import Loop
@@ -87,7 +87,7 @@ def _wait_and_drive(store: Store, run_id: RunId, stopped: Callable[[], bool], re
     open_facts = partial(open_prober, store.home)
     run, _ = store.load(run_id)
     if not run.placement.slices:  # queued, or ended while it was queued
-        state = await_turn(store, run.id, SystemClock(), open_facts, stopped, retry)
+        state = await_turn(store, run.id, SystemClock(), open_facts, stopped, retry, partial(open_checker, store.home))
         if state is not RunState.STARTING:
             return state
         run, _ = store.load(run.id)  # with its nodes

@@ -31,15 +31,20 @@ UNREADY_S = 3600.0
 _QUARANTINED = (Cause.NODE, Cause.EXHAUSTED)
 
 
+# The run of incidents and quarantines that come from a check.
+NO_RUN = RunId("")
+
+
 class IncidentKind(Enum):
     """What happened on a node.
 
-    It failed, a slice could not move to it, or the first failing rank of a job was there.
+    It failed, a slice could not move to it, the first failing rank of a job was there, or it did not pass a check.
     """
 
     NODE_FAILED = "failed"
     NOT_READY = "not-ready"
     PROGRAM = "program"
+    CHECK = "check"
 
 
 _KINDS = {kind.value: kind for kind in IncidentKind}
@@ -143,6 +148,17 @@ class Ledger:
         with self._db.write() as db:
             for node in nodes:
                 _add(db, fleet, run, node, IncidentKind.NOT_READY, f"not ready for {plan}", (), at)
+
+    def add_check(
+        self, fleet: str, node: NodeName, message: str, evidence: Sequence[str], at: float, *, quarantine: bool
+    ) -> None:
+        """Store that a node did not pass a check, and quarantine it where that is asked for and it is not yet."""
+        with self._db.write() as db:
+            _add(db, fleet, NO_RUN, node, IncidentKind.CHECK, message, evidence, at)
+            query = "SELECT 1 FROM quarantines WHERE fleet = ? AND node = ? AND released IS NULL"
+            if quarantine and db.execute(query, (fleet, node)).fetchone() is None:
+                values = (fleet, node, NO_RUN, at, storable(message))
+                db.execute("INSERT OR REPLACE INTO quarantines VALUES (?, ?, ?, ?, ?, NULL, '')", values)
 
     def unready(self, fleet: str, now: float) -> UnavailableNodes:
         """Return the nodes that did not get ready for a plan of moves in the last hour."""

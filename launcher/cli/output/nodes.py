@@ -126,7 +126,8 @@ def _whole(one: NodeRecord, now: float) -> Iterator[str]:
         yield clean(f"  drained {age(now - one.drain.at)} ago by {one.drain.by}: {one.drain.reason}")
     if one.quarantine:
         since = age(now - one.quarantine.since)
-        yield clean(f"  quarantined {since} ago by run `{one.quarantine.run}`: {one.quarantine.message}")
+        by = f"by run `{one.quarantine.run}`: " if one.quarantine.run else ""
+        yield clean(f"  quarantined {since} ago {by}{'' if by else ': '}{one.quarantine.message}".replace(" : ", ": "))
     for event in one.incidents:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
         yield clean(f"  {when}  {event.kind.value:9}  {event.run}: {event.message}").replace("\n", " ")
