@@ -12,6 +12,7 @@ from pathlib import Path
 
 from launcher.admission.store_retry import Say, StoreRetry
 from launcher.core.model.run import RunId
+from launcher.drive.check_service import CheckService
 from launcher.drive.control import drive
 from launcher.drive.defrag_service import DefragService
 from launcher.errors import ConflictError, LaunchError, StoreError
@@ -24,6 +25,8 @@ AGAIN_S = 30.0
 """How long to wait before a run whose loop failed is driven again (s)."""
 DEFRAG_STOP_S = 10.0
 """How long to wait for moves of slices to stop, when the process is asked to stop (s)."""
+CHECKS_STOP_S = 5.0
+"""How long to wait for checks of nodes to stop, when the process is asked to stop (s)."""
 STOP_S = 30.0
 """How long to wait for the loops when the process is asked to stop (s)."""
 
@@ -39,6 +42,7 @@ class RunService:
     def __init__(self, home: Path, say: Say, *, defrag: bool = False) -> None:
         self._store = Store(home)
         self._defrag = DefragService(home, say) if defrag else None
+        self._checks = CheckService(home, say)
         self._say = say
         self._retry = StoreRetry(say)
         self._me = Owner.current()
@@ -51,6 +55,7 @@ class RunService:
         """Drive runs until `stopped()`; after that they have no controller."""
         if self._defrag is not None:
             self._defrag.begin()
+        self._checks.begin()
         try:
             while not stopped():
                 try:
@@ -60,6 +65,7 @@ class RunService:
                     self._retry.report(error)
                 self._stop.wait(LOOK_S)
         finally:
+            self._checks.end(CHECKS_STOP_S)
             if self._defrag is not None:  # before the loops stop: they send a slice back that has not left yet
                 self._defrag.end(DEFRAG_STOP_S)
             self._stop.set()

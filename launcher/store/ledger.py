@@ -38,13 +38,15 @@ NO_RUN = RunId("")
 class IncidentKind(Enum):
     """What happened on a node.
 
-    It failed, a slice could not move to it, the first failing rank of a job was there, or it did not pass a check.
+    It failed, a slice could not move to it, the first failing rank of a job was there, it did not pass a check, or it
+    stays out since it did not pass the one before its return.
     """
 
     NODE_FAILED = "failed"
     NOT_READY = "not-ready"
     PROGRAM = "program"
     CHECK = "check"
+    STAYS_OUT = "stays-out"
 
 
 _KINDS = {kind.value: kind for kind in IncidentKind}
@@ -150,11 +152,19 @@ class Ledger:
                 _add(db, fleet, run, node, IncidentKind.NOT_READY, f"not ready for {plan}", (), at)
 
     def add_check(
-        self, fleet: str, node: NodeName, message: str, evidence: Sequence[str], at: float, *, quarantine: bool
+        self,
+        fleet: str,
+        node: NodeName,
+        message: str,
+        evidence: Sequence[str],
+        at: float,
+        *,
+        kind: IncidentKind = IncidentKind.CHECK,
+        quarantine: bool = False,
     ) -> None:
         """Store that a node did not pass a check, and quarantine it where that is asked for and it is not yet."""
         with self._db.write() as db:
-            _add(db, fleet, NO_RUN, node, IncidentKind.CHECK, message, evidence, at)
+            _add(db, fleet, NO_RUN, node, kind, message, evidence, at)
             query = "SELECT 1 FROM quarantines WHERE fleet = ? AND node = ? AND released IS NULL"
             if quarantine and db.execute(query, (fleet, node)).fetchone() is None:
                 values = (fleet, node, NO_RUN, at, storable(message))
@@ -208,7 +218,7 @@ class Ledger:
 
     def fleets(self) -> tuple[str, ...]:
         """Return the names of inventories that have entries here, in order."""
-        tables = ("drains", "incidents", "quarantines")
+        tables = ("drains", "incidents", "quarantines", "check_results")
         query = " UNION ".join(f"SELECT fleet FROM {table}" for table in tables)  # noqa: S608 -- names of our tables
         return tuple(row["fleet"] for row in self._db.read(f"{query} ORDER BY fleet"))
 

@@ -216,8 +216,9 @@ class Observation:
 
     `reached` is what others say of nodes that we cannot see, `health` the newest report of each node. `requests` and
     `drained` (node: reason) come from operators; `history` counts for each node failures of other runs that began there
-    in the last day. `room` names the groups that could have one more slice now. `at` is a time of the loop's clock (s),
-    `wall` the time of day (s since the epoch), for what has to outlive a boot.
+    in the last day. `room` names the groups that could have one more slice now. `kept_out` are quarantined nodes that
+    may not come back by themselves yet. `at` is a time of the loop's clock (s), `wall` the time of day (s since the
+    epoch), for what has to outlive a boot.
     """
 
     at: float
@@ -231,4 +232,5 @@ class Observation:
     drained: Mapping[NodeName, str] = field(default_factory=dict)
     history: Mapping[NodeName, int] = field(default_factory=dict)
     room: frozenset[str] = frozenset()
+    kept_out: frozenset[NodeName] = frozenset()
     wall: float = 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from launcher.core.checks.results import CheckedNode, Measurement, Verdict
 from launcher.core.checks.returning import JUST_RETURNED_S, ReturnDecision, count_relapses, until_allowed
 from launcher.core.model.checks import CheckStage, NodeCheck
-from launcher.core.model.inventory import RackName
+from launcher.core.model.inventory import Inventory, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.store.codec import storable
 from launcher.store.database import Database
@@ -132,6 +132,18 @@ class CheckHistory:
         """Return whether the time out of a quarantined node is over."""
         outages = self.outages(fleet, node)
         return until_allowed(now, outages[-1].since if outages else 0.0, self.relapses(fleet, node))
+
+    def kept_out(self, fleet: Inventory, nodes: Iterable[NodeName], now: float) -> frozenset[NodeName]:
+        """Return those of some failed nodes that may not come back by two good health reports.
+
+        With `before_return` that is every quarantined one: it waits for its check.
+        """
+        if not (failed := frozenset(nodes)):
+            return failed
+        rows = self._db.read("SELECT node FROM quarantines WHERE fleet = ? AND released IS NULL", fleet.name)
+        out = failed & {NodeName(row["node"]) for row in rows}
+        checked = fleet.checks.before_return is not None
+        return frozenset(name for name in out if checked or not self.may_return(fleet.name, name, now).now)
 
 
 def note_return(db: sqlite3.Connection, fleet: str, node: NodeName, at: float) -> None:
