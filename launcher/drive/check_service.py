@@ -23,6 +23,12 @@ from launcher.store.store import Store
 LOOK_S = 5.0
 """How often quarantined and idle nodes are looked at (s)."""
 
+FRESH_S = 60.0
+"""How old the inventories may be (s): a large file takes seconds to read."""
+
+CHECKS_STOP_S = 5.0
+"""How long to wait for checks to end, when the process is asked to stop (s)."""
+
 FAN_OUT = 32
 """Quarantined nodes that are checked at the same time."""
 
@@ -30,15 +36,18 @@ FAN_OUT = 32
 class CheckService:
     """Checks quarantined nodes before their return, and idle nodes from time to time, until it is stopped.
 
-    `say` takes log lines.
+    `say` takes log lines. With `returns_only`, idle nodes are left alone.
     """
 
-    def __init__(self, home: Path, say: Say) -> None:
+    def __init__(self, home: Path, say: Say, *, returns_only: bool = False) -> None:
         self._home, self._store, self._say = home, Store(home), say
         self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._known: dict[str, Inventory] = {}
+        self._due = 0.0
         self._threads = [
             threading.Thread(target=self._loop, args=(once,), name="checks", daemon=True)
-            for once in (self.return_nodes, self.check_one_rack)
+            for once in (self.return_nodes, *(() if returns_only else (self.check_one_rack,)))
         ]
 
     def begin(self) -> None:
@@ -56,7 +65,7 @@ class CheckService:
     def return_nodes(self) -> None:
         """Check the quarantined nodes that are due once, all at the same time."""
         for fleet in self._fleets():
-            if fleet.checks.before_return is None:
+            if fleet.checks.before_return is None or not self._store.ledger.quarantines(fleet.name):
                 continue
             due = due_returns(self._store, fleet, time.time())
             if not due:
@@ -89,9 +98,13 @@ class CheckService:
             checker.close()
 
     def _fleets(self) -> list[Inventory]:
-        """Return the inventories that runs were placed on, as their files are now."""
-        kept = [whole(self._store, one.inventory) for one in self._store.inventories.all()]
-        return list({one.name: one for one in kept}.values())
+        """Return the inventories that runs were placed on, as their files were a minute ago at most."""
+        with self._lock:
+            if time.monotonic() >= self._due:
+                kept = [whole(self._store, one.inventory) for one in self._store.inventories.all()]
+                self._known = {one.name: one for one in kept}
+                self._due = time.monotonic() + FRESH_S
+            return list(self._known.values())
 
     def _tell(self, found: IdleResult) -> None:
         totals = {verdict: len(found.report.of(verdict)) for verdict in Verdict}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from launcher.admission.store_retry import Say, StoreRetry
 from launcher.core.model.run import RunId
-from launcher.drive.check_service import CheckService
+from launcher.drive.check_service import CHECKS_STOP_S, CheckService
 from launcher.drive.control import drive
 from launcher.drive.defrag_service import DefragService
 from launcher.errors import ConflictError, LaunchError, StoreError
@@ -25,8 +25,6 @@ AGAIN_S = 30.0
 """How long to wait before a run whose loop failed is driven again (s)."""
 DEFRAG_STOP_S = 10.0
 """How long to wait for moves of slices to stop, when the process is asked to stop (s)."""
-CHECKS_STOP_S = 5.0
-"""How long to wait for checks of nodes to stop, when the process is asked to stop (s)."""
 STOP_S = 30.0
 """How long to wait for the loops when the process is asked to stop (s)."""
 

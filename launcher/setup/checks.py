@@ -69,6 +69,7 @@ def variables(nodes: Sequence[Node], name: str, port: int) -> dict[NodeName, dic
         "NVLAUNCH_CHECK_NODES": "\n".join(node.name for node in nodes),
         "NVLAUNCH_NODE_IPS": "\n".join(addresses),
         "NVLAUNCH_NUM_NODES": str(len(nodes)),
+        "NVLAUNCH_CHECK_DOMAINS": str(len({node.domain or node.rack for node in nodes})),
         "NNODES": str(len(nodes)),
         "MASTER_ADDR": addresses[0],
         "MASTER_PORT": str(port),

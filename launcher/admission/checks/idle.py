@@ -1,7 +1,7 @@
 """The periodic check of idle nodes: one rack at a time, and never while somebody waits for nodes."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from launcher.admission.checks.consequences import fails_everywhere, record_failures
@@ -99,9 +99,7 @@ class _Wanted:
         return self._wanted or self._stopped()
 
 
-def _parts(
-    fleet: Inventory, on: CheckScope, names: list[NodeName] | tuple[NodeName, ...]
-) -> tuple[tuple[NodeName, ...], ...]:
+def _parts(fleet: Inventory, on: CheckScope, names: Sequence[NodeName]) -> tuple[tuple[NodeName, ...], ...]:
     domains = by_domain([node for node in fleet.nodes if node.name in set(names)])
     size = 2 if on is CheckScope.PAIR else max(map(len, domains.values()), default=2)
     return cut_slices(domains, max(2, size))
