@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
+from launcher.core.checks.results import CheckedNode
 from launcher.core.model.actions import AllotAction, NodeAction
+from launcher.core.model.checks import NodeCheck
 from launcher.core.model.inventory import Access, Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sighting, Unseen
 from launcher.core.model.receipt import Answer
-from launcher.core.model.run import MemberName, Run
+from launcher.core.model.run import MemberName, Run, RunId
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
 
@@ -143,6 +145,36 @@ class Prober(Protocol):
         """Return the facts of each node; all are asked at once, each with a deadline.
 
         In `folders`, which a task needs beside our own, a file is made and removed. Never raises for one node.
+        """
+
+    def close(self) -> None:
+        """Close connections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckGroup:
+    """A check on nodes in rank order, all at once.
+
+    `name` says which check it is, `by` who runs it, for the lease of each node. `beside` is a run whose lease does not
+    matter, since it waits for the node. `idle`: the check takes no lease, and ends as soon as somebody takes it.
+    """
+
+    name: str
+    check: NodeCheck
+    nodes: tuple[Node, ...]
+    by: str
+    beside: RunId | None = None
+    idle: bool = False
+
+
+class Checker(Protocol):
+    """Runs checks on nodes that no run uses. Safe to call from several threads, for different nodes at once."""
+
+    def check(self, group: CheckGroup, stopped: Callable[[], bool]) -> tuple[CheckedNode, ...]:
+        """Return the result of each node, in order, within the check's time limit and a minute.
+
+        Never raises for one node. Where one node cannot begin, the check ends on the others too. Once `stopped()`, or
+        when the launcher is gone, it ends everywhere; nothing of it is left on any node.
         """
 
     def close(self) -> None:

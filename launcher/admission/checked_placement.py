@@ -1,9 +1,11 @@
 """A placement on checked nodes, verified again when the run is stored."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from launcher.admission.checks.before_start import StartCheck
+from launcher.admission.checks.consequences import end_idle_checks
 from launcher.admission.context import AdmissionContext
 from launcher.admission.listener import NodesChecked, NodesHeld, NodesUnfit
 from launcher.admission.preflight import Preflight
@@ -30,6 +32,11 @@ class CheckedPlacement:
         self._request = request
         self._flight = flight
         self._checked: Placement | None = None
+        self._check = (
+            None
+            if context.open_checker is None
+            else StartCheck(context.store, request.fleet, context.open_checker, context.listener)
+        )
 
     @property
     def fleet(self) -> Inventory:
@@ -41,9 +48,27 @@ class CheckedPlacement:
 
         NoCapacityError for none; ConflictError where only the leases of others are in the way.
         """
+        end_idle_checks(self._context.store, self._request.fleet.name)
+        return self._accept(taken, lambda: self._flight.place(taken))
+
+    def pass_check(self, taken: Callable[[], UnavailableNodes]) -> Placement | None:
+        """Check the placed nodes with `before_start`, and replace those that fail, until all pass.
+
+        Return the placement where it has changed. NoCapacityError where the task fits nowhere else, ProvisionError
+        where the check fails on most nodes.
+        """
+        before, check = self._checked, self._check
+        if check is None or before is None:
+            return None
+        now = taken()
+        found = self._accept(now, lambda: check.settle(self._flight, before, taken))
+        return None if found == before else found
+
+    def _accept(self, taken: UnavailableNodes, ask: Callable[[], Placement | Shortfall]) -> Placement:
         listener = self._context.listener
+        unhealthy = dict(self._flight.unhealthy)
         try:
-            answer = self._flight.place(taken)
+            answer = ask()
         finally:
             self._context.store.domains.keep(self._request.fleet.name, self._flight.reported, time.time())
         if self._flight.held:
@@ -51,10 +76,11 @@ class CheckedPlacement:
         if isinstance(answer, Shortfall):
             self._check_held(taken)
             raise self._flight.refusal(answer, taken)
-        self._checked = answer
-        if self._flight.unhealthy:
+        before, self._checked = self._checked, answer
+        if self._flight.unhealthy != unhealthy:
             listener.notify(NodesUnfit(unfit=self._flight.unhealthy))
-        listener.notify(NodesChecked(examined=self._flight.of(answer)))
+        if answer != before:
+            listener.notify(NodesChecked(examined=self._flight.of(answer)))
         return answer
 
     def decide(self, taken: UnavailableNodes) -> Placement | Shortfall:

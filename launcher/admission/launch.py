@@ -130,6 +130,7 @@ def _accept(context: AdmissionContext, request: Request, held: Mapping[NodeName,
             if not held:  # the first attempt
                 weigh(context.listener, request.task, request.fleet)
                 context.listener.confirm(f"start `{request.task.name}`?")
+            _pass_check(context, request, placement)
             claimed = claim(context, request, placement)
             _store_files(context, request, claimed)
             run = claimed
@@ -158,6 +159,14 @@ def claim(context: AdmissionContext, request: Request, placement: CheckedPlaceme
         except MovedError:
             found = placement.place(unavailable(context, request))
             context.listener.notify(_placed(request.task, found, placement.fleet, again=True))
+            _pass_check(context, request, placement)
+
+
+def _pass_check(context: AdmissionContext, request: Request, placement: CheckedPlacement) -> None:
+    """Check the nodes with `before_start`; where some are replaced, that is reported."""
+    found = placement.pass_check(lambda: unavailable(context, request))
+    if found is not None:
+        context.listener.notify(_placed(request.task, found, placement.fleet))
 
 
 def _placed(task: Task, placement: Placement, fleet: Inventory, *, again: bool = False) -> TaskPlaced:

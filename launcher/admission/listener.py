@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from launcher.admission.node_checks import Examined
+from launcher.core.checks.results import CheckedNode
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall
@@ -77,6 +78,25 @@ class NodesChecked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartCheckBegun:
+    """The check `before_start` has begun on these nodes.
+
+    A test takes up to `limit` seconds, all together up to `total`.
+    """
+
+    nodes: Sequence[NodeName]
+    limit: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesPassed:
+    """The results of `before_start`; nodes for which it cannot tell are used all the same."""
+
+    results: Sequence[CheckedNode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlaced:
     """Where the task is about to run, and what each slice costs.
 
@@ -127,6 +147,8 @@ Notice: TypeAlias = (
     | NodesHeld
     | NodesUnfit
     | NodesChecked
+    | StartCheckBegun
+    | NodesPassed
     | TaskPlaced
     | DoesNotFitNow
     | FilesWeighed

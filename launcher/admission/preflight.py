@@ -96,6 +96,10 @@ class Preflight:
         now = mark_unhealthy(self._with_held(unavailable), self.unhealthy)
         return place_without(self._task, self.fleet, now, self._avoided)
 
+    def exclude(self, unfit: Mapping[NodeName, str]) -> None:
+        """Count nodes as unhealthy, each with the reason."""
+        self.unhealthy.update(unfit)
+
     def unheld(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the placement if no node were held by others; asks no node."""
         return place(self._task, self.fleet, mark_unhealthy(unavailable, self.unhealthy))

@@ -30,7 +30,7 @@ from launcher.api.plan import Plan, PlanComparison, describe, describe_choices
 from launcher.api.run_info import RunInfo, read_run_info
 from launcher.core.model.record import Outcome
 from launcher.core.model.run import Run
-from launcher.drive.adapters import open_nodes, open_prober
+from launcher.drive.adapters import open_checker, open_nodes, open_prober
 from launcher.drive.detached import start_detached
 from launcher.drive.follow import SilentRunListener, attend, event_batches
 from launcher.drive.follow import follow as follow_run
@@ -222,7 +222,9 @@ def _home(given: Home) -> Path:
 
 def _context(home: Home) -> AdmissionContext:
     store = Store(_home(home))
-    return AdmissionContext(store=store, open_prober=partial(open_prober, store.home))
+    return AdmissionContext(
+        store=store, open_prober=partial(open_prober, store.home), open_checker=partial(open_checker, store.home)
+    )
 
 
 def _request(

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from launcher.admission.checks.execution import budget
 from launcher.admission.compare import PlanChoice
 from launcher.admission.plan import TaskPlan
 from launcher.admission.request import Request
 from launcher.api.cost import PlannedCost, describe_cost
 from launcher.core.control.slice_count import small_groups
+from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice
 from launcher.core.placement.explain import SurveyedRack
@@ -67,11 +69,20 @@ class CandidateRack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCheck:
+    """The check of nodes before the start: what one test covers, and the longest times of a test and of all (s)."""
+
+    scope: str
+    time_limit: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Where a task would run now.
 
     `racks` has the candidates, where they were asked for (`-v`). `wanted` is the number of slices of each group that
-    may have fewer and does.
+    may have fewer and does. `before_start` is None where the inventory has no such check.
     """
 
     name: str
@@ -80,6 +91,7 @@ class Plan:
     fragmentation: FragmentationChange
     racks: tuple[CandidateRack, ...] = ()
     wanted: Mapping[str, int] = field(default_factory=dict)
+    before_start: PlannedCheck | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +126,16 @@ def describe(request: Request, found: TaskPlan, *, verbose: bool = False) -> Pla
         ),
         racks=tuple(map(_candidate, found.candidates())) if verbose else (),
         wanted={group.name: group.topology.max_slices or 0 for group in small_groups(found.task)},
+        before_start=describe_check(request.fleet),
     )
+
+
+def describe_check(fleet: Inventory) -> PlannedCheck | None:
+    """Return the check that runs before a start on an inventory."""
+    check = fleet.checks.before_start
+    if check is None:
+        return None
+    return PlannedCheck(scope=check.on.value, time_limit=check.limit, total=budget(check))
 
 
 def describe_choices(request: Request, choices: Sequence[PlanChoice]) -> PlanComparison:

@@ -36,6 +36,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Nodes": {
         "racks": "nodes.racks",
         "doctor": "nodes.doctor",
+        "check": "nodes.check",
         "nodes": "nodes.nodes",
         "drain": "nodes.drain",
         "undrain": "nodes.drain",

@@ -17,6 +17,19 @@ EXAMPLES: Mapping[str, str] = {
 """The description of each example task, by name."""
 
 
+CHECKS: Mapping[str, str] = {
+    "memory_disk.py": "memory and disk of a node, with nothing but Python",
+    "dcgm.sh": "`dcgmi diag -r 2`, NVIDIA's diagnosis of the GPUs of a node",
+    "nccl_all_reduce.py": "an all-reduce over the GPUs of a slice, with PyTorch and NCCL",
+}
+"""The description of each example of a check, by the name of its file."""
+
+
+def read_check(name: str) -> str:
+    """Return the text of an example of a check."""
+    return _read("templates", f"checks/{name}")
+
+
 def read_template(name: str) -> str:
     """Return the text of a file of `templates/`.
 

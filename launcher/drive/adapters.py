@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import Run
-from launcher.ports import Clock, Nodes, Prober
+from launcher.ports import Checker, Clock, Nodes, Prober
 from launcher.store.store import Store
 
 
@@ -30,6 +30,18 @@ def open_prober(home: Path, fleet: Inventory) -> Prober:
 
         return SimProber(fleet.sim or SimSettings())
     from launcher.transport.open import open_prober as open_real
+
+    return open_real(home, fleet)
+
+
+def open_checker(home: Path, fleet: Inventory) -> Checker:
+    """Return the adapter that runs checks on the nodes of an inventory."""
+    if fleet.capabilities.imaginary:
+        from launcher.core.model.simulation import SimSettings
+        from launcher.sim.checker import SimChecker
+
+        return SimChecker(fleet.sim or SimSettings())
+    from launcher.transport.open import open_checker as open_real
 
     return open_real(home, fleet)
 

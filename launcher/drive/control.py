@@ -10,11 +10,12 @@ from launcher.admission.queue.wait import await_turn
 from launcher.admission.reallocate import StoreAllotter
 from launcher.admission.store_retry import ControllerLog, Say, StoreRetry
 from launcher.core.model.run import Run, RunId, RunState
-from launcher.drive.adapters import open_clock, open_nodes, open_prober
+from launcher.drive.adapters import open_checker, open_clock, open_nodes, open_prober
+from launcher.drive.check_service import CHECKS_STOP_S, CheckService
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.hooks import Hook
 from launcher.drive.loop import Loop
-from launcher.errors import StoreError
+from launcher.errors import LaunchError, StoreError
 from launcher.store.owner import Owner
 from launcher.store.store import Store
 from launcher.transport.clock import SystemClock
@@ -36,7 +37,8 @@ def control(home: Path, run_id: RunId) -> RunState:
         store = retry.call(lambda: Store(home), stopped)
         while True:
             retry.call(partial(store.owners.take, run_id, Owner.current()), stopped)
-            state = drive(store, run_id, stopped, log)
+            with _returning(store, run_id, log):
+                state = drive(store, run_id, stopped, log)
             if stopped():
                 return state
             successor = retry.call(partial(store.queue.after, run_id), stopped)
@@ -67,6 +69,27 @@ def drive(store: Store, run_id: RunId, stopped: Callable[[], bool], say: Say) ->
 
 
 @contextmanager
+def _returning(store: Store, run_id: RunId, say: Say) -> Iterator[None]:
+    """Check quarantined nodes before their return during this block, where the run's inventory asks for it.
+
+    A run may wait for such a node, and there may be no service.
+    """
+    try:
+        wanted = store.load(run_id)[0].fleet.checks.before_return is not None
+    except LaunchError:  # `drive` reports it
+        wanted = False
+    if not wanted:
+        yield
+        return
+    service = CheckService(store.home, say, returns_only=True)
+    service.begin()
+    try:
+        yield
+    finally:
+        service.end(CHECKS_STOP_S)
+
+
+@contextmanager
 def _hooked(store: Store, run: Run) -> Iterator[Hook]:
     """Run the hook of a run, where it has one, during this block.
 
@@ -87,7 +110,7 @@ def _wait_and_drive(store: Store, run_id: RunId, stopped: Callable[[], bool], re
     open_facts = partial(open_prober, store.home)
     run, _ = store.load(run_id)
     if not run.placement.slices:  # queued, or ended while it was queued
-        state = await_turn(store, run.id, SystemClock(), open_facts, stopped, retry)
+        state = await_turn(store, run.id, SystemClock(), open_facts, stopped, retry, partial(open_checker, store.home))
         if state is not RunState.STARTING:
             return state
         run, _ = store.load(run.id)  # with its nodes

@@ -148,6 +148,7 @@ class Loop:
             drained=self._store.ledger.drained(run.fleet.name),
             suspects=self._suspects,
             room=self._room,
+            kept_out=self._store.checks.history.kept_out(run.fleet, self._record.failed_nodes, time.time()),
         )
 
     def _check(self, run: Run) -> None:

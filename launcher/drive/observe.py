@@ -23,6 +23,7 @@ def observe(
     drained: Mapping[NodeName, str],
     suspects: Mapping[NodeName, str],
     room: frozenset[str] = frozenset(),
+    kept_out: frozenset[NodeName] = frozenset(),
 ) -> Observation:
     """Return the observation of a run now.
 
@@ -43,5 +44,6 @@ def observe(
         drained={**written, **drained},
         suspects=suspects,
         room=room,
+        kept_out=kept_out,
         wall=clock.wall(),
     )

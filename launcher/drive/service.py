@@ -12,6 +12,7 @@ from pathlib import Path
 
 from launcher.admission.store_retry import Say, StoreRetry
 from launcher.core.model.run import RunId
+from launcher.drive.check_service import CHECKS_STOP_S, CheckService
 from launcher.drive.control import drive
 from launcher.drive.defrag_service import DefragService
 from launcher.errors import ConflictError, LaunchError, StoreError
@@ -39,6 +40,7 @@ class RunService:
     def __init__(self, home: Path, say: Say, *, defrag: bool = False) -> None:
         self._store = Store(home)
         self._defrag = DefragService(home, say) if defrag else None
+        self._checks = CheckService(home, say)
         self._say = say
         self._retry = StoreRetry(say)
         self._me = Owner.current()
@@ -51,6 +53,7 @@ class RunService:
         """Drive runs until `stopped()`; after that they have no controller."""
         if self._defrag is not None:
             self._defrag.begin()
+        self._checks.begin()
         try:
             while not stopped():
                 try:
@@ -60,6 +63,7 @@ class RunService:
                     self._retry.report(error)
                 self._stop.wait(LOOK_S)
         finally:
+            self._checks.end(CHECKS_STOP_S)
             if self._defrag is not None:  # before the loops stop: they send a slice back that has not left yet
                 self._defrag.end(DEFRAG_STOP_S)
             self._stop.set()

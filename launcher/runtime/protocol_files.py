@@ -204,3 +204,32 @@ class Manifest(TypedDict):
     trees: list[dict[str, Any]]
     hashes: list[str]
     sizes: list[int]
+
+
+class CheckRequest(TypedDict):
+    """The input of `check.py`: one check on one node."""
+
+    token: str  # unique; marks its processes
+    script: str
+    env: dict[str, str]
+    limit: float  # s
+    lease: list[str]  # paths; none on a machine whose nodes have no leases
+    holder: str  # what the lease says
+    beside: str  # a run whose lease does not matter: it waits for this node
+    idle: bool  # end as soon as somebody takes the lease, instead of taking it
+    login: bool  # with the variables of a login
+
+
+class CheckReply(TypedDict):
+    """How a check ended.
+
+    `state` is `ended` (with `status`), `timed-out`, `held` or `taken` (`message` is the holder), or `failed`.
+    """
+
+    state: str
+    message: str
+    status: int | None
+    stdout: str  # the end of it
+    stderr: str
+    seconds: float
+    left: list[int]  # processes that could not be killed

@@ -18,6 +18,8 @@
 | probe_hangs | a question about the node's health has no answer in its time |
 | slow_start | setup and raylets begun meanwhile take ten times as long |
 | lease_held | another run has the node's lease |
+| check_fails | a check on the node fails |
+| slow_node, slow_link | a check with the node, or with both nodes, is slower by the fault's factor |
 | gpu_taken | a process of no run computes on a GPU of the node, where it has a driver |
 
 A kill strikes what was begun before it; one with a duration strikes all that is begun meanwhile too, a second later.

@@ -4,6 +4,7 @@ Queries and writes inside a transaction.
 """
 
 import sqlite3
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from launcher.core.model.run import Run, RunId
 from launcher.core.model.text import count
 from launcher.errors import ConflictError
 from launcher.store import exclusive_nodes, inventories, journal, ledger, move_plans
+from launcher.store.checks import history, running
 from launcher.store.journal import EventKind
 
 LIVE = "SELECT id, name, state FROM runs WHERE name = ? AND ended IS NULL"
@@ -27,11 +29,15 @@ def unavailable(db: sqlite3.Connection, fleet: str, run: RunId | None = None) ->
     is to have it, until a run claims it.
     """
     found = ledger.marks(db, fleet)
+    for name in history.returned(db, fleet, time.time()):
+        found[name] = replace(found.get(name, Unavailable()), returned=True)
     for name, kept in move_plans.reserved(db, fleet).items():
         if run is None or kept.run != _name_of(db, run):
             found[name] = replace(found.get(name, Unavailable()), used_by=kept.run, reserved_for=kept.run)
     for name, holder in exclusive_nodes.of_others(db, fleet, run).items():
         found[name] = replace(found.get(name, Unavailable()), used_by=holder, reserved_for=None)
+    for name, check in running.of(db, fleet).items():
+        found[name] = replace(found.get(name, Unavailable()), used_by=f"check {check}", reserved_for=None)
     for row in db.execute(_CLAIMS, (fleet,)).fetchall():
         name = NodeName(row["node"])
         found[name] = replace(found.get(name, Unavailable()), used_by=row["name"], reserved_for=None)

@@ -82,17 +82,28 @@ CREATE TRIGGER queue_unreserved AFTER DELETE ON reservations COUNT;
 """.replace("COUNT;", "BEGIN UPDATE queue_changes SET number = number + 1; END;")
 # Format 7.
 
-_PROGRAM_FAILURES = """
+_EVIDENCE_AND_CHECKS = """
 CREATE TABLE program_failures (number INTEGER PRIMARY KEY, fleet TEXT NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,
     at REAL NOT NULL, failure TEXT NOT NULL);
 CREATE INDEX program_failures_of_a_fleet ON program_failures (fleet);
-"""
+CREATE TABLE check_results (number INTEGER PRIMARY KEY, fleet TEXT NOT NULL, node TEXT NOT NULL, rack TEXT NOT NULL,
+    name TEXT NOT NULL, script TEXT NOT NULL, at REAL NOT NULL, size INTEGER NOT NULL, verdict TEXT NOT NULL,
+    measured REAL, message TEXT NOT NULL);
+CREATE INDEX check_results_of_a_node ON check_results (fleet, node, number);
+CREATE INDEX check_results_of_a_script ON check_results (fleet, script, at);
+CREATE TABLE outages (fleet TEXT NOT NULL, node TEXT NOT NULL, since REAL NOT NULL, back REAL NOT NULL);
+CREATE INDEX outages_of_a_node ON outages (fleet, node);
+CREATE TABLE running_checks (fleet TEXT NOT NULL, node TEXT NOT NULL, name TEXT NOT NULL, idle INTEGER NOT NULL,
+    wanted INTEGER NOT NULL, host TEXT NOT NULL, boot TEXT NOT NULL, pid INTEGER NOT NULL, started INTEGER NOT NULL,
+    PRIMARY KEY (fleet, node));
+CREATE TRIGGER queue_check_ended AFTER DELETE ON running_checks COUNT;
+""".replace("COUNT;", "BEGIN UPDATE queue_changes SET number = number + 1; END;")
 # Format 8.
 
 OLDEST = 6
 """The format of the first release; earlier ones cannot be read."""
 
-_STEPS: tuple[str, ...] = (_SCHEMA, _MOVE_PLANS, _PROGRAM_FAILURES)
+_STEPS: tuple[str, ...] = (_SCHEMA, _MOVE_PLANS, _EVIDENCE_AND_CHECKS)
 """The first format, then one migration for each later format; a released step never changes."""
 
 VERSION = OLDEST + len(_STEPS) - 1

@@ -17,6 +17,7 @@ from launcher.core.model.record import Evidence, ProgramFailure, Record
 from launcher.core.model.run import Cause, Run, RunId
 from launcher.errors import OtherVersionError
 from launcher.store import journal
+from launcher.store.checks.history import note_return
 from launcher.store.codec import load, storable
 from launcher.store.database import Database
 from launcher.store.evidence import failures
@@ -31,17 +32,23 @@ UNREADY_S = 3600.0
 _QUARANTINED = (Cause.NODE, Cause.EXHAUSTED)
 
 
+# The run of incidents and quarantines that come from a check.
+NO_RUN = RunId("")
+
+
 class IncidentKind(Enum):
     """What happened on a node.
 
-    It failed, could not be prepared for a run, a slice could not move to it, or the first failing rank of a job was
-    there.
+    It failed, could not be prepared for a run, a slice could not move to it, the first failing rank of a job was
+    there, it did not pass a check, or it stays out since it did not pass the one before its return.
     """
 
     NODE_FAILED = "failed"
     NOT_PREPARED = "not-prepared"
     NOT_READY = "not-ready"
     PROGRAM = "program"
+    CHECK = "check"
+    STAYS_OUT = "stays-out"
 
 
 _KINDS = {kind.value: kind for kind in IncidentKind}
@@ -146,6 +153,25 @@ class Ledger:
             for node in nodes:
                 _add(db, fleet, run, node, IncidentKind.NOT_READY, f"not ready for {plan}", (), at)
 
+    def add_check(
+        self,
+        fleet: str,
+        node: NodeName,
+        message: str,
+        evidence: Sequence[str],
+        at: float,
+        *,
+        kind: IncidentKind = IncidentKind.CHECK,
+        quarantine: bool = False,
+    ) -> None:
+        """Store that a node did not pass a check, and quarantine it where that is asked for and it is not yet."""
+        with self._db.write() as db:
+            _add(db, fleet, NO_RUN, node, kind, message, evidence, at)
+            query = "SELECT 1 FROM quarantines WHERE fleet = ? AND node = ? AND released IS NULL"
+            if quarantine and db.execute(query, (fleet, node)).fetchone() is None:
+                values = (fleet, node, NO_RUN, at, storable(message))
+                db.execute("INSERT OR REPLACE INTO quarantines VALUES (?, ?, ?, ?, ?, NULL, '')", values)
+
     def unready(self, fleet: str, now: float) -> UnavailableNodes:
         """Return the nodes that did not get ready for a plan of moves in the last hour."""
         query = "SELECT node, message FROM incidents WHERE fleet = ? AND kind = ? AND at > ? ORDER BY number"
@@ -193,7 +219,7 @@ class Ledger:
 
     def fleets(self) -> tuple[str, ...]:
         """Return the names of inventories that have entries here, in order."""
-        tables = ("drains", "incidents", "quarantines")
+        tables = ("drains", "incidents", "quarantines", "check_results")
         query = " UNION ".join(f"SELECT fleet FROM {table}" for table in tables)  # noqa: S608 -- names of our tables
         return tuple(row["fleet"] for row in self._db.read(f"{query} ORDER BY fleet"))
 
@@ -281,5 +307,6 @@ def _tell_runs(
 
 
 def _release(db: sqlite3.Connection, fleet: str, node: NodeName, *, by: str, at: float) -> bool:
+    note_return(db, fleet, node, at)
     query = "UPDATE quarantines SET released = ?, author = ? WHERE fleet = ? AND node = ? AND released IS NULL"
     return db.execute(query, (at, by, fleet, node)).rowcount > 0

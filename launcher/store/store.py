@@ -19,6 +19,7 @@ from launcher.core.model.task import Task
 from launcher.core.placement.slice_range import as_placed
 from launcher.errors import Mistake, NoCapacityError, OtherVersionError, SpecError
 from launcher.store import claims, exclusive_nodes, journal, ledger, move_plans, run_files
+from launcher.store.checks.running import NodeChecks
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
 from launcher.store.decision_log import DecisionLog, LoggedDecision
@@ -59,6 +60,7 @@ class Store:
         self.owners = Owners(self._db)
         self.domains = Domains(self._db)
         self.move_plans = MovePlans(self._db)
+        self.checks = NodeChecks(self._db)
         self._intended: dict[RunId, tuple[Record, str, RunState]] = {}
         self._published: dict[RunId, tuple[RunStatus, float]] = {}
 

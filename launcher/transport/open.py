@@ -5,8 +5,9 @@ import socket
 from pathlib import Path
 
 from launcher.core.model.inventory import Inventory
-from launcher.ports import Nodes, Prober, Shell
+from launcher.ports import Checker, Nodes, Prober, Shell
 from launcher.transport.agent.addresses import Addresses, leases
+from launcher.transport.checker import ShellChecker
 from launcher.transport.local import LocalShell
 from launcher.transport.nodes import ShellNodes
 from launcher.transport.prober import ShellProber
@@ -28,6 +29,12 @@ def open_prober(home: Path, fleet: Inventory) -> Prober:
     """Return the `Prober` of an inventory."""
     local = fleet.capabilities.this_machine
     return ShellProber(open_shell(home, fleet), () if local else leases(fleet), shared=local)
+
+
+def open_checker(home: Path, fleet: Inventory) -> Checker:
+    """Return the `Checker` of an inventory."""
+    local = fleet.capabilities.this_machine
+    return ShellChecker(open_shell(home, fleet), () if local else leases(fleet), shared=local)
 
 
 def open_shell(home: Path, fleet: Inventory) -> Shell:

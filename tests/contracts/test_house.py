@@ -102,7 +102,7 @@ def test_docstrings_begin_with_what_a_function_returns_or_does() -> None:
             assert not first.startswith("Answer"), f"{path}: {first}"
 
 
-@pytest.mark.parametrize("room", ["model", "placement", "queue", "control", "discovery"])
+@pytest.mark.parametrize("room", ["model", "placement", "queue", "control", "discovery", "checks"])
 def test_each_module_of_the_core_with_behaviour_has_tests_of_its_name(room: str) -> None:
     tests = {path.stem.removeprefix("test_") for path in (TESTS / "unit" / "core" / room).glob("test_*.py")}
     with_functions = {

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from launcher.admission.checks.before_start import StartCheck
+from launcher.admission.checks.consequences import end_idle_checks
 from launcher.admission.current_inventory import whole
 from launcher.admission.listener import SilentListener
 from launcher.admission.preflight import Preflight, guessed
@@ -17,7 +19,7 @@ from launcher.core.model.record import Outcome, Record
 from launcher.core.model.run import Cause, Run, RunId, RunState, Wanted
 from launcher.core.queue.backfill import QueueDecision, QueuedRun
 from launcher.errors import LaunchError
-from launcher.ports import Clock, Prober
+from launcher.ports import Checker, Clock, Prober
 from launcher.store.new_run import first_status
 from launcher.store.queue import QueueState
 from launcher.store.store import Store
@@ -30,10 +32,17 @@ NAMED = 3
 """How many unfit nodes are named in a status message."""
 
 Open = Callable[[Inventory], Prober]
+OpenChecker = Callable[[Inventory], Checker]
 
 
 def await_turn(
-    store: Store, run_id: RunId, clock: Clock, open_prober: Open, stopped: Callable[[], bool], retry: StoreRetry
+    store: Store,
+    run_id: RunId,
+    clock: Clock,
+    open_prober: Open,
+    stopped: Callable[[], bool],
+    retry: StoreRetry,
+    open_checker: OpenChecker | None = None,
 ) -> RunState:
     """Return STARTING for a placed run, STOPPED for an ended one.
 
@@ -48,7 +57,7 @@ def await_turn(
             return _end(store, run)
         if stopped():
             return RunState.QUEUED
-        if _Evaluation(store, run, open_prober).placed():
+        if _Evaluation(store, run, open_prober, open_checker, stopped).placed():
             return RunState.STARTING
         retry.recovered()
         clock.wait(clock.now() + AGAIN_S, _Changed(store, number, stopped))
@@ -78,10 +87,17 @@ def _end(store: Store, run: Run) -> RunState:
 class _Evaluation:
     """One evaluation of the queue for one run."""
 
-    def __init__(self, store: Store, run: Run, open_prober: Open) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run: Run,
+        open_prober: Open,
+        open_checker: OpenChecker | None,
+        stopped: Callable[[], bool],
+    ) -> None:
         self._store = store
         self._run = run
-        self._open_prober = open_prober
+        self._open_prober, self._open_checker, self._stopped = open_prober, open_checker, stopped
         self._now = time.time()
         self._whole = whole(store, run.fleet)
         self._fleet = guessed(self._whole, store.domains.of(run.fleet.name))
@@ -126,7 +142,8 @@ class _Evaluation:
                 self._run.task, self._whole, prober, SilentListener(), self._store.domains.of(self._whole.name)
             )
             try:
-                answer = flight.place(turn.unavailable)
+                end_idle_checks(self._store, self._whole.name)
+                answer = self._checked(flight, flight.place(turn.unavailable), turn)
             except LaunchError as error:
                 return error.advice
         unfit.update(flight.unhealthy)
@@ -137,6 +154,13 @@ class _Evaluation:
         if self._store.queue.admit(self._run.id, lambda state: self._admit(state, flight, answer), time.time()):
             return None
         return f"other runs took {fold(answer.nodes)}"
+
+    def _checked(self, flight: Preflight, answer: Placement | Shortfall, turn: QueueDecision) -> Placement | Shortfall:
+        """Return a placement whose nodes have passed `before_start`, if the inventory has that check."""
+        if self._open_checker is None:
+            return answer
+        check = StartCheck(self._store, self._whole, self._open_checker, SilentListener(), self._stopped)
+        return check.settle(flight, answer, lambda: turn.unavailable)
 
     def _admit(self, state: QueueState, flight: Preflight, answer: Placement) -> tuple[Placement, Inventory] | None:
         """Return the checked placement while it is still the best."""

@@ -16,9 +16,11 @@ from launcher.admission.listener import (
     NodesChecked,
     NodesHeld,
     NodesLost,
+    NodesPassed,
     NodesUnfit,
     Notice,
     ResizePlanned,
+    StartCheckBegun,
     TaskPlaced,
 )
 from launcher.admission.queue.explain import shortfall_summary
@@ -28,9 +30,10 @@ from launcher.cli.output.errors import warning_text
 from launcher.cli.output.plan import fleet_text, plan_text
 from launcher.cli.output.progress import ProbeProgress
 from launcher.cli.output.table import table
+from launcher.core.checks.results import CheckedNode, Verdict
 from launcher.core.model.nodeset import NodeName, fold, fold_messages
 from launcher.core.model.placement import Slice
-from launcher.core.model.text import count, data_size
+from launcher.core.model.text import count, data_size, span
 from launcher.core.placement.resize import ResizePlan
 from launcher.probe.findings import CheckResult
 from launcher.transport.upload.files import UploadSize
@@ -92,6 +95,12 @@ class AdmissionReport:
                 for row in rows(examined):
                     if row.finding.result is CheckResult.BAD:
                         warn(clean(f"{row.whose}: {row.facts}: {row.finding.message}"))
+            case StartCheckBegun(nodes=nodes, limit=limit, total=total):
+                say(
+                    f"`before_start` on {count(len(nodes), 'node')}: up to {span(limit)} a test, {span(total)} in total"
+                )
+            case NodesPassed(results=results):
+                _passed(results)
             case TaskPlaced(task=task, placement=placement, costs=costs, again=again):
                 if again:
                     say("other runs took some of these nodes; the new plan:")
@@ -138,3 +147,12 @@ def _resize(name: str, before: int, difference: ResizePlan) -> str:
 
 def _row(sign: str, part: Slice) -> tuple[str, ...]:
     return sign, part.key, part.place, fold(part.nodes), fold(part.spares) if part.spares else ""
+
+
+def _passed(results: Sequence[CheckedNode]) -> None:
+    """Write how many nodes have passed `before_start`, and for which it cannot tell."""
+    totals = {verdict: sum(one.verdict is verdict for one in results) for verdict in Verdict}
+    say(f"`before_start`: {', '.join(f'{number} {verdict.value}' for verdict, number in totals.items() if number)}")
+    unclear = ((one.node, one.message) for one in results if one.verdict is Verdict.CANNOT_TELL)
+    for names, why in fold_messages(unclear):
+        warn(clean(f"{names}: `before_start` cannot tell: {why}; used all the same"))

@@ -11,17 +11,24 @@ from launcher.cli.output.console import clean
 from launcher.cli.output.status import age
 from launcher.cli.output.table import table
 from launcher.core.model.nodeset import natural
+from launcher.core.model.text import count
+from launcher.store.checks.history import PastCheck
 from launcher.store.ledger import Drain, Incident, Quarantine
 
 if TYPE_CHECKING:
     from launcher.store.store import Store
 
 
+SHOWN = 10
+"""How many results of checks are shown of a node."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
     """What the ledger has about one node, and the run that uses it now.
 
-    `kept`: the run has released it and gets it back.
+    `kept`: the run has released it and gets it back. `relapses` counts failures that each came within a day of a
+    return, `out_until` is the end of its time out (s, wall clock), `checks` are results of checks, oldest first.
     """
 
     fleet: str
@@ -31,6 +38,9 @@ class NodeRecord:
     quarantine: Quarantine | None
     incidents: tuple[Incident, ...]
     kept: bool = False
+    relapses: int = 0
+    out_until: float | None = None
+    checks: tuple[PastCheck, ...] = ()
 
     @property
     def state(self) -> str:
@@ -62,7 +72,9 @@ def node_records(store: "Store", names: AbstractSet[str], only: str | None = Non
         quarantines = {one.node: one for one in store.ledger.quarantines(fleet)}
         incidents = store.ledger.incidents(fleet)
         holders, kept = store.holders(fleet), kept_nodes(store, fleet)
+        history, now = store.checks.history, time.time()
         listed = {*drains, *quarantines, *(one.node for one in incidents)}
+        listed |= history.nodes(fleet) & names
         found += [
             NodeRecord(
                 fleet=fleet,
@@ -72,6 +84,9 @@ def node_records(store: "Store", names: AbstractSet[str], only: str | None = Non
                 quarantine=quarantines.get(name),
                 incidents=tuple(one for one in incidents if one.node == name),
                 kept=name in kept,
+                relapses=history.relapses(fleet, name),
+                out_until=history.may_return(fleet, name, now).again if name in quarantines else None,
+                checks=history.of_node(fleet, name) if names else (),
             )
             for name in sorted(listed, key=natural)
             if not names or name in names
@@ -104,6 +119,19 @@ def nodes_json(found: Sequence[NodeRecord]) -> list[dict[str, object]]:
             "drained": one.drain and {"reason": one.drain.reason, "at": one.drain.at, "by": one.drain.by},
             "quarantine": one.quarantine
             and {"message": one.quarantine.message, "since": one.quarantine.since, "run": one.quarantine.run},
+            "relapses": one.relapses,
+            "out_until": one.out_until,
+            "checks": [
+                {
+                    "at": past.at,
+                    "check": past.name,
+                    "result": past.verdict.value,
+                    "number": past.number,
+                    "size": past.size,
+                    "message": past.message,
+                }
+                for past in one.checks
+            ],
             "incidents": [
                 {
                     "at": event.at,
@@ -126,11 +154,24 @@ def _whole(one: NodeRecord, now: float) -> Iterator[str]:
         yield clean(f"  drained {age(now - one.drain.at)} ago by {one.drain.by}: {one.drain.reason}")
     if one.quarantine:
         since = age(now - one.quarantine.since)
-        yield clean(f"  quarantined {since} ago by run `{one.quarantine.run}`: {one.quarantine.message}")
+        by = f" by run `{one.quarantine.run}`" if one.quarantine.run else ""
+        yield clean(f"  quarantined {since} ago{by}: {one.quarantine.message}")
+    if one.relapses:
+        yield f"  {count(one.relapses, 'relapse')}: each within a day of a return; the next time out is twice as long"
+    if one.quarantine and one.out_until is not None and one.out_until > now:
+        until = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.out_until))
+        yield f"  does not return by itself before {until}; `nvlaunch nodes readmit {one.node}` returns it now"
     for event in one.incidents:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
-        yield clean(f"  {when}  {event.kind.value:9}  {event.run}: {event.message}").replace("\n", " ")
+        by = f"{event.run}: " if event.run else ""
+        yield clean(f"  {when}  {event.kind.value:9}  {by}{event.message}").replace("\n", " ")
         yield from (clean(f"    | {line}") for line in event.evidence)
+    for past in one.checks[-SHOWN:]:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(past.at))
+        number = "" if past.number is None else f" {past.number:.6g}"
+        size = f" on {past.size} nodes" if past.size > 1 else ""
+        why = f": {past.message}" if past.message else ""
+        yield clean(f"  {when}  {past.name}{size}: {past.verdict.value}{number}{why}")
 
 
 def _last(one: NodeRecord, now: float) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from launcher.api.plan import FragmentationChange
+from launcher.api.plan import FragmentationChange, PlannedCheck
 from launcher.cli.output.console import clean
 from launcher.cli.output.cost import cost_lines
 from launcher.cli.output.shortfall import level_header, not_free
@@ -12,7 +12,7 @@ from launcher.core.model.inventory import ANY_LEVEL, Inventory
 from launcher.core.model.nodeset import fold
 from launcher.core.model.placement import Placement, Slice, group_of
 from launcher.core.model.task import Task
-from launcher.core.model.text import count
+from launcher.core.model.text import count, span
 from launcher.core.placement.explain import SurveyedRack
 from launcher.core.placement.slice_range import as_placed
 from launcher.core.planner.placement_cost import SliceCosts
@@ -29,6 +29,13 @@ def fleet_text(fleet: Inventory) -> str:
 def plan_text(task: Task, placement: Placement, costs: SliceCosts, *, verbose: bool = False) -> str:
     """Return the plan: a table of slices, why they got their racks, and what they cost."""
     return "\n".join((*_plan(task, placement), *cost_lines(placement.slices, costs, verbose=verbose)))
+
+
+def start_check_text(check: PlannedCheck) -> str:
+    """Return what is checked before the start, and how long that may take."""
+    each = {"node": "each node alone", "pair": "pairs of nodes", "slice": "each slice"}[check.scope]
+    limits = f"up to {span(check.time_limit)} a test, {span(check.total)} in total"
+    return f"  before the start, `before_start` checks {each}: {limits}"
 
 
 def survey_text(surveyed: Sequence[SurveyedRack], score: FragmentationChange) -> str:

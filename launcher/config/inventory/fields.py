@@ -5,6 +5,7 @@ The parser, the JSON Schema and the documentation use it.
 
 from dataclasses import dataclass
 
+from launcher.config.inventory.checks import CHECKS
 from launcher.config.inventory.link_speeds import LINK_FIELDS
 from launcher.config.schema.containers import ListOf, MapOf
 from launcher.config.schema.fields import Field, section
@@ -145,6 +146,13 @@ _FAULT = section(
     Field(
         name="code", doc="The exit status of the rank or setup that fails.", type=Integer(low=1, high=255), default=3
     ),
+    Field(name="peer", doc="With `slow_link`: the node at its other end.", type=label),
+    Field(
+        name="factor",
+        doc="With `slow_node` and `slow_link`: how many times slower a check is.",
+        type=Number(above=True, low=1, high=1000),
+        default=2,
+    ),
     expected="a mapping such as `{at: 120, node: r03-n05, fault: power_cut}`",
 )
 
@@ -240,6 +248,7 @@ INVENTORY = section(
         type=MapOf(item=RACK, keys=label, expected="a mapping of racks to their nodes", filled=True),
         required=True,
     ),
+    Field(name="checks", doc="Commands that prove under load that nodes work.", type=CHECKS),
     Field(name="defrag", doc="When `watch --all --defrag` moves slices.", type=_DEFRAG),
     Field(name="sim", doc="Settings of imaginary nodes.", type=_SIM),
 )

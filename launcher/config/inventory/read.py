@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from launcher.config.inventory.built_in import built_in
+from launcher.config.inventory.checks import read_checks
 from launcher.config.inventory.fields import INVENTORY, LEASE_PATH, RACK
 from launcher.config.inventory.link_speeds import read_links
 from launcher.config.inventory.racks import RackReader, read_access
@@ -100,6 +101,7 @@ def parse_inventory(text: str, path: Path) -> Inventory:
         imex=ImexMode(values.get("imex", str) or ImexMode.ADOPT.value),
         sim=_sim(values, transport, nodes, out),
         defrag=_defrag(values.section("defrag"), out),
+        checks=read_checks(values.section("checks"), path, out),
         source=str(path),
         links=read_links(defaults, _racks(values), nodes),
     )
@@ -226,11 +228,22 @@ def _fault(fault: Values, names: set[NodeName], out: Diagnostics) -> Fault | Non
     at, written, kind = fault.get("at", float), fault.get("node", str), fault.get("fault", str)
     if at is None or written is None or kind is None:
         return None
-    node = NodeName(written)
-    if node not in names:
-        near = difflib.get_close_matches(node, sorted(names), n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "name a node of `racks`"
-        out.mistake(fault.mark_of("node"), f"node `{node}` is not in the inventory", hint)
-    code = fault.get("code", int)
-    duration = fault.get("duration", float)
-    return Fault(at=at, node=node, fault=FaultKind(kind), duration=duration, code=3 if code is None else code)
+    node, peer = NodeName(written), fault.get("peer", str)
+    for name, key in ((written, "node"), (peer, "peer")):
+        if name is not None and name not in names:
+            near = difflib.get_close_matches(name, sorted(names), n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "name a node of `racks`"
+            out.mistake(fault.mark_of(key), f"node `{name}` is not in the inventory", hint)
+    if FaultKind(kind) is FaultKind.SLOW_LINK and (not fault.has("peer") or peer == written):
+        hint = "write `peer:` with the node at the other end"
+        out.mistake(fault.mark_of("fault"), f"`{kind}` needs two nodes", hint)
+    code, factor = fault.get("code", int), fault.get("factor", float)
+    return Fault(
+        at=at,
+        node=node,
+        fault=FaultKind(kind),
+        duration=fault.get("duration", float),
+        code=3 if code is None else code,
+        peer=None if peer is None else NodeName(peer),
+        factor=2.0 if factor is None else factor,
+    )

@@ -21,9 +21,9 @@ HEAD_MACHINE = NodeName("head")
 def apply_requests(tick: Tick) -> None:
     """Take in new requests, readmit recovered nodes, and end a run that is taken down.
 
-    Reads `seen.requests`, `seen.health`, `run.wanted`. Writes `record.requests_seen`, `shared_fault`, `resumed`,
-    `relocating`, `move`, `resizing`, `stopped`, `failed_nodes` and what was counted against a node, its slot and kills
-    if it is used again, the outcome; `doubted` and `notes`.
+    Reads `seen.requests`, `seen.health`, `seen.kept_out`, `run.wanted`. Writes `record.requests_seen`, `shared_fault`,
+    `resumed`, `relocating`, `move`, `resizing`, `stopped`, `failed_nodes` and what was counted against a node, its slot
+    and kills if it is used again, the outcome; `doubted` and `notes`.
     """
     record = tick.record
     for request in tick.seen.requests:
@@ -88,9 +88,12 @@ def _confirm_dead(tick: Tick, node: NodeName, by: str) -> None:
 
 
 def _watch_recovery(tick: Tick, name: NodeName) -> None:
-    """Use a node again after two good health reports, once nothing is left on it."""
+    """Use a node again after two good health reports, once nothing is left on it.
+
+    One that is kept out after a relapse, or until it has passed a check, waits for a request.
+    """
     since, health = tick.record.since, tick.seen.health.get(name)
-    if not tick.sees(name):
+    if not tick.sees(name) or name in tick.seen.kept_out:
         since.well.pop(name, None)
     elif health is None or health.at <= since.failed.get(name, tick.seen.at):
         tick.doubted.add(name)

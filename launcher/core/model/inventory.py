@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NewType
 
+from launcher.core.model.checks import CheckPolicy
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import SimSettings
 from launcher.core.model.traffic import LinkSpeeds
@@ -151,6 +152,7 @@ class Inventory:
     domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sim: SimSettings | None = None
     defrag: DefragPolicy = DefragPolicy()
+    checks: CheckPolicy = field(default_factory=CheckPolicy)
     source: str = "built-in"
     links: Mapping[RackName, LinkSpeeds | None] = field(default_factory=dict)
 

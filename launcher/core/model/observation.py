@@ -230,8 +230,9 @@ class Observation:
 
     `reached` is what others say of nodes that we cannot see, `health` the newest report of each node. `requests` and
     `drained` (node: reason) come from operators; `suspects` are nodes that failures of programs, this run's too, speak
-    against (node: reason). `room` names the groups that could have one more slice now. `at` is a time of the loop's
-    clock (s), `wall` the time of day (s since the epoch), for what has to outlive a boot.
+    against (node: reason). `room` names the groups that could have one more slice now. `kept_out` are quarantined nodes
+    that may not come back by themselves yet. `at` is a time of the loop's clock (s), `wall` the time of day (s since
+    the epoch), for what has to outlive a boot.
     """
 
     at: float
@@ -245,4 +246,5 @@ class Observation:
     drained: Mapping[NodeName, str] = field(default_factory=dict)
     suspects: Mapping[NodeName, str] = field(default_factory=dict)
     room: frozenset[str] = frozenset()
+    kept_out: frozenset[NodeName] = frozenset()
     wall: float = 0.0

@@ -126,12 +126,19 @@ class Unavailable:
     """Why a node is not free: the run that uses it, its fault, or its drain.
 
     `reserved_for`: no run uses the node; a plan of moves keeps it for a run of this name, which `used_by` names too.
+    `returned`: it came back from quarantine lately; where other nodes are as good, they are taken first.
     """
 
     used_by: str | None = None
     reserved_for: str | None = None
     unhealthy: str | None = None
     drained: str | None = None
+    returned: bool = False
+
+    @property
+    def free(self) -> bool:
+        """Whether the node is not in use, healthy and not drained."""
+        return self.used_by is None and self.unhealthy is None and self.drained is None
 
     def without(self, runs: Container[str]) -> "Unavailable":
         """Return the same once some runs have ended; a reservation outlives them."""

@@ -30,6 +30,9 @@ class FaultKind(Enum):
     SLOW_START = "slow_start"
     LEASE_HELD = "lease_held"
     GPU_TAKEN = "gpu_taken"
+    CHECK_FAILS = "check_fails"
+    SLOW_NODE = "slow_node"
+    SLOW_LINK = "slow_link"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,8 @@ class Fault:
     """A fault of an imaginary node, `at` seconds after the first action of the run.
 
     `duration` is in seconds. None means once for a fault that kills, and for ever for a fault that lasts (a cut link, a
-    failing setup, a foreign lease). `code` is the exit status of a program that fails.
+    failing setup, a foreign lease). `code` is the exit status of a program that fails. A slow link ends at `peer`;
+    checks with a slow node or link are `factor` times slower.
     """
 
     at: float
@@ -45,6 +49,8 @@ class Fault:
     fault: FaultKind
     duration: float | None = None
     code: int = 3
+    peer: NodeName | None = None
+    factor: float = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ class NvlinkDomain:
 class NodeClass:
     """Free nodes of one NVLink domain that are equal for every group of the task.
 
-    `node` is one of them. `uses` has a bit for each set of requirements (`Demand.use`) that they meet.
+    `node` is one of them. `uses` has a bit for each set of requirements (`Demand.use`) that they meet. `returned` are
+    nodes that came back from quarantine lately.
     """
 
     node: Node
@@ -34,6 +35,7 @@ class NodeClass:
     free: list[Node] = field(default_factory=list)
     domains: list["TopologyDomain"] = field(default_factory=list)
     ordered: bool = False
+    returned: AbstractSet[NodeName] = frozenset()
 
     @property
     def rack(self) -> RackName:
@@ -57,9 +59,11 @@ class NodeClass:
         return None if level == NODE_LEVEL else self.node.places.get(level)
 
     def take(self, count: int) -> list[Node]:
-        """Remove nodes in rank order and return them."""
+        """Remove nodes in rank order, those that came back lately last, and return them."""
         if not self.ordered:
             self.free.sort(key=rank_order)
+            if self.returned:
+                self.free.sort(key=lambda node: node.name in self.returned)
             self.ordered = True
         nodes = self.free[:count]
         del self.free[:count]
@@ -238,6 +242,7 @@ def _node_classes(
     nvlink_domains: dict[tuple[RackName, str | None], NvlinkDomain] = {}
     merged: dict[tuple[object, ...], NodeClass] = {}
     nvlink, rack, domain = NvlinkDomain(), None, None
+    returned = {name for name, use in unavailable.items() if use.returned}
     for node in inventory.nodes:
         if node.rack is not rack or node.domain is not domain:  # files list a rack's nodes together: one lookup for all
             rack, domain = node.rack, node.domain
@@ -252,7 +257,7 @@ def _node_classes(
         found = nvlink.classes.get(key)
         if found is None:
             uses = sum(1 << at for at, one in enumerate(filters) if one.exclusion(node) is None)
-            new = NodeClass(node=node, uses=uses, nvlink=nvlink)
+            new = NodeClass(node=node, uses=uses, nvlink=nvlink, returned=returned)
             found = nvlink.classes[key] = merged.setdefault((id(nvlink), uses, *properties), new)
         found.free.append(node)
     return [one for one in merged.values() if one.uses]

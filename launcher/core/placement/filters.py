@@ -116,7 +116,7 @@ def is_free(node: Node, use: Unavailable | None) -> bool:
     """Whether a node is not in use, healthy and not drained; `use` may be None."""
     if node.drained is not None:
         return False
-    return use is None or (use.used_by is None and use.unhealthy is None and use.drained is None)
+    return use is None or use.free
 
 
 _ALWAYS_NAMED = (NODE_LEVEL, RACK_LEVEL, ANY_LEVEL)

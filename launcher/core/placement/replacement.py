@@ -149,7 +149,7 @@ def more_nodes(
     """Return `count` more nodes for what remains of a slice, in its own domain.
 
     `old` are all nodes that the slice has or had. Nodes in the racks of `old` come first, then those of partly used
-    NVLink domains, then rank order.
+    NVLink domains, then those that did not come back from quarantine lately, then rank order.
     """
     task = placed_groups(task)
     group, owners = task.group(remaining.group), {one.name for one in task.groups}
@@ -162,7 +162,15 @@ def more_nodes(
     found = [node for node in inventory.nodes if node_filter.exclusion(node) is None]
     unused = _unused_domains(inventory, {**unavailable, **dict.fromkeys(assigned, Unavailable(used_by=task.name))})
     racks = {node.rack for node in had}
-    found.sort(key=lambda node: (node.rack not in racks, (node.rack, node.domain) in unused, rank_order(node)))
+    returned = {name for name, use in unavailable.items() if use.returned}
+    found.sort(
+        key=lambda node: (
+            node.rack not in racks,
+            (node.rack, node.domain) in unused,
+            node.name in returned,
+            rank_order(node),
+        )
+    )
     if (apart := spread_level(group.topology.spread_members)) is not None:
         found = _first_of_each(found, apart, {node.at(apart) for node in had if node.name in remaining.nodes})
     if len(found) >= count:

@@ -42,6 +42,7 @@ class Timeline:
             for name, use in unavailable.items()
             if use.unhealthy or use.drained
         }
+        self._returned = {name: Unavailable(returned=True) for name, use in unavailable.items() if use.returned}
         self._reserved = {name: use.reserved_for for name, use in unavailable.items() if use.reserved_for is not None}
         self._spans: dict[NodeName, tuple[_Span, ...]] = {}
         self._alike: Counter[_Alike] = Counter()
@@ -58,7 +59,7 @@ class Timeline:
 
     def unavailable(self, start: float, length: float, run: str) -> UnavailableNodes:
         """Return the nodes that are not free to a run for the whole of a time span (s)."""
-        return {**self._out_of_service, **self._in_use(self._spans, start, length, run)}
+        return {**self._returned, **self._out_of_service, **self._in_use(self._spans, start, length, run)}
 
     def reserve(self, names: Iterable[NodeName], start: float, length: float, run: str) -> None:
         """Reserve nodes for a run for a time span (s)."""
@@ -75,7 +76,8 @@ class Timeline:
         for start, free in self._starts(task, length, unfit, run):
             part = self._domains.cut_down(task, free.items())
             names = [node.name for node in part.nodes]
-            out = {name: self._out_of_service[name] for name in names if name in self._out_of_service}
+            marks = {**self._returned, **self._out_of_service}
+            out = {name: marks[name] for name in names if name in marks}
             found = fit(task, part, with_unhealthy({**out, **self._in_use(names, start, length, run)}, unfit))
             if found is not None:
                 return start, found
@@ -184,7 +186,7 @@ def fit(task: Task, inventory: Inventory, unavailable: UnavailableNodes) -> Plac
     """Return the placement of a task; None if it does not fit."""
     owners = placed_groups(task)
     needed = sum(group.topology.nodes for group in fewest_slices(owners).groups)
-    if sum(node.name not in unavailable for node in inventory.nodes) < needed:
+    if sum((use := unavailable.get(node.name)) is None or use.free for node in inventory.nodes) < needed:
         return None
     found = most_slices(owners, (), lambda one: assign(one, inventory, unavailable))
     if not isinstance(found, Placement):

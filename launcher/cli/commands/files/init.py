@@ -29,6 +29,7 @@ def init(
         str,
         typer.Option("--like", metavar="EXAMPLE", help="Copy the task of an example.", autocompletion=_examples),
     ] = "",
+    checks: Annotated[bool, typer.Option("--checks", help="Write examples of checks of nodes too.")] = False,
 ) -> None:
     """Write starter files: task, inventory, schemas.
 
@@ -41,7 +42,7 @@ def init(
       nvlaunch init my-job --like torchrun
     """
     from launcher.config.json_schema import SpecKind, json_schema, schema_file
-    from launcher.config.templates import read_template
+    from launcher.config.templates import CHECKS, read_check, read_template
 
     files = {f"{kind.value}.yaml": read_template(f"{kind.value}.yaml") for kind in SpecKind}
     if like:
@@ -52,8 +53,14 @@ def init(
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             _write(folder / name, text)
+        if checks:
+            (folder / "checks").mkdir(exist_ok=True)
+            for name in CHECKS:
+                _write(folder / "checks" / name, read_check(name))
     except OSError as error:
         refuse(f"cannot write to `{folder}`: {(error.strerror or str(error)).lower()}")
+    if checks:
+        say("to use a check, add to inventory.yaml: `checks: {before_return: {script: checks/memory_disk.py}}`")
     enter = "" if folder == Path() else f"`cd {folder}`, "
     say(f"next: {enter}edit task.yaml, then run `nvlaunch plan task.yaml`")
     say(

@@ -58,7 +58,7 @@ def up(
     from launcher.cli.drivers import CommandDriver
     from launcher.cli.given import read_given
     from launcher.cli.output.admission import AdmissionReport
-    from launcher.drive.adapters import open_prober
+    from launcher.drive.adapters import open_checker, open_prober
     from launcher.store.store import Store
 
     if detach and foreground:
@@ -74,7 +74,12 @@ def up(
     )
     with _nothing_started(), AdmissionReport(yes=yes) as report:
         store = Store(home())
-        context = AdmissionContext(store=store, open_prober=partial(open_prober, store.home), listener=report)
+        context = AdmissionContext(
+            store=store,
+            open_prober=partial(open_prober, store.home),
+            open_checker=partial(open_checker, store.home),
+            listener=report,
+        )
         request = read_request(context, source)
         if dry_run:
             show_plan(request, plan(context, request), Output.TEXT)

@@ -2,7 +2,12 @@
 
 import pytest
 
-from launcher.core.model.secret_words import HIDDEN, secret_values, without_own_words, words_of
+from launcher.core.model.secret_words import HIDDEN, is_secret_name, secret_values, without_own_words, words_of
+
+
+TELLING = """OPENAI_APIKEY APIKEY API_KEYS ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AUTH BASIC_AUTH PASSPHRASE PASSWD DB_PWD
+PGPASSWORD HF_TOKEN HF_TOKENS HF_TOKEN2 wandbApiKey GOOGLE_APPLICATION_CREDENTIALS api-key"""
+PLAIN = "PWD OLDPWD TOKENIZERS_PARALLELISM TOKENIZER AUTHOR KEYBOARD MONKEY NUM_PASSES COMPASS NCCL_DEBUG"
 
 
 @pytest.mark.parametrize(
@@ -31,3 +36,13 @@ def test_the_longest_secret_is_hidden_as_a_whole() -> None:
 
 def test_secrets_are_told_by_the_names_of_variables() -> None:
     assert secret_values({"IPMI_PASSWORD": "a", "HOME": "b", "GH_TOKEN": "c"}) == ("a", "c")
+
+
+@pytest.mark.parametrize("name", TELLING.split())
+def test_a_name_tells_of_a_secret(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", PLAIN.split())
+def test_a_name_tells_of_none(name: str) -> None:
+    assert not is_secret_name(name)
