@@ -35,7 +35,7 @@ from .protocol import (
     TablesReply,
     mismatch,
 )
-from .protocol_files import AgentSpec, SetupStep
+from .protocol_files import WORKERS, AgentSpec, SetupStep
 from .redact import SecretFilter
 from .supervision import Supervision
 from .watched import WatchedProgram
@@ -49,12 +49,13 @@ PACKAGE = str(Path(__file__).resolve().parent)
 class AgentApi:
     """The state of an agent. Requests have threads of their own, `tick` the main one."""
 
-    def __init__(self, folder: Path, spec: AgentSpec, block: int, children: Children) -> None:
+    def __init__(self, folder: Path, spec: AgentSpec, block: int, children: Children, umask: int) -> None:
         self._folder = folder
         self._spec = spec
         self._children = children
         self._scratch = Path(spec["scratch"])
         self._base = environment.user(os.environ, whole=spec["login"])
+        self._umask = umask
         self._interpreter = interpreter.wanted(folder, spec)
         self._secrets = agent_folders.secrets(self._scratch) / "secrets.json"
         self._filter = SecretFilter(self._secrets)
@@ -145,9 +146,7 @@ class AgentApi:
                 self._setup.skip()
                 return {"ok": True}
             mark = f"{self._spec['run']}:{self._spec['place']}:setup"
-            variables = request["variables"]
-            own = environment.whole(self._folder, variables) if variables else {}
-            env = {**self._base, **own, **request["secrets"], procs.MARK: mark}
+            env = {**self._base, environment.MARK: mark}
             message = "" if self._interpreter is None or self._interpreter.made else interpreter.MESSAGE
             self._setup.start(argv, env, folder=self._folder / "workdir", message=message)
         return {"ok": True}
@@ -158,10 +157,8 @@ class AgentApi:
 
     def _setup_argv(self, scripts: list[SetupStep]) -> list[str]:
         """Return the command of setup; it makes a Python environment where needed."""
-        argv = ["bash", str(self._folder / scripts[0]["script"])] if scripts else []
-        if len(scripts) > 1:
-            files.write(self._folder / setups.SETUPS, {"setups": scripts})
-            argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)]
+        files.write(self._folder / setups.SETUPS, {"setups": scripts})
+        argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)] if scripts else []
         if self._interpreter is None or self._interpreter.made:
             return argv
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
@@ -194,8 +191,11 @@ class AgentApi:
             agent_folders.clear_ray(self._folder, self._scratch, cluster=None if supervisor is None else generation)
             folder = str(self._folder)
             env = environment.ray(request["env"], folder, str(self._scratch), self._python)
-            env[procs.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
+            env[environment.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
             argv = self._with_ray("ray_start", str(request.get("client", "-")), *request["argv"])
+            (self._folder / WORKERS).unlink(missing_ok=True)
+            if "workers" in request:
+                files.write(self._folder / WORKERS, request["workers"])
             here = self._scratch / f"g{generation}"  # Ray's agents overwrite their mark: they are found by their folder
             here.mkdir(exist_ok=True)
             self._ray.start(argv, env, folder=here, generation=generation)
@@ -237,7 +237,7 @@ class AgentApi:
 
     def drive(self, request: DriveRequest) -> Reply:
         """Start a driver, once for an attempt."""
-        spec = environment.driver(request["spec"], self._base, self._folder, self._python)
+        spec = environment.driver(request["spec"], self._folder, self._python)
         label, attempt = request["label"], str(spec["attempt"])
         own = self._folder / "ranks" / label / attempt
         with self._turn:
@@ -246,7 +246,7 @@ class AgentApi:
             own.mkdir(mode=0o700, parents=True, exist_ok=True)
             files.write(own / "spec.json", spec)
             argv = [sys.executable, "-EsS", PACKAGE, "rank", str(self._folder), label, attempt]
-            env = {**os.environ, procs.MARK: request["mark"]}
+            env = {**os.environ, environment.MARK: request["mark"]}
             log = own / "parent.log"
             parent = self._children.spawn(argv, env, folder=self._folder, log=log, ended=lambda _: None)
             if rank_actor.begun(parent, own):
@@ -265,6 +265,8 @@ class AgentApi:
             "secrets": str(self._secrets),
             "agent": os.getpid(),
             "deadline": str(self._deadline),
+            "umask": self._umask,
+            "login": self._spec["login"],
         }
 
     def supervisor(self, request: SupervisorRequest) -> TablesReply:
