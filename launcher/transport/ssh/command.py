@@ -6,13 +6,14 @@ letters, digits and octal escapes alone, and starts /bin/sh on what they mean.
 
 import os
 import re
+import secrets
 import shlex
 from collections.abc import Sequence
 
 KILLED = 128 + 9
 
-MARK = b"\x1envlaunch\x1e"
-"""Stands in stdout before the command's own output: what start-up files of a login shell print lies before it."""
+LOGIN_S = 20.0
+"""Seconds for the start-up files of a login shell; one on a slow file system takes ten."""
 
 _PLAIN = re.compile(rb"[^A-Za-z0-9 _./=,:+@-]")
 
@@ -20,25 +21,29 @@ _PLAIN = re.compile(rb"[^A-Za-z0-9 _./=,:+@-]")
 # ends. Without the sh around it, sshd would report the signal and no status: sh exits with 128 + n. What sh prints on
 # a signal ("Killed") is dropped, the command's own stderr (3) is as it was.
 _SCRIPT = (
-    "printf '\\036nvlaunch\\036'; exec 3>&2 2>/dev/null; "
-    "(exec timeout -s KILL {limit:.3f} {command} 2>&3 3>&-); exit $?"
+    "printf '\\036{mark}\\036'; exec 3>&2 2>/dev/null; (exec timeout -s KILL {limit:.3f} {command} 2>&3 3>&-); exit $?"
 )
 
 
-def line(argv: Sequence[str], limit: float) -> str:
-    """Return the line that runs `argv` for `limit` seconds at most.
+def new_mark() -> str:
+    """Return a mark that nobody can have printed before.
+
+    It stands in stdout before a command's own output: what start-up files of a login shell print lies before it.
+    """
+    return secrets.token_hex(8)
+
+
+def line(argv: Sequence[str], limit: float, mark: str) -> str:
+    """Return the line that runs `argv` for `limit` seconds at most, after its mark.
 
     Then everything that it started is killed.
     """
-    return _sh(_SCRIPT.format(limit=max(limit, 0.001), command=shlex.join(argv)))
+    return _sh(_SCRIPT.format(mark=mark, limit=max(limit, 0.001), command=shlex.join(argv)))
 
 
-def kept(argv: Sequence[str]) -> str:
-    """Return the line that becomes `argv` while its stdin is open.
-
-    Its output is marked as `line` marks it.
-    """
-    return _sh(f"printf '\\036nvlaunch\\036'; exec {shlex.join(argv)}")
+def kept(argv: Sequence[str], mark: str) -> str:
+    """Return the line that becomes `argv`, after its mark, while its stdin is open."""
+    return _sh(f"printf '\\036{mark}\\036'; exec {shlex.join(argv)}")
 
 
 def terminal(argv: Sequence[str]) -> str:
@@ -51,10 +56,10 @@ def _sh(script: str) -> str:
     return f"""exec /bin/sh -c 'eval "$(printf %b "{plain}")"'"""
 
 
-def output(stdout: bytes) -> bytes | None:
-    """Return what the command itself wrote; None where it was never started."""
-    _, mark, own = stdout.partition(MARK)
-    return own if mark else None
+def output(stdout: bytes, mark: str) -> bytes | None:
+    """Return what the command itself wrote; None where it has not been started."""
+    _, found, own = stdout.partition(b"\x1e%s\x1e" % mark.encode())
+    return own if found else None
 
 
 # Reads `MODE SIZE LENGTH\n`, a name of LENGTH bytes and SIZE bytes of content for each file, then `end`. Nothing is
