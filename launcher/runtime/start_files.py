@@ -20,9 +20,10 @@ from .protocol import EnvironmentReply
 MEMORY = "start-files.json"
 """The file beside a run's secrets that says which version of `~/.bashrc` could not be read."""
 
-# bash runs this with the paths of two answers: for the text of BASH_ENV, and for variables.
+# bash runs this with the paths of two answers, for the text of BASH_ENV and for variables, and a word for /etc/profile.
 _READ = r"""
 __nv_known=" $(builtin compgen -v) "; __nv_known=${__nv_known//$'\n'/ }
+if [ -n "$3" ]; then __nv_path=$PATH; . /etc/profile; PATH=$__nv_path:$PATH; fi
 [ -r /etc/bash.bashrc ] && . /etc/bash.bashrc
 [ -r ~/.bashrc ] && . ~/.bashrc
 builtin trap - EXIT DEBUG RETURN ERR; builtin set +eunxv
@@ -92,7 +93,7 @@ def read(base: Mapping[str, str], umask: int, memory: Path, mark: str) -> StartF
     if known.get("stamp") == stamp:
         return StartFiles(base, umask, known["trouble"])
     text, variables = login.Answer(), login.Answer()
-    argv = ["bash", "--norc", "-ic", _READ, "bash", text.path, variables.path]
+    argv = ["bash", "--norc", "-ic", _READ, "bash", text.path, variables.path, *_profile(base)]
     env = {"TERM": "dumb", **base, environment.MARK: mark}
     failed = login.run(argv, env, executable=_bash(base), umask=umask)
     found = variables.variables()
@@ -115,6 +116,12 @@ def of_agent(given: EnvironmentReply, mark: str) -> StartFiles:
     if not given.get("login"):
         return StartFiles(base, umask)
     return read(base, umask, Path(given["secrets"]).parent, mark)
+
+
+def _profile(base: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a word where the login shell is not of sh's family: then nobody has read `/etc/profile` yet."""
+    foreign = os.path.basename(base.get("SHELL", "")) in ("fish", "csh", "tcsh") and os.access("/etc/profile", os.R_OK)
+    return ("profile",) if foreign else ()
 
 
 def _stamp(path: Path) -> list[int]:

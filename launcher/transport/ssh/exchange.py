@@ -64,7 +64,7 @@ def exchange(
     channel.in_buffer.set_event(bell)
     channel.in_stderr_buffer.set_event(bell)
     try:
-        channel.exec_command(command.line(argv, limit, mark))
+        channel.exec_command(command.line(argv, limit, mark, user))
         if not any(stdin):
             channel.shutdown_write()
         stdout, stderr = _drain(channel, bell, op, out, lambda: _feed(channel, stdin, limit + GRACE_S))

@@ -29,11 +29,11 @@ class KeptTalk:
         self._link = link
         self._channel = link.keep(op)
         self._mute = False
-        mark = command.new_mark()
+        mark, user = command.new_mark(), link.transport.get_username() or ""
         try:
             self._channel.settimeout(op.left)
-            self._channel.exec_command(command.kept(argv, mark))
-            self._first = self._await(mark, op)
+            self._channel.exec_command(command.kept(argv, mark, user))
+            self._first = self._await(mark, op, user)
         except (paramiko.SSHException, EOFError, OSError) as error:
             self.give_up()
             raise op.error("command", f"the connection was lost: {str(error) or type(error).__name__}") from error
@@ -41,9 +41,9 @@ class KeptTalk:
             self._link.let_go(self._channel)
             raise
 
-    def _await(self, mark: str, op: Operation) -> bytes:
+    def _await(self, mark: str, op: Operation, user: str) -> bytes:
         """Return what came after the mark."""
-        user, printed = self._link.transport.get_username() or "", b""
+        printed = b""
         until = op.elapsed + min(op.left, command.LOGIN_S)
         while (own := command.output(printed, mark)) is None:
             self._channel.settimeout(max(0.001, until - op.elapsed))
