@@ -100,6 +100,8 @@ def _changed_in_group(old: Group, new: Group) -> Iterator[str]:
     rule, before = new.topology, old.topology
     rule = replace(rule, slices=before.slices, min_slices=before.min_slices, max_slices=before.max_slices)
     alike = replace(new, topology=rule) if own_nodes else new
+    if old.secrets is None:  # of a version that did not tell them apart
+        alike = replace(alike, secrets=None)
     for key in old.__slots__:
         if getattr(old, key) != getattr(alike, key):
             yield key

@@ -9,12 +9,11 @@ import ctypes
 import json
 import logging
 import os
-import resource
 import threading
 import time
 from pathlib import Path
 
-from . import agent_folders, files, lease, procs, prune, rpc
+from . import agent_folders, environment, files, lease, procs, prune, rpc, spawn
 from .agent_api import AgentApi
 from .agent_start import FAILED, HELD, OK
 from .children import Children
@@ -33,8 +32,9 @@ def serve(folder: Path, result: int) -> int:
     spec = files.agent_spec(folder)
     if spec is None:
         raise SystemExit(f"no `agent.json` in `{folder}`")
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a head's agent has a connection from each node
+    spawn.raise_limits()  # a head's agent has a connection from each node
+    umask = int(os.environ.get(environment.UMASK, "022"), 8)
+    os.umask(0o077)
     try:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         held = lease.take(spec["lease"], f"{spec['holder']} since {since}") if spec["lease"] else None
@@ -43,8 +43,8 @@ def serve(folder: Path, result: int) -> int:
         block, _ = lease.take_block(spec["ports"], (files.read(folder / "ports.json") or {}).get("block"))
         files.write(folder / "ports.json", {"block": block})
         _note_begin(folder)
-        children = Children()
-        api = AgentApi(folder, spec, block, children)
+        children = Children(umask)
+        api = AgentApi(folder, spec, block, children, umask)
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         if api.heartbeats and spec["heartbeat"] is not None:
             api.heartbeats.listen("", block + spec["heartbeat"])
@@ -57,7 +57,8 @@ def serve(folder: Path, result: int) -> int:
         _report(result, {"ok": False, "message": f"the agent cannot start: {error}"})
         return FAILED
     in_use = prune.hold(folder)
-    _report(result, {"ok": True, "block": block})
+    trouble = os.environ.get(environment.TROUBLE)
+    _report(result, {"ok": True, "block": block, "warnings": [trouble] if trouble else []})
     threading.Thread(target=_prune, args=(folder, spec), name="prune", daemon=True).start()
     watched = api.heartbeats or api.heartbeat
     threading.Thread(target=watched.keep, args=(children.stopping,), name="watch", daemon=True).start()

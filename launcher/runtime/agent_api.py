@@ -36,7 +36,7 @@ from .protocol import (
     TablesReply,
     mismatch,
 )
-from .protocol_files import AgentSpec, SetupStep
+from .protocol_files import WORKERS, AgentSpec, SetupStep
 from .redact import SecretFilter
 from .supervision import Supervision
 from .watched import WatchedProgram
@@ -50,12 +50,13 @@ PACKAGE = str(Path(__file__).resolve().parent)
 class AgentApi:
     """The state of an agent. Requests have threads of their own, `tick` the main one."""
 
-    def __init__(self, folder: Path, spec: AgentSpec, block: int, children: Children) -> None:
+    def __init__(self, folder: Path, spec: AgentSpec, block: int, children: Children, umask: int) -> None:
         self._folder = folder
         self._spec = spec
         self._children = children
         self._scratch = Path(spec["scratch"])
         self._base = environment.user(os.environ, whole=spec["login"])
+        self._umask = umask
         self._interpreter = interpreter.wanted(folder, spec)
         self._secrets = agent_folders.secrets(self._scratch) / "secrets.json"
         self._filter = SecretFilter(self._secrets)
@@ -150,9 +151,7 @@ class AgentApi:
                 self._setup.skip()
                 return {"ok": True}
             mark = f"{self._spec['run']}:{self._spec['place']}:setup"
-            variables = request["variables"]
-            own = environment.whole(self._folder, variables) if variables else {}
-            env = {**self._base, **own, **request["secrets"], procs.MARK: mark}
+            env = {**self._base, environment.MARK: mark}
             message = "" if self._interpreter is None or self._interpreter.made else interpreter.MESSAGE
             self._setup.start(argv, env, folder=self._folder / "workdir", message=message)
         return {"ok": True}
@@ -163,10 +162,8 @@ class AgentApi:
 
     def _setup_argv(self, scripts: list[SetupStep]) -> list[str]:
         """Return the command of setup; it makes a Python environment where needed."""
-        argv = ["bash", str(self._folder / scripts[0]["script"])] if scripts else []
-        if len(scripts) > 1:
-            files.write(self._folder / setups.SETUPS, {"setups": scripts})
-            argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)]
+        files.write(self._folder / setups.SETUPS, {"setups": scripts})
+        argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)] if scripts else []
         if self._interpreter is None or self._interpreter.made:
             return argv
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
@@ -199,8 +196,11 @@ class AgentApi:
             agent_folders.clear_ray(self._folder, self._scratch, cluster=None if supervisor is None else generation)
             folder = str(self._folder)
             env = environment.ray(request["env"], folder, str(self._scratch), self._python)
-            env[procs.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
+            env[environment.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
             argv = self._with_ray("ray_start", str(request.get("client", "-")), *request["argv"])
+            (self._folder / WORKERS).unlink(missing_ok=True)
+            if "workers" in request:
+                files.write(self._folder / WORKERS, request["workers"])
             here = self._scratch / f"g{generation}"  # Ray's agents overwrite their mark: they are found by their folder
             here.mkdir(exist_ok=True)
             self._ray.start(argv, env, folder=here, generation=generation)
@@ -242,7 +242,7 @@ class AgentApi:
 
     def drive(self, request: DriveRequest) -> Reply:
         """Start a driver, once for an attempt."""
-        spec = environment.driver(request["spec"], self._base, self._folder, self._python)
+        spec = environment.driver(request["spec"], self._folder, self._python)
         with self._turn:
             return driver.begin(self._folder, self._children, spec, request["label"], request["mark"])
 
@@ -258,6 +258,8 @@ class AgentApi:
             "secrets": str(self._secrets),
             "agent": os.getpid(),
             "deadline": str(self._deadline),
+            "umask": self._umask,
+            "login": self._spec["login"],
         }
 
     def supervisor(self, request: SupervisorRequest) -> TablesReply:

@@ -126,9 +126,13 @@ def _detach(folder: Path, spec: "AgentSpec", writing: int) -> None:
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.set_inheritable(writing, True)
-    whole = spec["login"]
-    base = environment.user(login.environ(os.environ) if whole else os.environ, whole=whole)
-    env = {**base, environment.AGENT_MARK: f"{spec['run']}:{spec['place']}"}
+    whole, name = spec["login"], f"{spec['run']}:{spec['place']}"
+    given = {**os.environ, environment.MARK: f"{name}:login"}
+    found = login.read(given) if whole else login.Login(dict(os.environ), login.own_umask())
+    base = environment.user(found.environ, whole=whole)
+    env = {**base, environment.AGENT_MARK: name, environment.UMASK: f"{found.umask:o}"}
+    if found.trouble:
+        env[environment.TROUBLE] = found.trouble
     package = str(Path(__file__).resolve().parent)
     before, more = scope.lasting() if whole else ([], {})
     argv = [*before, sys.executable, "-EsS", package, "agent", "serve", os.getcwd(), str(writing)]

@@ -25,7 +25,8 @@ class Children:
     `spawn` may be called from any thread; `serve` runs in the main thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, umask: int) -> None:
+        self._umask = umask
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._ends: dict[int, Callable[[int], None]] = {}
         self._reading, self._writing = socket.socketpair()
@@ -41,7 +42,7 @@ class Children:
     def spawn(
         self, argv: Sequence[str], env: Mapping[str, str], *, folder: Path, log: Path, ended: Callable[[int], None]
     ) -> int:
-        """Start a program that dies with this one; return its number.
+        """Start a program that dies with this one, with the user's umask; return its number.
 
         Its output is appended to `log`. `ended(exit code)` is called once.
         """
@@ -50,7 +51,8 @@ class Children:
 
         def job() -> None:
             try:
-                pid = _start([sys.executable, "-EsS", str(SPAWN), str(os.getpid()), str(folder), *argv], env, log)
+                way = [sys.executable, "-EsS", str(SPAWN), str(os.getpid()), f"{self._umask:o}", str(folder)]
+                pid = _start([*way, *argv], env, log)
             except OSError as error:
                 answer.set_exception(error)
                 return

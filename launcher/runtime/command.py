@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from . import environment, files, logs, procs, rpc
+from . import environment, files, logs, procs, rpc, start_files
 from .children import SPAWN
-from .protocol import PROTOCOL
+from .protocol import PROTOCOL, EnvironmentReply
 from .protocol_files import AgentSpec, CommandRequest, RankSpec
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -64,17 +64,16 @@ def mark(agent: AgentSpec, token: str) -> str:
 
 
 def variables(folder: Path, label: str, given: dict[str, str], base: dict[str, str]) -> dict[str, str]:
-    """Return the variables of a rank in its newest attempt.
+    """Return the variables of a rank in its newest attempt, without its secrets.
 
     `given` where it never began.
     """
     own = folder / "ranks" / label
     found: Any = files.read(own / str(logs.newest(own)) / "spec.json") if label else None
     spec = cast("RankSpec | None", found)
-    return {
-        **base,
-        **(environment.whole(folder, spec["variables"]) if spec else environment.lists_in_files(folder, given)),
-    }
+    if spec is None:
+        return {**base, **environment.lists_in_files(folder, given)}
+    return environment.of_rank(folder, spec, base, {})
 
 
 def place(folder: Path) -> Path:
@@ -95,15 +94,19 @@ def run(folder: Path, agent: AgentSpec | None, request: CommandRequest) -> None:
     except (OSError, KeyError, ValueError):
         _frame(b"g", b"")
         return
-    env = variables(folder, request["label"], request["env"], given["base"])
-    env[procs.MARK] = mark(agent, request["token"])
+    marked = mark(agent, request["token"])
+    start = start_files.of_agent(cast("EnvironmentReply", given), marked)
+    if start.trouble:
+        _frame(b"e", f"nvlaunch: {start.trouble}\n".encode())
+    env = variables(folder, request["label"], request["env"], start.env)
+    env[environment.MARK] = marked
     os.chdir(place(folder))
     if not shutil.which(request["argv"][0], path=env["PATH"]):
         _frame(b"e", f"`{request['argv'][0]}` is not found on this node\n".encode())
         _frame(b"x", b"%d" % NOT_FOUND)
         return
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    argv = [sys.executable, "-EsS", str(SPAWN), str(os.getpid()), ".", *request["argv"]]
+    argv = [sys.executable, "-EsS", str(SPAWN), str(os.getpid()), f"{start.umask:o}", ".", *request["argv"]]
     with subprocess.Popen(
         argv,
         env=env,

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from . import files, logs, procs, rank_actor
+from . import environment, files, logs, rank_actor
 from .children import Children
 from .protocol import Reply
 from .protocol_files import RankSpec
@@ -22,7 +22,7 @@ def begin(folder: Path, children: Children, spec: RankSpec, label: str, mark: st
     files.write(own / "spec.json", spec)
     argv = [sys.executable, "-EsS", PACKAGE, "rank", str(folder), label, attempt]
     log = own / "parent.log"
-    parent = children.spawn(argv, {**os.environ, procs.MARK: mark}, folder=folder, log=log, ended=lambda _: None)
+    parent = children.spawn(argv, {**os.environ, environment.MARK: mark}, folder=folder, log=log, ended=lambda _: None)
     if rank_actor.begun(parent, own):
         return {"ok": True}
     return {"ok": False, "message": f"driver `{label}` did not start", "tail": logs.tail(log)}

@@ -6,7 +6,7 @@ The user's is for setup and ranks.
 import os
 import pwd
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from . import protocol_files, shared
@@ -18,6 +18,12 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 FOLDER = "@folder@"
 AGENT_MARK = "NVLAUNCH_AGENT"
 """The variable that marks an agent with its run and place."""
+MARK = "NVLAUNCH_MARK"
+"""The variable that marks each process of a run."""
+UMASK = "NVLAUNCH_UMASK"
+"""The variable that tells an agent the umask of the login, in octal digits; its own is 077."""
+TROUBLE = "NVLAUNCH_LOGIN_TROUBLE"
+"""The variable that tells an agent why it has not the variables of a login."""
 _OURS = "NVLAUNCH_"
 _SLICES = "NVLAUNCH_SLICES"
 MAX_LIST = 120 * 1024
@@ -93,16 +99,37 @@ def whole(folder: Path, variables: Variables) -> dict[str, str]:
     return {**given(folder, variables), **own(folder, variables)}
 
 
-def driver(spec: RankSpec, base: Mapping[str, str], folder: Path, python: str) -> RankSpec:
-    """Return the spec of a rank that uses Ray itself.
+def of_rank(folder: Path, spec: RankSpec, base: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a rank; the Python that its spec names comes first in PATH."""
+    variables = spec["variables"]
+    found = {**base, **given(folder, variables), **secrets, **own(folder, variables)}
+    return {**found, "PATH": f"{os.path.dirname(python)}:{found['PATH']}"} if (python := spec.get("python")) else found
 
-    The Python of the run's cluster comes first in its PATH.
-    """
+
+def declared(secrets: Mapping[str, str], names: Collection[str] | None) -> dict[str, str]:
+    """Return the secrets that a group declares; all of them where a launcher did not say which."""
+    return {name: value for name, value in secrets.items() if names is None or name in names}
+
+
+def driver(spec: RankSpec, folder: Path, python: str) -> RankSpec:
+    """Return the spec of a rank that uses Ray itself: with the Python of the run's cluster."""
     variables = spec["variables"]
     mine = {name: value.replace(FOLDER, str(folder)) for name, value in variables["own"].items()}
-    path = given(folder, variables).get("PATH", base["PATH"])
-    mine["PATH"] = f"{os.path.dirname(python)}:{path}"
-    return {**spec, "variables": {**variables, "own": mine}}
+    return {**spec, "variables": {**variables, "own": mine}, "python": python}
+
+
+def workers(mine: Mapping[str, str], user: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a raylet whose workers run the user's code, from ours of Ray and the user's.
+
+    Ray's Python stays first, and what is Ray's or ours stays as it is. The GPUs are Ray's to give.
+    """
+    ours = {name: value for name, value in mine.items() if name.startswith(("RAY_", _OURS))}
+    paths = {
+        name: ":".join(filter(None, (mine[name].split(":")[0], user.get(name)))) for name in ("PATH", "PYTHONPATH")
+    }
+    found = {**mine, **user, **ours, **paths}
+    found.pop("CUDA_VISIBLE_DEVICES", None)
+    return found
 
 
 def ray(asked: Mapping[str, str], folder: str, scratch: str, python: str) -> dict[str, str]:

@@ -18,12 +18,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .environment import AGENT_MARK
+from .environment import AGENT_MARK, MARK
 
 if TYPE_CHECKING:
     from .protocol_files import AgentSpec
 
-MARK = "NVLAUNCH_MARK"
 KILL_S = 20.0
 GRACE_S = 1.0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
-    from .protocol_files import RankSpec, SetupStep, Variables
+    from .protocol_files import RankSpec, SetupStep, Variables, WorkersFile
 
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
@@ -64,6 +64,7 @@ class RayRequest(TypedDict):
     member: NotRequired[str]  # of a slot
     head: NotRequired[tuple[str, int]]  # for a slot: where the head's heartbeat server is
     client: NotRequired[int]  # the port of a head's client server
+    workers: NotRequired[WorkersFile]  # of a slot whose Ray workers run the user's code
     supervisor: NotRequired[str]  # the address of a head, for its supervisor
 
 
@@ -184,6 +185,7 @@ class Reply(TypedDict):
     lasting: NotRequired[bool]  # the same request would fail again
     absent: NotRequired[bool]  # nothing of the run is on the machine
     block: NotRequired[int]  # the agent's first port
+    warnings: NotRequired[list[str]]  # of an agent that has started: what a person should look at
     held_by: NotRequired[str]  # who holds the lease instead
     need: NotRequired[Literal["workdir", "wheels"]]  # what has to be sent first
     missing: NotRequired[list[int]]  # the contents of it that have to be sent
@@ -198,6 +200,8 @@ class EnvironmentReply(Reply):
     secrets: NotRequired[str]
     agent: NotRequired[int]
     deadline: NotRequired[str]
+    umask: NotRequired[int]  # that of the login; this and the next are of agents that read start files
+    login: NotRequired[bool]  # programs read `~/.bashrc`
 
 
 class ProgramStatus(TypedDict):

@@ -105,6 +105,19 @@ class RankSpec(TypedDict):
     attempt: int
     script: str
     variables: Variables
+    secrets: NotRequired[list[str]]  # the names of those that its group declares; absent: all
+    python: NotRequired[str]  # of a driver: the interpreter that has Ray
+
+
+WORKERS = "workers.json"
+"""The file in a run's folder on a node whose Ray workers run the user's code."""
+
+
+class WorkersFile(TypedDict):
+    """`workers.json`: what the Ray workers of a driver's node are given, as a rank is."""
+
+    variables: Variables
+    secrets: list[str]
 
 
 class RankStateFile(TypedDict):
@@ -133,6 +146,7 @@ class SetupStep(TypedDict):
 
     script: str
     variables: Variables
+    secrets: NotRequired[list[str]]  # as in `RankSpec`
 
 
 class CommandRequest(TypedDict):

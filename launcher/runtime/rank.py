@@ -18,9 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, heartbeat, procs, ranks, rpc
+from . import environment, files, heartbeat, procs, ranks, rpc, start_files
 from .protocol import PROTOCOL, EnvironmentReply, EnvironmentRequest
 from .protocol_files import RankExitFile, RankSpec, RankStateFile
+from .start_files import StartFiles
 
 BEGUN_TWICE = 3
 REFUSED = 4
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> int:
     agent = files.agent_spec(folder)
     if agent is None:
         return REFUSED
-    generation = int(os.environ[procs.MARK].split(":")[2])
+    generation = int(os.environ[environment.MARK].split(":")[2])
     request: EnvironmentRequest = {
         "op": "environment",
         "protocol": PROTOCOL,
@@ -53,6 +54,7 @@ def main(argv: list[str]) -> int:
     if not given["ok"]:
         print(given.get("message"), file=sys.stderr)
         return REFUSED
+    os.umask(0o077)
     me = procs.find(os.getpid())
     state: RankStateFile = {
         "pid": os.getpid(),
@@ -63,11 +65,19 @@ def main(argv: list[str]) -> int:
     }
     if not files.create(own / "state.json", state):
         return BEGUN_TWICE
+    start = start_files.of_agent(given, os.environ[environment.MARK])
+    if start.trouble:
+        with (own / "log").open("a") as log:
+            log.write(f"nvlaunch: {start.trouble}\n")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # A handler, not SIG_IGN: the script would inherit that. Our end is the script's end.
         signal.signal(number, lambda *_: None)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    code = _wait(own, _start(folder, own, spec, given), given["agent"], given["deadline"])
+    if (own / ranks.STOPPING).exists():  # while start files were read
+        stopped: RankExitFile = {"code": 128 + signal.SIGTERM, "at": time.time()}
+        files.write(own / "exit.json", stopped)
+        return 0
+    code = _wait(own, _start(folder, own, spec, given, start), given["agent"], given["deadline"])
     if code is None:
         scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
         procs.kill(scope, grace=0)
@@ -77,19 +87,14 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply) -> int:
-    secrets = files.read(Path(given["secrets"])) or {}
-    variables = spec["variables"]
-    last = {procs.MARK: os.environ[procs.MARK], "NVLAUNCH_HEARTBEAT": str(own / ranks.HEARTBEAT)}
-    env = {
-        **given["base"],
-        **environment.given(folder, variables),
-        **secrets,
-        **environment.own(folder, variables),
-        **last,
-    }
+def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply, start: StartFiles) -> int:
+    """Start the script; `start` keeps what bash reads before it."""
+    secrets = environment.declared(files.read(Path(given["secrets"])) or {}, spec.get("secrets"))
+    last = {environment.MARK: os.environ[environment.MARK], "NVLAUNCH_HEARTBEAT": str(own / ranks.HEARTBEAT)}
+    env = {**start.script, **environment.of_rank(folder, spec, start.env, secrets), **last}
     os.chdir(folder / "workdir")
-    return os.posix_spawnp(
+    os.umask(start.umask)
+    script = os.posix_spawnp(
         "bash",
         ["bash", str(folder / spec["script"])],
         env,
@@ -101,6 +106,8 @@ def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply) -> 
         setpgroup=0,
         setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
     )
+    os.umask(0o077)
+    return script
 
 
 def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:

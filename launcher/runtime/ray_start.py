@@ -6,16 +6,20 @@ for its port is an error; with it and without the option, Ray takes port 10001, 
 A raylet is started while its head is. Ray itself waits too, but in steps of two seconds, and 20 of them at most.
 """
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from ray.scripts.scripts import main as ray_main
 
-from . import heartbeat
+from . import environment, files, heartbeat, rpc, start_files
+from .protocol import PROTOCOL, EnvironmentReply
+from .protocol_files import WORKERS, WorkersFile
 
 HEAD_S = 600.0
 """Seconds for a head to start; the launcher kills this raylet long before, where the head does not."""
@@ -30,6 +34,7 @@ _SLOT = "nvlaunch.io/slot"
 
 def main(argv: list[str]) -> int:
     """Become `ray ARGUMENT...`: `ray_start CLIENT_PORT|- ARGUMENT...`."""
+    become_user(Path(os.environ["NVLAUNCH_FOLDER"]))
     client, *arguments = argv
     if client != "-" and find_spec("grpc") is not None:
         arguments.append(f"--ray-client-server-port={client}")
@@ -40,6 +45,27 @@ def main(argv: list[str]) -> int:
     sys.argv = ["ray", *arguments]
     ray_main()
     return 0
+
+
+def become_user(folder: Path) -> None:
+    """Take the environment of the user, where the workers of a driver run its code.
+
+    A raylet of ranks needs none of it: they get theirs from their own parent.
+    """
+    agent, workers = files.agent_spec(folder), cast("WorkersFile | None", files.read(folder / WORKERS))
+    if agent is None or workers is None:
+        return
+    request = {"op": "environment", "protocol": PROTOCOL}
+    given = cast("EnvironmentReply", rpc.ask(Path(agent["socket"]), request, timeout=10))
+    start = start_files.of_agent(given, os.environ[environment.MARK])
+    if start.trouble:
+        print(f"nvlaunch: {start.trouble}", flush=True)
+    secrets = environment.declared(files.read(Path(given["secrets"])) or {}, workers["secrets"])
+    user = {**start.env, **environment.given(folder, workers["variables"]), **secrets}
+    found = environment.workers(os.environ, user)
+    os.environ.clear()
+    os.environ.update(found)
+    os.umask(start.umask)
 
 
 def await_head(address: str, limit: float, labels: str = "") -> bool:

@@ -1,8 +1,8 @@
 """Become another program that cannot outlive its parent.
 
-`python spawn.py PARENT_PID FOLDER PROGRAM ARGUMENT...`. It is a program of its own, because a threaded parent cannot
-safely run code between fork and exec. It runs before each start on a node, so it imports little: `signal` and `typing`
-alone would triple its time.
+`python spawn.py PARENT_PID UMASK FOLDER PROGRAM ARGUMENT...`. It is a program of its own, because a threaded parent
+cannot safely run code between fork and exec. It runs before each start on a node, so it imports little: `signal` and
+`typing` alone would triple its time.
 """
 
 import _signal  # type: ignore[import-not-found]  # the C part of `signal`, all that is needed
@@ -14,17 +14,29 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def main(argv: list[str]) -> None:
-    """Become the program, in its folder, with a parent-death signal.
+RAISED = (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_NPROC)
+"""Limits of open files, locked memory (RDMA) and processes.
 
-    It may open as many files as the machine allows.
-    """
-    parent, folder, program = int(argv[0]), argv[1], argv[2:]
+Not that of the stack: glibc gives each thread a stack of the soft limit, and only 2 MiB where that is unlimited, and
+the kernel lays out memory another way then. A program that wants more says `ulimit -s`.
+"""
+
+
+def raise_limits() -> None:
+    """Raise limits of this process as far as the login allows it."""
+    for limit in RAISED:
+        hard = resource.getrlimit(limit)[1]
+        resource.setrlimit(limit, (hard, hard))
+
+
+def main(argv: list[str]) -> None:
+    """Become the program, in its folder, with a parent-death signal, an octal umask, and raised limits."""
+    parent, umask, folder, program = int(argv[0]), int(argv[1], 8), argv[2], argv[3:]
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before the line above
         sys.exit(1)
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_limits()
+    os.umask(umask)
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
         _signal.signal(number, _signal.SIG_DFL)  # Python ignores these two, and `yes | head` would never end
     os.chdir(folder)

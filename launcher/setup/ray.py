@@ -144,7 +144,8 @@ def environment(head: bool) -> dict[str, str]:
     The agent adds others. Health checks: a killed raylet is noticed in about 3 s, silence in 18 (threshold x (period +
     timeout)), so ten seconds of it kill nothing. Keepalive is equal on head and nodes, so that silence cannot freeze
     the placement queue; it closes a silent connection after 15 s, and then every check fails at once: with 8 s, nodes
-    that were cut off for ten were declared dead.
+    that were cut off for ten were declared dead. Ray starts its workers at nice 15 and as the first ones to be killed
+    when memory is short (1000); a rank is one of their children, and has to run as a login runs it.
     """
     common = {
         "RAY_AUTH_MODE": "token",
@@ -163,6 +164,8 @@ def environment(head: bool) -> dict[str, str]:
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_grpc_enable_http_proxy": "0",
+        "RAY_worker_niceness": "0",
+        "RAY_worker_oom_score_adjustment": "0",
     }
     storage = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": f"{FOLDER}/gcs"}
     return {**common, **storage} if head else common

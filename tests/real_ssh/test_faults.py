@@ -154,7 +154,7 @@ def test_a_login_that_runs_no_commands(shell: SshShell, rig: Rig, host: Host) ->
     error = fails(shell, access(rig, host, user="other"))
     assert (error.stage, error.message) == (
         "command",
-        "the login shell runs no commands: This account is currently not available.",
+        "login shell of `other` is `nologin`: This account is currently not available.",
     )
     host.run(["sh", "-c", "sed -i 's#/usr/sbin/nologin$#/bin/bash#' /etc/passwd"])
 

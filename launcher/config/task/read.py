@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launcher.config.schema.patterns import NAME_LENGTH, TASK_NAME, task_name
@@ -74,6 +74,7 @@ def parse_task(text: str, path: Path, *, overrides: Overrides | None = None) -> 
     forms = colocate_groups(sections.groups, forms, out)
     check_ranges(sections.groups, sections.task, out)
     secrets = read_secrets(sections.owners, overrides, out)
+    forms = {name: share_secrets(sections, name, own, overrides) for name, own in forms.items()}
     mounts = _mounts(sections, secrets, overrides, out)
     task = Task(
         name=_name(path, sections.task, overrides, out),
@@ -122,6 +123,20 @@ def _forms(name: str, own: Values, task: Values, overrides: Overrides, out: Diag
         )
         for kind in kinds or (None,)
     )
+
+
+def share_secrets(
+    sections: TaskSections, name: str, forms: tuple[Group, ...], overrides: Overrides
+) -> tuple[Group, ...]:
+    """Return a group with the secrets that its own document declares.
+
+    One of the command line that no document declares is for all.
+    """
+    if sections.owners == (sections.task,):
+        return forms
+    declared = {owner: set(group.entries("secrets")) for owner, group in sections.groups.items()}
+    common = overrides.secrets - set().union(*declared.values())
+    return tuple(replace(form, secrets=tuple(sorted(declared[name] | common))) for form in forms)
 
 
 def _mounts(

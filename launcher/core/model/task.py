@@ -108,7 +108,7 @@ class Group:
 
     A group has either `run`, the command of every rank, or `driver`, one command that drives all its nodes from beside
     the Ray head. With `reserve`, the launcher reserves the nodes of a driver in Ray. `traffic` is that inside each
-    slice; only predictions use it.
+    slice; only predictions use it. `secrets` are the names of those that it sees, None for all of the task.
     """
 
     name: str
@@ -122,6 +122,7 @@ class Group:
     envs: Mapping[str, str] = field(default_factory=dict)
     recovery: RecoveryPolicy = RecoveryPolicy()
     traffic: Traffic | None = None
+    secrets: tuple[str, ...] | None = None
 
     @property
     def reserved(self) -> bool:
@@ -156,6 +157,10 @@ class Task:
     def may_move(self) -> bool:
         """Whether slices may be moved to make room for other runs: that costs a run less than being stopped."""
         return self.movable or self.preemptible
+
+    def secrets_of(self, group: Group) -> tuple[str, ...]:
+        """Return the names of the secrets that a group sees."""
+        return self.secrets if group.secrets is None else group.secrets
 
     def group(self, name: str) -> Group:
         """Return the group of that name; KeyError when the task has none."""

@@ -73,6 +73,10 @@ class RayHeads:
             "env": ray.environment(head=False),
             "head": (head.access.address, ports.heartbeat),
         }
+        group = run.group(member.group)
+        if group.driver is not None:
+            variables = self._addresses.environment(run).setup(node, member)
+            request["workers"] = {"variables": variables, "secrets": list(run.task.secrets_of(group))}
         return done(client.ask(request, timeout=ASK_S))
 
     def _at(self, client: AgentClient) -> ray.At:

@@ -50,7 +50,7 @@ class Provisioner:
             return Answer(result=Result.HELD, message=started["held_by"])
         if started.get("ok"):
             self._addresses.note_block(client, started)
-        return done(started)
+        return replace(done(started), warnings=tuple(started.get("warnings", ())))
 
     def put(self, run: Run, client: AgentClient) -> None:
         """Write the files of a run to a machine, in one go.
@@ -109,15 +109,22 @@ class Provisioner:
         client, node = self._addresses.slot(run, action.node), environment.index.nodes[action.node]
         member = environment.index.by_name[action.member]
         self._addresses.ensure(client, self._of_task(run))
+        here = environment.index.colocated(member)
+        secrets = {one.group: run.task.secrets_of(run.group(one.group)) for one in here}
+        names = {name for group in secrets.values() for name in group}
         request: PrepareRequest = {
             "op": "prepare",
             "variables": environment.setup(node, member),
             "setups": [
-                {"script": Layout.setup_script(one.group), "variables": environment.setup(node, one)}
-                for one in environment.index.colocated(member)
+                {
+                    "script": Layout.setup_script(one.group),
+                    "variables": environment.setup(node, one),
+                    "secrets": list(secrets[one.group]),
+                }
+                for one in here
                 if run.group(one.group).setup
             ],
-            "secrets": bundle.user_secrets(self._addresses.home, run.id),
+            "secrets": bundle.user_secrets(self._addresses.home, run.id, names),
             "workdir": run.task.workdir is not None or bool(run.task.file_mounts),
         }
         memory = imex.set_up(client, run, environment.index, node, member)

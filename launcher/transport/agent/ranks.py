@@ -90,6 +90,7 @@ class _GangStart:
                 "attempt": attempt,
                 "script": Layout.run_script(member.group),
                 "variables": variables,
+                "secrets": list(self._run.task.secrets_of(self._run.group(member.group))),
             },
         }
 

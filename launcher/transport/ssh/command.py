@@ -6,44 +6,57 @@ letters, digits and octal escapes alone, and starts /bin/sh on what they mean.
 
 import os
 import re
+import secrets
 import shlex
 from collections.abc import Sequence
 
 KILLED = 128 + 9
 
-MARK = b"\x1envlaunch\x1e"
-"""Stands in stdout before the command's own output: what start-up files of a login shell print lies before it."""
+LOGIN_S = 20.0
+"""Seconds for the start-up files of a login shell; one on a slow file system takes ten."""
 
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*")
 _PLAIN = re.compile(rb"[^A-Za-z0-9 _./=,:+@-]")
 
 # `timeout` puts the command into a process group and kills all of that: sshd would leave it running when the connection
 # ends. Without the sh around it, sshd would report the signal and no status: sh exits with 128 + n. What sh prints on
 # a signal ("Killed") is dropped, the command's own stderr (3) is as it was.
 _SCRIPT = (
-    "printf '\\036nvlaunch\\036'; exec 3>&2 2>/dev/null; "
+    "{place}printf '\\036{mark}\\036'; exec 3>&2 2>/dev/null; "
     "(exec timeout -s KILL {limit:.3f} {command} 2>&3 3>&-); exit $?"
 )
 
 
-def line(argv: Sequence[str], limit: float) -> str:
-    """Return the line that runs `argv` for `limit` seconds at most.
+def new_mark() -> str:
+    """Return a mark that nobody can have printed before.
+
+    It stands in stdout before a command's own output: what start-up files of a login shell print lies before it.
+    """
+    return secrets.token_hex(8)
+
+
+def line(argv: Sequence[str], limit: float, mark: str, user: str) -> str:
+    """Return the line that runs `argv` for `limit` seconds at most, after its mark.
 
     Then everything that it started is killed.
     """
-    return _sh(_SCRIPT.format(limit=max(limit, 0.001), command=shlex.join(argv)))
+    return _sh(_SCRIPT.format(place=_place(user), mark=mark, limit=max(limit, 0.001), command=shlex.join(argv)))
 
 
-def kept(argv: Sequence[str]) -> str:
-    """Return the line that becomes `argv` while its stdin is open.
-
-    Its output is marked as `line` marks it.
-    """
-    return _sh(f"printf '\\036nvlaunch\\036'; exec {shlex.join(argv)}")
+def kept(argv: Sequence[str], mark: str, user: str) -> str:
+    """Return the line that becomes `argv`, after its mark, while its stdin is open."""
+    return _sh(f"{_place(user)}printf '\\036{mark}\\036'; exec {shlex.join(argv)}")
 
 
-def terminal(argv: Sequence[str]) -> str:
+def terminal(argv: Sequence[str], user: str) -> str:
     """Return the line that becomes `argv` at a terminal, without a limit."""
-    return _sh(f"exec {shlex.join(argv)}")
+    return _sh(f"{_place(user)}exec {shlex.join(argv)}")
+
+
+def _place(user: str) -> str:
+    """Return what undoes a start-up file that leaves the home folder, or loses the system's programs."""
+    home = f"cd ~{user} 2>/dev/null; " if _USER.fullmatch(user) else ""
+    return f"{home}command -v timeout >/dev/null || PATH=$PATH:/usr/bin:/bin; "
 
 
 def _sh(script: str) -> str:
@@ -51,10 +64,10 @@ def _sh(script: str) -> str:
     return f"""exec /bin/sh -c 'eval "$(printf %b "{plain}")"'"""
 
 
-def output(stdout: bytes) -> bytes | None:
-    """Return what the command itself wrote; None where it was never started."""
-    _, mark, own = stdout.partition(MARK)
-    return own if mark else None
+def output(stdout: bytes, mark: str) -> bytes | None:
+    """Return what the command itself wrote; None where it has not been started."""
+    _, found, own = stdout.partition(b"\x1e%s\x1e" % mark.encode())
+    return own if found else None
 
 
 # Reads `MODE SIZE LENGTH\n`, a name of LENGTH bytes and SIZE bytes of content for each file, then `end`. Nothing is

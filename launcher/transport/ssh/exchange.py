@@ -1,15 +1,14 @@
 """One command in one session: its streams, its end, and its errors."""
 
 import threading
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Sequence
 
 import paramiko
 
 from launcher.ports import Completed, Take
 from launcher.transport.ssh import command
 from launcher.transport.ssh.connections import GRACE_S, Connection
-from launcher.transport.ssh.operation import Operation, tail
+from launcher.transport.ssh.operation import LoginError, Operation, tail
 from launcher.transport.ssh.route import Bell
 
 _AT_ONCE = 1 << 16  # bytes of stdin that fit into sshd's window (2 MiB): no thread is needed to send them
@@ -20,25 +19,28 @@ Stdin = Sequence[bytes | memoryview]
 
 
 class _Stdout:
-    """What a command itself writes, after the mark.
+    """What a command itself writes, after the mark: kept, or passed to `take` as it comes.
 
-    It is kept, or passed to `take` as it comes.
+    Before the mark, `kept` has what start-up files print.
     """
 
-    def __init__(self, take: Take | None) -> None:
+    def __init__(self, mark: str, take: Take | None) -> None:
         self.kept = bytearray()
+        self.begun = False
+        self._mark = mark
         self._take = take
-        self._begun = False
 
     def add(self, part: bytes) -> None:
-        if self._take is not None and self._begun:
+        if self.begun and self._take is not None:
             self._take(part)
             return
         self.kept += part
-        own = command.output(bytes(self.kept)) if self._take is not None else None
-        if self._take is not None and own is not None:
-            self._begun = True
-            del self.kept[len(self.kept) - len(own) :]
+        own = None if self.begun else command.output(bytes(self.kept), self._mark)
+        if own is None:
+            return
+        self.begun, self.kept = True, bytearray(own)
+        if self._take is not None:
+            self.kept.clear()
             self._take(own)
 
 
@@ -56,36 +58,42 @@ def exchange(
     """
     limit = op.left
     begun = op.elapsed
-    bell = Bell()
+    user = link.transport.get_username() or ""
+    bell, mark = Bell(), command.new_mark()
+    out = _Stdout(mark, take)
     channel.in_buffer.set_event(bell)
     channel.in_stderr_buffer.set_event(bell)
     try:
-        channel.exec_command(command.line(argv, limit))
-        _feed(channel, stdin, limit + GRACE_S)
-        stdout, stderr = _drain(channel, bell, op, _Stdout(take))
+        channel.exec_command(command.line(argv, limit, mark, user))
+        if not any(stdin):
+            channel.shutdown_write()
+        stdout, stderr = _drain(channel, bell, op, out, lambda: _feed(channel, stdin, limit + GRACE_S))
+        if not out.begun and not channel.eof_received:
+            raise stuck(op, user, stdout + b"\n" + stderr)
         channel.status_event.wait(op.left + GRACE_S)
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise _lost(op, begun, b"", str(error)) from error
     status = channel.exit_status
-    own = command.output(stdout)
     took = op.elapsed - begun
     if status == command.KILLED and took >= limit:
         op.fail("command", f"`{argv[0]}` did not end within {op.timeout:.0f} s", tail=tail(stderr))
     if status == -1 and (op.left == 0 or not link.transport.is_active()):
         raise _lost(op, begun, stderr, "")
-    if own is None:
-        _not_begun(stdout, stderr, status, op)
+    if not out.begun:
+        raise left(op, user, stdout + b"\n" + stderr, status)
     if status in (126, 127) and stderr.startswith(b"timeout: failed to run command"):
         reason = tail(stderr)[0].rsplit(": ", 1)[-1]
         op.fail("command", f"cannot start `{argv[0]}`: {reason}")
-    return Completed(status=command.KILLED if status == -1 else status, stdout=own, stderr=stderr)
+    return Completed(status=command.KILLED if status == -1 else status, stdout=stdout, stderr=stderr)
 
 
 def _feed(channel: paramiko.Channel, stdin: Stdin, limit: float) -> None:
-    """Send stdin, in a thread of its own if it is large.
+    """Send stdin, in a thread of its own if it is large: a command may write before it has read it all.
 
-    A command may write before it has read it all.
+    Called once the command has begun: a start-up file that reads would take it.
     """
+    if not any(stdin):
+        return
     channel.settimeout(limit)
     if sum(len(part) for part in stdin) <= _AT_ONCE:
         _send(channel, (b"".join(stdin),))
@@ -104,16 +112,27 @@ def _send(channel: paramiko.Channel, stdin: Iterable[bytes | memoryview]) -> Non
         return  # it ended without reading: its exit status tells why
 
 
-def _drain(channel: paramiko.Channel, bell: Bell, op: Operation, stdout: _Stdout) -> tuple[bytes, bytes]:
-    stderr = bytearray()
+def _drain(
+    channel: paramiko.Channel, bell: Bell, op: Operation, stdout: _Stdout, feed: Callable[[], None]
+) -> tuple[bytes, bytes]:
+    """Return what was written until the end, or until the time for it is over; `feed` is called as soon as it began."""
+    stderr, fed, login = bytearray(), False, op.elapsed + command.LOGIN_S
     while True:
         over = channel.closed or channel.eof_received
         while channel.recv_ready():
             stdout.add(channel.recv(_PART))
         while channel.recv_stderr_ready():
             stderr += channel.recv_stderr(_PART)
+        if stdout.begun and not fed:
+            fed = True
+            feed()
         if over:
             return bytes(stdout.kept), bytes(stderr)
+        if not stdout.begun:
+            left = login - op.elapsed
+            if left <= 0 or (not bell.wait(min(left, op.left + GRACE_S)) and op.left == 0):
+                return bytes(stdout.kept), bytes(stderr)
+            continue
         if not bell.wait(op.left + GRACE_S) and op.left == 0:
             return bytes(stdout.kept), bytes(stderr)
 
@@ -127,11 +146,30 @@ def _lost(op: Operation, begun: float, stderr: bytes, why: str) -> Exception:
     return op.error("command", message, "it may have run: check before running it again", tail=tail(stderr))
 
 
-def _not_begun(stdout: bytes, stderr: bytes, status: int, op: Operation) -> NoReturn:
-    """Raise RemoteError for a login that runs no commands.
+def stuck(op: Operation, user: str, printed: bytes) -> LoginError:
+    """Return the error for a login that does not come to its command in time."""
+    message = f"the login of `{user}` does not end within {min(command.LOGIN_S, op.timeout):.0f} s: `~/.bashrc`?"
+    hint = f"see where `ssh {user}@{op.node} true </dev/zero` waits: in a start-up file, or in the login shell itself"
+    return _login_error(op, message, hint, printed)
 
-    `nologin`, a forced command, an expired account.
+
+def left(op: Operation, user: str, printed: bytes, status: int) -> LoginError:
+    """Return the error for a login that ended before its command.
+
+    `nologin`, a restricted shell, a forced command, an expired account, a start-up file with `exit`.
     """
-    said = tail(stdout + b"\n" + stderr)
-    message = f"the login shell runs no commands: {said[-1] if said else f'it ended with {status}'}"
-    op.fail("command", message, "give the user a login shell that runs `/bin/sh -c`", tail=said)
+    said = tail(printed)
+    last = said[-1] if said else f"it ended with {status} and printed nothing"
+    kinds = {"account is currently not available": "`nologin`", "restricted": "restricted (`rbash`)"}
+    kind = next((kind for words, kind in kinds.items() if words in last), None)
+    if kind is None:
+        message = f"login shell of `{user}` runs no commands: {last}"
+        hint = "give the user a shell that does; a start-up file with `exit` or `exec` looks the same: `~/.bashrc`?"
+        return _login_error(op, message, hint, printed)
+    return _login_error(op, f"login shell of `{user}` is {kind}: {last}", "give the user another login shell", printed)
+
+
+def _login_error(op: Operation, message: str, hint: str, printed: bytes) -> LoginError:
+    error = op.error("command", message, hint, tail=tail(printed), kind=LoginError)
+    assert isinstance(error, LoginError)
+    return error

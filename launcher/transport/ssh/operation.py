@@ -42,6 +42,10 @@ class LostError(RemoteError):
     """
 
 
+class LoginError(RemoteError):
+    """A login that does not come to its command: a start-up file waits, or leaves the shell."""
+
+
 class Operation:
     """What is asked of a machine, within `timeout` seconds from now.
 

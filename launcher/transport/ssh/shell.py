@@ -1,6 +1,8 @@
 """The shell of a machine over SSH: kept connections, verified hosts, deadlines."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from launcher.core.model.inventory import Access
@@ -12,11 +14,13 @@ from launcher.transport.ssh.connections import ConnectionPool
 from launcher.transport.ssh.dial import Dialler
 from launcher.transport.ssh.exchange import Stdin, exchange
 from launcher.transport.ssh.host_keys import HostKey, HostKeys
-from launcher.transport.ssh.operation import LostError, Operation, tail
+from launcher.transport.ssh.operation import LoginError, LostError, Operation, tail
 from launcher.transport.ssh.talk import KeptTalk, SingleTalk
 
 KNOWN_HOSTS = "known_hosts"
 TERMINAL_S = 30.0
+STUCK_S = 30.0
+"""Seconds for which a login that came to no command is not tried again."""
 
 
 class SshShell:
@@ -29,6 +33,7 @@ class SshShell:
         self._resolver = Resolver(home)
         self._keys = HostKeys(home / KNOWN_HOSTS)
         self._dialler = Dialler(self._keys)
+        self._stuck: dict[Access, tuple[LoginError, float]] = {}
         self._links = ConnectionPool(self._resolver.resolve, self._dialler.dial)
 
     def run(
@@ -73,10 +78,11 @@ class SshShell:
         link = self._links.link(at, op)
         if not link.is_roomy:
             return SingleTalk(lambda data: self.run(at, argv, stdin=data, timeout=timeout).stdout)
-        try:
-            return KeptTalk(link, op, argv)
-        except LostError:
-            return KeptTalk(self._links.link(at, op), op, argv)
+        with self._remembered(at):
+            try:
+                return KeptTalk(link, op, argv)
+            except LostError:
+                return KeptTalk(self._links.link(at, op), op, argv)
 
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the `ssh` command that runs a command at a terminal.
@@ -101,10 +107,23 @@ class SshShell:
         self._dialler.close()
 
     def _run(self, at: Access, argv: Sequence[str], stdin: Stdin, op: Operation, take: Take | None = None) -> Completed:
+        with self._remembered(at):
+            try:
+                return self._once(at, argv, stdin, op, take)
+            except LostError:
+                return self._once(at, argv, stdin, op, take)  # the connection was dead, and nothing was begun on it
+
+    @contextlib.contextmanager
+    def _remembered(self, at: Access) -> Iterator[None]:
+        """Fail at once where a login did not end a moment ago: a launch asks a node many times."""
+        error, at_s = self._stuck.get(at, (None, 0.0))
+        if error is not None and time.monotonic() - at_s < STUCK_S:
+            raise error.with_traceback(None)
         try:
-            return self._once(at, argv, stdin, op, take)
-        except LostError:
-            return self._once(at, argv, stdin, op, take)  # the connection was dead, and nothing was begun on it
+            yield
+        except LoginError as found:
+            self._stuck[at] = (found, time.monotonic())
+            raise
 
     def _once(self, at: Access, argv: Sequence[str], stdin: Stdin, op: Operation, take: Take | None) -> Completed:
         link = self._links.link(at, op)

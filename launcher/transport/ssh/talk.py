@@ -10,27 +10,52 @@ import paramiko
 from launcher.errors import LaunchError
 from launcher.transport.ssh import command
 from launcher.transport.ssh.connections import Connection
+from launcher.transport.ssh.exchange import left, stuck
 from launcher.transport.ssh.operation import Operation
 
 _PART = 1 << 20
-_BEFORE = 1 << 20
+_BEFORE = 4 << 20
 """Bytes that start-up files of a login shell may print before the program begins."""
 
 
 class KeptTalk:
-    """A session of its own, open as long as both sides want."""
+    """A session of its own, open as long as both sides want.
+
+    The program has begun when it is made: what was sent before, a start-up file that reads would take. LoginError where
+    it does not begin.
+    """
 
     def __init__(self, link: Connection, op: Operation, argv: Sequence[str]) -> None:
         self._link = link
         self._channel = link.keep(op)
-        self._before: bytes | None = b""
         self._mute = False
+        mark, user = command.new_mark(), link.transport.get_username() or ""
         try:
             self._channel.settimeout(op.left)
-            self._channel.exec_command(command.kept(argv))
+            self._channel.exec_command(command.kept(argv, mark, user))
+            self._first = self._await(mark, op, user)
         except (paramiko.SSHException, EOFError, OSError) as error:
             self.give_up()
             raise op.error("command", f"the connection was lost: {str(error) or type(error).__name__}") from error
+        except LaunchError:
+            self._link.let_go(self._channel)
+            raise
+
+    def _await(self, mark: str, op: Operation, user: str) -> bytes:
+        """Return what came after the mark."""
+        printed = b""
+        until = op.elapsed + min(op.left, command.LOGIN_S)
+        while (own := command.output(printed, mark)) is None:
+            self._channel.settimeout(max(0.001, until - op.elapsed))
+            try:
+                part = self._channel.recv(_PART)
+            except TimeoutError:
+                raise stuck(op, user, printed) from None
+            printed += part
+            if not part or len(printed) > _BEFORE:
+                status = self._channel.recv_exit_status() if self._channel.status_event.wait(1.0) else -1
+                raise left(op, user, printed, status)
+        return own
 
     def send(self, data: bytes) -> None:
         """Write to its stdin."""
@@ -38,31 +63,20 @@ class KeptTalk:
             self._channel.sendall(data)
 
     def read(self) -> bytes:
-        """Return what the program wrote, without what a login printed before."""
+        """Return what the program wrote; nothing once it has ended."""
+        first, self._first = self._first, b""
+        if first:
+            return first
         self._channel.settimeout(None)
-        while True:
-            try:
-                part = self._channel.recv(_PART)
-            except (OSError, EOFError, paramiko.SSHException):
-                return b""
-            if self._before is None or not part:
-                return part
-            self._before += part
-            own = command.output(self._before)
-            if own is None and len(self._before) > _BEFORE:
-                return b""
-            if own is not None:
-                self._before = None
-                if own:
-                    return own
+        try:
+            return self._channel.recv(_PART)
+        except (OSError, EOFError, paramiko.SSHException):
+            return b""
 
     def last_words(self) -> str:
         """Return why it ended."""
         if self._mute:
             return "no reply over an open connection"
-        if self._before is not None:
-            said = self._before.decode(errors="replace").strip().splitlines()[-1:]
-            return f"the login shell runs no commands: {said[0] if said else 'it ended at once'}"
         if self._link.transport.is_active():
             return "the relay on the machine has ended"
         return "the connection was lost"

@@ -17,7 +17,7 @@ def argv(settings: Settings, own: Path, remote: Sequence[str]) -> tuple[str, ...
     `own` is our known_hosts file. The host keys of the machine and of those on the way must be in the known_hosts files
     already: `ssh` asks for none.
     """
-    return ("ssh", "-t", *_options(settings, own), "--", settings.address, command.terminal(remote))
+    return ("ssh", "-t", *_options(settings, own), "--", settings.address, command.terminal(remote, settings.user))
 
 
 def _options(settings: Settings, own: Path) -> list[str]:

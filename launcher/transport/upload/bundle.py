@@ -5,6 +5,7 @@ Programs, agent spec, shared variables, Ray token.
 
 import json
 import secrets
+from collections.abc import Collection
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -54,10 +55,10 @@ def token(home: Path, run: RunId) -> bytes:
     return path.read_bytes()
 
 
-def user_secrets(home: Path, run: RunId) -> dict[str, str]:
-    """Return the values of the task's secrets, by name; none without a file."""
+def user_secrets(home: Path, run: RunId, names: Collection[str]) -> dict[str, str]:
+    """Return the values of secrets with these names, by name; none without a file."""
     try:
         content: dict[str, str] = json.loads((home / "runs" / run / "secrets.json").read_bytes())
     except FileNotFoundError:
         return {}
-    return content
+    return {name: value for name, value in content.items() if name in names}

@@ -25,15 +25,18 @@ def script(line: str) -> str:
     ],
 )
 def test_a_login_shell_sees_no_character_that_shells_read_differently(argv: tuple[str, ...]) -> None:
-    words = shlex.split(script(command.line(argv, 2.5)).split("(exec ", 1)[1].rsplit(" 2>&3", 1)[0])
+    words = shlex.split(script(command.line(argv, 2.5, "abc", "me")).split("(exec ", 1)[1].rsplit(" 2>&3", 1)[0])
     assert words == ["timeout", "-s", "KILL", "2.500", *argv]
 
 
 def test_no_time_left_is_no_endless_time() -> None:
-    assert "timeout -s KILL 0.001 true" in script(command.line(["true"], 0.0))
+    assert "timeout -s KILL 0.001 true" in script(command.line(["true"], 0.0, "abc", "me"))
 
 
 def test_what_came_before_the_mark_is_not_the_commands() -> None:
-    assert command.output(b"welcome\n" + command.MARK + b"own" + command.MARK) == b"own" + command.MARK
-    assert command.output(command.MARK) == b""
-    assert command.output(b"This account is not available.\n") is None
+    mark = command.new_mark()
+    found = b"\x1e" + mark.encode() + b"\x1e"
+    assert command.output(b"welcome\n" + found + b"own" + found, mark) == b"own" + found
+    assert command.output(found, mark) == b""
+    assert command.output(b"welcome\n" + found + b"own", command.new_mark()) is None
+    assert command.output(b"This account is not available.\n", mark) is None
