@@ -8,6 +8,7 @@ from launcher.core.control.slice_count import slice_notes
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import BLINK_S
 from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.observation import Unseen
 from launcher.core.model.record import RunTimer
 from launcher.core.model.run import MemberName, RunState
 from launcher.core.model.text import count
@@ -54,7 +55,7 @@ def progress(tick: Tick, state: RunState) -> str:
         return "no node of the run is reachable: check the network of this machine; nothing is changed"
     counts = Counter(tick.conditions.values())
     unseen = [str(tick.record.slots[name].node) for name in tick.conditions if _long_unseen(tick, name)]
-    notes = [f"unreachable: {fold(unseen)}"] if unseen else []
+    notes = [*([f"unreachable: {fold(unseen)}"] if unseen else []), *_odd(tick)]
     slices = slice_notes(tick) if state is RunState.RUNNING else ()  # a recovery has enough to say
     more = "".join(f"; {note}" for note in (*notes, *dict.fromkeys(tick.notes), *slices))
     if state is RunState.RUNNING:
@@ -93,6 +94,14 @@ def _steps(tick: Tick) -> Counter[str]:
             agent = tick.agent(node) if step in _IN_SETUP else None
             told[(agent.setup.message if agent else "") or (_FOR_HEAD if waits else message)] += 1
     return told
+
+
+def _odd(tick: Tick) -> Iterator[str]:
+    """Yield what nodes sent that is no reply of an agent, the first message alone."""
+    views = tick.seen.nodes.items()
+    odd = {str(name): view.message for name, view in views if isinstance(view, Unseen) and view.odd}
+    if odd:
+        yield f"{fold(odd)}: {next(iter(odd.values()))}"
 
 
 def _long_unseen(tick: Tick, name: MemberName) -> bool:

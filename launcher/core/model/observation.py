@@ -126,10 +126,11 @@ class Seen:
 class Unseen:
     """We could not reach a machine; `message` says why.
 
-    Never a reason to act by itself.
+    `odd`: it answered, but not as an agent does. Never a reason to act by itself.
     """
 
     message: str
+    odd: bool = False
 
 
 NodeView: TypeAlias = Seen | Unseen
