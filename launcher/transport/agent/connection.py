@@ -225,14 +225,16 @@ class MachineConnection:
     def _take(self, found: RelayAnswer | str | None) -> Sequence[Key] | None:
         """Take in an answer; return the units of which more is known now. None where nobody waits for it.
 
-        An answer that cannot be read may be that of any unit that was asked: all of them have an odd one.
+        An answer that cannot be read may be that to any request under way: all of them have an odd one.
         """
         if found is None:
             return None
         if isinstance(found, str):
-            odd = self._pending()
+            odd, waiting, self._waiting = self._pending(), self._waiting, {}
             for key in odd:
                 self.views[key].replied(found)
+            for number, caller in waiting.items():
+                caller.set_result({"key": ("", number), "message": f"odd reply: {found}"})
             return odd
         run, place = key = found["key"]
         if not run:
