@@ -11,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.admission.store_retry import ControllerLog, StoreRetry
-from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadSeen, Seen, Unseen
 from launcher.core.model.run import RunName
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
 from launcher.ports import Completed
-from launcher.runtime.protocol import PROTOCOL
+from launcher.runtime.protocol import PROTOCOL, StatusReply
 from launcher.store.store import Store
-from launcher.transport.agent import connection, poller
+from launcher.transport.agent import connection, poller, replies
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.nodes import ShellNodes
 from tests import agents
@@ -197,16 +196,14 @@ def test_messages_and_tails_are_cut_and_can_be_stored(stage: Stage) -> None:
     until_running(stage)
     rank = {"member": "main/15", "attempt": 1, "running": False, "exit_code": 1, "tail": ["\ud800" * 10_000] * 1000}
     stage.tick(node_status(ranks=[rank]))
-    view = stage.nodes.look(stage.run).nodes[NodeName("r000-n15")]
-    assert isinstance(view, Seen)
-    assert view.agent is not None
-    (ended,) = view.agent.ranks
-    assert (len(ended.tail), {len(line) for line in ended.tail}) == (40, {4000})
+    (row,) = replies.read(StatusReply, node_status(ranks=[rank]))["ranks"]
+    assert (len(row["tail"]), {len(line) for line in row["tail"]}) == (40, {4000})
+    "".join(row["tail"]).encode()
 
 
 @pytest.mark.parametrize("more", [b"x" * 20_000, b"\n" * (connection.STRAYS + 2)], ids=["no-end", "not-asked-for"])
 def test_a_node_that_sends_too_much_is_hung_up_on(stage: Stage, more: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection.replies, "LINE", 10_000)
+    monkeypatch.setattr(replies, "LINE", 10_000)
     stage.shell.more = [more]
     deadline = time.monotonic() + 10
     while not stage.shell.hung_up:
