@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from . import agent_folders, environment, files, interpreter, logs, procs, rank_actor, ranks, setups
+from . import agent_folders, environment, files, handshake, interpreter, logs, procs, rank_actor, ranks, setups
 from .children import Children
 from .connectivity import Connectivity
 from .fences import Fences
@@ -70,12 +70,10 @@ class AgentApi:
         self._fences = Fences(folder / agent_folders.FENCES)
         self._quiet = ranks.QuietTimes()
         self._connectivity = Connectivity()
-        self.heartbeat = Heartbeat(spec["place"], spec["self_stop"], self.stop_itself, Deadline(self._deadline).put)
-        self.heartbeats = (
-            HeartbeatServer(spec["self_stop"], spec["population"], self.cut_off)
-            if spec["heartbeat"] is not None
-            else None
-        )
+        key, limit, place = handshake.kept(folder), spec["self_stop"], spec["place"]
+        self.heartbeat = Heartbeat(place, key, limit, self.stop_itself, Deadline(self._deadline).put)
+        server = HeartbeatServer(key, limit, spec["population"], self.cut_off)
+        self.heartbeats = server if spec["heartbeat"] is not None else None
         self._member: str | None = None
         self._turn = threading.Lock()
         self._answers: dict[str, Callable[[Any], Reply]] = {
