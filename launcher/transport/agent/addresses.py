@@ -24,7 +24,7 @@ FALLBACK_LEASE = "/tmp/.nvlaunch-lease"  # noqa: S108 - a known place that anybo
 
 
 def leases(fleet: Inventory) -> tuple[str, ...]:
-    """Return the paths of a machine's lease; the first that can be used counts."""
+    """Return the paths of a machine's lease: the second counts where not everybody may make the first."""
     return (fleet.lease_path, FALLBACK_LEASE)
 
 
