@@ -155,7 +155,10 @@ class Provisioner:
         reply = client.answer("unpack", "plan", root, name, *former, stdin=snapshot.manifest, timeout=UNPACK_S)
         if not reply["ok"] or "missing" not in reply:
             return reply
-        contents = snapshot.contents(reply["missing"])
+        try:
+            contents = snapshot.contents(reply["missing"])
+        except IndexError:
+            return {"ok": False, "message": "odd reply: `missing` has the number of no content"}
         timeout = UNPACK_S + len(contents) / SLOWEST
         return client.answer("unpack", "fill", root, name, stdin=contents, timeout=timeout)
 

@@ -7,6 +7,7 @@ from typing import NoReturn
 import paramiko
 
 from launcher.ports import Completed, Take
+from launcher.transport.bounded import STDERR, STDOUT, KeptOutput
 from launcher.transport.ssh import command
 from launcher.transport.ssh.connections import GRACE_S, Connection
 from launcher.transport.ssh.operation import Operation, tail
@@ -14,6 +15,8 @@ from launcher.transport.ssh.route import Bell
 
 _AT_ONCE = 1 << 16  # bytes of stdin that fit into sshd's window (2 MiB): no thread is needed to send them
 _PART = 1 << 20
+BANNER = 2 << 20
+"""Bytes that start-up files of a login shell may print before a command whose stdout is passed on."""
 _PACKET = 32_000  # what one packet of SSH holds: more would be copied again and again
 
 Stdin = Sequence[bytes | memoryview]
@@ -22,11 +25,11 @@ Stdin = Sequence[bytes | memoryview]
 class _Stdout:
     """What a command itself writes, after the mark.
 
-    It is kept, or passed to `take` as it comes.
+    It is kept, or passed to `take` as it comes; what is kept has a limit.
     """
 
-    def __init__(self, take: Take | None) -> None:
-        self.kept = bytearray()
+    def __init__(self, take: Take | None, kept: KeptOutput) -> None:
+        self.kept = kept
         self._take = take
         self._begun = False
 
@@ -34,11 +37,15 @@ class _Stdout:
         if self._take is not None and self._begun:
             self._take(part)
             return
-        self.kept += part
-        own = command.output(bytes(self.kept)) if self._take is not None else None
-        if self._take is not None and own is not None:
+        self.kept.add(part)
+        if self._take is None:
+            return
+        data = self.kept.data
+        mark = data.find(command.MARK, max(0, len(data) - len(part) - len(command.MARK)))
+        if mark >= 0:
             self._begun = True
-            del self.kept[len(self.kept) - len(own) :]
+            own = bytes(data[mark + len(command.MARK) :])
+            del data[mark + len(command.MARK) :]
             self._take(own)
 
 
@@ -62,7 +69,12 @@ def exchange(
     try:
         channel.exec_command(command.line(argv, limit))
         _feed(channel, stdin, limit + GRACE_S)
-        stdout, stderr = _drain(channel, bell, op, _Stdout(take))
+
+        def too_much(what: str) -> NoReturn:
+            op.fail("command", f"`{argv[0]}` {what}")
+
+        kept = KeptOutput("stdout", STDOUT if take is None else BANNER, too_much)
+        stdout, stderr = _drain(channel, bell, op, _Stdout(take, kept), KeptOutput("stderr", STDERR, too_much))
         channel.status_event.wait(op.left + GRACE_S)
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise _lost(op, begun, b"", str(error)) from error
@@ -104,18 +116,17 @@ def _send(channel: paramiko.Channel, stdin: Iterable[bytes | memoryview]) -> Non
         return  # it ended without reading: its exit status tells why
 
 
-def _drain(channel: paramiko.Channel, bell: Bell, op: Operation, stdout: _Stdout) -> tuple[bytes, bytes]:
-    stderr = bytearray()
+def _drain(
+    channel: paramiko.Channel, bell: Bell, op: Operation, stdout: _Stdout, stderr: KeptOutput
+) -> tuple[bytes, bytes]:
     while True:
         over = channel.closed or channel.eof_received
         while channel.recv_ready():
             stdout.add(channel.recv(_PART))
         while channel.recv_stderr_ready():
-            stderr += channel.recv_stderr(_PART)
-        if over:
-            return bytes(stdout.kept), bytes(stderr)
-        if not bell.wait(op.left + GRACE_S) and op.left == 0:
-            return bytes(stdout.kept), bytes(stderr)
+            stderr.add(channel.recv_stderr(_PART))
+        if over or (not bell.wait(op.left + GRACE_S) and op.left == 0):
+            return bytes(stdout.kept.data), bytes(stderr.data)
 
 
 def _lost(op: Operation, begun: float, stderr: bytes, why: str) -> Exception:
