@@ -96,7 +96,7 @@ class AgentClient:
 
         Its exit status does not matter.
         """
-        return self._read(self._value(self.program(*argv, timeout=timeout, stdin=stdin), argv[0]), argv[0])
+        return self._json(self.program(*argv, timeout=timeout, stdin=stdin), argv[0])
 
     def put(self, files: Files) -> None:
         """Write files below the run's folder on the node."""
@@ -110,6 +110,9 @@ class AgentClient:
         except replies.OddReplyError as error:
             message = f"odd reply: {error}" if ended.stdout.strip() else f"`{stage}` ended with {ended.status}"
             raise RemoteError(tail[-1] if tail else message, node=self.name, stage=stage, tail=tail) from None
+
+    def _json(self, ended: Completed, stage: str) -> Reply:
+        return self._read(self._value(ended, stage), stage)
 
     def _read(self, value: object, stage: str) -> Reply:
         try:
