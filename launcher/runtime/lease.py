@@ -4,8 +4,9 @@ Held by kernel locks while the run's agent lives, so a lease never expires by ti
 head stops itself in `heartbeat.py`.
 
 Everybody on a node may lock a lease, and say in it what he likes: it keeps honest launchers apart, and takes nothing
-from anybody. So only a plain file is taken that is empty, or that a lease was written into; a link, a folder, a device,
-a file with a second name or with other content is refused, and neither followed nor changed. Who really holds a lease
+from anybody. So only a plain file is taken that is empty, that a lease was written into, or that everybody may write to
+like every lease; a link, a folder, a device, a file with a second name or with other content is refused, and neither
+followed nor changed. Who really holds a lease
 is said by the kernel, beside what the holder wrote.
 """
 
@@ -26,6 +27,9 @@ from .protocol_files import PortsSpec
 FREE_S = 5.0
 PASSING_S = 0.3
 """Seconds in which a program that only looked at a lease has released it."""
+
+MODE = 0o666
+"""Of a lease: every user of the machine must be able to lock it."""
 
 LONGEST = 4096
 """Bytes of a lease."""
@@ -192,8 +196,8 @@ def _open(path: str) -> int:
         handle = os.open(path, flags)
     except FileNotFoundError:
         with contextlib.suppress(FileExistsError):
-            made = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-            os.fchmod(made, 0o666)
+            made = os.open(path, flags | os.O_CREAT | os.O_EXCL, MODE)
+            os.fchmod(made, MODE)
             os.close(made)
         handle = _reopened(path, flags)
     except PermissionError:
@@ -230,7 +234,9 @@ def _check_kind(path: str, handle: int | None) -> None:
 
 
 def _check_content(path: str, handle: int) -> None:
-    """Raise RefusedError for a file into which no lease was written: it is somebody's."""
+    """Raise RefusedError for a file into which no lease was written: it is somebody's, unless it is everybody's."""
+    if stat.S_IMODE(os.fstat(handle).st_mode) == MODE:
+        return
     content = os.pread(handle, LONGEST + 1, 0)
     if content and (len(content) > LONGEST or not _WRITTEN.fullmatch(content)):
         raise RefusedError(f"`{path}` of user `{_owner(path)}` has other content than a lease: remove it")

@@ -199,6 +199,14 @@ def test_a_look_at_a_lease_delays_nobody_for_long(tmp_path: Path) -> None:
     lease.release(lease.take([path], RUN))
 
 
+def test_what_others_wrote_into_a_lease_keeps_nobody_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "lease"
+    lease.release(lease.take([str(path)], RUN))
+    path.write_text("no lease at all\n" * 1000)
+    lease.release(lease.take([str(path)], RUN))
+    assert path.read_text() == f"{RUN}\n"
+
+
 @drawn(100)
 @given(st.one_of(st.binary(max_size=60), st.text(max_size=40).map(lambda text: f"run `{text}` x".encode())))
 def test_any_content_is_taken_as_a_lease_or_left_as_it_is(
@@ -206,6 +214,7 @@ def test_any_content_is_taken_as_a_lease_or_left_as_it_is(
 ) -> None:
     path = tmp_path_factory.mktemp("lease") / "lease"
     path.write_bytes(content)
+    path.chmod(0o644)
     try:
         lease.release(lease.take([str(path)], RUN))
     except lease.RefusedError:
