@@ -6,8 +6,7 @@ head stops itself in `heartbeat.py`.
 Everybody on a node may lock a lease, and say in it what he likes: it keeps honest launchers apart, and takes nothing
 from anybody. So only a plain file is taken that is empty, that a lease was written into, or that everybody may write to
 like every lease; a link, a folder, a device, a file with a second name or with other content is refused, and neither
-followed nor changed. Who really holds a lease
-is said by the kernel, beside what the holder wrote.
+followed nor changed. Who really holds a lease is said by the kernel, beside what the holder wrote.
 """
 
 import contextlib
