@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FUZZ_S ?= 3600
-FUZZ := tests/unit/config/test_fuzz.py tests/unit/config/test_importers_fuzz.py tests/unit/probe/test_fuzz.py
+FUZZ := tests/unit/config/test_fuzz.py tests/unit/config/test_importers_fuzz.py tests/unit/probe/test_fuzz.py \
+	tests/unit/transport/test_channels_fuzz.py tests/unit/transport/test_odd_replies.py tests/unit/cli/test_tar_stream.py \
+	tests/unit/runtime/test_channels_fuzz.py tests/unit/runtime/test_heartbeat_attacks.py tests/unit/runtime/test_lease.py
 
 # Layers whose tests race real clocks: what fails on a busy machine is tried once more, alone, and said.
 define patiently
@@ -21,7 +23,7 @@ help:
 	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (two minutes)"
 	@echo "make command  the command itself, on imaginary fleets"
 	@echo "make soak   for hours: drawn cases, 50 times as many and other ones each time; the long failures on racks of hosts"
-	@echo "make fuzz   an hour of files and answers drawn at random (FUZZ_S=60: a minute); a part of soak"
+	@echo "make fuzz   an hour of files, answers and bytes on each channel, drawn at random (FUZZ_S=60: a minute); a part of soak"
 	@echo "make real   real Ray on local racks"
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@echo "make recovery  each kind of failure on those racks, with a program that counts what it lost (needs root)"
@@ -52,7 +54,8 @@ soak: fuzz
 	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -n 2 --timeout 0 tests/unit tests/property tests/soak tests/fake tests/command
 	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest --timeout 0 tests/recovery
 
-# Task files, foreign inventories, what nodes print: other ones in each round, until the time is over.
+# Task files, foreign inventories, what nodes and strangers send on each channel: other ones in each round, until the
+# time is over.
 fuzz: $(READY)
 	@echo "== fuzz: everything that is read, for $(FUZZ_S) s"
 	@end=$$(($$(date +%s) + $(FUZZ_S))); rounds=0; while [ $$(date +%s) -lt $$end ]; do \

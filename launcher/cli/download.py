@@ -38,6 +38,8 @@ class Download:
         self._path = path
         self._into = into
         self._force = force
+        self._umask = os.umask(0o077)  # here, before there are threads: it can only be read by setting it
+        os.umask(self._umask)
         self._over = threading.Event()
         self._received = {target: Received() for target in targets}
 
@@ -73,7 +75,7 @@ class Download:
         Return what its node left out. The sender has a thread of its own.
         """
         reading, writing = os.pipe()
-        unpacker = Unpacker(self._folder(target), received, force=self._force)
+        unpacker = Unpacker(self._folder(target), received, force=self._force, umask=self._umask)
         sent: Future[tuple[str, ...]] = Future()
         sender = threading.Thread(target=self._send, args=(target, writing, sent), daemon=True, name="fetch")
         sender.start()
@@ -115,10 +117,11 @@ class Download:
             self.left_out += [(target.label, line) for line in end.result()]
         except LaunchError as error:
             self.failed.append((target.label, error.message))
-        refused = self._received[target].refused
+        received = self._received[target]
+        refused = received.refused
         self.failed += [(target.label, message) for message in refused[:MAX_REFUSED]]
         if len(refused) > MAX_REFUSED:
-            self.failed.append((target.label, f"and {len(refused) - MAX_REFUSED} more"))
+            self.failed.append((target.label, f"and {len(refused) + received.more - MAX_REFUSED} more"))
         self.exists_here = self.exists_here or any(message.endswith(EXISTS) for message in refused)
 
 

@@ -2,36 +2,45 @@
 
 import os
 import secrets
-import shutil
-import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from launcher.cli.tar_stream import FILE, FOLDER, LINK, PART, TarEntry, TarStream, TarStreamError
 from launcher.errors import LaunchError
 
-PART = 1 << 20
+MAX_REFUSED = 1000
+"""Reasons that are kept: a node could send refused files without end."""
 
 EXISTS = "already exists here"
 
 
 @dataclass(slots=True)
 class Received:
-    """How much was unpacked so far, and what was refused, each with the reason."""
+    """How much was unpacked so far, and what was refused, each with the reason; `more` counts what is not kept."""
 
     files: int = 0
     size: int = 0
     refused: list[str] = field(default_factory=list)
+    more: int = 0
+
+    def refuse(self, message: str) -> None:
+        """Add a reason."""
+        if len(self.refused) < MAX_REFUSED:
+            self.refused.append(message)
+        else:
+            self.more += 1
 
 
 class Unpacker:
-    """Unpacks files into one folder, each completely or not at all.
+    """Unpacks files into one folder, each completely or not at all, with the rights that `umask` leaves.
 
     With `force` they replace existing ones.
     """
 
-    def __init__(self, folder: Path, received: Received, *, force: bool) -> None:
+    def __init__(self, folder: Path, received: Received, *, force: bool, umask: int = 0o022) -> None:
         self._folder = folder
+        self._umask = umask
         self._received = received
         self._force = force
 
@@ -42,17 +51,17 @@ class Unpacker:
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with tarfile.open(fileobj=stream, mode="r|") as archive:
-                for entry in archive:
-                    self._take(archive, entry)
+            archive = TarStream(stream)
+            for entry in archive:
+                self._take(archive, entry)
             while stream.read(PART):
                 pass  # let the sender finish
-        except tarfile.TarError as error:
-            raise LaunchError(f"received no tar archive: {str(error).lower()}") from error
+        except TarStreamError as error:
+            raise LaunchError(f"received no tar archive: {error}") from error
         except OSError as error:
             raise LaunchError(f"cannot write to `{self._folder}`: {(error.strerror or str(error)).lower()}") from error
 
-    def _take(self, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
+    def _take(self, archive: TarStream, entry: TarEntry) -> None:
         parts = PurePosixPath(entry.name).parts
         why = _hostile(entry.name) or self._blocked(parts)
         if why is None:
@@ -60,7 +69,7 @@ class Unpacker:
             target.parent.mkdir(parents=True, exist_ok=True)
             why = self._put(archive, entry, target, parts)
         if why is not None:
-            self._received.refused.append(f"`{entry.name}`: {why}")
+            self._received.refuse(f"`{entry.name}`: {why}")
 
     def _blocked(self, parts: tuple[str, ...]) -> str | None:
         """Return why a path cannot be used.
@@ -74,11 +83,9 @@ class Unpacker:
                 return f"`{at}` is not a folder"
         return None
 
-    def _put(
-        self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, parts: tuple[str, ...]
-    ) -> str | None:
+    def _put(self, archive: TarStream, entry: TarEntry, target: Path, parts: tuple[str, ...]) -> str | None:
         """Unpack an entry; return why it was refused, None where it was not."""
-        if entry.isdir():
+        if entry.kind == FOLDER:
             if target.is_symlink() or (target.exists() and not target.is_dir()):
                 return "another kind of file with this name exists here"
             target.mkdir(exist_ok=True)
@@ -87,21 +94,20 @@ class Unpacker:
             return "a folder with this name exists here"
         if not self._force and os.path.lexists(target):
             return EXISTS
-        if entry.isreg():
+        if entry.kind == FILE:
             return self._file(archive, entry, target)
-        if entry.issym():
-            return _outside(entry.linkname, len(parts) - 1) or self._link(entry, target)
+        if entry.kind == LINK:
+            return _outside(entry.link, len(parts) - 1) or self._link(entry, target)
         return "neither a file, a folder nor a symbolic link"
 
-    def _file(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: Path) -> str | None:
+    def _file(self, archive: TarStream, entry: TarEntry, target: Path) -> str | None:
         draft = _draft(target)
-        source = archive.extractfile(entry)
-        assert source is not None  # it is a regular file
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
-                shutil.copyfileobj(source, file, PART)
-                os.fchmod(file.fileno(), entry.mode & 0o777 | 0o400)
+                for part in archive.content():
+                    file.write(part)
+                os.fchmod(file.fileno(), entry.mode & 0o777 & ~self._umask | 0o400)
             os.utime(draft, (entry.mtime, entry.mtime))
             why = self._settle(draft, target)
         finally:
@@ -111,9 +117,9 @@ class Unpacker:
             self._received.size += entry.size
         return why
 
-    def _link(self, entry: tarfile.TarInfo, target: Path) -> str | None:
+    def _link(self, entry: TarEntry, target: Path) -> str | None:
         draft = _draft(target)
-        draft.symlink_to(entry.linkname)
+        draft.symlink_to(entry.link)
         try:
             why = self._settle(draft, target)
         finally:
@@ -160,6 +166,6 @@ def _outside(target: str, depth: int) -> str | None:
     """
     parts = PurePosixPath(target).parts
     up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
-    if PurePosixPath(target).is_absolute() or up > depth or ".." in parts[up:] or not target:
+    if PurePosixPath(target).is_absolute() or up > depth or ".." in parts[up:] or not target or "\0" in target:
         return f"a link out of the target folder, to `{target}`"
     return None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from . import agent_folders, driver, environment, files, interpreter, procs, ranks, setups
+from . import agent_folders, driver, environment, files, handshake, interpreter, procs, ranks, setups
 from .children import Children
 from .connectivity import Connectivity
 from .fences import Fences
@@ -72,12 +72,10 @@ class AgentApi:
         self._fences = Fences(folder / agent_folders.FENCES)
         self._quiet = ranks.QuietTimes()
         self._connectivity = Connectivity()
-        self.heartbeat = Heartbeat(spec["place"], spec["self_stop"], self.stop_itself, Deadline(self._deadline).put)
-        self.heartbeats = (
-            HeartbeatServer(spec["self_stop"], spec["population"], self.cut_off)
-            if spec["heartbeat"] is not None
-            else None
-        )
+        key, limit, place = handshake.kept(folder), spec["self_stop"], spec["place"]
+        self.heartbeat = Heartbeat(place, key, limit, self.stop_itself, Deadline(self._deadline).put)
+        server = HeartbeatServer(key, limit, spec["population"], self.cut_off)
+        self.heartbeats = server if spec["heartbeat"] is not None else None
         self._member: str | None = None
         self._turn = threading.Lock()
         watched = self.heartbeats or self.heartbeat

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from . import files, interpreter
-from .protocol_files import BEGAN, AgentSpec
+from .protocol_files import BEGAN, KEY, AgentSpec
 
 FENCES = "fences.json"
 CLUSTER = "cluster.json"
@@ -53,7 +53,7 @@ def clear(folder: Path, spec: AgentSpec) -> None:
     clear_scratch(spec)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder / "gcs")
-    for name in ("token", BEGAN, FENCES, CLUSTER):
+    for name in ("token", KEY, BEGAN, FENCES, CLUSTER):
         (folder / name).unlink(missing_ok=True)
     if unfinished := interpreter.wanted(folder, spec):
         unfinished.forget()

@@ -75,7 +75,8 @@ def reply(request: "CheckRequest") -> "CheckReply":
         found_left = procs.kill(scope, os.getpid(), grace=1.0 if state == "timed-out" else 0.0)
         shutil.rmtree(folder, ignore_errors=True)
         if held is not None:
-            os.close(held)
+            for handle in held:
+                os.close(handle)
     return {**found, "left": found_left}
 
 
@@ -84,7 +85,7 @@ def _end(number: int, frame: object) -> NoReturn:
     raise EndedError
 
 
-def _take(request: "CheckRequest") -> "int | None":
+def _take(request: "CheckRequest") -> list[int] | None:
     """Take the node's lease; None where the check watches it instead, or runs for the run that holds it."""
     if not request["lease"] or request["idle"]:
         if request["idle"] and (holder := _holder(request["lease"])):
@@ -117,8 +118,8 @@ def _holder(paths: Sequence[str]) -> str:
 
 def _run(request: "CheckRequest", folder: Path, libc: Any) -> "CheckReply":
     begun = time.monotonic()
-    base = environment.user(login.environ(os.environ) if request["login"] else os.environ, whole=request["login"])
-    env = {**base, **request["env"], procs.MARK: f"{request['token']}:{PLACE}:0"}
+    base = environment.user(login.read(os.environ).environ if request["login"] else os.environ, whole=request["login"])
+    env = {**base, **request["env"], environment.MARK: f"{request['token']}:{PLACE}:0"}
     parent = os.getpid()
 
     def tie() -> None:

@@ -1,14 +1,15 @@
 """Heartbeats of a node to its run's head, and the node's self-stop.
 
-Twice a second the agent of a node sends the node's name to the agent of the head and reads a reply, `ok` or `stop`. A
-reply counts as a sign of life, and so does a connection that is refused, closed or merely accepted: a head process that
-is down while its machine answers stops no node. A sign counts from the moment before it was asked for. After
-`self_stop` seconds without one the node kills its own ranks and Ray: from then on others may count it as lost.
+Twice a second the agent of a node sends a heartbeat to the agent of the head and reads a reply, `ok` or `stop`; both
+prove who they are (`handshake.py`). A reply counts as a sign of life, and so does a connection that is refused, closed
+or merely accepted, or a reply without proof: a head process that is down while its machine answers stops no node. Only
+a proven `stop` stops one. A sign counts from the moment before it was asked for. After `self_stop` seconds without one
+the node kills its own ranks and Ray: from then on others may count it as lost.
 
 Why that is safe. Let s be when the last heartbeat that counted was sent, and t when the head's agent last received one
 from this node. A reply follows its heartbeat, so t >= s; the exception is a connection that was accepted and never
 read: the head's agent counts it when it reads it, and its ages stand still until it has read everything that has come
-(see `heartbeat_server.py`).
+(see `heartbeat_server.py`). Nothing is started on a node before the head's agent has proven that it heard it.
 
 The node stops at s + self_stop; the head's side counts it as lost at t + self_stop + margin. The margin is for killing.
 In the other direction the head can receive a heartbeat whose reply is lost, but only one, since TCP opens no further
@@ -30,14 +31,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from . import handshake
+
 PERIOD_S = 0.5
 CONNECT_S = 2.0
 REPLY_S = 1.0
 LEAST_S = 0.05
-LINE = 256
-STOP = b"stop"
+FOLLOW_TRIES = 3
+"""How often a head that answers without a proof is asked before it is not followed: others may crowd its port."""
 LEAVES = b"\t"
-"""Sent before the name of a node that leaves; no name begins with it."""
+"""Sent without a key before the name of a node that leaves; no name begins with it."""
 
 LATELY_S = 3.0
 _DEADLINE = struct.Struct("d")
@@ -97,12 +100,14 @@ class Heartbeat:
     def __init__(
         self,
         name: str,
+        key: bytes | None,
         limit: float,
         silent: Callable[[str], None],
         publish: Callable[[float], None],
         clock: Callable[[], float] = now,
     ) -> None:
-        self._name = name.encode() + b"\n"
+        self._name = name
+        self._key = key
         self._limit = limit
         self._silent = silent
         self._publish = publish
@@ -112,6 +117,7 @@ class Heartbeat:
         self._hint: tuple[str, int] | None = None
         self._named: tuple[str, int] | None = None
         self._link: socket.socket | None = None
+        self._session: handshake.Session | None = None
         self._answered = 0.0
         self._taken = 0.0
         self._refused = False
@@ -148,13 +154,13 @@ class Heartbeat:
         self._hint = (address, port)
 
     def follow(self, address: str, port: int) -> bool:
-        """Follow this head, if its machine answers; return whether it does.
+        """Follow this head, if its agent answers; return whether it does.
 
         Its name is resolved once, here. Nothing is started for a head before this: so the head knows every node on
         which something of it runs.
         """
         with self._turn:
-            return self._follow(address, port)
+            return any(self._follow(address, port) for _ in range(FOLLOW_TRIES))
 
     def _follow(self, address: str, port: int) -> bool:
         asked = self._clock()
@@ -164,7 +170,7 @@ class Heartbeat:
             return False
         head = (str(found[0]), int(found[1]))
         self._hang_up()
-        if self._send(head, CONNECT_S) is None:
+        if self._send(head, CONNECT_S) != handshake.OK:
             return False
         self._named, self._head, self._stopped = (address, port), head, False
         self._count(asked)
@@ -186,7 +192,7 @@ class Heartbeat:
             # Checked first: an agent that was stopped or suspended for so long counts as lost already.
             limit = CONNECT_S if self._stopped else max(LEAST_S, left)
             reply = None if left <= 0 and not self._stopped else self._send(self._head, limit)
-            if reply == STOP:
+            if reply == handshake.STOP:
                 self._end("told to by the head's agent, which is cut off from most nodes")
             elif reply is not None:
                 self._count(begun)
@@ -206,7 +212,7 @@ class Heartbeat:
             head, lately = self._head, self._clock() - self._answered < LATELY_S
             self._head = self._hint = None
             if head and lately:
-                self._send(head, REPLY_S, LEAVES + self._name)
+                self._send(head, REPLY_S, leave=True)
             self._hang_up()
 
     def keep(self, stopping: threading.Event) -> None:
@@ -224,7 +230,7 @@ class Heartbeat:
             self._stopped = True
             self._silent(message)
 
-    def _send(self, head: tuple[str, int], limit: float, line: bytes = b"") -> bytes | None:
+    def _send(self, head: tuple[str, int], limit: float, *, leave: bool = False) -> bytes | None:
         """Return the reply of the head's agent.
 
         Empty where only its machine answers, None where nothing does.
@@ -233,7 +239,10 @@ class Heartbeat:
         try:
             if self._link is None:
                 self._link = socket.create_connection(head, timeout=min(CONNECT_S, limit))
-            return self._exchange(self._link, line or self._name, min(REPLY_S, limit)) or self._gone()
+                reply = self._begin(self._link, min(REPLY_S, limit))
+                if not reply or not leave:
+                    return reply or self._gone()
+            return self._exchange(self._link, min(REPLY_S, limit), leave=leave) or self._gone()
         except ConnectionError as error:
             self._refused = isinstance(error, ConnectionRefusedError)
             return self._gone()
@@ -242,10 +251,29 @@ class Heartbeat:
             self._hang_up()
             return b"" if taken else None
 
-    def _exchange(self, link: socket.socket, line: bytes, limit: float) -> bytes:
+    def _begin(self, link: socket.socket, limit: float) -> bytes:
+        """Return the reply to the first heartbeat of a connection, with which both sides prove who they are."""
+        if self._key is None:
+            return self._exchange(link, limit, leave=False)
+        answer = handshake.answered(_line(link, limit), self._key, self._name)
+        if answer is None:
+            return b""
+        self._session, own = answer
+        link.sendall(own)
+        return self._reply(link, limit)
+
+    def _exchange(self, link: socket.socket, limit: float, *, leave: bool) -> bytes:
         link.settimeout(limit)
-        link.sendall(line)
-        return link.recv(LINE).strip()
+        if self._session is not None:
+            link.sendall(self._session.sign(handshake.LEAVE if leave else handshake.BEAT))
+        else:
+            link.sendall((LEAVES if leave else b"") + self._name.encode() + b"\n")
+        return self._reply(link, limit)
+
+    def _reply(self, link: socket.socket, limit: float) -> bytes:
+        """Return the word of a reply; empty where it has no valid proof."""
+        line = _line(link, limit)
+        return line if self._key is None else (self._session and self._session.word(line)) or b""
 
     def _gone(self) -> bytes:
         self._hang_up()
@@ -260,4 +288,18 @@ class Heartbeat:
             with contextlib.suppress(OSError):
                 self._link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._link.close()
-            self._link = None
+            self._link = self._session = None
+
+
+def _line(link: socket.socket, limit: float) -> bytes:
+    """Return a line without its end, which has to come within `limit` seconds; ConnectionError where it is none."""
+    deadline, line = time.monotonic() + limit, b""
+    while not line.endswith(b"\n"):
+        link.settimeout(max(LEAST_S, deadline - time.monotonic()))
+        part = link.recv(handshake.LINE)
+        if not part or len(line) + len(part) > handshake.LINE:
+            raise ConnectionError("no line")
+        line += part
+        if time.monotonic() > deadline + LEAST_S:
+            raise TimeoutError
+    return line.strip()

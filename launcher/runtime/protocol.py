@@ -181,6 +181,7 @@ class Reply(TypedDict):
     ok: bool
     protocol: NotRequired[int]  # that of the agent
     message: NotRequired[str]
+    odd: NotRequired[bool]  # set by the launcher: what came was no reply of an agent
     tail: NotRequired[list[str]]  # the last lines of a log
     lasting: NotRequired[bool]  # the same request would fail again
     absent: NotRequired[bool]  # nothing of the run is on the machine

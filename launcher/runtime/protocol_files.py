@@ -13,8 +13,18 @@ if TYPE_CHECKING:
 BEGAN = "began.json"
 """The file in a run's folder that says when the run began there (s since boot)."""
 
+KEY = "key"
+"""The file in a run's folder with a key for heartbeats, as hexadecimal: the run's at its head, the node's elsewhere."""
+
 SHARED = "shared"
 """The folder in a run's folder for documents of shared variables, each named by the hash of its content."""
+
+
+def node_key(run_key: bytes, place: str) -> bytes:
+    """Return the key of a node for its heartbeats, derived from that of the run."""
+    import hmac
+
+    return hmac.digest(run_key, b"node " + place.encode(), "sha256")
 
 
 class SharedDocument(TypedDict):

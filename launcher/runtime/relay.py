@@ -38,6 +38,9 @@ BEGUN = "ports.json"
 
 PART = 1 << 16
 
+LARGEST = 64 << 20
+"""Bytes of a reply, and of a question."""
+
 
 class PendingRequest:
     """A request under way.
@@ -57,10 +60,12 @@ class PendingRequest:
     def send(self) -> bool:
         """Send the request; return whether an agent listens.
 
-        One that hangs may have a full queue.
+        One that hangs may have a full queue. Another user's program is no agent, and is sent nothing.
         """
         try:
             self.link.connect(self.asked["socket"])
+            if _user(self.link) != os.geteuid():
+                return False
             self.link.send(json.dumps(self.asked["question"]).encode())
             self.link.shutdown(socket.SHUT_WR)
         except BlockingIOError:
@@ -97,6 +102,8 @@ class PendingRequest:
         except OSError:
             part = b""
         self.reply += part
+        if len(self.reply) > LARGEST:
+            self.reply, part = b"", b""
         return bool(part)
 
     def close(self) -> None:
@@ -164,9 +171,10 @@ class Relay:
         found: dict[str, Any]
         try:
             found = {"answer": json.loads(request.reply)}
-        except ValueError:
+        except (ValueError, RecursionError):
             found = {"message": message}
-        if request.child and found.get("answer", {}).get("leftovers") == 0:
+        answer = found.get("answer")
+        if request.child and isinstance(answer, dict) and answer.get("leftovers") == 0:
             self.empty[request.asked["root"]] = time.monotonic()
         self._answer(request, found)
 
@@ -177,16 +185,23 @@ class Relay:
         request.close()
 
 
+def _user(link: socket.socket) -> int:
+    """Return the id of the user who listens at the other end of a Unix socket."""
+    return int.from_bytes(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[4:8], sys.byteorder)
+
+
 def _is_starting(socket_path: str) -> bool:
     """Whether an agent is being started.
 
     Its starter holds a lock beside the socket until the agent answers.
     """
     try:
-        lock = os.open(os.path.dirname(socket_path) + "/lock", os.O_RDONLY)
+        lock = os.open(os.path.dirname(socket_path) + "/lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
+        if os.fstat(lock).st_uid != os.geteuid():
+            return False
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -208,6 +223,8 @@ def main() -> None:
             break
         since = time.monotonic()
         *lines, unread = (unread + part).split(b"\n")
+        if len(unread) > LARGEST:
+            break
         for line in lines:
             relay.ask(json.loads(line))
     # What was asked before stdin was closed is still answered: that is how a single request is sent.

@@ -1,34 +1,47 @@
-"""One JSON request and one JSON reply over a Unix socket.
+"""One JSON request and one JSON reply over a Unix socket, between processes of one user.
 
-The end of the stream ends the request.
+The end of the stream ends the request. The kernel tells both ends whose process the other is: where another user has
+made a socket in our place, it is sent nothing, and another user's request is not read.
 """
 
 import json
 import logging
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-LIMIT = 256 << 20
+LIMIT = 64 << 20
+"""Bytes of a request, or of a reply: the start of 10,000 ranks takes some 10 MiB."""
+
+WHOLE_S = 60.0
+"""Seconds in which a request has to have come, and its reply to be taken."""
+
+_PEER = struct.Struct("iII")
 
 
 def ask(path: Path, request: Mapping[str, object], timeout: float) -> dict[str, Any]:
     """Return the reply to a request.
 
-    OSError (refused, timed out) or ValueError (no JSON object) where there is none.
+    OSError (refused, timed out, another user's socket) or ValueError (no JSON object) where there is none.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
         connection.connect(str(path))
+        if user(connection) != os.geteuid():
+            raise PermissionError(f"`{path}` is a socket of user {user(connection)}")
         connection.sendall(json.dumps(request).encode())
         connection.shutdown(socket.SHUT_WR)
-        reply = json.loads(_read(connection))
-    if not isinstance(reply, dict):
-        raise ValueError("the reply is no object")
-    return reply
+        return _object(_read(connection))
+
+
+def user(connection: socket.socket) -> int:
+    """Return the id of the user whose process the other end is (SO_PEERCRED): on a client's side, who listened."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return int(_PEER.unpack(peer)[1])
 
 
 def serve(path: Path, reply: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
@@ -58,9 +71,11 @@ def serve(path: Path, reply: Callable[[dict[str, Any]], Mapping[str, object]]) -
 
 def _serve_one(connection: socket.socket, reply: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
     with connection:
-        connection.settimeout(60)
+        connection.settimeout(WHOLE_S)
         try:
-            request = json.loads(_read(connection))
+            if user(connection) not in (os.geteuid(), 0):
+                raise PermissionError(f"from user {user(connection)}")
+            request = _object(_read(connection))
             try:
                 answer = reply(request)
             except Exception as error:
@@ -69,6 +84,16 @@ def _serve_one(connection: socket.socket, reply: Callable[[dict[str, Any]], Mapp
             connection.sendall(json.dumps(answer).encode())
         except (OSError, ValueError) as error:
             logging.warning("a request was cut short: %s", error)
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("no object")
+    return found
 
 
 def _read(connection: socket.socket) -> bytes:

@@ -58,6 +58,10 @@ class Blocks:
     starts: tuple[int, ...]
     size: int
 
+    def has(self, start: int) -> bool:
+        """Whether a block may begin at a port: a node's own word is not enough."""
+        return FIRST <= start <= LAST - self.size
+
     def ports(self, start: int) -> Ports:
         """Return the ports of the block that begins at `start`.
 

@@ -51,6 +51,7 @@ def remove(home: Path, run: RunId, successor: RunId | None) -> None:
     """
     own = home / "runs" / run
     try:
+        (own / "key").unlink(missing_ok=True)
         for path in (secrets_file(home, run), own / "files", *own.glob("wheels-*"), *own.glob(".snapshot-*")):
             _remove(path, None if successor is None else home / "runs" / successor)
     except OSError as error:

@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from launcher.core.model.inventory import Access
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Completed, Stdin, Take, Talk
+from launcher.transport.bounded import STDERR, STDOUT, KeptOutput, TooMuch
 
 _PART = 1 << 16
 
@@ -50,8 +51,12 @@ class LocalShell:
                 f"cannot start `{argv[0]}`: {error.strerror}", node=at.address, stage="command"
             ) from error
         with process:
+
+            def too_much(what: str) -> NoReturn:
+                raise RemoteError(f"`{argv[0]}` {what}", node=at.address, stage="command")
+
             try:
-                stdout, stderr = _streams(process, stdin, timeout, take)
+                stdout, stderr = _streams(process, stdin, timeout, take, too_much)
             except LaunchError:
                 _hang_up(process)
                 raise
@@ -149,20 +154,20 @@ def _hang_up(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _streams(
-    process: "subprocess.Popen[bytes]", stdin: Stdin, timeout: float, take: Take | None
+    process: "subprocess.Popen[bytes]", stdin: Stdin, timeout: float, take: Take | None, too_much: TooMuch
 ) -> tuple[bytes, bytes]:
     """Return what a process writes to its end.
 
-    Without the stdout that was taken; TimeoutExpired as `communicate`.
+    Without the stdout that was taken; TimeoutExpired as `communicate`, RemoteError where it writes too much.
     """
-    if take is None:
-        return process.communicate(stdin, timeout=timeout)  # type: ignore[arg-type]  # any buffer will do
+
+    stdout, stderr = KeptOutput("stdout", STDOUT, too_much), KeptOutput("stderr", STDERR, too_much)
     assert process.stdin
     assert process.stdout
     assert process.stderr
     feeder = threading.Thread(target=_feed, args=(process.stdin, stdin), daemon=True, name="stdin")
     feeder.start()
-    deadline, stderr = time.monotonic() + timeout, bytearray()
+    deadline, hear = time.monotonic() + timeout, take or stdout.add
     with selectors.DefaultSelector() as selector:
         for source in (process.stdout, process.stderr):
             selector.register(source, selectors.EVENT_READ)
@@ -175,11 +180,11 @@ def _streams(
                 if not part:
                     selector.unregister(key.fileobj)
                 elif key.fileobj is process.stdout:
-                    take(part)
+                    hear(part)
                 else:
-                    stderr += part
+                    stderr.add(part)
     process.wait(max(0.1, deadline - time.monotonic()))
-    return b"", bytes(stderr)
+    return bytes(stdout.data), bytes(stderr.data)
 
 
 def _feed(pipe: IO[bytes], data: Stdin) -> None:

@@ -191,7 +191,8 @@ class ShellNodes:
     def _power_off(self, run: Run, action: PowerOff) -> Answer:
         """Run the inventory's `fence_command` for a node, on this machine."""
         nodes = self._addresses.environment(run).index.nodes
-        secrets = bundle.user_secrets(self._addresses.home, run.id).values()
+        names = {name for group in run.task.groups for name in run.task.secrets_of(group)}
+        secrets = bundle.user_secrets(self._addresses.home, run.id, names).values()
         return self._act("power_off", lambda: fence.power_off(run.fleet.fence_command, nodes[action.node], secrets))
 
     ACTS: ClassVar[Mapping[type[NodeAction], Callable[..., Answer]]] = {

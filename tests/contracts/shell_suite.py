@@ -131,6 +131,12 @@ class ShellSuite:
             time.sleep(0.05)
         assert machine.run("echo", "on").stdout == b"on\n"
 
+    @pytest.mark.parametrize("stream", ["1", "2"])
+    def test_a_command_that_writes_without_end_is_ended(self, machine: Machine, stream: str) -> None:
+        with pytest.raises(RemoteError, match=r"`sh` wrote more than \d\d MiB to std(out|err), and was ended"):
+            machine.run("sh", "-c", f"exec yes 4714 >&{stream}")
+        assert machine.run("echo", "on").stdout == b"on\n"
+
     def test_a_time_out_kills_all_that_was_started(self, machine: Machine) -> None:
         tree = "trap '' TERM INT HUP; (trap '' TERM; sleep 4711) & sleep 4712 & echo so far >&2; wait"
         begun = time.monotonic()

@@ -13,6 +13,8 @@ from launcher.errors import ExitCode, LaunchError, refuse
 # C0 and C1 controls but newline and tab, DEL, and what turns the direction of text (Unicode TR 36).
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
+_COLOURS = re.compile("(\x1b\\[(?:0|3[1-6])m)")
+
 
 class Colour(Enum):
     """The meaning of colours; no message depends on colour alone."""
@@ -54,9 +56,16 @@ def open_closed_streams() -> None:
 
 
 def say(text: str = "") -> None:
-    """Write a message to stderr; a closed pipe or a full disk is ignored."""
+    """Write a message to stderr; a closed pipe or a full disk is ignored.
+
+    Words of nodes are in many: what is no colour of ours is escaped here, in all of them.
+    """
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(
+            "".join(part if at % 2 else clean(part) for at, part in enumerate(_COLOURS.split(text))),
+            file=sys.stderr,
+            flush=True,
+        )
     except OSError:
         _silence(sys.stderr)
 

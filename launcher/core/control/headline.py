@@ -59,7 +59,7 @@ def progress(tick: Tick, state: RunState) -> str:
     hidden = [tick.record.slots[name].node for name in tick.conditions if _long_unseen(tick, name)]
     unseen = [str(node) for node in hidden if node not in refused]
     notes = [f"unreachable: {fold(unseen)}"] if unseen else []
-    notes += [refusal_note(refusal, nodes) for refusal, nodes in refusals.items()]
+    notes += [*(refusal_note(refusal, nodes) for refusal, nodes in refusals.items()), *_odd(tick)]
     slices = slice_notes(tick) if state is RunState.RUNNING else ()  # a recovery has enough to say
     more = "".join(f"; {note}" for note in (*notes, *dict.fromkeys(tick.notes), *slices))
     if state is RunState.RUNNING:
@@ -115,6 +115,14 @@ def refusal_note(refusal: Refusal, nodes: Collection[NodeName]) -> str:
     if refusal is Refusal.HOST_KEY:
         return f"unreachable: {names}: {refusal.value}: nvlaunch hosts rekey {names}"
     return f"unreachable: {names}: {refusal.value}"
+
+
+def _odd(tick: Tick) -> Iterator[str]:
+    """Yield what nodes sent that is no reply of an agent, the first message alone."""
+    views = tick.seen.nodes.items()
+    odd = {str(name): view.message for name, view in views if isinstance(view, Unseen) and view.odd}
+    if odd:
+        yield f"{fold(odd)}: {next(iter(odd.values()))}"
 
 
 def _long_unseen(tick: Tick, name: MemberName) -> bool:

@@ -222,7 +222,8 @@ def _note_late_exits(tick: Tick, name: GangName, returned: Collection[NodeName])
         if rank is None or rank.running:
             ended[member.name] = Exit(attempt=attempt, code=None, at=0.0)
         else:
-            ended[member.name] = Exit(attempt=attempt, code=rank.exit_code, at=rank.at)
+            at = tick.seen.at - (rank.ended_ago or 0.0)
+            ended[member.name] = Exit(attempt=attempt, code=rank.exit_code, at=at)
     found = {member.name: ended[member.name] for member in tick.index.by_gang[name] if member.name in ended}
     if len(found) == len(tick.index.by_gang[name]) and all(one.ok and one.attempt == attempt for one in found.values()):
         tick.record.exits.update(found)

@@ -139,11 +139,12 @@ class Refusal(Enum):
 class Unseen:
     """We could not reach a machine; `message` says why, `refusal` where the machine itself keeps us out.
 
-    Never a reason to act by itself.
+    `odd`: it answered, but not as an agent does. Never a reason to act by itself.
     """
 
     message: str
     refusal: Refusal | None = None
+    odd: bool = False
 
 
 NodeView: TypeAlias = Seen | Unseen

@@ -11,6 +11,7 @@ from launcher.core.model.actions import Unit
 from launcher.core.model.inventory import Access, Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import Run, RunId
+from launcher.errors import RemoteError
 from launcher.ports import Shell
 from launcher.runtime.protocol import Reply
 from launcher.setup import layout, ports
@@ -23,7 +24,7 @@ FALLBACK_LEASE = "/tmp/.nvlaunch-lease"  # noqa: S108 - a known place that anybo
 
 
 def leases(fleet: Inventory) -> tuple[str, ...]:
-    """Return the paths of a machine's lease; the first that can be used counts."""
+    """Return the paths of a machine's lease: the second counts where not everybody may make the first."""
     return (fleet.lease_path, FALLBACK_LEASE)
 
 
@@ -66,8 +67,14 @@ class Addresses:
             placed.update(missing)
 
     def note_block(self, client: AgentClient, reply: Reply) -> int:
-        """Remember the first port of an agent, which it keeps while it lives; return it."""
-        block = self._blocks[client.access.address, client.layout.root] = reply["block"]
+        """Remember the first port of an agent, which it keeps while it lives; return it.
+
+        RemoteError where the reply has none that an agent may take.
+        """
+        block = reply.get("block", 0)
+        if not client.blocks.has(block):
+            raise RemoteError(f"odd reply: no ports begin at {block}", node=client.name, stage="ports")
+        self._blocks[client.access.address, client.layout.root] = block
         return block
 
     def block(self, client: AgentClient) -> int | None:

@@ -7,16 +7,16 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from launcher.core.model.actions import Unit
 from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
 from launcher.ports import Completed, Shell, Stdin, Take
-from launcher.runtime.protocol import PROTOCOL, AgentRequest, Reply, mismatch
+from launcher.runtime.protocol import PROTOCOL, AgentRequest, Reply, TablesReply, mismatch
 from launcher.setup.layout import Layout
 from launcher.setup.ports import Blocks
-from launcher.transport.agent import relay
+from launcher.transport.agent import relay, replies
 from launcher.transport.upload.bundle import Files
 
 LARGEST = 32_000
@@ -62,7 +62,7 @@ class AgentClient:
         RemoteError where there is none, or the agent is of another version. Sent over a connection that is open anyway,
         if there is one: a program for each request costs a node more than the reply. It may be sent twice.
         """
-        begun, sent = time.monotonic(), with_protocol(request)
+        begun, sent, op = time.monotonic(), with_protocol(request), request["op"]
         text = json.dumps(sent).encode()
         small = self.connections is not None and len(text) <= LARGEST
         reply = self.connections.ask(self, sent, timeout) if self.connections is not None and small else None
@@ -72,8 +72,8 @@ class AgentClient:
                 *(self.python, "-EsS", "-c", relay.ONE),
                 *(self.layout.socket, self.layout.package, self.layout.root, str(left)),
             ]
-            reply = self._json(self.shell.run(self.access, argv, stdin=text, timeout=left + 2), request["op"])
-        return self._checked(reply, request["op"])
+            return self._checked(self._value(self.shell.run(self.access, argv, stdin=text, timeout=left + 2), op), op)
+        return self._checked(reply, op)
 
     @property
     def machine(self) -> Access | None:
@@ -102,18 +102,26 @@ class AgentClient:
         """Write files below the run's folder on the node."""
         self.shell.put(self.access, self.layout.root, files, timeout=30)
 
-    def _json(self, ended: Completed, stage: str) -> Reply:
-        try:
-            reply = json.loads(ended.stdout)
-            if isinstance(reply, dict):
-                return cast("Reply", reply)
-        except ValueError:
-            pass  # stderr has the message
+    def _value(self, ended: Completed, stage: str) -> object:
+        """Return what a program printed; where that is no reply, stderr has the message."""
         tail = tuple(ended.stderr.decode(errors="replace").strip().splitlines()[-20:])
-        message = tail[-1] if tail else f"`{stage}` ended with {ended.status} and printed nothing"
-        raise RemoteError(message, node=self.name, stage=stage, tail=tail)
+        try:
+            return replies.parse(ended.stdout)
+        except replies.OddReplyError as error:
+            message = f"odd reply: {error}" if ended.stdout.strip() else f"`{stage}` ended with {ended.status}"
+            raise RemoteError(tail[-1] if tail else message, node=self.name, stage=stage, tail=tail) from None
 
-    def _checked(self, reply: Reply, stage: str) -> Reply:
+    def _json(self, ended: Completed, stage: str) -> Reply:
+        return self._read(self._value(ended, stage), stage)
+
+    def _read(self, value: object, stage: str) -> Reply:
+        try:
+            return replies.read(TablesReply if stage == "supervisor" else Reply, value)
+        except replies.OddReplyError as error:
+            raise RemoteError(f"odd reply: {error}", node=self.name, stage=stage) from None
+
+    def _checked(self, value: object, stage: str) -> Reply:
+        reply = self._read(value, stage)
         if wrong := mismatch(reply.get("protocol", PROTOCOL)):
             raise RemoteError(f"agent of `{self.name}`: {wrong}", node=self.name, stage=stage, hints=(OTHER_VERSION,))
         return reply

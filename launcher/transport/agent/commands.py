@@ -4,11 +4,12 @@ They run commands beside a rank, copy files back, and open a shell at a terminal
 """
 
 import json
+import re
 from collections.abc import Sequence
 
 from launcher.core.model.inventory import Node
 from launcher.core.model.run import MemberName
-from launcher.errors import RemoteError
+from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Command, Hear, Stream, Take
 from launcher.runtime.protocol_files import CommandRequest
 from launcher.setup.environ import RunEnvironment
@@ -23,6 +24,11 @@ BEYOND_S = 15.0
 
 STOP_S = 30.0
 NO_SUCH_FILE = 3
+MAX_FRAME = 1 << 20
+"""Bytes of a frame; `runtime/command.py` sends 64 KiB at most."""
+_HEAD = re.compile(rb"([oextg])([0-9]{1,7})\n")
+_LONGEST_HEAD = 10
+_STATUS = re.compile(rb"[0-9]{1,3}")
 _ENDS = {b"t": "the command was ended after its time", b"g": "the agent is no longer running"}
 _UNKNOWN = "the node has no programs of this run, or they are broken"
 
@@ -59,7 +65,7 @@ def execute(client: AgentClient, environment: RunEnvironment, node: Node, comman
 class Frames:
     """Takes the stream of `runtime/command.py` apart.
 
-    `end` is the letter of its last frame, empty before.
+    `end` is the letter of its last frame, empty before. LaunchError where something else comes, which ends the command.
     """
 
     def __init__(self, hear: Hear) -> None:
@@ -69,23 +75,38 @@ class Frames:
         self._rest = bytearray()
 
     def take(self, part: bytes) -> None:
-        """Pass on the frames that are complete."""
+        """Pass on the frames that are complete; nothing counts after the last one."""
         self._rest += part
-        while (line := self._rest.find(b"\n")) > 0:
-            kind, size = bytes(self._rest[:1]), int(self._rest[1:line])
-            if len(self._rest) < line + 1 + size:
+        while not self.end and self._rest:
+            head = _HEAD.match(self._rest)
+            if head is None:
+                if len(self._rest) > _LONGEST_HEAD or b"\n" in self._rest:
+                    raise _no_frame(self._rest)
                 return
-            data = bytes(self._rest[line + 1 : line + 1 + size])
-            del self._rest[: line + 1 + size]
+            kind, size, begin = head[1], int(head[2]), head.end()
+            if size > MAX_FRAME:
+                raise _no_frame(self._rest)
+            if len(self._rest) < begin + size:
+                return
+            data = bytes(self._rest[begin : begin + size])
+            del self._rest[: begin + size]
             self._frame(kind, data)
+        if self.end:
+            self._rest.clear()
 
     def _frame(self, kind: bytes, data: bytes) -> None:
         if kind in (b"o", b"e"):
             self._hear(Stream(kind.decode()), data)
             return
-        self.end = kind
         if kind == b"x":
+            if not _STATUS.fullmatch(data):
+                raise _no_frame(data)
             self.status = int(data)
+        self.end = kind
+
+
+def _no_frame(data: bytes | bytearray) -> LaunchError:
+    return LaunchError(f"the node sent what is no part of a command's output: {bytes(data[:20])!r}")
 
 
 def stop(client: AgentClient, command: Command) -> None:

@@ -1,8 +1,9 @@
 """A kept connection to one machine: `runtime/relay.py`, line by line.
 
 Nothing here waits for a machine. Requests go to agents that have none under way; replies come in a thread of the
-connection's own. A connection on which nothing comes for too long is closed, and a new one is made in the background.
-Requests other than looks use the same connection, and their callers wait by themselves.
+connection's own. A connection on which nothing comes for too long is closed, and a new one is made in the background;
+so is one on which a line does not end, or too much comes that nobody asked for. Requests other than looks use the same
+connection, and their callers wait by themselves.
 """
 
 import contextlib
@@ -11,19 +12,21 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, cast
+from typing import Any
 
+from launcher.core.model.actions import Unit
 from launcher.core.model.inventory import Access
 from launcher.core.model.observation import Refusal
 from launcher.errors import LaunchError
 from launcher.ports import Shell, Talk
-from launcher.runtime.protocol import RelayAnswer, RelayQuestion, StatusReply
+from launcher.runtime.protocol import RelayAnswer, RelayQuestion
+from launcher.transport.agent import replies
 from launcher.transport.agent.client import AgentClient
-from launcher.transport.ssh.operation import HostKeyError, LoginError
+from launcher.transport.ssh.operation import HostKeyError, LoginRefusedError
 
 AGENT_S = 2.5
 """Seconds for an agent's reply; of one that gives none the machine says so."""
@@ -44,7 +47,9 @@ PAUSE_S = 0.5
 KEPT_S = 3.0
 """Seconds for which the last reply holds."""
 
-_REFUSALS = ((HostKeyError, Refusal.HOST_KEY), (LoginError, Refusal.LOGIN))
+_REFUSALS = ((HostKeyError, Refusal.HOST_KEY), (LoginRefusedError, Refusal.LOGIN))
+STRAYS = 1000
+"""Lines in a row that answer nothing, after which a connection is closed; a scan for leftovers sends one a second."""
 
 Key = tuple[str, str]
 """Run and place of a unit; for a request other than a look an empty run and a number."""
@@ -56,18 +61,19 @@ class UnitView:
 
     Times are monotonic (s), `since` is wall-clock time. `asked` is when the request under way was sent, `of` when that
     of the last reply was; `touched` is when the last action on the unit ended: earlier replies are out of date.
-    `trouble` has lasted since `since`; `refusal` says how the machine keeps us out, if it does.
+    `trouble` has lasted since `since`; `refusal` says how the machine keeps us out, if it does. `reply` is as it came,
+    and not checked.
     """
 
     asked: float | None = None
-    reply: StatusReply | None = None
+    reply: object = None
     of: float = 0.0
     touched: float = 0.0
     trouble: str = "no reply yet"
     since: float | None = None
     refusal: Refusal | None = None
 
-    def replied(self, reply: StatusReply) -> None:
+    def replied(self, reply: object) -> None:
         """Take in a reply to the request under way."""
         if self.asked is not None:
             self.reply, self.of, self.since, self.refusal = reply, self.asked, None, None
@@ -126,6 +132,7 @@ class MachineConnection:
         self._sending = threading.Lock()
         self._numbers = itertools.count()
         self._waiting: dict[str, Future[RelayAnswer]] = {}
+        self._longest = replies.LINE
         self.views: dict[Key, UnitView] = {}
 
     def look(self, wanted: Mapping[Key, tuple[AgentClient, Mapping[str, Any]]]) -> None:
@@ -141,6 +148,8 @@ class MachineConnection:
         lines: list[bytes] = []
         for key, (client, request) in wanted.items():
             view = self.views.setdefault(key, UnitView())
+            if client.unit is Unit.HEAD:
+                self._longest = replies.LARGEST
             if view.asked is None and (self._talk or self._may_dial(now)):
                 view.asked = now
                 lines.append(line(key, client, request, AGENT_S))
@@ -198,33 +207,54 @@ class MachineConnection:
             talk.send(b"".join(lines))
 
     def _listen(self, talk: Talk) -> None:
-        unread = b""
-        while part := talk.read():
-            *lines, unread = (unread + part).split(b"\n")
+        unread, strays, wrong = bytearray(), 0, ""
+        while not wrong and (part := talk.read()):
+            unread += part
+            *lines, unread = unread.split(b"\n") if b"\n" in part else [unread]
+            answers = [_answer(bytes(text)) for text in lines]
             with self._changes:
                 self._spoke, self._patience = time.monotonic(), MUTE_S
-                self._changes.tell([key for text in lines if (key := self._take(text)) is not None])
-        self._lost(talk.last_words())
+                taken = [self._take(answer) for answer in answers]
+                self._changes.tell([key for keys in taken for key in keys or ()])
+            for keys in taken:
+                strays = strays + 1 if keys is None else 0
+            if strays > STRAYS:
+                wrong = "the machine sends what nobody asked for"
+            elif len(unread) > self._longest:
+                wrong = f"the machine sends more than {self._longest >> 20} MiB for one reply"
+        if wrong:
+            talk.give_up()
+        self._lost(wrong or talk.last_words())
         talk.close()
 
-    def _take(self, text: bytes) -> Key | None:
-        """Take in a line; return the unit of which more is known now."""
-        try:
-            found: RelayAnswer = json.loads(text)
-            run, place = found["key"]
-            asked = None if run else self._waiting.pop(place)
-            view = self.views[run, place] if run else None
-        except (ValueError, KeyError, TypeError):
-            return None  # printed by a login script
-        if asked is not None:
-            asked.set_result(found)
-        if view is None:
+    def _take(self, found: RelayAnswer | str | None) -> Sequence[Key] | None:
+        """Take in an answer; return the units of which more is known now. None where nobody waits for it.
+
+        An answer that cannot be read may be that to any request under way: all of them have an odd one.
+        """
+        if found is None:
+            return None
+        if isinstance(found, str):
+            odd, waiting, self._waiting = self._pending(), self._waiting, {}
+            for key in odd:
+                self.views[key].replied(found)
+            for number, caller in waiting.items():
+                caller.set_result({"key": ("", number), "message": f"odd reply: {found}"})
+            return odd
+        run, place = key = found["key"]
+        if not run:
+            asked = self._waiting.pop(place, None)
+            if asked is not None:
+                asked.set_result(found)
+            return None if asked is None else ()
+        view = self.views.get(key)
+        if view is None or view.asked is None:
             return None
         if "answer" in found:
-            view.replied(cast("StatusReply", found["answer"]))
+            view.replied(found["answer"])
         else:
             view.failed(found.get("message", "no reply"))
-        return (run, place)
+        return (key,)
 
     def _lost(self, message: str, refusal: Refusal | None = None) -> None:
         with self._changes:
@@ -245,6 +275,19 @@ class MachineConnection:
         self._closed = True
         if self._talk:
             self._talk.close()
+
+
+def _answer(text: bytes) -> RelayAnswer | str | None:
+    """Return the answer in a line, why it is none, or None for a line that is no object.
+
+    The relay sends empty lines as signs of life.
+    """
+    if not text.startswith(b"{"):
+        return None
+    try:
+        return replies.read(RelayAnswer, replies.parse(text))
+    except replies.OddReplyError as error:
+        return str(error)
 
 
 def line(key: Key, client: AgentClient, request: Mapping[str, Any], limit: float) -> bytes:

@@ -1,6 +1,11 @@
-"""Status replies of agents as the types of an observation."""
+"""Status replies of agents as the types of an observation.
 
-from collections.abc import Iterable, Mapping, Sequence
+Their fields have the right types (`replies.py`). Where one is missing, or its value is none that we know, the node is
+unseen, and the message says why.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import (
@@ -30,15 +35,24 @@ from launcher.runtime.protocol import (
     RayNodeStatus,
     StatusReply,
     TablesReply,
+    mismatch,
 )
+from launcher.transport.agent.replies import OddReplyError
 
 _NO_TABLES: TablesReply = {"ok": False}
+_STATES = {state.value for state in GroupState}
+
+T = TypeVar("T")
 
 
-def node_view(reply: StatusReply) -> NodeView:
-    """Return the view of a node."""
-    if reply.get("protocol", PROTOCOL) != PROTOCOL:
-        return Seen(agent=AgentReport())  # of another version, where the run is to end
+def node_view(reply: StatusReply, *, ending: bool = False) -> NodeView:
+    """Return the view of a node; of a run that is `ending`, an agent of another version counts as one."""
+    return _whole(lambda: _node_view(reply, ending=ending))
+
+
+def _node_view(reply: StatusReply, *, ending: bool) -> NodeView:
+    if wrong := mismatch(reply.get("protocol", PROTOCOL)):
+        return Seen(agent=AgentReport()) if ending else Unseen(message=f"odd reply: {wrong}", odd=True)
     if not reply["ok"]:
         return _unseen(reply)
     if not reply.get("agent"):
@@ -53,14 +67,32 @@ def node_view(reply: StatusReply) -> NodeView:
     return Seen(agent=agent)
 
 
-def head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName]) -> HeadView:
+def _unseen(reply: StatusReply) -> Unseen:
+    refusal = Refusal.__members__.get(reply.get("refusal", ""))
+    return Unseen(message=reply.get("message", ""), refusal=refusal, odd=reply.get("odd", False))
+
+
+def _whole(view: Callable[[], T]) -> T | Unseen:
+    try:
+        return view()
+    except KeyError as error:
+        return Unseen(message=f"odd reply: no `{error.args[0]}`", odd=True)
+    except OddReplyError as error:
+        return Unseen(message=f"odd reply: {error}", odd=True)
+
+
+def head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName], *, ending: bool = False) -> HeadView:
     """Return the view of the head.
 
     A node without a heartbeat has been silent for as long as the head has listened: nothing is started on a node for a
     head before the head's machine answered it.
     """
-    if reply.get("protocol", PROTOCOL) != PROTOCOL:
-        return HeadSeen(head=Head())
+    return _whole(lambda: _head_view(reply, nodes_of_run, ending=ending))
+
+
+def _head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName], *, ending: bool) -> HeadView:
+    if wrong := mismatch(reply.get("protocol", PROTOCOL)):
+        return HeadSeen(head=Head()) if ending else Unseen(message=f"odd reply: {wrong}", odd=True)
     if not reply["ok"]:
         return _unseen(reply)
     if not reply.get("agent"):
@@ -72,13 +104,8 @@ def head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName]) -> HeadView:
         return HeadSeen(head=Head(ray=step(reply["ray"]), heard=heard))
     nodes = tuple(_ray_node(row) for row in tables.get("nodes", ()))
     groups = tuple(_group(row) for row in tables.get("groups", ()))
-    head = Head(ray=step(reply["ray"]), ready=tables["ready"], nodes=nodes, groups=groups, heard=heard)
+    head = Head(ray=step(reply["ray"]), ready=tables.get("ready", False), nodes=nodes, groups=groups, heard=heard)
     return HeadSeen(head=head)
-
-
-def _unseen(reply: StatusReply) -> Unseen:
-    refusal = Refusal.__members__.get(reply.get("refusal", ""))
-    return Unseen(message=reply.get("message", ""), refusal=refusal)
 
 
 def step(row: ProgramStatus) -> Step:
@@ -109,6 +136,8 @@ def _ray_node(row: RayNodeStatus) -> RayNode:
 
 
 def _group(row: GroupStatus) -> GroupReport:
+    if row["state"] not in _STATES:
+        raise OddReplyError(f"a group is in the unknown state `{row['state']}`")
     return GroupReport(
         slice=row["slice"], state=GroupState(row["state"]), hint=row["hint"], bundles=bundles(row["bundles"])
     )

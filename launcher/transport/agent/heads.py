@@ -32,7 +32,7 @@ class RayHeads:
         block = self._addresses.block(client)
         if block is None:
             reply = client.ask({"op": "hello"}, timeout=ASK_S)
-            if "block" not in reply:
+            if reply.get("absent"):
                 message = f"the {client.unit.value} on `{client.name}` has no agent"
                 raise RemoteError(message, node=client.name, stage="ports")
             block = self._addresses.note_block(client, reply)
@@ -106,7 +106,7 @@ class RayHeads:
         tables = self.ask(run, {"op": "verify", "timeout": ASK_S}, timeout=ASK_S + 2)
         if not tables["ok"]:
             return done(tables)
-        row = next((row for row in tables["groups"] if row["slice"] == key), None)
+        row = next((row for row in tables.get("groups", ()) if row["slice"] == key), None)
         if row is None or row["state"] == "REMOVED":
             return Answer(result=Result.FAILED, message=f"Ray has no placement group for slice `{key}`")
         return Answer(result=Result.DONE, bundles=decode.bundles(row["bundles"]))

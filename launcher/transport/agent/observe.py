@@ -8,7 +8,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import NodeView, Reached, Seen, Sighting, Unseen
 from launcher.core.model.run import Run, RunId, Wanted
 from launcher.errors import LaunchError
-from launcher.runtime.protocol import PROTOCOL, StatusReply, StatusRequest, mismatch
+from launcher.runtime.protocol import StatusReply, StatusRequest, mismatch
 from launcher.setup.ports import FIRST
 from launcher.transport.agent import decode
 from launcher.transport.agent.addresses import Addresses
@@ -39,14 +39,17 @@ class Observer:
         asked = self._requests(run)
         told = self._poller.look([*clients, head], [*(asked[name] for name in names), {"op": "status"}])
         _check_protocol(run, told)
-        views = {name: decode.node_view(reply) for name, reply in zip(names, told[:-1], strict=True)}
+        ending = run.wanted is Wanted.NOTHING
+        replies = zip(names, told[:-1], strict=True)
+        views = {name: decode.node_view(reply, ending=ending) for name, reply in replies}
         self._views[run.id] = views
         self._note_head(run, head, told[-1])
         reached = _reached(views, dict(zip(names, told[:-1], strict=True)))
-        return Sighting(nodes=views, head=decode.head_view(told[-1], names), reached=reached)
+        seen = decode.head_view(told[-1], names, ending=ending)
+        return Sighting(nodes=views, head=seen, reached=reached)
 
     def _note_head(self, run: Run, head: AgentClient, reply: StatusReply) -> None:
-        if reply["ok"] and "block" in reply:
+        if reply["ok"] and head.blocks.has(reply.get("block", 0)):
             self._heartbeat_servers[run.id] = (head.access.address, head.blocks.ports(reply["block"]).heartbeat)
 
     def _requests(self, run: Run) -> dict[NodeName, StatusRequest]:
@@ -77,15 +80,15 @@ def probers(able: Sequence[Node], rack: RackName) -> Sequence[NodeName]:
 
 
 def _check_protocol(run: Run, told: Sequence[StatusReply]) -> None:
-    """Raise LaunchError where an agent is of another version.
+    """Raise LaunchError where the agents are of another version: all that answer, for one alone may be broken.
 
-    It must not be taken for a silent one. A run that is to end needs no status of its agents.
+    They must not be taken for silent ones. A run that is to end needs no status of its agents.
     """
     if run.wanted is Wanted.NOTHING:
         return
-    for reply in told:
-        if wrong := mismatch(reply.get("protocol", PROTOCOL)):
-            raise LaunchError(f"agents of run `{run.name}`: {wrong}", hints=(OTHER_VERSION,))
+    wrong = [mismatch(reply["protocol"]) for reply in told if "protocol" in reply]
+    if wrong and all(wrong):
+        raise LaunchError(f"agents of run `{run.name}`: {wrong[0]}", hints=(OTHER_VERSION,))
 
 
 def _has_agent(view: NodeView | None) -> bool:

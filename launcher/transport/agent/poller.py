@@ -13,6 +13,7 @@ from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
 from launcher.ports import Shell
 from launcher.runtime.protocol import RelayAnswer, Reply, StatusReply, StatusRequest
+from launcher.transport.agent import replies
 from launcher.transport.agent.client import AgentClient, with_protocol
 from launcher.transport.agent.connection import KEPT_S, Changes, Key, MachineConnection, UnitView
 
@@ -43,7 +44,7 @@ class Poller:
     def look(self, clients: Sequence[AgentClient], requests: Sequence[StatusRequest]) -> list[StatusReply]:
         """Return the newest reply of each unit, within a second or so.
 
-        One that is not `ok` where there is none.
+        One that is not `ok` where there is none, or where it is no status.
         """
         begun = time.monotonic()
         asked = {_key(client): (client, with_protocol(one)) for client, one in zip(clients, requests, strict=True)}
@@ -166,7 +167,10 @@ def _key(client: AgentClient) -> Key:
 
 def _newest(view: UnitView, now: float) -> StatusReply:
     if view.reply is not None and view.of >= view.touched and now - view.of <= KEPT_S:
-        return _copy(view.reply, now - view.of)
+        try:
+            return _aged(replies.read(StatusReply, view.reply), now - view.of)
+        except replies.OddReplyError as error:
+            return {"ok": False, "odd": True, "message": f"odd reply: {error}"}
     message = view.trouble if view.since is not None else "no reply in time"
     since = time.strftime("%H:%M:%S UTC", time.gmtime(view.since)) if view.since is not None else ""
     silent: StatusReply = {"ok": False, "message": f"{message}, since {since}" if since else message}
@@ -175,7 +179,7 @@ def _newest(view: UnitView, now: float) -> StatusReply:
     return silent
 
 
-def _copy(reply: StatusReply, age: float) -> StatusReply:
+def _aged(reply: StatusReply, age: float) -> StatusReply:
     """Return a copy that may be added to, of a reply that is so old (s): what ended is longer ago by that.
 
     The original is returned again by the next look.

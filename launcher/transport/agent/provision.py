@@ -55,11 +55,12 @@ class Provisioner:
     def put(self, run: Run, client: AgentClient) -> None:
         """Write the files of a run to a machine, in one go.
 
-        Programs, agent spec, scripts, shared variables and token.
+        Programs, agent spec, scripts, shared variables, token and key.
         """
-        token = {"token": (bundle.token(self._addresses.home, run.id), 0o600)}
+        secrets = bundle.run_secrets(self._addresses.home, run.id, client.layout.place)
         task = self._of_task(run) if client.unit is Unit.SLOT else {}
-        self._addresses.put(client, {**bundle.programs(), **bundle.agent_spec(self._spec(run, client)), **token}, task)
+        spec = bundle.agent_spec(self._spec(run, client))
+        self._addresses.put(client, {**bundle.programs(), **spec, **secrets}, task)
 
     def _of_task(self, run: Run) -> bundle.Files:
         """Return the files that are the same on every node of a run.
@@ -162,7 +163,10 @@ class Provisioner:
         reply = client.answer("unpack", "plan", root, name, *former, stdin=snapshot.manifest, timeout=UNPACK_S)
         if not reply["ok"] or "missing" not in reply:
             return reply
-        contents = snapshot.contents(reply["missing"])
+        try:
+            contents = snapshot.contents(reply["missing"])
+        except IndexError:
+            return {"ok": False, "message": "odd reply: `missing` has the number of no content"}
         timeout = UNPACK_S + len(contents) / SLOWEST
         return client.answer("unpack", "fill", root, name, stdin=contents, timeout=timeout)
 

@@ -1,7 +1,5 @@
 """Starts the ranks of a gang, and reads their logs."""
 
-import json
-
 from launcher.core.model.actions import Start
 from launcher.core.model.address import endpoint
 from launcher.core.model.receipt import Answer, Result
@@ -13,6 +11,7 @@ from launcher.runtime.protocol import DriveRequest, RankStart, StartRequest
 from launcher.runtime.protocol_files import LogHeader
 from launcher.setup import ray
 from launcher.setup.layout import Layout
+from launcher.transport.agent import replies
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
 from launcher.transport.agent.client import AgentClient
@@ -22,6 +21,8 @@ from launcher.transport.upload import bundle
 BEGIN_S = 30.0
 BEGIN_EACH_S = 1.0
 DRIVE_S = 20.0
+PART_BYTES = 1 << 20
+"""Bytes of a piece of a log. The twin of `runtime/logs.PART_BYTES`."""
 
 
 def start(addresses: Addresses, heads: RayHeads, run: Run, action: Start) -> Answer:
@@ -126,8 +127,13 @@ def read_log(client: AgentClient, log: LogName, offset: int) -> LogPart:
     member = log.member.replace("/", "-") if log.member else "-"
     ended = client.program("logs", client.layout.root, member, str(log.attempt), str(offset), timeout=20)
     line, _, data = ended.stdout.partition(b"\n")
+    data = data[:PART_BYTES]
     if ended.status != 0:
         tail = tuple(ended.stderr.decode(errors="replace").splitlines()[-5:])
         raise RemoteError("cannot read the log", node=client.name, stage="logs", tail=tail)
-    header: LogHeader = json.loads(line)
-    return LogPart(data=data, next_offset=header["next"], attempt=header["attempt"], exists=header.get("exists", True))
+    try:
+        header = replies.read(LogHeader, replies.parse(line, "the header"))
+    except replies.OddReplyError as error:
+        raise RemoteError(f"cannot read the log: odd reply: {error}", node=client.name, stage="logs") from None
+    after = max(0, header["next"])
+    return LogPart(data=data, next_offset=after, attempt=header["attempt"], exists=header.get("exists", True))

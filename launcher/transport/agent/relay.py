@@ -1,7 +1,8 @@
 """The program for a single request to an agent's socket.
 
 It is the argument of `python -c` and imports C modules only: so a request costs 12 ms of CPU, and `import socket, json`
-would double that. Looks, which are made each second, keep a connection instead (`runtime/relay.py`).
+would double that. Looks, which are made each second, keep a connection instead (`runtime/relay.py`). A socket on which
+another user listens is no agent's, and is sent nothing (SO_PEERCRED; the second of three numbers is the user).
 """
 
 ONE = """
@@ -11,6 +12,9 @@ link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 link.settimeout(float(limit))
 try:
     link.connect(path)
+    user = link.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)[4:8]
+    if int.from_bytes(user, sys.byteorder) != os.geteuid():
+        raise OSError
 except TimeoutError:
     pass
 except OSError:

@@ -10,7 +10,7 @@ import paramiko
 from paramiko.agent import AgentSSH
 
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.operation import LoginError, Operation
+from launcher.transport.ssh.operation import LoginRefusedError, Operation
 
 _AGENT_S = 10.0
 
@@ -93,7 +93,7 @@ def _refused(settings: Settings, told: list[str], op: Operation) -> NoReturn:
     if not any(one.startswith(("key", "agent key", "certificate")) for one in told):
         hints.append("set `identity_file` in the inventory, or start an SSH agent that has the key")
     hints.append(f"check that the key is in `authorized_keys` of `{settings.user}`, and that this is the right user")
-    raise op.error("auth", message, *hints, kind=LoginError)
+    raise op.error("auth", message, *hints, kind=LoginRefusedError)
 
 
 def _agent(settings: Settings, told: list[str]) -> _Agent | None:

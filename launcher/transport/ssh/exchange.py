@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
 import paramiko
 
 from launcher.ports import Completed, Take
+from launcher.transport.bounded import STDERR, STDOUT, KeptOutput, TooMuch
 from launcher.transport.ssh import command
 from launcher.transport.ssh.connections import GRACE_S, Connection
 from launcher.transport.ssh.operation import LoginError, Operation, tail
@@ -13,6 +15,8 @@ from launcher.transport.ssh.route import Bell
 
 _AT_ONCE = 1 << 16  # bytes of stdin that fit into sshd's window (2 MiB): no thread is needed to send them
 _PART = 1 << 20
+BANNER = 2 << 20
+"""Bytes that start-up files of a login shell may print before a command whose stdout is passed on."""
 _PACKET = 32_000  # what one packet of SSH holds: more would be copied again and again
 
 Stdin = Sequence[bytes | memoryview]
@@ -21,27 +25,28 @@ Stdin = Sequence[bytes | memoryview]
 class _Stdout:
     """What a command itself writes, after the mark: kept, or passed to `take` as it comes.
 
-    Before the mark, `kept` has what start-up files print.
+    Before the mark, `kept` has what start-up files print. Both have a limit.
     """
 
-    def __init__(self, mark: str, take: Take | None) -> None:
-        self.kept = bytearray()
+    def __init__(self, mark: str, take: Take | None, too_much: TooMuch) -> None:
+        self.kept = KeptOutput("stdout", BANNER, too_much)
         self.begun = False
         self._mark = mark
         self._take = take
+        self._too_much = too_much
 
     def add(self, part: bytes) -> None:
-        if self.begun and self._take is not None:
+        if not self.begun:
+            self.kept.add(part)
+            own = command.output(bytes(self.kept.data), self._mark)
+            if own is None:
+                return
+            self.begun, part = True, own
+            self.kept = KeptOutput("stdout", STDOUT, self._too_much)
+        if self._take is None:
+            self.kept.add(part)
+        else:
             self._take(part)
-            return
-        self.kept += part
-        own = None if self.begun else command.output(bytes(self.kept), self._mark)
-        if own is None:
-            return
-        self.begun, self.kept = True, bytearray(own)
-        if self._take is not None:
-            self.kept.clear()
-            self._take(own)
 
 
 def exchange(
@@ -60,14 +65,19 @@ def exchange(
     begun = op.elapsed
     user = link.transport.get_username() or ""
     bell, mark = Bell(), command.new_mark()
-    out = _Stdout(mark, take)
+
+    def too_much(what: str) -> NoReturn:
+        op.fail("command", f"`{argv[0]}` {what}")
+
+    out = _Stdout(mark, take, too_much)
     channel.in_buffer.set_event(bell)
     channel.in_stderr_buffer.set_event(bell)
     try:
         channel.exec_command(command.line(argv, limit, mark, user))
         if not any(stdin):
             channel.shutdown_write()
-        stdout, stderr = _drain(channel, bell, op, out, lambda: _feed(channel, stdin, limit + GRACE_S))
+        stderr_kept = KeptOutput("stderr", STDERR, too_much)
+        stdout, stderr = _drain(channel, bell, op, out, stderr_kept, lambda: _feed(channel, stdin, limit + GRACE_S))
         if not out.begun and not channel.eof_received:
             raise stuck(op, user, stdout + b"\n" + stderr)
         channel.status_event.wait(op.left + GRACE_S)
@@ -113,28 +123,33 @@ def _send(channel: paramiko.Channel, stdin: Iterable[bytes | memoryview]) -> Non
 
 
 def _drain(
-    channel: paramiko.Channel, bell: Bell, op: Operation, stdout: _Stdout, feed: Callable[[], None]
+    channel: paramiko.Channel,
+    bell: Bell,
+    op: Operation,
+    stdout: _Stdout,
+    stderr: KeptOutput,
+    feed: Callable[[], None],
 ) -> tuple[bytes, bytes]:
     """Return what was written until the end, or until the time for it is over; `feed` is called as soon as it began."""
-    stderr, fed, login = bytearray(), False, op.elapsed + command.LOGIN_S
+    fed, login = False, op.elapsed + command.LOGIN_S
     while True:
         over = channel.closed or channel.eof_received
         while channel.recv_ready():
             stdout.add(channel.recv(_PART))
         while channel.recv_stderr_ready():
-            stderr += channel.recv_stderr(_PART)
+            stderr.add(channel.recv_stderr(_PART))
         if stdout.begun and not fed:
             fed = True
             feed()
         if over:
-            return bytes(stdout.kept), bytes(stderr)
+            break
         if not stdout.begun:
             left = login - op.elapsed
             if left <= 0 or (not bell.wait(min(left, op.left + GRACE_S)) and op.left == 0):
-                return bytes(stdout.kept), bytes(stderr)
-            continue
-        if not bell.wait(op.left + GRACE_S) and op.left == 0:
-            return bytes(stdout.kept), bytes(stderr)
+                break
+        elif not bell.wait(op.left + GRACE_S) and op.left == 0:
+            break
+    return bytes(stdout.kept.data), bytes(stderr.data)
 
 
 def _lost(op: Operation, begun: float, stderr: bytes, why: str) -> Exception:

@@ -20,7 +20,7 @@ class HostKeyError(RemoteError):
     presented: str = ""
 
 
-class LoginError(RemoteError):
+class LoginRefusedError(RemoteError):
     """A machine that knows none of our keys for this user."""
 
 

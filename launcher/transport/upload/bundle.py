@@ -1,6 +1,6 @@
 """The files that a node needs before anything runs there.
 
-Programs, agent spec, shared variables, Ray token.
+Programs, agent spec, shared variables, Ray token, key for heartbeats.
 """
 
 import json
@@ -11,9 +11,9 @@ from importlib import resources
 from pathlib import Path
 
 from launcher.core.model.run import RunId
-from launcher.runtime.protocol_files import SHARED, AgentSpec
+from launcher.runtime.protocol_files import KEY, SHARED, AgentSpec, node_key
 from launcher.setup.environ import SharedVariables
-from launcher.setup.layout import PACKAGE
+from launcher.setup.layout import HEAD_PLACE, PACKAGE
 
 Files = dict[str, tuple[bytes, int]]
 
@@ -35,14 +35,28 @@ def shared(variables: SharedVariables) -> Files:
     return {f"{SHARED}/{variables.name}": (variables.content, 0o600)}
 
 
-def token(home: Path, run: RunId) -> bytes:
-    """Return the run's Ray token, made by the first call.
+def run_secrets(home: Path, run: RunId, place: str) -> Files:
+    """Return the run's Ray token and the key of a place as files.
 
-    It stays the same, also when two threads ask at once.
+    The head has the key of the run, which Ray never sees: it sends its token to whoever listens on a port of its own.
+    Both are made by the first call, the key first. So a run with a token and no key is one of 0.3, whose agents know of
+    no key: it has none until it ends.
     """
-    path = home / "runs" / run / "token"
+    folder = home / "runs" / run
+    if not (folder / "token").exists():
+        _made(folder / KEY)
+    token, files = _made(folder / "token"), dict[str, tuple[bytes, int]]()
+    if (folder / KEY).exists():
+        key = _made(folder / KEY)
+        own = key if place == HEAD_PLACE else node_key(bytes.fromhex(key.decode()), place).hex().encode()
+        files[KEY] = (own, 0o600)
+    return {"token": (token, 0o600), **files}
+
+
+def _made(path: Path) -> bytes:
+    """Return a secret, made by the first call: it stays the same, also when two threads ask at once."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".token.{secrets.token_hex(4)}")
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     if not path.exists():
         fresh.touch(mode=0o600)
         fresh.write_text(secrets.token_hex(32))

@@ -60,11 +60,13 @@ class Snapshot:
         return len(self._data)
 
     def contents(self, missing: Sequence[int]) -> memoryview:
-        """Return the contents that a node lacks, by number.
+        """Return the contents that a node lacks, by number; IndexError where there is none of a number.
 
         Nodes that lack the same share one view.
         """
-        wanted = tuple(sorted(missing))
+        wanted = tuple(sorted(set(missing)))
+        if wanted and not 0 <= wanted[0] <= wanted[-1] < len(self._spans):
+            raise IndexError("no such content")
         if len(wanted) == len(self._spans):
             return self._data
         if wanted not in self._parts:

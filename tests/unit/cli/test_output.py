@@ -3,7 +3,7 @@
 import pytest
 
 from launcher.cli.output.conclude import conclude
-from launcher.cli.output.console import clean
+from launcher.cli.output.console import clean, say
 from launcher.cli.output.errors import error_text, mistake_text
 from launcher.cli.output.status import age, run_text, runs_text
 from launcher.cli.output.table import table
@@ -163,3 +163,8 @@ def test_every_cause_is_concluded() -> None:
         else:
             with pytest.raises(LaunchError):
                 conclude(ended(cause))
+
+
+def test_messages_escape_what_commands_a_terminal_and_keep_our_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    say("\x1b[31merror\x1b[0m: node said \x1b]0;title\x07 and \x1b[2J")
+    assert capsys.readouterr().err == "\x1b[31merror\x1b[0m: node said \\x1b]0;title\\x07 and \\x1b[2J\n"

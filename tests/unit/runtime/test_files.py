@@ -1,4 +1,4 @@
-"""What the node's programs write and read: marks, leases, logs, ranks' folders."""
+"""What the node's programs write and read: marks, logs, ranks' folders."""
 
 import importlib
 import json
@@ -10,7 +10,6 @@ import pytest
 
 environment = importlib.import_module("launcher.runtime.environment")
 files = importlib.import_module("launcher.runtime.files")
-lease = importlib.import_module("launcher.runtime.lease")
 logs = importlib.import_module("launcher.runtime.logs")
 procs = importlib.import_module("launcher.runtime.procs")
 ranks = importlib.import_module("launcher.runtime.ranks")
@@ -40,31 +39,6 @@ def test_a_kill_covers_just_its_level(scope: dict[str, object], covered: set[str
 @pytest.mark.parametrize("mark", ["r:n2:2", "r2:n1:2", "r:@head:0", "", "nonsense"])
 def test_no_kill_covers_another_place_or_run(mark: str) -> None:
     assert not procs.Scope("r", "n1").covers(mark)
-
-
-def test_a_lease_is_held_once_and_says_by_whom(tmp_path: Path) -> None:
-    path = str(tmp_path / "lease")
-    handle = lease.take([path], "run `a` of x@y")
-    with pytest.raises(lease.HeldError, match="run `a` of x@y"):
-        lease.take([path], "run `b`")
-    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o666, "every user of the machine must be able to lock it"
-    os.close(handle)
-    os.close(lease.take([path], "run `b`"))
-    assert Path(path).read_text() == "run `b`\n"
-
-
-def test_a_lease_falls_back_where_its_folder_is_missing_and_never_follows_a_link(tmp_path: Path) -> None:
-    os.close(lease.take([str(tmp_path / "no" / "lease"), str(tmp_path / "second")], "me"))
-    assert (tmp_path / "second").read_text() == "me\n"
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    (tmp_path / "link").symlink_to(victim)
-    with pytest.raises(OSError, match="symbolic"):
-        lease.take([str(tmp_path / "link"), str(tmp_path / "second")], "me")
-    (tmp_path / "hard").hardlink_to(victim)
-    with pytest.raises(OSError, match="not a plain file"):
-        lease.take([str(tmp_path / "hard")], "me")
-    assert victim.read_text() == "precious"
 
 
 def test_the_end_of_a_log_is_bounded_and_readable(tmp_path: Path) -> None:

@@ -13,7 +13,11 @@ heartbeat = importlib.import_module("launcher.runtime.heartbeat")
 listener = importlib.import_module("launcher.runtime.heartbeat_server")
 reach = importlib.import_module("launcher.runtime.connectivity")
 
+files = importlib.import_module("launcher.runtime.protocol_files")
+handshake = importlib.import_module("launcher.runtime.handshake")
+
 HERE = "127.0.0.1"
+KEY = bytes(range(32))
 LIMIT = 15.0
 POPULATION = 60.0
 
@@ -31,10 +35,11 @@ class Time:
 class Slot:
     """A slot's agent: what it was told to stop for, and until when its ranks may live."""
 
-    def __init__(self, name: str, clock: Time) -> None:
+    def __init__(self, name: str, clock: Time, key: bytes | None = KEY) -> None:
         self.stopped: list[str] = []
         self.until = 0.0
-        self.beat = heartbeat.Heartbeat(name, LIMIT, self.stopped.append, self._publish, clock)
+        own = key and files.node_key(key, name)
+        self.beat = heartbeat.Heartbeat(name, own, LIMIT, self.stopped.append, self._publish, clock)
 
     def _publish(self, moment: float) -> None:
         self.until = moment
@@ -43,9 +48,9 @@ class Slot:
 class Head:
     """A head's agent. Its `listener` is stepped when a slot waits for its word."""
 
-    def __init__(self, clock: Time) -> None:
+    def __init__(self, clock: Time, key: bytes | None = KEY) -> None:
         self.cuts = 0
-        self.listener = listener.HeartbeatServer(LIMIT, POPULATION, self._cut, clock)
+        self.listener = listener.HeartbeatServer(key, LIMIT, POPULATION, self._cut, clock)
         self.port = self.listener.listen(HERE, 0)
 
     def _cut(self) -> None:

@@ -65,7 +65,7 @@ class Machine:
         self.asked.append(asked)
         if self.hangs:
             return {"message": f"the agent did not answer within {asked['limit']:.0f} s"}
-        return None if self.silent else {"answer": {"ok": True, "agent": 7, "number": len(self.asked)}}
+        return None if self.silent else {"answer": {"ok": True, "agent": 7, "block": len(self.asked)}}
 
 
 class Machines:
@@ -136,16 +136,16 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def test_each_look_is_answered_by_what_was_asked_in_it(sight: Poller) -> None:
-    assert [answer["number"] for answer in look(sight, "n1", "n2")] == [1, 1]
-    assert [answer["number"] for answer in look(sight, "n1", "n2")] == [2, 2]
+    assert [answer["block"] for answer in look(sight, "n1", "n2")] == [1, 1]
+    assert [answer["block"] for answer in look(sight, "n1", "n2")] == [2, 2]
 
 
 def test_what_is_answered_may_be_added_to_without_being_shown_again(sight: Poller, machines: Machines) -> None:
     (told,) = look(sight, "n1")
-    told["number"] = told["more"] = "written over"
+    told["block"] = told["more"] = "written over"
     machines.by["n1"].silent = True
     (again,) = look(sight, "n1")
-    assert again == {"ok": True, "agent": 7, "number": 1}
+    assert again == {"ok": True, "agent": 7, "block": 1}
 
 
 def test_a_silent_machine_keeps_its_last_view_for_a_while_and_is_then_unseen(sight: Poller, machines: Machines) -> None:
@@ -154,7 +154,7 @@ def test_a_silent_machine_keeps_its_last_view_for_a_while_and_is_then_unseen(sig
     begun = time.monotonic()
     first, other = look(sight, "n1", "n2")
     assert time.monotonic() - begun < poller.PATIENCE_S + 0.3
-    assert (first["number"], other["number"]) == (1, 2)
+    assert (first["block"], other["block"]) == (1, 2)
     until(lambda: ", since " in look(sight, "n1")[0].get("message", ""))
     assert machines.by["n1"].given_up > 0
     assert look(sight, "n1")[0]["message"].startswith("the connection was lost, since ")
@@ -226,7 +226,7 @@ def test_a_late_answer_of_before_an_action_is_not_taken_for_one_of_after_it(sigh
     sight.touch(site("n2"))
     hold.set()
     until(lambda: bool(look(sight, "n2")[0]["ok"]))
-    assert look(sight, "n2")[0]["number"] >= 3
+    assert look(sight, "n2")[0]["block"] >= 3
 
 
 def asked(sight: Poller, name: str, question: dict[str, Any], timeout: float = 5.0) -> dict[str, Any] | None:
@@ -235,7 +235,7 @@ def asked(sight: Poller, name: str, question: dict[str, Any], timeout: float = 5
 
 def test_a_question_goes_over_the_connection_of_looks(sight: Poller, machines: Machines) -> None:
     look(sight, "n1")
-    assert asked(sight, "n1", {"op": "hello"}) == {"ok": True, "agent": 7, "number": 2}
+    assert asked(sight, "n1", {"op": "hello"}) == {"ok": True, "agent": 7, "block": 2}
     assert [one["question"]["op"] for one in machines.by["n1"].asked] == ["status", "hello"]
     assert machines.by["n1"].asked[-1]["limit"] == 5.0
     assert machines.by["n1"].dials == 1
@@ -269,6 +269,6 @@ def test_what_is_too_long_for_a_kept_connection_is_sent_by_itself(sight: Poller,
     look(sight, "n1")
     shell = Once()
     here = replace(site("n1"), shell=shell, connections=sight)
-    assert here.ask({"op": "hello"}, timeout=5)["number"] == 2
+    assert here.ask({"op": "hello"}, timeout=5)["block"] == 2
     assert here.ask({"op": "start", "ranks": "x" * 40_000}, timeout=5) == {"ok": True}
     assert len(machines.by["n1"].asked) == 2
