@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from launcher.core.model.address import canonical, is_loopback
 from launcher.core.model.inventory import Node
 from launcher.probe.findings import Fact, Finding, bad, cannot_tell, good, not_applicable
 from launcher.probe.node_facts import Facts
@@ -156,13 +157,19 @@ def shared_memory(facts: Facts, _node: Node) -> Finding:
     return good(Fact.SHARED_MEMORY, f"{_size(found.free)} free")
 
 
-def hostname(facts: Facts, _node: Node) -> Finding:
-    """Check that the node resolves its own host name, which `ray start` looks up."""
+def hostname(facts: Facts, node: Node) -> Finding:
+    """Check that the node resolves its own host name, which `ray start` looks up, to what others can reach."""
     found = facts.hostname
     if isinstance(found, Unknown):
         return cannot_tell(Fact.HOSTNAME, found.why)
     known = "" if isinstance(facts.host, Unknown) else facts.host.hostname
     name = found.name or known
+    if found.addresses and canonical(node.access.address) == canonical(name) and all(map(is_loopback, found.addresses)):
+        message = (
+            f"`{name}`, its address in the inventory, is {found.addresses[0]} on the node itself: programs may tell "
+            "others to reach them there; write the node's own address in its /etc/hosts, or a number as `address`"
+        )
+        return bad(Fact.HOSTNAME, message, stops=False)
     if found.addresses and found.seconds <= MAX_RESOLVE:
         return good(Fact.HOSTNAME, f"`{name}` resolves to {found.addresses[0]}")
     how = f"resolves in {found.seconds:.0f} s" if found.addresses else f"does not resolve ({found.seconds:.0f} s)"

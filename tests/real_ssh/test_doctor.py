@@ -235,7 +235,72 @@ def test_a_full_disk(launcher: Launcher, spoilt: Host) -> None:
     spoilt.fill_disk("/home/ubuntu")
     answer, stops, words = launcher.doctor(SPOILT).said("disk")
     assert (answer, stops) == ("bad", True)
-    assert "100% full" in words
+    assert words == "`/` has 0.0 GiB free, but a run needs 1.0 GiB"
+    answer, stops, words = launcher.doctor(SPOILT).said("folders")
+    assert (answer, stops) == ("bad", True)
+    assert "a file in `~/.nvlaunch/runs` (`/home/ubuntu`): no space left on device (ENOSPC)" in words
+
+
+OWN = "/home/ubuntu/.nvlaunch"
+
+
+def mount_own(host: Host, options: str) -> None:
+    """Give the user a file system in memory for what runs keep there."""
+    script = f"mkdir -p {OWN} && mount -t tmpfs -o {options} tmpfs {OWN} && chown ubuntu: {OWN}"
+    host.run(["sh", "-c", script])
+
+
+@pytest.mark.parametrize(
+    ("options", "spoil", "words"),
+    [
+        ("size=1M", f"head -c 2M /dev/zero > {OWN}/filler || true", "cannot write a file in `~/.nvlaunch/runs`"),
+        ("size=4M", f"mount -o remount,ro {OWN}", "(EROFS): the file system is read-only"),
+        ("size=4M,noexec", "true", "set `python:` to an interpreter elsewhere"),
+    ],
+    ids=["full", "read-only", "noexec"],
+)
+def test_a_node_where_runs_cannot_keep_files_is_passed_over(
+    launcher: Launcher, spoilt: Host, rig: Rig, options: str, spoil: str, words: str
+) -> None:
+    launcher.inventory.write_text(rig.inventory(python=None) if "noexec" in options else rig.inventory())
+    mount_own(spoilt, options)
+    spoilt.run(["sh", "-c", spoil])
+    answer, stops, message = launcher.doctor(SPOILT).said("folders")
+    assert (answer, stops) == ("bad", True)
+    assert words in message
+    assert f"`{OWN}`" in message
+    if "noexec" not in options:
+        assert f"skipped {SPOILT}: " in (told := launcher.up(2)).err
+        assert "main.s0  r01   r01-n[01,03]" in told.err
+
+
+def test_a_node_where_too_few_processes_may_start_is_passed_over(launcher: Launcher, spoilt: Host) -> None:
+    spoilt.write("/home/ubuntu/.bashrc", "ulimit -u 200\n")
+    answer, stops, words = launcher.doctor(SPOILT).said("processes")
+    assert (answer, stops) == ("bad", True)
+    assert "`ulimit -Hu` is 200" in words
+    assert f"skipped {SPOILT}: processes: " in launcher.up(2).err
+
+
+def test_a_gpu_whose_rows_cannot_be_remapped(launcher: Launcher, spoilt: Host) -> None:
+    spoilt.set_hardware(lambda tray: tray.with_gpu(1, row_failure=True))
+    answer, stops, words = launcher.doctor(SPOILT).said("memory_errors")
+    assert (answer, stops) == ("bad", True)
+    assert words.endswith("`remapped_row_failure: Yes`: the GPU must be replaced")
+
+
+def test_one_machine_under_two_names_is_taken_once(launcher: Launcher, spoilt: Host, rig: Rig) -> None:
+    other, way = rig["r01-n03"], rig["r01-n01"]
+    written = rig.inventory()
+    entry = next(line for line in written.splitlines() if line.startswith(f"      {other.name}: "))
+    twin = {"address": spoilt.address, "tray": other.tray, "host_key": spoilt.fingerprint}
+    again = json.dumps({**twin, "proxy_jump": f"{rig.user}@{way.address}"})
+    launcher.inventory.write_text(written.replace(entry, f"      {other.name}: {again}"))
+    told = launcher.doctor("r01")
+    (shared,) = (one for one in told.json["shared"] if one["fact"] == "host" and one["result"] == "bad")
+    assert (told.code, shared["nodes"]) == (4, ["r01-n03"])
+    assert shared["message"].startswith("r01-n[02-03] are one machine under 2 names (")
+    assert "skipped r01-n03: host: r01-n[02-03] are one machine under 2 names" in launcher.up(3).err
 
 
 def test_a_driver_that_hangs_is_said_once_and_bounded(launcher: Launcher, spoilt: Host) -> None:

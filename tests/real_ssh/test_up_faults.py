@@ -122,7 +122,7 @@ def spoil(rig: Rig) -> dict[str, tuple[Callable[[Host], object], str]]:
         "r01-n01": (Host.power_cut, "reachable: no answer on port 22"),
         "r01-n02": (lambda host: host.drop(True), "reachable: no answer on port 22"),
         "r01-n03": (lambda host: host.tarpit(True), "reachable: connected, but no SSH banner"),
-        "r01-n04": (lambda host: host.fill_disk(home), "disk: `/` has 0.0 GiB free and is 100% full"),
+        "r01-n04": (lambda host: host.fill_disk(home), "disk: `/` has 0.0 GiB free, but a run needs 1.0 GiB"),
         "r01-n05": (lambda host: host.read_only(home, True), "disk: `~` is read-only"),
         "r01-n06": (Host.rekey, "reachable: the host key has changed to"),
         "r01-n07": (Host.hide_python, "python: no Python 3.6 or later found on the node"),

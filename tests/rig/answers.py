@@ -221,7 +221,7 @@ def _gpu_xml(state: Hardware, gpu: Gpu) -> str:
             "free": f"{283261 - gpu.memory_used} MiB",
         },
         "ecc_errors": {"volatile": {"sram_correctable": 0, "dram_uncorrectable": gpu.uncorrected}},
-        "remapped_rows": {"remapped_row_pending": "No", "remapped_row_failure": "No"},
+        "remapped_rows": {"remapped_row_pending": "No", "remapped_row_failure": "Yes" if gpu.row_failure else "No"},
         "fabric": {
             "state": state.fabric_state,
             "status": _status(state),

@@ -20,6 +20,7 @@ class Gpu:
     cluster_uuid: str | None = None  # None: that of the tray
     clique: int | None = None
     uncorrected: int = 0
+    row_failure: bool = False
     lost: bool = False  # `nvidia-smi` says so instead of its figures
 
 

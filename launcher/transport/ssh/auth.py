@@ -1,5 +1,6 @@
 """Logs in by keys, certificates and the SSH agent, never by a prompt."""
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -75,18 +76,27 @@ def log_in(transport: paramiko.Transport, settings: Settings, keys: PrivateKeys,
                     op.fail("auth", message, "check the file server of its home, and its directory service")
                 if transport.is_active():
                     continue
-                _refused(settings, [*told, "then sshd closed the connection"], op)
+                _refused(settings, [*told, "then sshd closed the connection"], op, transport.get_banner())
             if more:
                 op.fail("auth", f"the login needs {' and '.join(more)} besides a key", "nvlaunch answers no prompts")
             return
     finally:
         if agent is not None:
             agent.close()
-    _refused(settings, told, op)
+    _refused(settings, told, op, transport.get_banner())
 
 
-def _refused(settings: Settings, told: list[str], op: Operation) -> NoReturn:
+_DENIED = re.compile(r"[^\n]*(?:slurm|denied|no active job)[^\n]*", re.IGNORECASE)
+
+
+def _refused(settings: Settings, told: list[str], op: Operation, banner: bytes | None) -> NoReturn:
     message = f"permission denied for `{settings.user}`; tried {', '.join(told) if told else 'no key'}"
+    # PAM says why an account may not log in, where the key was good: pam_slurm_adopt, for example.
+    why = _DENIED.search((banner or b"")[:4096].decode(errors="replace"))
+    if why is not None:
+        said = "".join(c if c.isprintable() else "?" for c in why[0].strip()[:200])
+        slurm = "if Slurm has this node, ask it for the node first, or take the node out of the inventory"
+        op.fail("auth", f"{message}; the node says: {said}", *([slurm] if "job" in said or "slurm" in said else []))
     hints = []
     if any("passphrase" in one for one in told):
         hints.append("load the key into an SSH agent with `ssh-add`: nvlaunch asks for no passphrase")

@@ -487,6 +487,16 @@ def test_changed_fact_has_this_finding(
     assert words in finding.message
 
 
+def test_a_name_that_is_loopback_on_its_own_node_is_named() -> None:
+    looped = replace(FACTS, hostname=HostnameLookup(name="r07-n01", seconds=0.0, addresses=("127.0.1.1",)))
+    by_name = replace(NODE, access=replace(NODE.access, address="R07-n01"))
+    finding = found(Fact.HOSTNAME, looped, by_name)
+    assert (finding.result, finding.stops) == (BAD, False)
+    assert "`r07-n01`, its address in the inventory, is 127.0.1.1 on the node itself" in finding.message
+    # Others reach it by a number then, which is the same everywhere.
+    assert found(Fact.HOSTNAME, looped).result is GOOD
+
+
 def test_domain_that_differs_from_the_inventory_is_shown_with_both_values() -> None:
     finding = found(Fact.DOMAIN, FACTS, replace(NODE, domain="9a20aaaa-0000-4000-8000-000000000000.32766"))
     assert (finding.result, finding.stops) == (CheckResult.BAD, True)

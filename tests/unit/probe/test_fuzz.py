@@ -41,6 +41,11 @@ ODD = [
 ODD += [
     '{"bytes": NaN, "free": -1, "seconds": 1e400}',
     '[1, null, {"pid": []}]',
+    '{"user": {"nofile": 1, "memlock": {}, "nproc": {"hard": "x"}}, "groups": {}, "cores": -1}',
+    '{"user": {"nofile": {}, "memlock": {}, "nproc": {"hard": 1e400}}, "groups": [1, {"limit": NaN, "name": 7}]}',
+    '{"failed": {"step": 1}, "type": [], "source": 5}',
+    '{"failed": [1, {"step": null, "errno": 5, "path": []}], "usable": []}',
+    '{"jobs": {"17": 4, "": ""}, "adopted": 5, "installed": "x", "pam": []}',
     '{"nodes": {"0": 1, "1": {"connections": []}}}',
 ]
 

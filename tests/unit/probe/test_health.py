@@ -79,6 +79,10 @@ CASES: dict[str, tuple[dict[str, ProbeResult], list[tuple[Symptom, str]]]] = {
         [(S.FATAL_LINK, ": NVLink fabric: ")],
     ),
     "recovery-due": ({"nvidia_smi": smi("580-recovery-due")}, [(S.FIRMWARE, "the driver requests")]),
+    "memory-worn-out": (
+        {"nvidia_smi": smi("580-memory-worn-out")},
+        [(S.MEMORY, "`remapped_row_failure: Yes`"), (S.MEMORY, "`sram_threshold_exceeded: Yes`")],
+    ),
     "fatal-link": ({"journal": log(NETIR)}, [(S.FATAL_LINK, "GPU 0008:01:00: Xid 149, NVLink NETIR error")]),
     "sympathetic-link": ({"journal": log(RLW, RLW)}, [(S.SYMPATHETIC, "(2 times)")]),
     "off-the-bus": ({"journal": log("79, GPU has fallen off the bus.")}, [(S.GPU_LOST, "Xid 79")]),

@@ -28,6 +28,7 @@ from launcher.probe.limits import Limits, read_limits
 from launcher.probe.node_facts import NO_PYTHON, Facts, call, parse_facts, read_facts
 from launcher.probe.nvidia_smi import Driver
 from launcher.probe.results import MARK, ProbeResult, Unknown, read_results
+from launcher.probe.slurm import SlurmNode, read_slurm
 
 SCRIPT = Path(launcher.__file__).parent / "runtime" / "facts.py"
 CORPUS = Path(__file__).parents[2] / "corpus" / "probe"
@@ -272,6 +273,7 @@ def test_a_spoilt_folder_is_named_with_the_step_and_the_errno(
     found = trial(home / ".nvlaunch" / "runs", *ALL)
     assert failures(found) == expected
     assert found.mount == (str(home) if expected[0][1] != "ENOENT" else "/")
+    assert found.kind == "tmpfs" or found.mount == "/"
     assert sorted(home.iterdir()) == before
 
 
@@ -316,6 +318,25 @@ def test_a_full_folder_has_no_room_for_a_lease(mounted: Callable[..., Path], tmp
     subprocess.run(["sh", "-c", f"head -c 64k /dev/zero > {lock}/filler"], check=False, stderr=subprocess.DEVNULL)
     found = lease_place(lock / "nvlaunch", tmp_path / "other")
     assert (found.usable, [failed.errno for failed in found.failed]) == (None, ["ENOSPC"])
+
+
+def test_slurm_is_seen_by_its_daemon_and_the_steps_of_its_jobs(tmp_path: Path) -> None:
+    for name in ("slurmd", "slurmstepd"):
+        shutil.copy("/bin/sleep", tmp_path / name)
+    running = [
+        subprocess.Popen(["slurmd", "60"], executable=tmp_path / "slurmd"),
+        subprocess.Popen(["slurmstepd: [417.0]", "60"], executable=tmp_path / "slurmstepd"),
+    ]
+    try:
+        found = read_slurm(ask({"it": {"builtin": "slurm"}})["it"])
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert isinstance(found, SlurmNode)
+    assert found.daemon
+    assert found.jobs["417"] == ""
+    assert found.adopted is None
 
 
 def login(script: str) -> Limits:
