@@ -146,6 +146,16 @@ class UnreserveRequest(TypedDict):
     slice: str
 
 
+class DrainRequest(TypedDict):
+    """Tell Ray that the raylet of a slot is drained at `deadline` (s since the epoch)."""
+
+    op: Literal["drain"]
+    slot: str
+    generation: int
+    deadline: float
+    reason: str
+
+
 class RankStart(TypedDict):
     """A rank to start, in the actor of its slot, on a bundle of its slice."""
 
@@ -168,7 +178,9 @@ class StartRequest(TypedDict):
     timeout: float
 
 
-SupervisorQuestion: TypeAlias = "StatusRequest | VerifyRequest | ReserveRequest | UnreserveRequest | StartRequest"
+SupervisorQuestion: TypeAlias = (
+    "StatusRequest | VerifyRequest | ReserveRequest | UnreserveRequest | DrainRequest | StartRequest"
+)
 
 
 # Replies
