@@ -6,7 +6,7 @@ this module and `protocol_files.py`. Nodes have Python 3.10 and its standard lib
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -285,25 +285,3 @@ class StatusReply(Reply):
     heartbeat_ages: NotRequired[dict[str, float]]
     listening: NotRequired[float]
     supervisor: NotRequired[TablesReply]
-
-
-# Lines of `relay.py`
-
-
-class RelayQuestion(TypedDict):
-    """A request for one agent of a machine; `key` names it in the answer."""
-
-    key: tuple[str, str]
-    socket: str
-    package: str
-    root: str
-    question: dict[str, Any]
-    limit: float
-
-
-class RelayAnswer(TypedDict):
-    """What the agent said, or why it said nothing."""
-
-    key: tuple[str, str]
-    answer: NotRequired[dict[str, Any]]
-    message: NotRequired[str]

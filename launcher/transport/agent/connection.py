@@ -21,7 +21,8 @@ from launcher.core.model.inventory import Access
 from launcher.core.model.observation import Refusal
 from launcher.errors import LaunchError
 from launcher.ports import Shell, Talk
-from launcher.runtime.protocol import RelayAnswer, RelayQuestion, StatusReply
+from launcher.runtime.protocol import StatusReply
+from launcher.runtime.protocol_files import RelayAnswer, RelayQuestion
 from launcher.transport.agent.client import AgentClient
 from launcher.transport.ssh.operation import HostKeyError, LoginError
 
