@@ -6,7 +6,7 @@ this module and `protocol_files.py`. Nodes have Python 3.10 and its standard lib
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -147,6 +147,16 @@ class UnreserveRequest(TypedDict):
     slice: str
 
 
+class DrainRequest(TypedDict):
+    """Tell Ray that the raylet of a slot is drained at `deadline` (s since the epoch)."""
+
+    op: Literal["drain"]
+    slot: str
+    generation: int
+    deadline: float
+    reason: str
+
+
 class RankStart(TypedDict):
     """A rank to start, in the actor of its slot, on a bundle of its slice."""
 
@@ -169,7 +179,9 @@ class StartRequest(TypedDict):
     timeout: float
 
 
-SupervisorQuestion: TypeAlias = "StatusRequest | VerifyRequest | ReserveRequest | UnreserveRequest | StartRequest"
+SupervisorQuestion: TypeAlias = (
+    "StatusRequest | VerifyRequest | ReserveRequest | UnreserveRequest | DrainRequest | StartRequest"
+)
 
 
 # Replies
@@ -278,25 +290,3 @@ class StatusReply(Reply):
     heartbeat_ages: NotRequired[dict[str, float]]
     listening: NotRequired[float]
     supervisor: NotRequired[TablesReply]
-
-
-# Lines of `relay.py`
-
-
-class RelayQuestion(TypedDict):
-    """A request for one agent of a machine; `key` names it in the answer."""
-
-    key: tuple[str, str]
-    socket: str
-    package: str
-    root: str
-    question: dict[str, Any]
-    limit: float
-
-
-class RelayAnswer(TypedDict):
-    """What the agent said, or why it said nothing."""
-
-    key: tuple[str, str]
-    answer: NotRequired[dict[str, Any]]
-    message: NotRequired[str]

@@ -257,3 +257,22 @@ class CheckReply(TypedDict):
     stderr: str
     seconds: float
     left: list[int]  # processes that could not be killed
+
+
+class RelayQuestion(TypedDict):
+    """A request for one agent of a machine; `key` names it in the answer."""
+
+    key: tuple[str, str]
+    socket: str
+    package: str
+    root: str
+    question: dict[str, Any]
+    limit: float
+
+
+class RelayAnswer(TypedDict):
+    """What the agent said, or why it said nothing."""
+
+    key: tuple[str, str]
+    answer: NotRequired[dict[str, Any]]
+    message: NotRequired[str]

@@ -79,7 +79,7 @@ class Supervisor:
         self._documents: dict[str, ray_api.Document] = {}
 
     def reply(self, question: dict[str, Any]) -> Reply:
-        """Return the reply to a question: status, verify, reserve, unreserve or start.
+        """Return the reply to a question: status, verify, reserve, unreserve, drain or start.
 
         A change of a group is confirmed when the tables show it: the next look must not see the group of before.
         """
@@ -94,6 +94,10 @@ class Supervisor:
             case "unreserve":
                 ray_api.unreserve(question["slice"])
                 return self._tables.fresh(FRESH_S)
+            case "drain":
+                raylet = (question["slot"], question["generation"])
+                refused = ray_api.drain(*raylet, question["deadline"], question["reason"])
+                return {"ok": not refused, "message": refused}
             case "start":
                 with self._starting:
                     document = self._document(question["shared"])

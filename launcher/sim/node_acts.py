@@ -6,7 +6,7 @@ Each changes the node's row at once, and answers as a real node does.
 from dataclasses import replace
 from signal import Signals
 
-from launcher.core.model.actions import Acquire, Join, Kill, Level, PowerOff, Prepare, Release, Signal
+from launcher.core.model.actions import Acquire, Announce, Join, Kill, Level, PowerOff, Prepare, Release, Signal
 from launcher.core.model.inventory import GpuDriver
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.receipt import Answer, Result
@@ -81,6 +81,11 @@ def join(fleet: SimFleet, run: Run, action: Join, now: float) -> Answer:
     raylet = Raylet(slot=member(run, action.slot.member).label, generation=generation, begun_at=now)
     fleet.save(node, replace(life.host, raylets=(*life.host.raylets, raylet)))
     return DONE
+
+
+def announce(fleet: SimFleet, run: Run, action: Announce, now: float) -> Answer:
+    """Tell an imaginary Ray of a drain: no program there listens."""
+    return refusal(fleet.life(action.slot.node), run, action.slot.node, action.kind, now) or DONE
 
 
 def signal(fleet: SimFleet, run: Run, action: Signal, now: float) -> Answer:

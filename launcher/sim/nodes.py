@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from launcher.core.model.actions import (
     Acquire,
+    Announce,
     Join,
     Kill,
     NodeAction,
@@ -138,6 +139,7 @@ ACTS: Mapping[type[NodeAction], Callable[..., Answer]] = {
     Unreserve: ray_acts.unreserve,
     Verify: ray_acts.verify,
     Start: ray_acts.start,
+    Announce: node_acts.announce,
     Signal: node_acts.signal,
     Kill: node_acts.kill,
     Release: _release,

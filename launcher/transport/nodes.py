@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from launcher.core.model.actions import (
     Acquire,
+    Announce,
     Join,
     Kill,
     Level,
@@ -125,6 +126,10 @@ class ShellNodes:
         touched = [self._addresses.slot(run, slot.node) for slot in action.slots if slot.member in gang]
         return self._act("start", lambda: ranks.start(self._addresses, self._heads, run, action), *touched)
 
+    def _announce(self, run: Run, action: Announce) -> Answer:
+        """Tell Ray that the raylet of a slot is drained."""
+        return self._act("announce", lambda: self._heads.drain(run, action), self._addresses.head(run))
+
     def _signal(self, run: Run, action: Signal) -> Answer:
         """Send the stop signal to the ranks on a node."""
         client = self._addresses.slot(run, action.node)
@@ -204,6 +209,7 @@ class ShellNodes:
         Unreserve: _unreserve,
         Verify: _verify,
         Start: _start,
+        Announce: _announce,
         Signal: _signal,
         Kill: _kill,
         Release: _release,

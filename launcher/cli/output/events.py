@@ -21,6 +21,7 @@ _VERBS: Mapping[ActionKind | Level | Unit, tuple[str, str]] = {
     "unreserve": ("cancel the reservation of", "cancelled the reservation of"),
     "verify": ("verify the reservation of", "verified the reservation of"),
     "start": ("start", "started"),
+    "announce": ("tell Ray of the drain of", "told Ray of the drain of"),
     "signal": ("signal the ranks on", "signalled the ranks on"),
     Level.RANK: ("kill the ranks on", "killed the ranks on"),
     Level.GENERATION: ("kill the raylet on", "killed the raylet on"),

@@ -9,7 +9,7 @@ old nodes are released (`teardown`).
 
 from dataclasses import replace
 
-from launcher.core.control import slice_count, spares
+from launcher.core.control import drain_notice, slice_count, spares
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import EXPIRED_S, MOVE_S
 from launcher.core.model.actions import Move, Reason, Relocate, Resize, Signal, Why
@@ -27,8 +27,8 @@ def drain(tick: Tick) -> None:
     """Find slots that have to leave their nodes; move those whose ranks have stopped.
 
     Reads `seen.drained`, `record.relocating`, `resizing`, `dropping`, `holders`, where slots are. Writes `leaving`,
-    `record.move`, `record.since.draining`, `gangs` and `kills` (attempts end); `actions` (relocate, move, resize,
-    signal, add a spare), `notes`, `hold_reason`.
+    `record.move`, `record.noticed`, `record.since.draining`, `gangs` and `kills` (attempts end); `actions` (relocate,
+    move, resize, announce, signal, add a spare), `notes`, `hold_reason`.
     """
     record = tick.record
     for key in sorted(record.relocating):
@@ -41,6 +41,7 @@ def drain(tick: Tick) -> None:
     if record.resizing or record.dropping:
         _resize(tick)
         return
+    drain_notice.renew(tick)
     begun = not record.since.draining.keys().isdisjoint(record.gangs)
     if not tick.seen.drained and not begun and all(at_home(tick, member) for member in tick.index.members):
         return
@@ -258,27 +259,31 @@ def _drained(tick: Tick, node: NodeName) -> Reason:
 def _leave(tick: Tick, name: GangName, reasons: dict[NodeName, Reason]) -> None:
     """Let a gang leave nodes: signal its ranks, wait, end its attempt, move its slots."""
     gang, draining = tick.record.gangs[name], tick.record.since.draining
+    if not reasons and name in draining and drain_notice.withdrawn(tick, name):
+        draining.pop(name)
     if not reasons and name not in draining:
         return
     # Ranks that were told to stop do so, also if nothing has to be left any more: then they start again.
     reason = next(iter(reasons.values()), _TOLD)
-    if gang.attempt == 0 or gang.broken or not _in_grace(tick, name, reason):
+    begun = gang.attempt > 0 and not gang.broken
+    if not begun or not _in_grace(tick, name, reason, after=drain_notice.give(tick, name, reasons)):
         tick.break_gang(name, reason)
         tick.leaving |= reasons.keys()
         draining.pop(name, None)
 
 
-def _in_grace(tick: Tick, name: GangName, reason: Reason) -> bool:
-    """Whether ranks of a gang still have time to write a checkpoint.
+def _in_grace(tick: Tick, name: GangName, reason: Reason, after: float = 0.0) -> bool:
+    """Whether ranks of a gang still have time to write a checkpoint, `after` which they are signalled (s).
 
     Each node is signalled until a receipt says so.
     """
     draining, task = tick.record.since.draining, tick.run.task
     running = [member for member in tick.index.by_gang[name] if _runs(tick, member)]
-    if not running or tick.lasted(draining, name) >= task.stop_grace:
+    lasted = tick.lasted(draining, name)
+    if not running or lasted >= after + task.stop_grace:
         return False
-    tick.wake(draining[name] + task.stop_grace)
-    for member in running:
+    tick.wake(draining[name] + (after if lasted < after else after + task.stop_grace))
+    for member in running if lasted >= after else ():
         node, gang = tick.node_of(member), name if tick.index.shares_node(member) else None
         if (node, gang) not in tick.record.signalled:
             tick.do(Signal(reason=reason, node=node, signal=task.stop_signal, gang=gang))

@@ -1,6 +1,6 @@
 """Failed nodes: restart in place, replace, or give up."""
 
-from launcher.core.control import fencing, shared_fault, spares
+from launcher.core.control import drain_notice, fencing, shared_fault, spares
 from launcher.core.control.conditions import Condition, needed
 from launcher.core.control.liveness import against
 from launcher.core.control.startup import wait_for_node
@@ -48,6 +48,8 @@ def _replace(tick: Tick, member: Member, node: NodeName) -> None:
 
 def _judge(tick: Tick, member: Member, slot: Slot) -> None:
     if wait_for_node(tick, member) or slot.node in tick.record.failed_nodes:
+        return
+    if tick.sees(slot.node) and drain_notice.expected(tick, member, slot):
         return
     condition = needed(tick, member)
     confirmed = slot.node in tick.record.stopped and condition in (Condition.SUSPECT, Condition.UNSEEN)

@@ -15,6 +15,7 @@ from launcher.core.model.actions import (
     Acquire,
     Action,
     AddSpare,
+    Announce,
     Grow,
     Join,
     Kill,
@@ -81,6 +82,8 @@ def _succeeded(tick: Tick, action: Action, answer: Answer) -> None:
             record.stale.discard(action.slice)
         case Signal():
             record.signalled.add((action.node, action.gang))
+        case Announce():
+            record.noticed[action.slot.node] = action.slot.generation
         case PowerOff():
             record.stopped[action.node] = POWERED_OFF
         case Relocate():
@@ -136,7 +139,7 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
             fencing.apply_failed_kill(tick, action, answer, retry.count)
         case Grow():
             slice_count.apply_growth(tick, claimed=False)
-        case Signal() | Release() | PowerOff() | AddSpare() | Resize():
+        case Announce() | Signal() | Release() | PowerOff() | AddSpare() | Resize():
             pass  # tried again until it succeeds
         case _:
             assert_never(action)

@@ -10,6 +10,7 @@ from launcher.core.model.actions import (
     Acquire,
     Action,
     AddSpare,
+    Announce,
     Grow,
     Join,
     Kill,
@@ -40,6 +41,7 @@ ActionKind: TypeAlias = Literal[
     "unreserve",
     "verify",
     "start",
+    "announce",
     "signal",
     "kill",
     "release",
@@ -99,6 +101,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "unreserve": ("slice",),
     "verify": ("slice",),
     "start": ("gang",),
+    "announce": ("node",),
     "signal": ("node", "gang"),
     "kill": ("node", "level", "member"),
     "release": ("unit", "node"),
@@ -147,7 +150,7 @@ def key_of(action: Action) -> ActionKey:
             return ActionKey(action.kind, node=action.node)
         case StartHead():
             return ActionKey(action.kind, attempt=action.cluster or None)
-        case Join():
+        case Join() | Announce():
             return ActionKey(action.kind, node=action.slot.node, generation=action.slot.generation)
         case Reserve() | Unreserve() | Verify() | AddSpare() | Relocate():
             return ActionKey(action.kind, slice=action.slice)

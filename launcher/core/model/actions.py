@@ -141,6 +141,16 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Announce:
+    """Tell Ray that the raylet of a slot is about to be left, at `deadline` (s since the epoch)."""
+
+    reason: Reason
+    slot: Slot
+    deadline: float
+    kind: Literal["announce"] = "announce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
     """Kill processes of the run on a node until two scans for their marker are empty.
 
@@ -232,7 +242,19 @@ class Grow:
 
 
 NodeAction: TypeAlias = (
-    Acquire | Prepare | StartHead | Join | Reserve | Unreserve | Verify | Start | Signal | Kill | Release | PowerOff
+    Acquire
+    | Prepare
+    | StartHead
+    | Join
+    | Reserve
+    | Unreserve
+    | Verify
+    | Start
+    | Announce
+    | Signal
+    | Kill
+    | Release
+    | PowerOff
 )
 """Done on machines, through `Nodes`."""
 

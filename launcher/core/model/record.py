@@ -172,7 +172,8 @@ class Record:
     starts on a node that failed, `program_failures` are the newest failures of the program. `failed_nodes` are not used
     any more. `stopped` says why nothing of the run can run on a node out of sight. `excused` has signs that another
     node caused. `resumed` were named by a shared fault that an operator has lifted. `signalled` are nodes, or gangs on
-    nodes, whose ranks were told to stop.
+    nodes, whose ranks were told to stop. `noticed` are nodes that Ray was told are drained, with the generation of the
+    raylet: Ray cannot take that back.
 
     Actions: `kills` are decided and have no receipt `killed` yet; `retries` are actions that failed. `head_starts`
     counts starts of the head since it last answered, `misplaced` wrong places of a slice's bundles in Ray, `regrouped`
@@ -210,6 +211,7 @@ class Record:
     signalled: set[tuple[NodeName, GangName | None]] = field(default_factory=set)
     kills: list[Kill] = field(default_factory=list)
     retries: list[tuple[ActionKey, Retry]] = field(default_factory=list)
+    noticed: dict[NodeName, int] = field(default_factory=dict)
     head_starts: Retry | None = None
     misplaced: dict[str, Retry] = field(default_factory=dict)
     regrouped: dict[str, int] = field(default_factory=dict)

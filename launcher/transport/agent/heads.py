@@ -2,11 +2,19 @@
 
 from typing import cast
 
+from launcher.core.model.actions import Announce
 from launcher.core.model.address import endpoint
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run, Slot
 from launcher.errors import RemoteError
-from launcher.runtime.protocol import RayRequest, ReserveRequest, SupervisorQuestion, SupervisorRequest, TablesReply
+from launcher.runtime.protocol import (
+    DrainRequest,
+    RayRequest,
+    ReserveRequest,
+    SupervisorQuestion,
+    SupervisorRequest,
+    TablesReply,
+)
 from launcher.setup import ray
 from launcher.setup.ports import Ports
 from launcher.transport.agent import decode
@@ -100,6 +108,18 @@ class RayHeads:
     def unreserve(self, run: Run, key: str) -> Answer:
         """Remove the placement group of a slice."""
         return done(self.ask(run, {"op": "unreserve", "slice": key}, timeout=RESERVE_S))
+
+    def drain(self, run: Run, action: Announce) -> Answer:
+        """Tell Ray that the raylet of a slot is drained."""
+        member = self._addresses.environment(run).index.by_name[action.slot.member]
+        question: DrainRequest = {
+            "op": "drain",
+            "slot": member.slot,
+            "generation": action.slot.generation,
+            "deadline": action.deadline,
+            "reason": action.reason.message,
+        }
+        return done(self.ask(run, question, timeout=ASK_S))
 
     def verify(self, run: Run, key: str) -> Answer:
         """Return where Ray, asked anew, has the bundles of a slice."""

@@ -30,7 +30,7 @@ KINDS = (
     protocol.Reply,
     protocol.StatusReply,
     protocol.TablesReply,
-    protocol.RelayAnswer,
+    protocol_files.RelayAnswer,
     protocol.RankStatusRow,
     protocol_files.LogHeader,
 )

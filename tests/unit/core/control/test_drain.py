@@ -106,7 +106,8 @@ def test_only_the_node_of_the_driver_is_told_to_stop() -> None:
     here = driven(spares=1)
     here.serving()
     here.drained[name(1, 2)] = "maintenance"
-    assert [key for key in kinds(here.decide()) if key.startswith("signal")] == ["signal:r1-n1"]
+    here.decide()
+    assert [key for key in kinds(here.decide(after=60.0)) if key.startswith("signal")] == ["signal:r1-n1"]
 
 
 ORDER = "defrag-ab12cd main.s0=r2-n[1-2]"
