@@ -1,4 +1,4 @@
-"""Text of logs for people: what programs print never harms a terminal, and nothing is cut in a character or a secret."""
+"""Text of logs for people: programs never control a terminal, and no character or secret is torn."""
 
 import re
 
