@@ -50,6 +50,15 @@ def command_passwords(command: str) -> Iterator[str]:
             yield after
 
 
+def values_pattern(values: Iterable[str]) -> tuple[re.Pattern[str] | None, int]:
+    """Return what matches these values in all their spellings, and the length of the longest."""
+    spelled = {spell for value in values for spell in _spelled(value) if len(spell) >= SHORTEST}
+    longest_first = sorted(spelled, key=len, reverse=True)
+    if not longest_first:
+        return None, 0
+    return re.compile("|".join(map(re.escape, longest_first))), len(longest_first[0])
+
+
 class Redactor:
     """Removes secrets: known values, those in URLs, those with secret names.
 
@@ -58,9 +67,7 @@ class Redactor:
     """
 
     def __init__(self, values: Iterable[str], names: AbstractSet[str] = frozenset()) -> None:
-        spelled = {spell for value in values for spell in _spelled(value) if len(spell) >= SHORTEST}
-        longest_first = sorted(spelled, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._pattern, _ = values_pattern(values)
         self._names = names
         self._known: dict[str, str] = {}
 

@@ -4,7 +4,7 @@ Report what its journal says, and replace a controller that died. Never harms th
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from launcher.core.model.run import RunId, RunState
@@ -112,13 +112,21 @@ def event_batches(store: Store, run: RunId, *, after: int = 0, follow: bool = Fa
         pause(2 * POLL_S)
 
 
-def follow(store: Store, run: RunId, listener: RunListener, *, after: int = 0, timeout: float | None = None) -> RunRow:
+def follow(
+    store: Store,
+    run: RunId,
+    listener: RunListener,
+    *,
+    after: int = 0,
+    timeout: float | None = None,
+    each: Callable[[], None] = lambda: None,
+) -> RunRow:
     """Return a run when it has ended.
 
     Also when only unreachable nodes were left for `RELEASE_WAIT_S`.
 
-    Reports journal entries above `after`. TimeoutError after `timeout` seconds; LaunchError where controllers die
-    again and again, or the controller was told to stop.
+    Reports journal entries above `after`, and calls `each` each time. TimeoutError after `timeout` seconds; LaunchError
+    where controllers die again and again, or the controller was told to stop.
     """
     begun = time.monotonic()
     controllers = MAX_CONTROLLERS
@@ -126,6 +134,7 @@ def follow(store: Store, run: RunId, listener: RunListener, *, after: int = 0, t
     follower = Follower(store, run, listener, after)
     while True:
         row = follower.poll()
+        each()
         if row.ended is not None:
             return row
         now = time.monotonic()

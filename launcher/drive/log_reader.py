@@ -21,19 +21,23 @@ _ELSEWHERE = "where `nvlaunch events` shows that the rank was on another node, a
 
 @dataclass(slots=True, kw_only=True)
 class LogSource:
-    """One log, and how far it was read. `failed` is why it cannot be read."""
+    """One log, and from where it is read next: a negative offset counts from its end.
+
+    `read` is how far it was read. `failed` is why it cannot be read.
+    """
 
     label: str
     node: NodeName
     name: LogName
     offset: int = 0
+    read: int = 0
     attempt: int = 0
     failed: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
-    """Bytes of a log.
+    """Bytes of a log, before which `skipped` bytes were left out.
 
     `restarted` is the attempt where the rank has just been started again, else 0.
     """
@@ -41,6 +45,7 @@ class LogChunk:
     source: LogSource
     data: bytes = b""
     restarted: int = 0
+    skipped: int = 0
 
 
 def log_sources(
@@ -119,9 +124,10 @@ class LogReader:
                 if source.offset:
                     source.offset = 0
                     continue
-            source.offset = part.next_offset
+            skipped = part.next_offset - len(part.data) - source.read if source.offset < 0 else 0
+            source.offset = source.read = part.next_offset
             if part.data:
-                yield LogChunk(source=source, data=part.data)
+                yield LogChunk(source=source, data=part.data, skipped=max(0, skipped))
 
     @property
     def empty(self) -> bool:

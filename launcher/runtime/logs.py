@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 
 TAIL_LINES = 20
 TAIL_BYTES = 16 * 1024
+LINE_CHARS = 1000
 PART_BYTES = 1 << 20
 
 
 def tail(path: Path) -> list[str]:
     """Return the last 20 lines of a file, 16 KiB at most.
 
-    Invalid UTF-8 is replaced. None without a file.
+    Invalid UTF-8 is replaced. Of a progress bar, its last state is a line. None without a file.
     """
     try:
         with path.open("rb") as file:
@@ -26,7 +27,12 @@ def tail(path: Path) -> list[str]:
             text = file.read(TAIL_BYTES).decode(errors="replace")
     except FileNotFoundError:
         return []
-    return [line.rstrip("\r") for line in text.split("\n") if line.strip()][-TAIL_LINES:]
+    lines = [_last_state(line)[:LINE_CHARS] for line in text.split("\n") if line.strip()]
+    return lines[-TAIL_LINES:]
+
+
+def _last_state(line: str) -> str:
+    return next(state for state in reversed(line.split("\r")) if state.strip())
 
 
 def part(path: Path, offset: int) -> tuple[bytes, int]:

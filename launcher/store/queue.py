@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from launcher.core.control.blame.node_evidence import program_of
 from launcher.core.control.status import RunStatus
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
@@ -15,7 +16,7 @@ from launcher.core.model.run import Cause, Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
 from launcher.core.placement.slice_range import as_placed
 from launcher.core.queue.backfill import QueuedRun, remaining
-from launcher.core.queue.preemption import ActiveRun
+from launcher.core.queue.preemption import SHORT_RUN_S, ActiveRun, cool_down, protection
 from launcher.errors import OtherVersionError
 from launcher.store import claims, inventories, journal, operator_requests
 from launcher.store.codec import dump, load
@@ -26,10 +27,20 @@ from launcher.store.rows import read_owner, readable
 from launcher.store.user import User
 
 IN_LINE = "queued"
+DAY_S = 86400.0
 
 _ALL = """
-SELECT id, runs.run AS run, state, wanted, created, snapshot, host, boot, pid, started
+SELECT id, runs.run AS run, state, wanted, user, created, snapshot, host, boot, pid, started
 FROM runs LEFT JOIN owners ON owners.run = runs.id WHERE ended IS NULL AND fleet = ? ORDER BY created, id
+"""
+_PLACED = """
+SELECT runs.id AS id, max(at) AS at FROM runs JOIN journal ON journal.run = runs.id
+WHERE runs.ended IS NULL AND fleet = ? AND kind = 'launched' AND subject = runs.name GROUP BY runs.id
+"""
+_SHORT = """
+SELECT name, user, ended FROM runs WHERE fleet = ? AND ended > ? AND outcome IS NOT NULL
+    AND ended - (SELECT max(at) FROM journal WHERE run = runs.id AND subject = runs.name AND kind = 'launched') < ?
+    AND EXISTS (SELECT 1 FROM operator_requests WHERE kind = ? AND subject = runs.name AND at BETWEEN created AND ended)
 """
 _LEAVING = "SELECT DISTINCT run FROM operator_requests WHERE kind = ?"
 _GONE = (RunState.STOPPING, RunState.RELEASE_PENDING)
@@ -93,6 +104,8 @@ class Queue:
         rows = self._db.read(_ALL, fleet)
         unfit = self._unfit()
         leaving = {row["run"] for row in self._db.read(_LEAVING, RequestKind.PREEMPT.value)}
+        placed = {row["id"]: row["at"] for row in self._db.read(_PLACED, fleet)}
+        short = self._short_ends(fleet, at)
         going: list[ActiveRun] = []
         waiting: list[QueuedRun] = []
         driven: set[RunId] = set()
@@ -102,12 +115,14 @@ class Queue:
                 with readable(row["id"]):
                     run = self._run(row)
                     if row["state"] != RunState.QUEUED.value:
-                        going.append(_going(run, row, at, leaving=run.id in leaving))
+                        had = at - placed.get(run.id, row["created"])
+                        going.append(_going(run, row, at, leaving=run.id in leaving, had_nodes=had))
                         continue
             except OtherVersionError as error:
                 unreadable.append(error)
                 continue
-            waiting.append(_waiting(run, row, unfit.get(run.id, {})))
+            ends = short.get((row["user"], program_of(run.name)), ())
+            waiting.append(_waiting(run, row, unfit.get(run.id, {}), cool_down(ends, at)))
             owner = read_owner(row)
             if row["wanted"] == Wanted.RUNNING.value and owner is not None and owner.alive():
                 driven.add(run.id)
@@ -193,6 +208,14 @@ class Queue:
             self._runs[RunId(row["id"])] = known
         return known[1]
 
+    def _short_ends(self, fleet: str, at: float) -> dict[tuple[str, str], list[float]]:
+        """Return when runs ended soon after they had preempted others, in the last day, by user and program."""
+        found: dict[tuple[str, str], list[float]] = {}
+        values = (fleet, at - DAY_S, SHORT_RUN_S, RequestKind.PREEMPT.value)
+        for row in self._db.read(_SHORT, *values):
+            found.setdefault((row["user"], program_of(row["name"])), []).append(row["ended"])
+        return found
+
     def _unfit(self) -> dict[RunId, dict[NodeName, Unavailable]]:
         found: dict[RunId, dict[NodeName, Unavailable]] = {}
         for row in self._db.read("SELECT run, node, message FROM unavailable"):
@@ -237,12 +260,18 @@ def _next_id(run: RunId) -> RunId:
 
     Ids end in six letters; their successors end in 2, 3 and so on.
     """
-    stem, _, last = run.rpartition("-")
-    return RunId(f"{stem}-{int(last) + 1}" if last.isdigit() and len(last) < 6 else f"{run}-2")
+    number = _number(run)
+    return RunId(f"{run.rpartition('-')[0]}-{number + 1}" if number > 1 else f"{run}-2")
 
 
-def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool) -> ActiveRun:
-    """Return an active run.
+def _number(run: RunId) -> int:
+    """Return how many runs a run and those that it succeeds are."""
+    last = run.rpartition("-")[2]
+    return int(last) if last.isdigit() and len(last) < 6 else 1
+
+
+def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool, had_nodes: float) -> ActiveRun:
+    """Return an active run, which has had its nodes for so long (s).
 
     One that waits for unreachable nodes to be released has no known end.
     """
@@ -258,9 +287,13 @@ def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool) -> ActiveRun
         since=row["created"],
         remaining=float("inf") if stuck else left,
         stopping=soon and not stuck,
+        preempted=_number(run.id) - 1,
+        protected=protection(_number(run.id) - 1, had_nodes),
     )
 
 
-def _waiting(run: Run, row: sqlite3.Row, unavailable: UnavailableNodes) -> QueuedRun:
+def _waiting(run: Run, row: sqlite3.Row, unavailable: UnavailableNodes, cools_down: float) -> QueuedRun:
     since = run.queued_at if run.queued_at is not None else row["created"]
-    return QueuedRun(id=run.id, name=run.name, task=run.task, since=since, unavailable=unavailable)
+    return QueuedRun(
+        id=run.id, name=run.name, task=run.task, since=since, unavailable=unavailable, cools_down=cools_down
+    )

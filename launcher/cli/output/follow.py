@@ -3,14 +3,18 @@
 A line for each new status, or on a terminal a live line and one for each new state.
 """
 
+from collections.abc import Iterable
 from types import TracebackType
 
 from typing_extensions import Self
 
 from launcher.cli.output.console import clean, say, warn
+from launcher.cli.output.logs import LogPrinter
 from launcher.cli.output.progress import LiveLine
 from launcher.cli.output.status import clock
 from launcher.core.model.run import RunState
+from launcher.drive.log_reader import LogChunk
+from launcher.drive.output import OutputReader
 from launcher.store.journal import Event
 from launcher.store.rows import RunRow
 
@@ -21,6 +25,7 @@ class RunProgress:
     def __init__(self) -> None:
         self._line = LiveLine()
         self._state = ""
+        self._message = ""
 
     def __enter__(self) -> Self:
         return self
@@ -30,10 +35,22 @@ class RunProgress:
 
     def status(self, event: Event) -> None:
         """Show a new status."""
+        self._message = event.message
         self._line.show(event.message)
         if not self._line.possible or event.subject != self._state:
             say(clean(f"{clock(event.at)} {event.subject}: {event.message}"))
         self._state = event.subject
+
+    def output(self, printer: LogPrinter, chunks: Iterable[LogChunk]) -> None:
+        """Print what ranks have written, above the live line."""
+        shown = False
+        for chunk in chunks:
+            if not shown:
+                self._line.hide()
+            shown = True
+            printer.show(chunk)
+        if shown and self._message:
+            self._line.show(self._message)
 
     def warning(self, event: Event) -> None:
         """Show a warning."""
@@ -51,3 +68,37 @@ class RunProgress:
     def controller_died(self, row: RunRow) -> None:
         """Show that the controller is replaced."""
         say(f"the controller of `{row.name}` died; starting another")
+
+
+REST_S = 5.0
+"""How long the last output of a run that has ended is read (s)."""
+
+
+class ProgramOutput:
+    """Shows on stdout what ranks write while their run is followed. Use it as a context."""
+
+    def __init__(self, reader: OutputReader, printer: LogPrinter, progress: RunProgress, hint: str) -> None:
+        self._reader = reader
+        self._printer = printer
+        self._progress = progress
+        self._hint = hint
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self._show(self._reader.rest(REST_S))
+            self._printer.finish()
+        self._reader.close()
+
+    def show(self) -> None:
+        """Print what is new; waits for nothing."""
+        self._show(self._reader.take())
+
+    def _show(self, chunks: Iterable[LogChunk]) -> None:
+        for chunk in chunks:
+            if self._hint:
+                say(self._hint)
+                self._hint = ""
+            self._progress.output(self._printer, (chunk,))

@@ -1,38 +1,56 @@
-"""Logs on stdout: one byte for byte, several line by line with a label."""
+"""Logs on stdout: one byte for byte into a file or pipe, else line by line; several have a label."""
 
-from launcher.cli.output.console import clean, say, show_bytes
+import re
+import sys
+import time
+
+from launcher.cli.output.console import clean, say, show, show_bytes
+from launcher.cli.output.log_text import LogText
+from launcher.core.model.text import count
 from launcher.drive.log_reader import LogChunk, LogSource
 
 
 class LogPrinter:
     """Prints chunks of logs.
 
-    With `labelled`, each line is whole and begins with the label of its log.
+    With `labelled`, each line is whole and begins with the label of its log. With `lines`, one log is printed by lines
+    too: always so on a terminal, which a program must not control. `secrets` matches what is blanked in lines,
+    `longest` characters at most.
     """
 
-    def __init__(self, *, labelled: bool) -> None:
+    def __init__(
+        self, *, labelled: bool, lines: bool = False, secrets: re.Pattern[str] | None = None, longest: int = 0
+    ) -> None:
         self._labelled = labelled
-        self._rest: dict[str, tuple[LogSource, bytes]] = {}
+        self._raw = not (labelled or lines or sys.stdout.isatty())
+        self._secrets, self._longest = secrets, longest
+        self._texts: dict[str, tuple[LogSource, LogText]] = {}
 
     def show(self, chunk: LogChunk) -> None:
-        """Print a chunk; of several logs the part up to the last line end."""
+        """Print a chunk; by lines, the part up to the last line end."""
         source = chunk.source
         if chunk.restarted:
+            self._finish(source.label)
             say(clean(f"{source.label}: restarted (attempt {chunk.restarted})"))
-        elif not self._labelled:
+        elif self._raw:
             show_bytes(chunk.data)
         else:
-            _, before = self._rest.get(source.label, (source, b""))
-            *lines, rest = (before + chunk.data).split(b"\n")
-            self._rest[source.label] = source, rest
-            for line in lines:
-                self._line(source, line)
+            text = self._texts.setdefault(source.label, (source, LogText(self._secrets, self._longest)))[1]
+            if chunk.skipped:
+                self._lines(source, [f"... {count(chunk.skipped, 'byte')} left out"])
+            self._lines(source, text.feed(chunk.data, time.monotonic()))
 
     def finish(self) -> None:
         """Print the last lines that have no line end."""
-        for source, rest in self._rest.values():
-            if rest:
-                self._line(source, rest)
+        for label in tuple(self._texts):
+            self._finish(label)
 
-    def _line(self, source: LogSource, line: bytes) -> None:
-        show_bytes(f"[{source.label}] ".encode() + line + b"\n")
+    def _finish(self, label: str) -> None:
+        if label in self._texts:
+            source, text = self._texts.pop(label)
+            self._lines(source, text.finish())
+
+    def _lines(self, source: LogSource, lines: list[str]) -> None:
+        label = f"[{source.label}] " if self._labelled else ""
+        for line in lines:
+            show(f"{label}{line}")

@@ -34,7 +34,8 @@ MAX_SCHEDULED = 100
 class QueuedRun:
     """A run in the queue since `since` (s, wall clock).
 
-    `unavailable` are nodes that failed the run's preflight checks.
+    `unavailable` are nodes that failed the run's preflight checks. It may not preempt others for `cools_down` more
+    seconds.
     """
 
     id: RunId
@@ -42,6 +43,7 @@ class QueuedRun:
     task: Task
     since: float
     unavailable: UnavailableNodes = field(default_factory=dict)
+    cools_down: float = 0.0
 
     @property
     def order(self) -> tuple[int, float, RunId]:
@@ -132,7 +134,7 @@ def _decide(
         reserved = {name: RunName(use.used_by) for name, use in now.items() if use.used_by and name not in in_use}
         earliest = timeline.earliest(run.task, run.max_duration, run.unavailable, run.name)
         chosen: tuple[RunName, ...] = ()
-        if earliest is None or earliest[0] > 0:
+        if (earliest is None or earliest[0] > 0) and not run.cools_down:
             others = [other for other in active if other.name not in preempted]
             chosen = victims(run.task, timeline.inventory, with_unhealthy(now, run.unavailable), others)
             preempted |= set(chosen)

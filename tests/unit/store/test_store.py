@@ -26,6 +26,7 @@ from launcher.core.model.record import Evidence, Exit, Gang, Outcome, ProgramFai
 from launcher.core.model.run import Cause, GangName, MemberName, Run, RunName, RunState, Slot, Wanted
 from launcher.core.model.simulation import SimSettings
 from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.core.queue.preemption import COOL_DOWN_S
 from launcher.errors import ConflictError, LaunchError, NoCapacityError, OtherVersionError, SpecError, StoreError
 from launcher.store import database, decision_log
 from launcher.store.codec import dump
@@ -655,6 +656,31 @@ class TestLooks:
         receipt = store.receipt(run.id, many.actions[0], Answer(result=Result.DONE), 1.0)
         assert store.receipts_after(run.id, 0) == (receipt,)
         assert len(dump(Receipt, receipt)) < 600
+
+
+class TestPreemption:
+    def test_a_run_that_ends_soon_after_it_has_preempted_cools_down_under_any_number(self, store: Store) -> None:
+        launch(store, "victim")
+        run = launch(store, "big-1")
+        store.queue.preempt((RunName("victim"),), run, 101.0)
+        outcome = Outcome(cause=Cause.PROGRAM, message="main/0 exited with 1")
+        store.intend(run.id, Record(outcome=outcome), (), "over", RunState.FAILED, 110.0)
+        store.finish(run.id, RunState.FAILED, 110.0)
+        for name in ("big-2", "other"):
+            store.queue.put(name=RunName(name), task=a_task(2), fleet=a_fleet(4), source="task.yaml", at=111.0)
+        waiting = {one.name: one.cools_down for one in store.queue.state("hall", 120.0).waiting}
+        assert waiting == {"big-2": COOL_DOWN_S - 10.0, "other": 0.0}
+
+    def test_a_run_that_took_its_time_does_not_cool_down(self, store: Store) -> None:
+        launch(store, "victim")
+        run = launch(store, "big")
+        store.queue.preempt((RunName("victim"),), run, 101.0)
+        outcome = Outcome(cause=Cause.PROGRAM, message="main/0 exited with 1")
+        store.intend(run.id, Record(outcome=outcome), (), "over", RunState.FAILED, 5000.0)
+        store.finish(run.id, RunState.FAILED, 5000.0)
+        store.queue.put(name=RunName("big"), task=a_task(2), fleet=a_fleet(4), source="task.yaml", at=5001.0)
+        (waiting,) = store.queue.state("hall", 5002.0).waiting
+        assert waiting.cools_down == 0.0
 
 
 class TestLedger:

@@ -15,6 +15,7 @@ from launcher.store.home import home
 
 if TYPE_CHECKING:
     from launcher.admission.launch import Acceptance
+    from launcher.core.model.task import Task
     from launcher.store.rows import RunRow
 
 
@@ -36,12 +37,19 @@ def up(
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Drive the run in this process (for CI and systemd).")
     ] = False,
+    rank: Annotated[
+        str | None,
+        typer.Option(
+            "--rank", metavar="N", help="Whose output to show: a rank, such as `3` or `GROUP/0`, or `all`, or `none`."
+        ),
+    ] = None,
     queue: Annotated[
         bool, typer.Option("--queue", help="Queue the run where it does not fit now, and return at once.")
     ] = False,
 ) -> None:
     """Start a task and follow it.
 
+    Shows the output of rank 0; `nvlaunch logs` shows that of all ranks.
     The exit code tells how the run ended. Ctrl-C and a closed terminal
     only stop following; the run continues. For a run that is already
     running, `up` with another number of slices resizes it.
@@ -84,9 +92,24 @@ def up(
         if dry_run:
             show_plan(request, plan(context, request), Output.TEXT)
             return
-        drive = CommandDriver(store, detach=detach, foreground=foreground)
+        _check_rank(rank, request.task)
+        drive = CommandDriver(store, detach=detach, foreground=foreground, rank=rank)
         row = admit(context, request, drive, queue=queue)
     _conclude(row, drive.how)
+
+
+def _check_rank(rank: str | None, task: "Task") -> None:
+    """Raise SpecError for a rank that a task does not have."""
+    from launcher.cli.drivers import ALL_RANKS, NO_RANK
+
+    if rank in (None, ALL_RANKS, NO_RANK):
+        return
+    sizes = {group.name: group.topology.nodes for group in task.full().groups}
+    named = [f"{group}/{at}" for group, size in sizes.items() for at in range(size)]
+    if sum(rank in (name, name.rpartition("/")[2]) for name in named) != 1:
+        refuse(
+            f"`--rank {rank}`: not one rank of `{task.name}`", hint=f"write `all`, `none`, or one such as `{named[0]}`"
+        )
 
 
 @contextmanager

@@ -3,13 +3,23 @@
 import math
 from dataclasses import replace
 
+import pytest
+
 from launcher.core.model.actions import Why
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.placement import Unavailable
 from launcher.core.model.run import Cause, RunName, RunState
 from launcher.core.model.task import Task
-from launcher.core.queue.preemption import ActiveRun, victims
+from launcher.core.queue.preemption import (
+    COOL_DOWN_S,
+    LONGEST_COOL_DOWN_S,
+    PROTECTED_S,
+    ActiveRun,
+    cool_down,
+    protection,
+    victims,
+)
 from tests.property.test_queue import FLEET, task
 from tests.situations import Situation, make_run
 from tests.unit.core.queue.builders import held
@@ -29,6 +39,18 @@ class TestVictims:
         unavailable = held(r0="a", r1="b", r2="c")
         assert victims(self.big, FLEET, unavailable, runs(a=(1, 1.0), b=(0, 1.0), c=(0, 2.0))) == ("c",)
 
+    def test_the_run_that_was_preempted_least_often_stops_first(self) -> None:
+        unavailable = held(r0="a", r1="b", r2="c")
+        of_age = runs(a=(0, 1.0), b=(0, 2.0), c=(0, 3.0))
+        before = [replace(run, preempted=times) for run, times in zip(of_age, (1, 0, 2), strict=True)]
+        assert victims(self.big, FLEET, unavailable, before) == ("b",)
+
+    def test_a_protected_run_is_not_stopped(self) -> None:
+        unavailable = held(r0="a", r1="b", r2="c")
+        protected = [replace(run, protected=1.0) for run in runs(a=(0, 1.0), b=(0, 2.0), c=(0, 3.0))]
+        assert victims(self.big, FLEET, unavailable, protected) == ()
+        assert victims(self.big, FLEET, unavailable, [replace(protected[0], protected=0.0), *protected[1:]]) == ("a",)
+
     def test_whole_racks_are_freed_not_single_nodes(self) -> None:
         # `a` has a node in every rack and is the least: to stop it alone frees no rack, to stop `b` does.
         unavailable = held(r0="b", r1="c", r2="c")
@@ -47,6 +69,40 @@ class TestVictims:
         unavailable = held(r0="a", r1="b", r2="c")
         stopping = replace(runs(a=(0, 1.0))[0], stopping=True)
         assert victims(self.big, FLEET, unavailable, [stopping, *runs(b=(0, 1.0), c=(0, 1.0))]) == ()
+
+
+@pytest.mark.parametrize(
+    ("preempted", "runs_for", "left"),
+    [(0, 0.0, 0.0), (1, 0.0, PROTECTED_S), (2, PROTECTED_S - 1, 1.0), (3, PROTECTED_S + 1, 0.0)],
+)
+def test_only_a_run_that_was_preempted_is_protected_until_it_has_run(
+    preempted: int, runs_for: float, left: float
+) -> None:
+    assert protection(preempted, runs_for) == left
+
+
+@pytest.mark.parametrize(
+    ("ends", "left"),
+    [
+        ([], 0.0),
+        ([1000.0], COOL_DOWN_S),
+        ([900.0, 1000.0], 2 * COOL_DOWN_S),
+        ([1000.0 - COOL_DOWN_S], 0.0),
+        ([1000.0] * 50, LONGEST_COOL_DOWN_S),
+    ],
+)
+def test_a_program_whose_runs_end_at_once_preempts_nothing_for_longer_each_time(ends: list[float], left: float) -> None:
+    assert cool_down(ends, 1000.0) == left
+
+
+def test_a_run_that_ends_at_once_and_comes_again_all_day_preempts_a_bounded_number_of_times() -> None:
+    now, ends = 0.0, []
+    while now < 86400.0:
+        if cool_down(ends, now) == 0.0:
+            ends.append(now + 5.0)
+        now += 5.0
+    assert len(ends) <= 12
+    assert 86400.0 / 5.0 > 1000, "without a bound it would be one every few seconds"
 
 
 def test_a_preempted_run_gets_its_stop_signal_and_names_the_run_it_stops_for() -> None:
