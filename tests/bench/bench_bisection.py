@@ -54,7 +54,9 @@ def search(slices: Slices, truth: Truth, draw: random.Random) -> Found:
     while (step := next_step(slices, outcomes)).tests:
         rounds += 1
         for test in step.tests:
-            outcomes[frozenset(test.nodes)] = GroupResult(speed=_speed(slices, test.nodes, truth) * draw.gauss(1.0, NOISE))
+            outcomes[frozenset(test.nodes)] = GroupResult(
+                speed=_speed(slices, test.nodes, truth) * draw.gauss(1.0, NOISE)
+            )
     nodes = {one.nodes[0] for one in step.found if one.part is FaultyPart.NODE}
     links = {frozenset(one.nodes) for one in step.found if one.part is FaultyPart.LINK}
     right = (
