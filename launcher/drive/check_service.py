@@ -13,7 +13,7 @@ from launcher.admission.checks.idle import IdleResult, check_idle, next_rack
 from launcher.admission.checks.returns import CheckedReturn, check_return, due_returns
 from launcher.admission.current_inventory import whole
 from launcher.admission.store_retry import Say
-from launcher.core.checks.results import Verdict
+from launcher.core.checks.results import NodeVerdict
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.drive.adapters import open_checker
@@ -107,7 +107,7 @@ class CheckService:
             return list(self._known.values())
 
     def _tell(self, found: IdleResult) -> None:
-        totals = {verdict: len(found.report.of(verdict)) for verdict in Verdict}
+        totals = {verdict: len(found.report.of(verdict)) for verdict in NodeVerdict}
         said = ", ".join(f"{number} {verdict.value}" for verdict, number in totals.items() if number)
         self._say(f"checks: idle nodes of {found.rack}: {said}")
         if found.quarantined:

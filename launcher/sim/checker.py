@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from launcher.core.checks.results import CheckedNode, Verdict, cannot_tell
+from launcher.core.checks.results import CheckedNode, NodeVerdict, cannot_tell
 from launcher.core.model.inventory import Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
@@ -43,9 +43,9 @@ class SimChecker:
         failing = {fault.node for fault in faults if fault.fault is FaultKind.CHECK_FAILS}
         number = self._number(group, names, faults)
         return tuple(
-            CheckedNode(node=name, verdict=Verdict.BAD, message="exit status 1: an imaginary fault", seconds=1.0)
+            CheckedNode(node=name, verdict=NodeVerdict.BAD, message="exit status 1: an imaginary fault", seconds=1.0)
             if name in failing
-            else CheckedNode(node=name, verdict=Verdict.GOOD, number=number, seconds=1.0)
+            else CheckedNode(node=name, verdict=NodeVerdict.GOOD, number=number, seconds=1.0)
             for name in names
         )
 

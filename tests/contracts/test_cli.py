@@ -16,7 +16,7 @@ from launcher.errors import ExitCode, LaunchError
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = typer.main.get_command(app).commands
-READING = ("plan", "status", "queue", "events", "racks", "doctor", "validate", "nodes", "size", "simulate")
+READING = ("plan", "status", "queue", "events", "racks", "doctor", "check", "validate", "nodes", "size", "simulate")
 # Bytes of programs, and JSON by nature.
 RAW = ("logs", "schema", "exec", "service", "replay")
 ACTING = (

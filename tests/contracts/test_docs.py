@@ -145,7 +145,11 @@ def test_snippets_of_yaml_are_good(
 @cache
 def program() -> str:
     """All that the program is made of, as one text."""
-    files = [*(ROOT / "launcher").rglob("*.py"), *(ROOT / "templates").iterdir(), *(ROOT / "examples").iterdir()]
+    files = [
+        *(ROOT / "launcher").rglob("*.py"),
+        *(path for path in (ROOT / "templates").rglob("*") if path.is_file()),
+        *(ROOT / "examples").iterdir(),
+    ]
     return "\n".join(file.read_text() for file in files)
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from launcher.admission.checks.execution import CheckReport
-from launcher.core.checks.results import WINDOW_S, CheckedNode, Verdict, believable
+from launcher.core.checks.results import WINDOW_S, CheckedNode, NodeVerdict, believable
 from launcher.core.model.checks import NodeCheck
 from launcher.core.model.nodeset import NodeName
 from launcher.store.store import Store
@@ -22,7 +22,7 @@ def record_failures(store: Store, fleet: str, name: str, check: NodeCheck, repor
     now = time.time()
     blamed = believable(report.results, store.checks.history.passed(fleet, check, now - WINDOW_S))
     for one in report.results:
-        if one.node in blamed or one.verdict is Verdict.SUSPECT:
+        if one.node in blamed or one.verdict is NodeVerdict.SUSPECT:
             message = f"{'failed' if one.node in blamed else 'slow in'} check `{name}`: {one.message}"
             store.ledger.add_check(fleet, one.node, message, one.tail, now, quarantine=one.node in blamed)
     return blamed
@@ -30,13 +30,13 @@ def record_failures(store: Store, fleet: str, name: str, check: NodeCheck, repor
 
 def left_out(report: CheckReport) -> tuple[CheckedNode, ...]:
     """Return the nodes that nothing should start on: bad ones, and suspect ones unless most are."""
-    suspect = report.of(Verdict.SUSPECT)
-    return (*report.of(Verdict.BAD), *(suspect if 2 * len(suspect) <= len(report.results) else ()))
+    suspect = report.of(NodeVerdict.SUSPECT)
+    return (*report.of(NodeVerdict.BAD), *(suspect if 2 * len(suspect) <= len(report.results) else ()))
 
 
 def fails_everywhere(report: CheckReport) -> bool:
     """Whether a check fails on most of several nodes, so that its script is suspected instead of them."""
-    bad = len(report.of(Verdict.BAD))
+    bad = len(report.of(NodeVerdict.BAD))
     return bad > 1 and 2 * bad > len(report.results)
 
 

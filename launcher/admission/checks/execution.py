@@ -13,7 +13,7 @@ from launcher.core.checks.results import (
     WINDOW_S,
     CheckedNode,
     Measurement,
-    Verdict,
+    NodeVerdict,
     cannot_tell,
     mark_suspects,
     usual_speed,
@@ -69,11 +69,11 @@ class CheckReport:
     @property
     def bad(self) -> bool:
         """Whether a node is bad or suspect, or a group of nodes is slow."""
-        return bool(self.of(Verdict.BAD) or self.of(Verdict.SUSPECT)) or any(
+        return bool(self.of(NodeVerdict.BAD) or self.of(NodeVerdict.SUSPECT)) or any(
             one.part is not FaultyPart.NO_ANSWER for one in self.found
         )
 
-    def of(self, verdict: Verdict) -> tuple[CheckedNode, ...]:
+    def of(self, verdict: NodeVerdict) -> tuple[CheckedNode, ...]:
         """Return the results with a verdict."""
         return tuple(one for one in self.results if one.verdict is verdict)
 
@@ -171,17 +171,17 @@ class CheckRunner:
         numbers = [one.number for one in results if one.number is not None]
         if len(results) > 1 and numbers:  # one number for the whole group: the worst that one of its nodes has printed
             worst = min(numbers, key=self._check.speed)
-            results = tuple(replace(one, number=worst) if one.verdict is Verdict.GOOD else one for one in results)
+            results = tuple(replace(one, number=worst) if one.verdict is NodeVerdict.GOOD else one for one in results)
         ended = TestEnded(test=test, results=results)
         self._tell(ended)
         return ended
 
     def _result(self, results: Sequence[CheckedNode]) -> GroupResult:
         """Return what the search needs to know: one that does not end in a group counts as a failure of the group."""
-        silent = [one for one in results if one.verdict is Verdict.CANNOT_TELL]
+        silent = [one for one in results if one.verdict is NodeVerdict.CANNOT_TELL]
         own = frozenset(one.node for one in silent if not one.timed_out and not one.waited)
         late = frozenset(one.node for one in silent if one.timed_out)
-        bad = frozenset(one.node for one in results if one.verdict is Verdict.BAD)
+        bad = frozenset(one.node for one in results if one.verdict is NodeVerdict.BAD)
         number = next((one.number for one in results if one.number is not None), None)
         speed = None if number is None else self._check.speed(number)
         return GroupResult(speed=speed, bad=bad or late, unclear=own)
@@ -214,15 +214,15 @@ class CheckRunner:
         complete: bool,
     ) -> CheckedNode:
         if part is None and complete:
-            return CheckedNode(node=name, verdict=Verdict.GOOD, number=before.number, seconds=before.seconds)
+            return CheckedNode(node=name, verdict=NodeVerdict.GOOD, number=before.number, seconds=before.seconds)
         if part is None or part.part is FaultyPart.UNCLEAR:
             return before if part is None else cannot_tell(name, part.message)
         own = [result for one in ended for result in one.results if result.node == name]
-        last = next((one for one in reversed(own) if one.verdict is not Verdict.GOOD), before)
+        last = next((one for one in reversed(own) if one.verdict is not NodeVerdict.GOOD), before)
         if part.part is FaultyPart.NO_ANSWER:
             return last
-        verdict = Verdict.BAD if last.verdict is Verdict.BAD or last.timed_out else Verdict.SUSPECT
-        message = part.message if verdict is Verdict.SUSPECT else f"{part.message}: {last.message}"
+        verdict = NodeVerdict.BAD if last.verdict is NodeVerdict.BAD or last.timed_out else NodeVerdict.SUSPECT
+        message = part.message if verdict is NodeVerdict.SUSPECT else f"{part.message}: {last.message}"
         return CheckedNode(node=name, verdict=verdict, number=before.number, message=message, tail=last.tail)
 
     def _marked(self, results: Sequence[CheckedNode], size: int) -> tuple[CheckedNode, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from launcher.admission.checks.consequences import end_idle_checks
 from launcher.admission.checks.execution import CheckRunner, budget
-from launcher.core.checks.results import CheckedNode, Verdict, cannot_tell
+from launcher.core.checks.results import CheckedNode, NodeVerdict, cannot_tell
 from launcher.core.checks.returning import ReturnDecision, after_check, retry_after
 from launcher.core.model.checks import CheckScope, CheckStage, NodeCheck
 from launcher.core.model.inventory import Inventory, Node
@@ -88,7 +88,7 @@ def _run(runner: CheckRunner, check: NodeCheck, name: NodeName, partners: Sequen
     else:
         report = runner.in_groups(((*partners, name),), time.monotonic() + budget(check))
     found = next((one for one in report.results if one.node == name), None)
-    if found is None or (not report.complete and found.verdict is Verdict.GOOD):
+    if found is None or (not report.complete and found.verdict is NodeVerdict.GOOD):
         return cannot_tell(name, "the check did not come to its end")
     return found
 

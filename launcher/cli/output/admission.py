@@ -30,7 +30,7 @@ from launcher.cli.output.errors import warning_text
 from launcher.cli.output.plan import fleet_text, plan_text
 from launcher.cli.output.progress import ProbeProgress
 from launcher.cli.output.table import table
-from launcher.core.checks.results import CheckedNode, Verdict
+from launcher.core.checks.results import CheckedNode, NodeVerdict
 from launcher.core.model.nodeset import NodeName, fold, fold_messages
 from launcher.core.model.placement import Slice
 from launcher.core.model.text import count, data_size, span
@@ -151,8 +151,8 @@ def _row(sign: str, part: Slice) -> tuple[str, ...]:
 
 def _passed(results: Sequence[CheckedNode]) -> None:
     """Write how many nodes have passed `before_start`, and for which it cannot tell."""
-    totals = {verdict: sum(one.verdict is verdict for one in results) for verdict in Verdict}
+    totals = {verdict: sum(one.verdict is verdict for one in results) for verdict in NodeVerdict}
     say(f"`before_start`: {', '.join(f'{number} {verdict.value}' for verdict, number in totals.items() if number)}")
-    unclear = ((one.node, one.message) for one in results if one.verdict is Verdict.CANNOT_TELL)
+    unclear = ((one.node, one.message) for one in results if one.verdict is NodeVerdict.CANNOT_TELL)
     for names, why in fold_messages(unclear):
         warn(clean(f"{names}: `before_start` cannot tell: {why}; used all the same"))

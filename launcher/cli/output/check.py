@@ -7,7 +7,7 @@ from launcher.admission.checks.execution import CheckReport, TestsBegun
 from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
 from launcher.core.checks.group_tests import FaultyPart
-from launcher.core.checks.results import CheckedNode, Verdict
+from launcher.core.checks.results import CheckedNode, NodeVerdict
 from launcher.core.model.nodeset import fold, fold_messages
 from launcher.core.model.text import count, span
 
@@ -82,17 +82,17 @@ def _text(planned: HandCheck, found: CheckReport, seconds: float) -> Iterator[st
         rows = [(one.node, one.verdict.value, _number(one.number)) for one in found.results]
     if rows:
         yield table(("NODES", "RESULT", "NUMBER"), rows)
-    alone = [one for one in found.results if one.verdict is not Verdict.GOOD and not found.found]
+    alone = [one for one in found.results if one.verdict is not NodeVerdict.GOOD and not found.found]
     for names, why in fold_messages((one.node, f"{one.verdict.value}: {one.message}") for one in alone):
         yield clean(f"{names}: {why}")
     for one in found.results:
-        if one.verdict is Verdict.BAD:
+        if one.verdict is NodeVerdict.BAD:
             yield from (clean(f"  {one.node} | {line}") for line in one.tail)
     for part in found.found:
         yield clean(f"{_PARTS[part.part]} {fold(part.nodes)}: {part.message}")
     if not found.complete:
         yield "stopped before all was known"
-    totals = ", ".join(f"{len(own)} {verdict.value}" for verdict in Verdict if (own := found.of(verdict)))
+    totals = ", ".join(f"{len(own)} {verdict.value}" for verdict in NodeVerdict if (own := found.of(verdict)))
     tests = f"{count(len(found.ended), 'test')} in {count(found.rounds, 'round')}"
     yield f"{count(len(found.results), 'node')}: {totals or 'no results'}; {tests}, {span(seconds)}"
 
@@ -108,11 +108,11 @@ def _numbers(found: CheckReport, part: tuple[str, ...]) -> tuple[str, str]:
     slow = any(set(one.nodes) & set(part) for one in found.found)
     worst = _worst(ended.results).verdict
     number = next((one.number for one in ended.results if one.number is not None), None)
-    return Verdict.SUSPECT.value if slow and worst is Verdict.GOOD else worst.value, _number(number)
+    return NodeVerdict.SUSPECT.value if slow and worst is NodeVerdict.GOOD else worst.value, _number(number)
 
 
 def _worst(results: tuple[CheckedNode, ...]) -> CheckedNode:
-    order = (Verdict.GOOD, Verdict.SUSPECT, Verdict.CANNOT_TELL, Verdict.BAD)
+    order = (NodeVerdict.GOOD, NodeVerdict.SUSPECT, NodeVerdict.CANNOT_TELL, NodeVerdict.BAD)
     return max(results, key=lambda one: order.index(one.verdict))
 
 

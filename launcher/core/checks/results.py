@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[+-]?(\d{1,20}(\.\d{0,20})?|\.\d{1,20})([eE][+-]?\d{1,3})
 _SHELL_CANNOT_RUN = {126: "the command cannot be executed", 127: "the command is not found"}
 
 
-class Verdict(Enum):
+class NodeVerdict(Enum):
     """What a check says of a node.
 
     SUSPECT: it passes, and its number is worse than usual. CANNOT_TELL says nothing about the node.
@@ -47,7 +47,7 @@ class CheckedNode:
     """
 
     node: NodeName
-    verdict: Verdict
+    verdict: NodeVerdict
     number: float | None = None
     message: str = ""
     tail: tuple[str, ...] = ()
@@ -78,15 +78,15 @@ def read_number(output: str) -> float | None:
 
 def judge(node: NodeName, status: int, output: str, tail: Sequence[str] = (), seconds: float = 0.0) -> CheckedNode:
     """Return the result of a check that ended: status 0 is good, 1 bad, any other cannot tell."""
-    verdict = {0: Verdict.GOOD, 1: Verdict.BAD}.get(status, Verdict.CANNOT_TELL)
-    message = "" if verdict is Verdict.GOOD else _why(status, tail)
-    number = read_number(output) if verdict is Verdict.GOOD else None
+    verdict = {0: NodeVerdict.GOOD, 1: NodeVerdict.BAD}.get(status, NodeVerdict.CANNOT_TELL)
+    message = "" if verdict is NodeVerdict.GOOD else _why(status, tail)
+    number = read_number(output) if verdict is NodeVerdict.GOOD else None
     return CheckedNode(node=node, verdict=verdict, number=number, message=message, tail=tuple(tail), seconds=seconds)
 
 
 def cannot_tell(node: NodeName, why: str, *, timed_out: bool = False, waited: bool = False) -> CheckedNode:
     """Return the result of a check that did not run to its end."""
-    return CheckedNode(node=node, verdict=Verdict.CANNOT_TELL, message=why, timed_out=timed_out, waited=waited)
+    return CheckedNode(node=node, verdict=NodeVerdict.CANNOT_TELL, message=why, timed_out=timed_out, waited=waited)
 
 
 def mark_suspects(
@@ -98,7 +98,7 @@ def mark_suspects(
     five of them, that of the nodes tested now. Where most of those tested now are worse than before, something common
     to them has changed: then they are compared with each other only.
     """
-    good = {one.node: one.number for one in now if one.verdict is Verdict.GOOD and one.number is not None}
+    good = {one.node: one.number for one in now if one.verdict is NodeVerdict.GOOD and one.number is not None}
     before = _newest(history, size, at)
     worse = {name: why for name, number in good.items() if (why := _worse(check, number, _others(before, name)))}
     if 2 * len(worse) > len(good) and len(good) > 1:
@@ -106,7 +106,7 @@ def mark_suspects(
     if not worse:
         worse = {name: why for name, number in good.items() if (why := _worse(check, number, _others(good, name)))}
     return tuple(
-        replace(one, verdict=Verdict.SUSPECT, message=worse[one.node]) if one.node in worse else one for one in now
+        replace(one, verdict=NodeVerdict.SUSPECT, message=worse[one.node]) if one.node in worse else one for one in now
     )
 
 
@@ -116,8 +116,8 @@ def believable(results: Sequence[CheckedNode], passed: AbstractSet[NodeName]) ->
     A script with a mistake fails everywhere: so the check must have passed on another node, now or before (`passed`),
     and most of several nodes at once are not blamed.
     """
-    bad = frozenset(one.node for one in results if one.verdict is Verdict.BAD)
-    well = {one.node for one in results if one.verdict in (Verdict.GOOD, Verdict.SUSPECT)} | passed
+    bad = frozenset(one.node for one in results if one.verdict is NodeVerdict.BAD)
+    well = {one.node for one in results if one.verdict in (NodeVerdict.GOOD, NodeVerdict.SUSPECT)} | passed
     widespread = len(bad) > 1 and 2 * len(bad) > len(results)
     return frozenset() if widespread else frozenset(name for name in bad if well - {name})
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from launcher.core.checks.results import CheckedNode, Verdict
+from launcher.core.checks.results import CheckedNode, NodeVerdict
 from launcher.core.model.text import count, span
 
 RELAPSE_S = 86400.0
@@ -72,9 +72,9 @@ def after_check(result: CheckedNode, now: float, attempts: int) -> ReturnDecisio
 
     A check that cannot tell proves nothing: the node stays out until a later check, or until an operator readmits it.
     """
-    if result.verdict is Verdict.GOOD:
+    if result.verdict is NodeVerdict.GOOD:
         number = "" if result.number is None else f" ({result.number:.6g})"
         return ReturnDecision(now=True, reason=f"passed `before_return`{number}")
-    said = {Verdict.BAD: "failed", Verdict.SUSPECT: "is slow in", Verdict.CANNOT_TELL: "has no answer from"}
+    said = {NodeVerdict.BAD: "failed", NodeVerdict.SUSPECT: "is slow in", NodeVerdict.CANNOT_TELL: "has no answer from"}
     reason = f"{said[result.verdict]} `before_return`: {result.message}"
     return ReturnDecision(now=False, reason=reason, again=now + retry_after(attempts + 1))

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from launcher.core.checks.results import CheckedNode, Measurement, Verdict
+from launcher.core.checks.results import CheckedNode, Measurement, NodeVerdict
 from launcher.core.checks.returning import JUST_RETURNED_S, ReturnDecision, count_relapses, until_allowed
 from launcher.core.model.checks import CheckStage, NodeCheck
 from launcher.core.model.inventory import Inventory, RackName
@@ -18,7 +18,7 @@ KEPT_S = 90 * 86400.0
 KEPT = 200
 """The most results that are kept of a node, the newest ones."""
 
-_VERDICTS = {verdict.value: verdict for verdict in Verdict}
+_VERDICTS = {verdict.value: verdict for verdict in NodeVerdict}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class PastCheck:
 
     at: float
     name: str
-    verdict: Verdict
+    verdict: NodeVerdict
     number: float | None
     size: int
     message: str
@@ -83,7 +83,7 @@ class CheckHistory:
     def passed(self, fleet: str, check: NodeCheck, since: float) -> frozenset[NodeName]:
         """Return the nodes on which this script has been good since a time."""
         query = "SELECT DISTINCT node FROM check_results WHERE fleet = ? AND script = ? AND at >= ? AND verdict = ?"
-        rows = self._db.read(query, fleet, check.key, since, Verdict.GOOD.value)
+        rows = self._db.read(query, fleet, check.key, since, NodeVerdict.GOOD.value)
         return frozenset(NodeName(row["node"]) for row in rows)
 
     def of_node(self, fleet: str, node: NodeName) -> tuple[PastCheck, ...]:
@@ -93,7 +93,7 @@ class CheckHistory:
             PastCheck(
                 at=row["at"],
                 name=row["name"],
-                verdict=_VERDICTS.get(row["verdict"], Verdict.CANNOT_TELL),
+                verdict=_VERDICTS.get(row["verdict"], NodeVerdict.CANNOT_TELL),
                 number=row["measured"],
                 size=row["size"],
                 message=row["message"],

@@ -5,7 +5,7 @@ import pytest
 from launcher.core.checks.results import (
     CheckedNode,
     Measurement,
-    Verdict,
+    NodeVerdict,
     cannot_tell,
     judge,
     mark_suspects,
@@ -61,7 +61,7 @@ def test_a_missing_command_is_named_and_only_a_good_result_has_a_number() -> Non
 
 
 def _now(numbers: dict[int, float]) -> list[CheckedNode]:
-    return [CheckedNode(node=NODES[at], verdict=Verdict.GOOD, number=number) for at, number in numbers.items()]
+    return [CheckedNode(node=NODES[at], verdict=NodeVerdict.GOOD, number=number) for at, number in numbers.items()]
 
 
 def _history(numbers: dict[int, float], *, at: float = 900.0, size: int = 1) -> list[Measurement]:
@@ -73,7 +73,7 @@ def _history(numbers: dict[int, float], *, at: float = 900.0, size: int = 1) -> 
 
 def _suspects(check: NodeCheck, now: dict[int, float], history: list[Measurement]) -> list[int]:
     found = mark_suspects(check, _now(now), 1, history, 1000.0)
-    return [NODES.index(one.node) for one in found if one.verdict is Verdict.SUSPECT]
+    return [NODES.index(one.node) for one in found if one.verdict is NodeVerdict.SUSPECT]
 
 
 def test_a_number_that_is_much_worse_than_the_history_of_other_nodes_is_suspect() -> None:
@@ -119,4 +119,4 @@ def test_what_is_usual_is_a_median_in_which_more_is_better() -> None:
 
 
 def test_a_check_that_did_not_run_says_nothing() -> None:
-    assert cannot_tell(NODES[0], "no answer").verdict is Verdict.CANNOT_TELL
+    assert cannot_tell(NODES[0], "no answer").verdict is NodeVerdict.CANNOT_TELL

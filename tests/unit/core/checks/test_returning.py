@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from launcher.core.checks.results import CheckedNode, Verdict
+from launcher.core.checks.results import CheckedNode, NodeVerdict
 from launcher.core.checks.returning import (
     FIRST_S,
     LONGEST_S,
@@ -53,10 +53,10 @@ def test_a_node_waits_for_the_end_of_its_time_out() -> None:
     assert until_allowed(500.0, 500.0, 0).now
 
 
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_only_a_good_check_brings_a_node_back(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", list(NodeVerdict))
+def test_only_a_good_check_brings_a_node_back(verdict: NodeVerdict) -> None:
     found = after_check(CheckedNode(node=NodeName("a"), verdict=verdict, message="why"), 1000.0, 1)
-    assert found.now is (verdict is Verdict.GOOD)
+    assert found.now is (verdict is NodeVerdict.GOOD)
     assert found.again == (None if found.now else 1000.0 + 1200.0)
 
 
