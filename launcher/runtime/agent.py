@@ -44,7 +44,7 @@ def serve(folder: Path, result: int) -> int:
         files.write(folder / "ports.json", {"block": block})
         _note_begin(folder)
         children = Children(umask)
-        api = AgentApi(folder, spec, block, children, umask)
+        api = AgentApi(folder, spec, block, children)
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         if api.heartbeats and spec["heartbeat"] is not None:
             api.heartbeats.listen("", block + spec["heartbeat"])

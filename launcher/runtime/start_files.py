@@ -22,11 +22,13 @@ MEMORY = "start-files.json"
 
 # bash runs this with the paths of two answers, for the text of BASH_ENV and for variables, and a word for /etc/profile.
 _READ = r"""
+__nv_text=$1 __nv_variables=$2
 __nv_known=" $(builtin compgen -v) "; __nv_known=${__nv_known//$'\n'/ }
 if [ -n "$3" ]; then __nv_path=$PATH; . /etc/profile; PATH=$__nv_path:$PATH; fi
 [ -r /etc/bash.bashrc ] && . /etc/bash.bashrc
 [ -r ~/.bashrc ] && . ~/.bashrc
-builtin trap - EXIT DEBUG RETURN ERR; builtin set +eunxv
+\builtin shopt -u expand_aliases
+builtin trap - EXIT DEBUG RETURN ERR; builtin set +efunxv
 __nv_conda=${CONDA_EXE:-$(builtin type -P conda)}
 if [ -n "$__nv_conda" ]; then
     __nv_conda=$(/usr/bin/readlink -f -- "$__nv_conda"); __nv_conda=${__nv_conda%/*/*}/etc/profile.d/conda.sh
@@ -49,9 +51,9 @@ fi
         builtin type -P -- "$__nv_name" >/dev/null || builtin alias -- "$__nv_name"
     done
     builtin echo "shopt -s expand_aliases"
-} >"$1" 2>/dev/null
-builtin printf 'umask=%s\0' "$(builtin umask)" >"$2"
-exec /usr/bin/env -0 >>"$2"
+} >"$__nv_text" 2>/dev/null
+builtin printf 'umask=%s\0' "$(builtin umask)" >"$__nv_variables"
+builtin exec /usr/bin/env -0 >>"$__nv_variables"
 """
 
 
@@ -95,7 +97,7 @@ def read(base: Mapping[str, str], umask: int, memory: Path, mark: str) -> StartF
     text, variables = login.Answer(), login.Answer()
     argv = ["bash", "--norc", "-ic", _READ, "bash", text.path, variables.path, *_profile(base)]
     env = {"TERM": "dumb", **base, environment.MARK: mark}
-    failed = login.run(argv, env, executable=_bash(base), umask=umask)
+    failed = login.run(argv, env, executable=bash(base), umask=umask)
     found = variables.variables()
     variables.close()
     if "PATH" in found or "umask" in found:
@@ -132,6 +134,7 @@ def _stamp(path: Path) -> list[int]:
     return [found.st_mtime_ns, found.st_size]
 
 
-def _bash(base: Mapping[str, str]) -> str:
+def bash(base: Mapping[str, str]) -> str:
+    """Return the path of bash, by the PATH of a login."""
     folders = base.get("PATH", "").split(":")
     return next((path for one in (*folders, "/bin") if os.access(path := os.path.join(one, "bash"), os.X_OK)), "bash")
