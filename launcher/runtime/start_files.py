@@ -13,9 +13,12 @@ import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import environment, files, login
-from .protocol import EnvironmentReply
+
+if TYPE_CHECKING:
+    from .protocol import EnvironmentReply
 
 MEMORY = "start-files.json"
 """The file beside a run's secrets that says which version of `~/.bashrc` could not be read."""
@@ -112,7 +115,7 @@ def read(base: Mapping[str, str], umask: int, memory: Path, mark: str) -> StartF
     return StartFiles(base, umask, trouble)
 
 
-def of_agent(given: EnvironmentReply, mark: str) -> StartFiles:
+def of_agent(given: "EnvironmentReply", mark: str) -> StartFiles:
     """Return what a program starts with, from an agent's reply."""
     base, umask = given["base"], given.get("umask", login.own_umask())
     if not given.get("login"):
