@@ -37,7 +37,7 @@ class Login:
     trouble: str = ""
 
 
-class Answer:
+class MemoryFile:
     """Memory that a program fills by its path, whatever it does to its streams."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def read(given: Mapping[str, str]) -> Login:
     entry, umask = pwd.getpwuid(os.getuid()), own_umask()
     shell = entry.pw_shell or "/bin/sh"
     name = os.path.basename(shell)
-    answer = Answer()
+    answer = MemoryFile()
     try:
         ask = f'exec /bin/sh -c \'(umask | sed s/^/umask=/ | tr "\\n" "\\000"; exec env -0) >{answer.path}\''
         # csh takes no command beside `-l`: it is a login shell by its name, and reads the command from stdin.

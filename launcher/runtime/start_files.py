@@ -70,12 +70,12 @@ class StartFiles:
         self.env = dict(env)
         self.umask = umask
         self.trouble = trouble
-        self._text: login.Answer | None = None
-        self._first: login.Answer | None = None
+        self._text: login.MemoryFile | None = None
+        self._first: login.MemoryFile | None = None
 
-    def keep(self, text: login.Answer) -> None:
+    def keep(self, text: login.MemoryFile) -> None:
         """Keep the functions and variables that are not exported."""
-        self._text, self._first = text, login.Answer()
+        self._text, self._first = text, login.MemoryFile()
         mine = self.env.get("BASH_ENV")
         lines = [f"export BASH_ENV={shlex.quote(mine)}" if mine else "unset BASH_ENV", f". {text.path} 2>/dev/null"]
         lines += [f". {shlex.quote(mine)}"] if mine else []
@@ -97,7 +97,7 @@ def read(base: Mapping[str, str], umask: int, memory: Path, mark: str) -> StartF
     known = files.read(memory / MEMORY) or {}
     if known.get("stamp") == stamp:
         return StartFiles(base, umask, known["trouble"])
-    text, variables = login.Answer(), login.Answer()
+    text, variables = login.MemoryFile(), login.MemoryFile()
     argv = ["bash", "--norc", "-ic", _READ, "bash", text.path, variables.path, *_profile(base)]
     env = {"TERM": "dumb", **base, environment.MARK: mark}
     failed = login.run(argv, env, executable=bash(base), umask=umask)
