@@ -20,7 +20,8 @@ from launcher.config.task.unknown_names import unknown_names
 from launcher.config.yaml.text_file import read_text
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.task import Task
-from launcher.errors import SpecError
+from launcher.errors import Mistake, SpecError
+from launcher.setup.environ import long_lists
 from launcher.store.run_files import read_secrets, secrets_file
 
 TASK_TEXT, INVENTORY_TEXT = Path("<task>"), Path("<inventory>")
@@ -72,6 +73,10 @@ def read_request(context: AdmissionContext, source: RequestSource) -> Request:
     check_mounts(parsed.task, fleet, where=parsed.where, marks=parsed.marks)
     for warning in unknown_names(parsed.task, fleet, where=parsed.where, marks=parsed.marks):
         context.listener.notify(FileWarning(mistake=warning))
+    for group, key in long_lists(parsed.task, fleet):
+        what = f"`{key}` of `{group}` reads a list of addresses that is too long for a variable, and is not set"
+        hint = "read the file that `NVLAUNCH_NODE_IPS_FILE` names: one address a line"
+        context.listener.notify(FileWarning(mistake=Mistake(what=what, where=parsed.where, hint=hint)))
     task = choose_kinds(context, parsed, fleet)
     secrets = {**parsed.secrets, **given}
     return Request(task=task, fleet=fleet, source=str(source.task.absolute()), secrets=secrets)

@@ -44,7 +44,7 @@ def serve(folder: Path, result: int) -> int:
         files.write(folder / "ports.json", {"block": block})
         _note_begin(folder)
         children = Children(umask)
-        api = AgentApi(folder, spec, block, children, umask)
+        api = AgentApi(folder, spec, block, children)
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         if api.heartbeats and spec["heartbeat"] is not None:
             api.heartbeats.listen("", block + spec["heartbeat"])
@@ -61,8 +61,7 @@ def serve(folder: Path, result: int) -> int:
         _report(result, {"ok": False, "message": f"the agent cannot start: {error}"})
         return FAILED
     in_use = prune.hold(folder)
-    trouble = os.environ.get(environment.TROUBLE)
-    _report(result, {"ok": True, "block": block, "warnings": [trouble] if trouble else []})
+    _report(result, {"ok": True, "block": block, "warnings": os.environ.get(environment.TROUBLE, "").splitlines()})
     threading.Thread(target=_prune, args=(folder, spec), name="prune", daemon=True).start()
     watched = api.heartbeats or api.heartbeat
     threading.Thread(target=watched.keep, args=(children.stopping,), name="watch", daemon=True).start()

@@ -50,13 +50,12 @@ PACKAGE = str(Path(__file__).resolve().parent)
 class AgentApi:
     """The state of an agent. Requests have threads of their own, `tick` the main one."""
 
-    def __init__(self, folder: Path, spec: AgentSpec, block: int, children: Children, umask: int) -> None:
+    def __init__(self, folder: Path, spec: AgentSpec, block: int, children: Children) -> None:
         self._folder = folder
         self._spec = spec
         self._children = children
         self._scratch = Path(spec["scratch"])
         self._base = environment.user(os.environ, whole=spec["login"])
-        self._umask = umask
         self._interpreter = interpreter.wanted(folder, spec)
         self._secrets = agent_folders.secrets(self._scratch) / "secrets.json"
         self._filter = SecretFilter(self._secrets)
@@ -148,8 +147,7 @@ class AgentApi:
             if not argv:
                 self._setup.skip()
                 return {"ok": True}
-            mark = f"{self._spec['run']}:{self._spec['place']}:setup"
-            env = {**self._base, environment.MARK: mark}
+            env = {**self._base, environment.MARK: f"{self._spec['run']}:{self._spec['place']}:setup"}
             message = "" if self._interpreter is None or self._interpreter.made else interpreter.MESSAGE
             self._setup.start(argv, env, folder=self._folder / "workdir", message=message)
         return {"ok": True}
@@ -256,7 +254,7 @@ class AgentApi:
             "secrets": str(self._secrets),
             "agent": os.getpid(),
             "deadline": str(self._deadline),
-            "umask": self._umask,
+            "umask": self._children.umask,
             "login": self._spec["login"],
         }
 

@@ -131,12 +131,22 @@ def _detach(folder: Path, spec: "AgentSpec", writing: int) -> None:
     found = login.read(given) if whole else login.Login(dict(os.environ), login.own_umask())
     base = environment.user(found.environ, whole=whole)
     env = {**base, environment.AGENT_MARK: name, environment.UMASK: f"{found.umask:o}"}
-    if found.trouble:
-        env[environment.TROUBLE] = found.trouble
+    troubles = [found.trouble, _try_bashrc(spec, base, found.umask, name) if whole else ""]
+    env[environment.TROUBLE] = "\n".join(filter(None, troubles))
     package = str(Path(__file__).resolve().parent)
     before, more = scope.lasting() if whole else ([], {})
     argv = [*before, sys.executable, "-EsS", package, "agent", "serve", os.getcwd(), str(writing)]
     os.execvpe(argv[0], argv, {**env, **more})
+
+
+def _try_bashrc(spec: "AgentSpec", base: dict[str, str], umask: int, name: str) -> str:
+    """Return why `~/.bashrc` cannot be read: said at once, and remembered for every start of the run."""
+    from . import agent_folders, start_files
+
+    try:
+        return start_files.read(base, umask, agent_folders.secrets(Path(spec["scratch"])), f"{name}:login").trouble
+    except OSError as error:
+        return f"`~/.bashrc` cannot be tried: {error}"
 
 
 def main(argv: list[str]) -> int:

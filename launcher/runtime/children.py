@@ -26,7 +26,7 @@ class Children:
     """
 
     def __init__(self, umask: int) -> None:
-        self._umask = umask
+        self.umask = umask
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._ends: dict[int, Callable[[int], None]] = {}
         self._reading, self._writing = socket.socketpair()
@@ -51,7 +51,7 @@ class Children:
 
         def job() -> None:
             try:
-                way = [sys.executable, "-EsS", str(SPAWN), str(os.getpid()), f"{self._umask:o}", str(folder)]
+                way = [sys.executable, "-EsS", str(SPAWN), str(os.getpid()), f"{self.umask:o}", str(folder)]
                 pid = _start([*way, *argv], env, log)
             except OSError as error:
                 answer.set_exception(error)

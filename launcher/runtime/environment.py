@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from . import protocol_files, shared
-from .protocol_files import RankSpec, Variables
+from .protocol_files import MAX_LIST, RankSpec, Variables
 
 # Variables kept of the shell that launches on local nodes: others would differ from run to run.
 USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
@@ -26,8 +26,6 @@ TROUBLE = "NVLAUNCH_LOGIN_TROUBLE"
 """The variable that tells an agent why it has not the variables of a login."""
 _OURS = "NVLAUNCH_"
 _SLICES = "NVLAUNCH_SLICES"
-MAX_LIST = 120 * 1024
-"""Bytes of a variable that is a list; Linux starts no program with one of 128 KiB (MAX_ARG_STRLEN)."""
 MAX_LISTS = 512 * 1024
 """Bytes of all lists; Linux limits arguments and variables to a quarter of the stack (ARG_MAX), 2 MiB by default."""
 # Variables of one login session, and those that would be mistaken for Ray's or for ours.

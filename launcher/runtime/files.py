@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import stat
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -12,12 +13,20 @@ if TYPE_CHECKING:
     from .protocol_files import AgentSpec
 
 
+def draft(path: Path) -> Path:
+    """Return the path of a file in the making beside another one.
+
+    Nobody else has it, whatever machines share the folder: process numbers of two machines may be equal.
+    """
+    return path.with_name(f".{path.name[:100]}.{os.uname().nodename[:60]}.{os.getpid()}.{threading.get_ident()}")
+
+
 def write(path: Path, content: Mapping[str, object]) -> None:
     """Write a JSON file (0600) that survives a power cut whole.
 
     File, rename and folder are synced in this order.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = draft(path)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(handle, "wb") as file:
         file.write(json.dumps(content).encode())
@@ -36,7 +45,7 @@ def create(path: Path, content: Mapping[str, object]) -> bool:
 
     Atomic.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = draft(path)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(handle, "wb") as file:
         file.write(json.dumps(content).encode())

@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -55,22 +56,22 @@ class RayEnvironment:
 
         The one that is named, if this machine has it, else that of sent wheels.
         """
-        wheels = self._spec["wheels"]
-        if wheels is None:
+        spec = self._spec["wheels"]
+        if spec is None:
             return None
-        here = Path(wheels["at"]).expanduser()
-        return here if here.is_dir() or not wheels["sent"] else self._folder / "wheels"
+        here = Path(spec["at"]).expanduser()
+        return here if here.is_dir() or not spec["sent"] else self._folder / "wheels"
 
     @property
     def _sent(self) -> bool:
         return self._wheels == self._folder / "wheels"
 
     def _source(self) -> Any:
-        """Return the names and sizes of the wheels, which tell sets of wheels apart."""
+        """Return the names and contents of the wheels."""
         if self._wheels is None or self._sent:
             return self._spec["wheels"] and self._spec["wheels"]["sent"]
         try:
-            return sorted([entry.name, entry.stat().st_size] for entry in os.scandir(self._wheels))
+            return _contents(self._wheels)
         except OSError:
             return None  # making it will fail with the reason
 
@@ -99,7 +100,7 @@ class RayEnvironment:
         deadline = time.monotonic() + MAKE_S
         try:
             self._base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._lock.open("w") as lock:
+            with self._lock.open("a") as lock:
                 self._take(lock.fileno(), deadline)
                 if not self.made:
                     self._make(self._partial, deadline)
@@ -111,7 +112,7 @@ class RayEnvironment:
         """Remove an unfinished one that no run is making."""
         if not (self._partial.exists() or self._scratch.exists()):
             return
-        with contextlib.suppress(OSError), self._lock.open("w") as lock:
+        with contextlib.suppress(OSError), self._lock.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._clear()
 
@@ -142,10 +143,18 @@ class RayEnvironment:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise MakingError(f"another run has been making it for {MAKE_S:.0f} s") from None
+                    raise MakingError(f"another run has been making it for {MAKE_S:.0f} s{self._maker()}") from None
                 pause.wait(0.2)
             else:
+                os.ftruncate(lock, 0)
+                os.pwrite(lock, f"{socket.gethostname()} (boot {_boot()})".encode(), 0)
                 return
+
+    def _maker(self) -> str:
+        """Return the machine that makes it: a home may be shared by many."""
+        with contextlib.suppress(OSError):
+            return f", on {self._lock.read_text()}"
+        return ""
 
     def _make(self, partial: Path, deadline: float) -> None:
         self._clear()
@@ -190,6 +199,28 @@ class RayEnvironment:
                 raise MakingError(f"`{_named(argv)}` did not end within {MAKE_S:.0f} s") from None
         if code != 0:
             raise MakingError(f"`{_named(argv)}` ended with {code}")
+
+
+def _contents(folder: Path) -> list[tuple[str, str]]:
+    """Return the names and contents of wheels; OSError.
+
+    The table of contents of a wheel is enough, which has a checksum of each file in it.
+    """
+    import zipfile
+
+    found = []
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        try:
+            with zipfile.ZipFile(path) as wheel:
+                listed = json.dumps([(one.filename, one.CRC, one.file_size) for one in wheel.infolist()]).encode()
+        except zipfile.BadZipFile:
+            listed = path.read_bytes()
+        found.append((path.name, hashlib.sha256(listed).hexdigest()[:16]))
+    return found
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _named(argv: Sequence[str]) -> str:

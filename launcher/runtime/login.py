@@ -18,6 +18,9 @@ LIMIT_S = 10.0
 MOST = 8 << 20
 """Bytes that are read of an answer."""
 
+NOEXEC = 8
+"""MFD_NOEXEC_SEAL of linux/memfd.h: with `vm.memfd_noexec=2` no other memory is given."""
+
 _BY_COMMAND = ("sh", "bash", "zsh", "ksh", "mksh", "dash", "ash", "fish")
 _FILES = {
     "bash": (".bash_profile", ".bash_login", ".profile"),
@@ -37,11 +40,14 @@ class Login:
     trouble: str = ""
 
 
-class Answer:
+class MemoryFile:
     """Memory that a program fills by its path, whatever it does to its streams."""
 
     def __init__(self) -> None:
-        self._handle = os.memfd_create("nvlaunch")
+        try:
+            self._handle = os.memfd_create("nvlaunch", os.MFD_CLOEXEC | NOEXEC)
+        except OSError:  # a kernel before 6.3 does not know the flag
+            self._handle = os.memfd_create("nvlaunch")
 
     @property
     def path(self) -> str:
@@ -76,7 +82,7 @@ def read(given: Mapping[str, str]) -> Login:
     entry, umask = pwd.getpwuid(os.getuid()), own_umask()
     shell = entry.pw_shell or "/bin/sh"
     name = os.path.basename(shell)
-    answer = Answer()
+    answer = MemoryFile()
     try:
         ask = f'exec /bin/sh -c \'(umask | sed s/^/umask=/ | tr "\\n" "\\000"; exec env -0) >{answer.path}\''
         # csh takes no command beside `-l`: it is a login shell by its name, and reads the command from stdin.

@@ -20,6 +20,10 @@ SHARED = "shared"
 """The folder in a run's folder for documents of shared variables, each named by the hash of its content."""
 
 
+MAX_LIST = 120 * 1024
+"""Bytes of a variable that is a list; Linux starts no program with one of 128 KiB (MAX_ARG_STRLEN)."""
+
+
 def node_key(run_key: bytes, place: str) -> bytes:
     """Return the key of a node for its heartbeats, derived from that of the run."""
     import hmac
@@ -75,7 +79,7 @@ class WheelsSpec(TypedDict):
     """A folder of wheels: on the node, or else sent by the launcher."""
 
     at: str
-    sent: list[tuple[str, int]] | None  # names and sizes
+    sent: list[tuple[str, str]] | None  # names and hashes of their contents
 
 
 class InterpreterSpec(TypedDict):

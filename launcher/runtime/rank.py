@@ -94,8 +94,8 @@ def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply, sta
     env = {**start.script, **environment.of_rank(folder, spec, start.env, secrets), **last}
     os.chdir(folder / "workdir")
     os.umask(start.umask)
-    script = os.posix_spawnp(
-        "bash",
+    script = os.posix_spawn(
+        start_files.bash(given["base"]),
         ["bash", str(folder / spec["script"])],
         env,
         file_actions=[

@@ -49,4 +49,5 @@ def _run(folder: Path, setup: SetupStep, given: EnvironmentReply, secrets: dict[
         **environment.declared(secrets, setup.get("secrets")),
         environment.MARK: os.environ[environment.MARK],
     }
-    return subprocess.run(["bash", str(folder / setup["script"])], env=env, umask=start.umask).returncode
+    argv = [start_files.bash(given["base"]), str(folder / setup["script"])]
+    return subprocess.run(argv, env=env, umask=start.umask).returncode

@@ -6,11 +6,11 @@ Each is a file named by the hash of its content.
 import hashlib
 import json
 import os
-import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from . import files
 from .protocol_files import SHARED, SharedDocument
 
 
@@ -20,7 +20,7 @@ def keep(folder: Path, name: str, content: Callable[[], bytes]) -> None:
     if path.exists():
         return
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    temporary = path.with_name(f".{name}.{os.getpid()}.{threading.get_ident()}")
+    temporary = files.draft(path)
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(content())
     os.replace(temporary, path)

@@ -31,12 +31,15 @@ def raise_limits() -> None:
 
 def main(argv: list[str]) -> None:
     """Become the program, in its folder, with a parent-death signal, an octal umask, and raised limits."""
-    parent, umask, folder, program = int(argv[0]), int(argv[1], 8), argv[2], argv[3:]
+    parent, *rest = argv
+    umask = rest.pop(0) if rest[0].isdigit() else ""  # an agent of 0.3 gives none
+    folder, *program = rest
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the line above
+    if os.getppid() != int(parent):  # it ended before the line above
         sys.exit(1)
     raise_limits()
-    os.umask(umask)
+    if umask:
+        os.umask(int(umask, 8))
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
         _signal.signal(number, _signal.SIG_DFL)  # Python ignores these two, and `yes | head` would never end
     os.chdir(folder)

@@ -13,20 +13,25 @@ import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import environment, files, login
-from .protocol import EnvironmentReply
+
+if TYPE_CHECKING:
+    from .protocol import EnvironmentReply
 
 MEMORY = "start-files.json"
 """The file beside a run's secrets that says which version of `~/.bashrc` could not be read."""
 
 # bash runs this with the paths of two answers, for the text of BASH_ENV and for variables, and a word for /etc/profile.
 _READ = r"""
+__nv_text=$1 __nv_variables=$2
 __nv_known=" $(builtin compgen -v) "; __nv_known=${__nv_known//$'\n'/ }
 if [ -n "$3" ]; then __nv_path=$PATH; . /etc/profile; PATH=$__nv_path:$PATH; fi
 [ -r /etc/bash.bashrc ] && . /etc/bash.bashrc
 [ -r ~/.bashrc ] && . ~/.bashrc
-builtin trap - EXIT DEBUG RETURN ERR; builtin set +eunxv
+\builtin shopt -u expand_aliases
+builtin trap - EXIT DEBUG RETURN ERR; builtin set +efunxv
 __nv_conda=${CONDA_EXE:-$(builtin type -P conda)}
 if [ -n "$__nv_conda" ]; then
     __nv_conda=$(/usr/bin/readlink -f -- "$__nv_conda"); __nv_conda=${__nv_conda%/*/*}/etc/profile.d/conda.sh
@@ -49,9 +54,9 @@ fi
         builtin type -P -- "$__nv_name" >/dev/null || builtin alias -- "$__nv_name"
     done
     builtin echo "shopt -s expand_aliases"
-} >"$1" 2>/dev/null
-builtin printf 'umask=%s\0' "$(builtin umask)" >"$2"
-exec /usr/bin/env -0 >>"$2"
+} >"$__nv_text" 2>/dev/null
+builtin printf 'umask=%s\0' "$(builtin umask)" >"$__nv_variables"
+builtin exec /usr/bin/env -0 >>"$__nv_variables"
 """
 
 
@@ -65,12 +70,12 @@ class StartFiles:
         self.env = dict(env)
         self.umask = umask
         self.trouble = trouble
-        self._text: login.Answer | None = None
-        self._first: login.Answer | None = None
+        self._text: login.MemoryFile | None = None
+        self._first: login.MemoryFile | None = None
 
-    def keep(self, text: login.Answer) -> None:
+    def keep(self, text: login.MemoryFile) -> None:
         """Keep the functions and variables that are not exported."""
-        self._text, self._first = text, login.Answer()
+        self._text, self._first = text, login.MemoryFile()
         mine = self.env.get("BASH_ENV")
         lines = [f"export BASH_ENV={shlex.quote(mine)}" if mine else "unset BASH_ENV", f". {text.path} 2>/dev/null"]
         lines += [f". {shlex.quote(mine)}"] if mine else []
@@ -92,10 +97,10 @@ def read(base: Mapping[str, str], umask: int, memory: Path, mark: str) -> StartF
     known = files.read(memory / MEMORY) or {}
     if known.get("stamp") == stamp:
         return StartFiles(base, umask, known["trouble"])
-    text, variables = login.Answer(), login.Answer()
+    text, variables = login.MemoryFile(), login.MemoryFile()
     argv = ["bash", "--norc", "-ic", _READ, "bash", text.path, variables.path, *_profile(base)]
     env = {"TERM": "dumb", **base, environment.MARK: mark}
-    failed = login.run(argv, env, executable=_bash(base), umask=umask)
+    failed = login.run(argv, env, executable=bash(base), umask=umask)
     found = variables.variables()
     variables.close()
     if "PATH" in found or "umask" in found:
@@ -110,7 +115,7 @@ def read(base: Mapping[str, str], umask: int, memory: Path, mark: str) -> StartF
     return StartFiles(base, umask, trouble)
 
 
-def of_agent(given: EnvironmentReply, mark: str) -> StartFiles:
+def of_agent(given: "EnvironmentReply", mark: str) -> StartFiles:
     """Return what a program starts with, from an agent's reply."""
     base, umask = given["base"], given.get("umask", login.own_umask())
     if not given.get("login"):
@@ -132,6 +137,7 @@ def _stamp(path: Path) -> list[int]:
     return [found.st_mtime_ns, found.st_size]
 
 
-def _bash(base: Mapping[str, str]) -> str:
+def bash(base: Mapping[str, str]) -> str:
+    """Return the path of bash, by the PATH of a login."""
     folders = base.get("PATH", "").split(":")
     return next((path for one in (*folders, "/bin") if os.access(path := os.path.join(one, "bash"), os.X_OK)), "bash")

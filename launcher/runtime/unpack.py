@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from .files import draft as draft_of
 from .protocol import Reply
 from .protocol_files import Manifest
 
@@ -102,8 +103,7 @@ class Unpacking:
         block, free = room.f_frsize, room.f_bavail * room.f_frsize
         need = sum(-(-manifest["sizes"][entry[4]] // block) * block for entry in files)
         if need > free:
-            message = f"{need / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free"
-            raise OSError(errno.ENOSPC, message)
+            raise OSError(errno.ENOSPC, f"{need / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free")
         if room.f_files and len(files) > room.f_favail:
             raise OSError(errno.ENOSPC, f"{len(files)} files are needed, {room.f_favail} are left")
 
@@ -168,7 +168,7 @@ class Unpacking:
                 continue
             self._need(path.parent)
             if kind == "l":
-                draft = path.with_name(f".{path.name}.{os.getpid()}")
+                draft = draft_of(path)
                 draft.symlink_to(rest[0])
                 draft.replace(path)
             else:
@@ -209,7 +209,7 @@ class Unpacking:
                     raise
             else:
                 return
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft = draft_of(path)
         try:
             shutil.copyfile(source, draft)
             os.chmod(draft, mode)

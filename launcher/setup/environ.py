@@ -4,21 +4,24 @@ What all ranks of a run have in common is computed once.
 """
 
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from launcher.core.model.inventory import Node
+from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Slice
 from launcher.core.model.run import Member, MemberName, Run, Slot
 from launcher.core.model.run_index import index_of
-from launcher.core.model.task import Group
+from launcher.core.model.task import Group, Task
 from launcher.core.placement import colocation
-from launcher.runtime.protocol_files import SharedDocument, Variables, given, own
+from launcher.runtime.protocol_files import MAX_LIST, SharedDocument, Variables, given, own
 from launcher.setup import ray
+
+_LIST = re.compile(r"\b(NVLAUNCH|SKYPILOT)(_SETUP)?_NODE_IPS\b")
 
 
 def task_id(run: Run) -> str:
@@ -193,6 +196,21 @@ class RunEnvironment:
             "gpus": self._groups[member.group].gpus,
             "labels": ray.labels(self._run.fleet.levels, node, slot, member),
         }
+
+
+def long_lists(task: Task, fleet: Inventory) -> tuple[tuple[str, str], ...]:
+    """Return the scripts that read a list of addresses from a variable that will not be there: group and key.
+
+    Which nodes a group gets is not known yet: its list is as long as the longest addresses of the inventory make it.
+    """
+    longest = sorted((len(node.access.address) + 1 for node in fleet.nodes), reverse=True)
+    found = []
+    for group in task.groups:
+        if sum(longest[: group.topology.nodes]) <= MAX_LIST:
+            continue
+        scripts = {"run": group.run, "driver": group.driver, "setup": group.setup}
+        found += [(group.name, key) for key, text in scripts.items() if text and _LIST.search(text)]
+    return tuple(found)
 
 
 def _group_variable(group: str) -> str:

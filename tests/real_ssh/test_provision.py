@@ -278,12 +278,36 @@ def test_a_login_shell_that_hangs_holds_up_nobody_for_long(stand: Stand) -> None
     before = host.read(profile)
     host.write(profile, "exec sleep 600\n", user=stand.rig.user)
     try:
-        ok(stand.acquire(run, 0))
+        answer = stand.acquire(run, 0)
     finally:
         host.write(profile, before, user=stand.rig.user)
+    assert (answer.result, answer.warnings) == (
+        Result.DONE,
+        (f"the login of `{stand.rig.user}` does not end within 10 s: `~/.profile`?",),
+    )
     ok(stand.prepare(run, 0))
     assert stand.setup(run, 0).phase is Phase.DONE
-    assert "cannot get the environment of the login shell" in host.read(f"{stand.folder(run, 0)}/log/agent.log")
+    assert not [process for process in host.processes() if process.argv[:2] == ("sleep", "600")]
+
+
+def test_a_bashrc_that_waits_is_named_once_and_not_read_again(stand: Stand) -> None:
+    """The first line says so at the claim; a setup starts without it, and at once."""
+    run = stand.place("waiting", stand.fleet(), setup='echo "$Q ${SECONDS}"')
+    host, bashrc = stand.host(run, 0), f"/home/{stand.rig.user}/.bashrc"
+    before = host.read(bashrc)
+    guard = "case $- in *i*) ;; *) return ;; esac"
+    host.write(bashrc, f"{guard}\nexport Q=1; echo noise; sleep 600\n", user=stand.rig.user)
+    try:
+        answer = stand.acquire(run, 0)
+        said = f"the login of `{stand.rig.user}` does not end within 10 s: `~/.bashrc`? It is left out"
+        assert (answer.result, answer.warnings) == (Result.DONE, (said,))
+        begun = time.monotonic()
+        ok(stand.prepare(run, 0))
+        assert stand.setup(run, 0).phase is Phase.DONE
+        assert time.monotonic() - begun < 9
+    finally:
+        host.write(bashrc, before, user=stand.rig.user)
+    assert host.read(f"{stand.folder(run, 0)}/log/provision.log") == f"nvlaunch: {said}\n 0\n"
     assert not [process for process in host.processes() if process.argv[:2] == ("sleep", "600")]
 
 

@@ -167,7 +167,7 @@ def test_a_start_file_that_waits_is_named_and_not_waited_for_again(
         list(pool.map(ask, WAITS))
 
 
-LEAVES = {"bash": "exit 3", "zsh": "set -e; false", "fish": "exec tmux", "tcsh": "exec /bin/false"}
+LEAVES = {"bash": "exit 3", "zsh": "exit 4", "fish": "exec tmux", "tcsh": "exec /bin/false"}
 
 
 def test_a_start_file_that_leaves_is_named(shell: SshShell, rig: Rig, host: Host) -> None:
@@ -199,6 +199,7 @@ printf '#!/bin/sh\\necho tool of %s\\n' "$3" >~/envs/"$3"/bin/tool
 chmod 755 ~/envs/"$3"/bin/tool
 """
 CONDA_SH = """\
+export CONDA_EXE=/opt/conda/bin/conda
 conda() { if [ "$1" = activate ]; then PATH=$HOME/envs/$2/bin:$PATH; else /opt/conda/bin/conda "$@"; fi; }
 """
 TASK = """

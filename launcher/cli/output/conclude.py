@@ -1,5 +1,6 @@
 """How a followed run ended: a message, the last log lines, and the exit code."""
 
+import re
 import sys
 
 from launcher.cli.output.console import Colour, clean, paint, say
@@ -14,6 +15,7 @@ from launcher.errors import (
 )
 from launcher.store.rows import RunRow
 
+_NOT_FOUND = re.compile(r"([^\s:]+): (?:command )?not found$")
 _HOW = {Cause.STOPPED: "was stopped", Cause.PREEMPTED: "was preempted"}
 
 
@@ -45,7 +47,7 @@ def _warn_pending(row: RunRow) -> None:
 
 def _error(row: RunRow, outcome: Outcome) -> LaunchError:
     words = f"`{row.name}` {_HOW.get(outcome.cause, 'failed')}: {outcome.message}"
-    hints = (_look_at(row, outcome),)
+    hints = (*_not_found(outcome), _look_at(row, outcome))
     match outcome.cause:
         case Cause.PROVISION:
             return ProvisionError(words, outcomes=(), hints=hints)
@@ -65,6 +67,16 @@ def _error(row: RunRow, outcome: Outcome) -> LaunchError:
                     "set a longer `time_limit`, or start it again with `nvlaunch up`: `NVLAUNCH_RUN` stays the same",
                 ),
             )
+
+
+def _not_found(outcome: Outcome) -> tuple[str, ...]:
+    """Return where a command is looked for that a script did not find."""
+    names = [found[1] for line in outcome.tail[-5:] if (found := _NOT_FOUND.search(line))]
+    if not names:
+        return ()
+    where = "scripts have the PATH of a login, then of `~/.bashrc` as bash reads it"
+    more = ", or write `python3`" if names[-1] == "python" else ""
+    return (f"`{names[-1]}` was not found: {where}; install it, or set PATH in `setup` and `run`{more}",)
 
 
 def _look_at(row: RunRow, outcome: Outcome) -> str:

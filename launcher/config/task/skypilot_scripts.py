@@ -1,4 +1,4 @@
-"""Warnings about SkyPilot's variables and folders that do not exist here."""
+"""Warnings about what scripts for SkyPilot rely on and do not find here: variables, folders, a Ray of their own."""
 
 import re
 from collections.abc import Mapping
@@ -22,10 +22,14 @@ _UNSET: Mapping[str, str] = {
 }
 _HOME = re.compile(r"(~|\$\{?HOME\}?)/sky_workdir\b")
 _HOME_HINT = "remove `~/sky_workdir` from the path: commands start in the workdir"
+_TEMPLATES = re.compile(r"(~|\$\{?HOME\}?)/sky_templates\b")
+_STOP = re.compile(r"^[^#\n]*\bray\s+stop\b", re.MULTILINE)
+_START = re.compile(r"^[^#\n]*\bray\s+start\b", re.MULTILINE)
+_DRIVER = "write `driver:` instead of `run:`: it starts once, on the Ray cluster that the run has already"
 
 
 def check_scripts(own: Values, envs: Mapping[str, str], out: Diagnostics) -> None:
-    """Warn of SkyPilot's variables and folders in the scripts of a group."""
+    """Warn of SkyPilot's variables and folders in the scripts of a group, and of commands that manage Ray."""
     for name in ("setup", "run", "driver"):
         script, mark = own.get(name, str) or "", own.mark_of(name)
         for variable in sorted(set(re.findall(r"\bSKYPILOT_[A-Z_]+\b", script))):
@@ -33,3 +37,10 @@ def check_scripts(own: Values, envs: Mapping[str, str], out: Diagnostics) -> Non
                 out.warn(mark, f"`{name}` uses `{variable}`, which is not set", _UNSET[variable])
         if _HOME.search(script):
             out.warn(mark, f"`{name}` uses `~/sky_workdir`, which does not exist", _HOME_HINT)
+        if _TEMPLATES.search(script):
+            out.warn(mark, f"`{name}` uses `~/sky_templates`, which does not exist", _DRIVER)
+        if _STOP.search(script):
+            what = f"`{name}` runs `ray stop`, which ends every Ray process of the user: those of this run too"
+            out.warn(mark, what, "remove it: nothing of an earlier run is left when ranks start")
+        if _START.search(script):
+            out.warn(mark, f"`{name}` runs `ray start`: a second Ray beside that of the run", _DRIVER)

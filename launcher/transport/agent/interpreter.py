@@ -1,6 +1,8 @@
 """The Python environment for a machine whose inventory names no Python."""
 
 from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
@@ -40,5 +42,16 @@ def _wheels(folder: str | None) -> WheelsSpec | None:
     if folder is None:
         return None
     here = Path(folder).expanduser()
-    own = sorted((entry.name, entry.stat().st_size) for entry in here.iterdir()) if here.is_dir() else None
+    found = [(path, path.stat()) for path in sorted(here.iterdir()) if path.is_file()] if here.is_dir() else None
+    own = None if found is None else [(path.name, _hash(path, at.st_mtime_ns, at.st_size)) for path, at in found]
     return {"at": folder, "sent": own}
+
+
+@cache
+def _hash(path: Path, _changed: int, _size: int) -> str:
+    """Return the hash of a file's contents; it is read again when it has changed."""
+    with path.open("rb") as file:
+        digest = sha256()
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()[:16]

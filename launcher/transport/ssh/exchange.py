@@ -164,7 +164,7 @@ def _lost(op: Operation, begun: float, stderr: bytes, why: str) -> Exception:
 def stuck(op: Operation, user: str, printed: bytes) -> LoginError:
     """Return the error for a login that does not come to its command in time."""
     message = f"the login of `{user}` does not end within {min(command.LOGIN_S, op.timeout):.0f} s: `~/.bashrc`?"
-    hint = f"see where `ssh {user}@{op.node} true </dev/zero` waits: in a start-up file, or in the login shell itself"
+    hint = f"see where `ssh {user}@{op.node} true` waits: in a start-up file, or in the login shell itself"
     return _login_error(op, message, hint, printed)
 
 

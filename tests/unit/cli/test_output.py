@@ -1,5 +1,7 @@
 """What people read: safe for a terminal, folded, and whole."""
 
+from dataclasses import replace
+
 import pytest
 
 from launcher.cli.output.conclude import conclude
@@ -168,3 +170,20 @@ def test_every_cause_is_concluded() -> None:
 def test_messages_escape_what_commands_a_terminal_and_keep_our_colours(capsys: pytest.CaptureFixture[str]) -> None:
     say("\x1b[31merror\x1b[0m: node said \x1b]0;title\x07 and \x1b[2J")
     assert capsys.readouterr().err == "\x1b[31merror\x1b[0m: node said \\x1b]0;title\\x07 and \\x1b[2J\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("main.run.sh: line 3: conda: command not found", "`conda` was not found"),
+        ("main.run.sh: line 1: python: command not found", "or write `python3`"),
+        ("timeout: not found", "`timeout` was not found"),
+    ],
+)
+def test_a_command_that_was_not_found_is_explained(line: str, hint: str) -> None:
+    row = ended(Cause.PROGRAM)
+    assert row.outcome
+    with pytest.raises(LaunchError) as raised:
+        conclude(replace(row, outcome=replace(row.outcome, exit_code=127, tail=("starting", line))))
+    assert hint in raised.value.hints[0]
+    assert "~/.bashrc" in raised.value.hints[0]

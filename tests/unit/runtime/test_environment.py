@@ -73,3 +73,28 @@ def test_a_list_is_written_once(tmp_path: Path) -> None:
     given = variables(tmp_path, {"main": "a"})
     (first,) = {environment.own(tmp_path, given)["NVLAUNCH_NODE_IPS_FILE"] for _ in range(3)}
     assert Path(first).stat().st_mode & 0o777 == 0o600
+
+
+def test_workers_of_a_driver_have_the_users_environment_with_rays_python_first() -> None:
+    mine = {
+        "PATH": "/ray/bin:/usr/bin",
+        "HOME": "/tmp/nvl",
+        "PYTHONPATH": "/run",
+        "RAY_x": "1",
+        "NVLAUNCH_FOLDER": "/run",
+    }
+    user = {"PATH": "/home/me/bin", "HOME": "/home/me", "PYTHONPATH": "/home/me/lib", "RAY_x": "2", "TOKEN": "t"}
+    assert environment.workers(mine, {**user, "CUDA_VISIBLE_DEVICES": "0"}) == {
+        "PATH": "/ray/bin:/home/me/bin",
+        "HOME": "/home/me",
+        "PYTHONPATH": "/run:/home/me/lib",
+        "RAY_x": "1",
+        "NVLAUNCH_FOLDER": "/run",
+        "TOKEN": "t",
+    }
+
+
+def test_a_rank_sees_the_secrets_that_its_group_declares() -> None:
+    secrets = {"A": "1", "B": "2"}
+    assert environment.declared(secrets, ["B", "C"]) == {"B": "2"}
+    assert environment.declared(secrets, None) == secrets, "a launcher of before names none"

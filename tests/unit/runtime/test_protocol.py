@@ -35,7 +35,7 @@ def api(tmp_path: Path) -> Iterator[Any]:
         "login": False,
         "interpreter": None,
     }
-    yield agent_api.AgentApi(tmp_path, spec, 6400, children.Children(0o022), 0o022)
+    yield agent_api.AgentApi(tmp_path, spec, 6400, children.Children(0o022))
     shutil.rmtree(Path("/dev/shm") / scratch.name, ignore_errors=True)
 
 

@@ -14,7 +14,7 @@ from launcher.core.model.run_index import index_of
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.runtime import protocol_files
-from launcher.setup.environ import RunEnvironment
+from launcher.setup.environ import RunEnvironment, long_lists
 from tests.unit.setup.colocated import make_colocated
 
 NODES = tuple(
@@ -204,3 +204,22 @@ def test_a_driver_is_told_its_slices_with_nodes_and_labels(reserve: bool, group:
     assert second["nodes"][0]["labels"]["nvlaunch.io/slot"] == "main-2"
     assert (second["nodes"][0]["rank"], second["nodes"][0]["gpus"]) == (2, 4)
     assert second["nodes"][0]["address"].startswith(f"10.0.{rack[1:]}.")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "script", "named"),
+    [
+        (8_200, "head -n 1 <<<$SKYPILOT_NODE_IPS", True),
+        (8_200, "cat $NVLAUNCH_NODE_IPS_FILE", False),
+        (7_000, "echo $NVLAUNCH_NODE_IPS", False),
+    ],
+)
+def test_a_script_that_reads_a_list_too_long_for_a_variable_is_named(nodes: int, script: str, named: bool) -> None:
+    access = Access(address="10.100.100.100")
+    fleet = Inventory(
+        name="hall",
+        transport=Transport.SSH,
+        nodes=tuple(replace(NODES[0], name=NodeName(f"n{at}"), access=access) for at in range(nodes)),
+    )
+    group = Group(name="main", topology=TopologyRule(slices=nodes, nodes_per_slice=1), run=script)
+    assert long_lists(Task(name="job", groups=(group,)), fleet) == ((("main", "run"),) if named else ())

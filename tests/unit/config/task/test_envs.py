@@ -52,3 +52,20 @@ def test_secret_option_sets_a_null_variable_but_does_not_override_a_value(tmp_pa
     assert (task.secrets, dict(task.groups[0].envs)) == (("A",), {})
     (said,) = complaints(tmp_path, "envs: {A: 1}\nrun: x", given)
     assert "`A` is given with `--secret`, and has a value here" in said
+
+
+def test_a_secret_is_for_the_task_of_a_job_group_that_declares_it(tmp_path: Path) -> None:
+    """One of the command line alone is for all of them; without documents of their own, all see all."""
+    job = (
+        "name: job\nexecution: parallel\n---\nname: train\nsecrets: {HF: null}\nrun: x\n"
+        "---\nname: serve\nsecrets: {KEY: null}\nrun: x\n"
+    )
+    given = Overrides(secrets=frozenset({"HF", "KEY", "ALL"}))
+    task = parse(tmp_path, job, given).task
+    assert task.secrets == ("ALL", "HF", "KEY")
+    assert {group.name: task.secrets_of(group) for group in task.groups} == {
+        "train": ("ALL", "HF"),
+        "serve": ("ALL", "KEY"),
+    }
+    one = parse(tmp_path, "secrets: {HF: null}\ngroups: {a: {run: x}, b: {run: x}}\n", given).task
+    assert {task.secrets_of(group) for group in one.groups} == {("ALL", "HF", "KEY")}
