@@ -48,8 +48,8 @@ def take(paths: Sequence[str], holder: str) -> list[int]:
     """Take the lease; return its descriptors: it is held while they are open.
 
     The first path counts whose folder exists. Where not everybody may make it there, the next one is taken too: those
-    who may not make the first have that alone. HeldError names the holder, RefusedLeaseError what is no lease; OSError where
-    no path can be used.
+    who may not make the first have that alone. HeldError names the holder, RefusedLeaseError what is no lease; OSError
+    where no path can be used.
     """
     handles: list[int] = []
     trouble: OSError = FileNotFoundError("no path for the lease")
@@ -233,7 +233,7 @@ def _check_kind(path: str, handle: int | None) -> None:
 
 
 def _check_content(path: str, handle: int) -> None:
-    """Raise RefusedLeaseError for a file into which no lease was written: it is somebody's, unless it is everybody's."""
+    """Raise RefusedLeaseError for a file into which no lease was written: it is somebody's, if not everybody's."""
     if stat.S_IMODE(os.fstat(handle).st_mode) == MODE:
         return
     content = os.pread(handle, LONGEST + 1, 0)
