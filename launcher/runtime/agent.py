@@ -53,7 +53,7 @@ def serve(folder: Path, result: int) -> int:
         agent_folders.clear_scratch(spec)
         _report(result, {"ok": False, "held_by": str(error)})
         return HELD
-    except lease.RefusedError as error:
+    except lease.RefusedLeaseError as error:
         agent_folders.clear_scratch(spec)
         _report(result, {"ok": False, "message": f"cannot take the lease: {error}", "lasting": True})
         return FAILED

@@ -160,21 +160,23 @@ class Heartbeat:
         which something of it runs.
         """
         with self._turn:
-            return any(self._follow(address, port) for _ in range(FOLLOW_TRIES))
+            replies = (self._follow(address, port) for _ in range(FOLLOW_TRIES))
+            return next((reply for reply in replies if reply != b""), None) == handshake.OK
 
-    def _follow(self, address: str, port: int) -> bool:
+    def _follow(self, address: str, port: int) -> bytes | None:
+        """Follow a head if its agent proves itself; return its reply, as `_send` does."""
         asked = self._clock()
         try:
             found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][4]
         except OSError:
-            return False
+            return None
         head = (str(found[0]), int(found[1]))
         self._hang_up()
-        if self._send(head, CONNECT_S) != handshake.OK:
-            return False
-        self._named, self._head, self._stopped = (address, port), head, False
-        self._count(asked)
-        return True
+        reply = self._send(head, CONNECT_S)
+        if reply == handshake.OK:
+            self._named, self._head, self._stopped = (address, port), head, False
+            self._count(asked)
+        return reply
 
     def step(self) -> float:
         """Send one heartbeat, and stop the node where that is due.

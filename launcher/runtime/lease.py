@@ -40,7 +40,7 @@ class HeldError(Exception):
     """Another run has the lease; the message is what its holder wrote into it, and whose process it is if not ours."""
 
 
-class RefusedError(OSError):
+class RefusedLeaseError(OSError):
     """A path is no lease, and nothing was changed there; the message says whose it is."""
 
 
@@ -48,8 +48,8 @@ def take(paths: Sequence[str], holder: str) -> list[int]:
     """Take the lease; return its descriptors: it is held while they are open.
 
     The first path counts whose folder exists. Where not everybody may make it there, the next one is taken too: those
-    who may not make the first have that alone. HeldError names the holder, RefusedError what is no lease; OSError where
-    no path can be used.
+    who may not make the first have that alone. HeldError names the holder, RefusedLeaseError what is no lease; OSError
+    where no path can be used.
     """
     handles: list[int] = []
     trouble: OSError = FileNotFoundError("no path for the lease")
@@ -57,7 +57,7 @@ def take(paths: Sequence[str], holder: str) -> list[int]:
         for path in paths:
             try:
                 handle = _taken(path, holder)
-            except RefusedError:
+            except RefusedLeaseError:
                 raise
             except OSError as error:
                 trouble = error
@@ -89,7 +89,7 @@ def _taken(path: str, holder: str) -> int:
             raise HeldError(_holder(handle))
         _check_content(path, handle)
         if os.lstat(path).st_ino != os.fstat(handle).st_ino:
-            raise RefusedError(f"`{path}` was replaced while its lease was taken")
+            raise RefusedLeaseError(f"`{path}` was replaced while its lease was taken")
         os.ftruncate(handle, 0)  # first: half of it must not stay behind a shorter one
         os.pwrite(handle, holder.encode() + b"\n", 0)
     except BaseException:
@@ -156,7 +156,7 @@ def take_block(ports: PortsSpec, before: int | None) -> tuple[int, list[int]]:
     for start in starts:
         try:
             handles = take([f"{path}.{start}" for path in ports["locks"]], f"ports of {ports['holder']}")
-        except (HeldError, RefusedError) as error:
+        except (HeldError, RefusedLeaseError) as error:
             trouble = trouble or f"the ports from {start} on are {error}"
             continue
         busy = _busy(range(start, start + ports["pinned"]), FREE_S if start == before else 0.0)
@@ -200,7 +200,7 @@ def _open(path: str) -> int:
             os.close(made)
         handle = _reopened(path, flags)
     except PermissionError:
-        raise RefusedError(f"`{path}` of user `{_owner(path)}` may not be opened by others: remove it") from None
+        raise RefusedLeaseError(f"`{path}` of user `{_owner(path)}` may not be opened by others: remove it") from None
     try:
         _check_kind(path, handle)
         _check_content(path, handle)
@@ -214,11 +214,11 @@ def _reopened(path: str, flags: int) -> int:
     try:
         return os.open(path, flags)
     except OSError as error:
-        raise RefusedError(f"`{path}` was replaced while its lease was made: {error.strerror}") from None
+        raise RefusedLeaseError(f"`{path}` was replaced while its lease was made: {error.strerror}") from None
 
 
 def _check_kind(path: str, handle: int | None) -> None:
-    """Raise RefusedError for anything but a plain file with one name."""
+    """Raise RefusedLeaseError for anything but a plain file with one name."""
     try:
         found = os.lstat(path) if handle is None else os.fstat(handle)
     except OSError:
@@ -229,16 +229,16 @@ def _check_kind(path: str, handle: int | None) -> None:
         if found.st_nlink == 1:
             return
         kind = "a file with a second name"
-    raise RefusedError(f"`{path}` is {kind} of user `{_user(found.st_uid)}`, not a lease: remove it")
+    raise RefusedLeaseError(f"`{path}` is {kind} of user `{_user(found.st_uid)}`, not a lease: remove it")
 
 
 def _check_content(path: str, handle: int) -> None:
-    """Raise RefusedError for a file into which no lease was written: it is somebody's, unless it is everybody's."""
+    """Raise RefusedLeaseError for a file into which no lease was written: it is somebody's, if not everybody's."""
     if stat.S_IMODE(os.fstat(handle).st_mode) == MODE:
         return
     content = os.pread(handle, LONGEST + 1, 0)
     if content and (len(content) > LONGEST or not _WRITTEN.fullmatch(content)):
-        raise RefusedError(f"`{path}` of user `{_owner(path)}` has other content than a lease: remove it")
+        raise RefusedLeaseError(f"`{path}` of user `{_owner(path)}` has other content than a lease: remove it")
 
 
 def _owner(path: str) -> str:

@@ -196,7 +196,7 @@ def folders() -> None:
                     won[f"wrote into {path}"] += 1
             with contextlib.suppress(OSError):
                 if path.lstat().st_uid != os.getuid():
-                    path.rename(HERE / "taken")
+                    path.rename(path.with_name("taken"))
                     won[f"moved {path}"] += 1
             with contextlib.suppress(OSError):
                 if path.is_dir() and path.lstat().st_uid != os.getuid() and path.name.startswith("nvl-"):
@@ -241,8 +241,9 @@ def leases() -> None:
                 tried["forged lease"] += 1
                 os.close(handle)
             with contextlib.suppress(OSError):
-                path.unlink()
-                won[f"removed the lease {path}"] += 1
+                if path.lstat().st_uid != os.getuid():
+                    path.unlink()
+                    won[f"removed the lease {path}"] += 1
 
 
 # processes
@@ -270,15 +271,13 @@ def processes() -> None:
                 for path in list((entry / name).iterdir())[:50]:
                     keep(f"{pid} {name}", str(path).encode())
                     won[f"looked into {name} of {pid}"] += 1
-        for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
+        for number in (0, signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
                 won[f"signalled {pid}"] += 1
         for request in (16, 0x4206):  # PTRACE_ATTACH, PTRACE_SEIZE
             if libc.ptrace(request, pid, None, None) == 0:
                 won[f"traces {pid}"] += 1
-    with contextlib.suppress(OSError):
-        os.kill(-1, signal.SIGCONT)
 
 
 def main() -> None:

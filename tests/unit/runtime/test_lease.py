@@ -107,7 +107,7 @@ def test_what_is_no_lease_is_refused_by_its_owners_name_and_left_as_it_is(
     victim.write_text("precious")
     make(path, victim)
     before = os.lstat(path)
-    with pytest.raises(lease.RefusedError) as caught:
+    with pytest.raises(lease.RefusedLeaseError) as caught:
         lease.take([str(path), str(tmp_path / "second")], RUN)
     assert what in str(caught.value)
     assert f"`{ME}`" in str(caught.value)
@@ -217,7 +217,7 @@ def test_any_content_is_taken_as_a_lease_or_left_as_it_is(
     path.chmod(0o644)
     try:
         lease.release(lease.take([str(path)], RUN))
-    except lease.RefusedError:
+    except lease.RefusedLeaseError:
         assert path.read_bytes() == content
     else:
         assert path.read_text() == f"{RUN}\n"
