@@ -9,7 +9,7 @@ from launcher.config.inventory.link_speeds import LINK_FIELDS
 from launcher.config.schema.containers import ListOf, MapOf
 from launcher.config.schema.fields import Field, section
 from launcher.config.schema.patterns import absolute_path, host, jump, label, path, user
-from launcher.config.schema.scalars import Choice, Duration, Integer, Number, Text
+from launcher.config.schema.scalars import Boolean, Choice, Duration, Integer, Number, Text
 from launcher.config.schema.value_types import Schema, ValueType, invalid, read_or_report
 from launcher.config.schema.variables import variables
 from launcher.config.yaml.diagnostics import KeyPath
@@ -228,6 +228,12 @@ INVENTORY = section(
         doc="The file on each node that shows which run uses it.",
         type=absolute_path,
         default=LEASE_PATH,
+    ),
+    Field(
+        name="ray_tls",
+        doc="Encrypt Ray's traffic, with certificates that are made for each run.",
+        type=Boolean(),
+        default=False,
     ),
     Field(
         name="racks",

@@ -95,6 +95,7 @@ def parse_inventory(text: str, path: Path) -> Inventory:
         head=_head(values, defaults, out),
         fence_command=_fence_command(values, out),
         lease_path=values.get("lease_path", str) or LEASE_PATH,
+        ray_tls=values.get("ray_tls", bool) or False,
         imex=ImexMode(values.get("imex", str) or ImexMode.ADOPT.value),
         sim=_sim(values, transport, nodes, out),
         defrag=_defrag(values.section("defrag"), out),

@@ -147,6 +147,7 @@ class Inventory:
     head: Access | None = None
     fence_command: str | None = None
     lease_path: str = "/run/lock/nvlaunch"
+    ray_tls: bool = False
     imex: ImexMode = ImexMode.ADOPT
     domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sim: SimSettings | None = None

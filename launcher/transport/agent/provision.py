@@ -19,7 +19,7 @@ from launcher.transport.agent import interpreter
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
 from launcher.transport.agent.client import AgentClient
-from launcher.transport.upload import bundle, files
+from launcher.transport.upload import bundle, certificates, files
 from launcher.transport.upload.snapshot import Snapshot
 
 PORT_LOCKS = ("/run/lock/nvlaunch-ports", "/tmp/.nvlaunch-ports")  # noqa: S108
@@ -55,11 +55,14 @@ class Provisioner:
     def put(self, run: Run, client: AgentClient) -> None:
         """Write the files of a run to a machine, in one go.
 
-        Programs, agent spec, scripts, shared variables and token.
+        Programs, agent spec, scripts, shared variables, token, and certificates where Ray uses them.
         """
-        token = {"token": (bundle.token(self._addresses.home, run.id), 0o600)}
+        home = self._addresses.home
+        ray: bundle.Files = {"token": (bundle.token(home, run.id), 0o600)}
+        if run.fleet.ray_tls:
+            ray |= certificates.of_unit(home, run.id, client.access.address)
         task = self._of_task(run) if client.unit is Unit.SLOT else {}
-        self._addresses.put(client, {**bundle.programs(), **bundle.agent_spec(self._spec(run, client)), **token}, task)
+        self._addresses.put(client, {**bundle.programs(), **bundle.agent_spec(self._spec(run, client)), **ray}, task)
 
     def _of_task(self, run: Run) -> bundle.Files:
         """Return the files that are the same on every node of a run.
