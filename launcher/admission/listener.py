@@ -93,6 +93,7 @@ class TaskPlaced:
 class DoesNotFitNow:
     """Why a task that is about to be queued does not fit now."""
 
+    task: Task
     shortfall: Shortfall
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from importlib import metadata
-from pathlib import Path
 
 from launcher.core.model.inventory import Access
 from launcher.runtime.protocol_files import InterpreterSpec, WheelsSpec
+from launcher.transport.upload import files
 
 MINOR = "2.60"
 """The minor release of Ray that nvlaunch is written for; an interpreter with an older one is refused."""
@@ -39,6 +39,6 @@ def wanted(access: Access, env: Mapping[str, str]) -> InterpreterSpec | None:
 def _wheels(folder: str | None) -> WheelsSpec | None:
     if folder is None:
         return None
-    here = Path(folder).expanduser()
-    own = sorted((entry.name, entry.stat().st_size) for entry in here.iterdir()) if here.is_dir() else None
+    here = files.expanded(folder)
+    own = list(files.wheels_in(here).items()) if here.is_dir() else None
     return {"at": folder, "sent": own}

@@ -84,7 +84,7 @@ def plan(
 def show_plan(request: "Request", found: "TaskPlan", output: Output, *, verbose: bool = False) -> None:
     """Show a plan; with `verbose` also all candidate racks."""
     from launcher.api.plan import describe
-    from launcher.cli.output.plan import plan_text, survey_text
+    from launcher.cli.output.plan import agreement_text, plan_text, survey_text
     from launcher.store.plain import plain
 
     plan = describe(request, found, verbose=verbose)
@@ -92,6 +92,8 @@ def show_plan(request: "Request", found: "TaskPlan", output: Output, *, verbose:
         show(json.dumps(plain(plan), indent=2))
         return
     show(plan_text(request.task, found.placement, found.costs(), verbose=verbose))
+    if agreed := agreement_text(request.task, request.fleet):
+        show(agreed)
     if verbose:
         show(survey_text(found.candidates(), plan.fragmentation))
 
