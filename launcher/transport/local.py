@@ -191,8 +191,9 @@ def _feed(pipe: IO[bytes], data: Stdin) -> None:
 
 
 def _write(target: Path, content: bytes, mode: int) -> None:
-    for folder in (target.parent.parent, target.parent):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (*reversed(target.parents), target.parent):
+        if not folder.is_dir():  # each by itself: the mode of those that `parents=True` makes is the umask's
+            folder.mkdir(mode=0o700, exist_ok=True)
     # Two writers at once must not share a file before either renames it.
     partial = target.with_name(f".{target.name}.{os.getpid()}.{time.monotonic_ns()}")
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

@@ -226,6 +226,7 @@ class Resolver:
                 try:
                     self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
                     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+                    fresh.touch(mode=0o600)  # before its content: it may name commands
                     fresh.write_text(text)
                     fresh.replace(path)
                 except OSError as error:
