@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from launcher.admission.current_inventory import whole
-from launcher.admission.listener import SilentListener
+from launcher.admission.listener import ControllerListener
 from launcher.admission.preflight import Preflight, guessed
 from launcher.admission.queue.explain import queue_order, reason, shortfall_summary, status_message
 from launcher.admission.store_retry import StoreRetry
@@ -122,9 +122,8 @@ class _Evaluation:
         Else return why not, and add unfit nodes to `unfit`.
         """
         with _closing(self._open_prober(self._whole)) as prober:
-            flight = Preflight(
-                self._run.task, self._whole, prober, SilentListener(), self._store.domains.of(self._whole.name)
-            )
+            listener = ControllerListener(self._store, self._run.id)
+            flight = Preflight(self._run.task, self._whole, prober, listener, self._store.domains.of(self._whole.name))
             try:
                 answer = flight.place(turn.unavailable)
             except LaunchError as error:

@@ -34,6 +34,7 @@ from launcher.core.model.placement import Slice
 from launcher.core.model.task import Task
 from launcher.core.model.text import count, data_size
 from launcher.core.placement.resize import ResizePlan
+from launcher.ports import LearntKey
 from launcher.probe.findings import CheckResult
 from launcher.transport.upload.files import UploadSize
 
@@ -67,6 +68,10 @@ class AdmissionReport:
     def heard(self, node: NodeName, *, answered: bool) -> None:
         """Count a node that has answered, or will not."""
         self._probe.heard(node, answered=answered)
+
+    def learnt(self, keys: Sequence[LearntKey]) -> None:
+        """Write which host keys were learnt."""
+        self._probe.learnt(keys)
 
     def confirm(self, question: str) -> None:
         """Return where the user agrees; otherwise the command ends."""

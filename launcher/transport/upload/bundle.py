@@ -13,6 +13,7 @@ from launcher.core.model.run import RunId
 from launcher.runtime.protocol_files import SHARED, AgentSpec
 from launcher.setup.environ import SharedVariables
 from launcher.setup.layout import PACKAGE
+from launcher.transport.private import make_private
 
 Files = dict[str, tuple[bytes, int]]
 
@@ -40,7 +41,7 @@ def token(home: Path, run: RunId) -> bytes:
     It stays the same, also when two threads ask at once.
     """
     path = home / "runs" / run / "token"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     fresh = path.with_name(f".token.{secrets.token_hex(4)}")
     if not path.exists():
         fresh.touch(mode=0o600)

@@ -18,6 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from launcher.core.model.run import RunId
 from launcher.setup.ray import TLS_CA, TLS_CERTIFICATE, TLS_KEY
+from launcher.transport.private import make_private
 
 EARLY = timedelta(days=1)
 """How far the clock of a node may be behind."""
@@ -70,8 +71,7 @@ def _make_authority(path: Path) -> None:
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )
-    for folder in (path.parent.parent, path.parent):
-        folder.mkdir(mode=0o700, exist_ok=True)
+    make_private(path.parent)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.write(_pem(key) + certificate.public_bytes(serialization.Encoding.PEM))

@@ -54,11 +54,6 @@ def shake(server: Path, client: Path, name: str) -> str:
         thread.join()
 
 
-@pytest.fixture(autouse=True)
-def runs(tmp_path: Path) -> None:
-    (tmp_path / "runs").mkdir()
-
-
 @pytest.mark.parametrize("address", ["10.0.1.7", "fd00::7", "r01-n07.hall.example", "n" * 63 + ".hall.example"])
 def test_units_of_a_run_talk_to_each_other(tmp_path: Path, address: str) -> None:
     server, client = unit(tmp_path, ONE, address), unit(tmp_path, ONE, "10.0.1.8")
