@@ -97,11 +97,11 @@ class Unpacker:
         draft = _draft(target)
         source = archive.extractfile(entry)
         assert source is not None  # it is a regular file
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        mode = entry.mode & 0o777 | 0o400  # less what the umask takes
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
         try:
             with os.fdopen(handle, "wb") as file:
                 shutil.copyfileobj(source, file, PART)
-                os.fchmod(file.fileno(), entry.mode & 0o777 | 0o400)
             os.utime(draft, (entry.mtime, entry.mtime))
             why = self._settle(draft, target)
         finally:
