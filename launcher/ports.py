@@ -126,6 +126,15 @@ class Allotter(Protocol):
         """Return the groups that could have one more slice now."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntKey:
+    """A host key that was accepted at the first contact, and the file that keeps it."""
+
+    host: str
+    fingerprint: str
+    kept: str
+
+
 class Listener(Protocol):
     """Is told how far a question to many nodes is, by the thread that asks."""
 
@@ -134,6 +143,9 @@ class Listener(Protocol):
 
     def heard(self, node: NodeName, *, answered: bool) -> None:
         """Note that a node has answered, or will not."""
+
+    def learnt(self, keys: Sequence[LearntKey]) -> None:
+        """Note keys of hosts that nothing was known of."""
 
 
 class Prober(Protocol):

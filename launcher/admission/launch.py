@@ -95,7 +95,7 @@ def _enqueue(context: AdmissionContext, request: Request) -> AcceptedRun:
     if isinstance(now, Placement):
         context.listener.notify(_placed(request.task, now, fleet))
     else:
-        context.listener.notify(DoesNotFitNow(shortfall=now))
+        context.listener.notify(DoesNotFitNow(task=request.task, shortfall=now))
     weigh(context.listener, request.task, request.fleet)
     context.listener.confirm(f"queue `{request.task.name}`?")
     name, source = RunName(request.task.name), request.source

@@ -1,5 +1,6 @@
 """The notices of an admission, and their receiver."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -9,13 +10,15 @@ from launcher.core.checks.results import CheckedNode
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall
-from launcher.core.model.run import Run, RunName
+from launcher.core.model.run import Run, RunId, RunName
 from launcher.core.model.task import Group, Task
+from launcher.core.model.text import count
 from launcher.core.placement.resize import ResizePlan
 from launcher.core.planner.placement_cost import SliceCosts
 from launcher.errors import Mistake
-from launcher.ports import Listener
+from launcher.ports import LearntKey, Listener
 from launcher.setup.lease import Holder
+from launcher.store.store import Store
 from launcher.transport.upload.files import UploadSize
 
 
@@ -113,6 +116,7 @@ class TaskPlaced:
 class DoesNotFitNow:
     """Why a task that is about to be queued does not fit now."""
 
+    task: Task
     shortfall: Shortfall
 
 
@@ -176,8 +180,38 @@ class SilentListener:
     def heard(self, node: NodeName, *, answered: bool) -> None:
         """Ignore."""
 
+    def learnt(self, keys: Sequence[LearntKey]) -> None:
+        """Ignore."""
+
     def notify(self, notice: Notice) -> None:
         """Ignore."""
 
     def confirm(self, question: str) -> None:
         """Confirm."""
+
+
+class ControllerListener(SilentListener):
+    """Writes what a user should know to the journal of a run."""
+
+    def __init__(self, store: Store, run: RunId) -> None:
+        self._store = store
+        self._run = run
+
+    def learnt(self, keys: Sequence[LearntKey]) -> None:
+        """Write how many host keys were learnt."""
+        self._store.journal.warn(
+            self._run, "host keys", "; ".join(line.strip() for line in learnt_text(keys)), time.time()
+        )
+
+
+MAX_NAMED = 4
+
+
+def learnt_text(keys: Sequence[LearntKey]) -> tuple[str, ...]:
+    """Return lines that say which host keys were accepted at the first contact, and what to do."""
+    more, kept = len(keys) - MAX_NAMED, keys[0].kept
+    return (
+        f"accepted {count(len(keys), 'unknown host key')}, kept in `{kept}`: compare with the machines' own",
+        *(f"  {key.host} {key.fingerprint}" for key in keys[: MAX_NAMED if more > 1 else None]),
+        *((f"  and {more} more: `ssh-keygen -lf {kept}` prints all",) if more > 1 else ()),
+    )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from launcher.admission.current_inventory import whole
-from launcher.admission.listener import SilentListener
+from launcher.admission.listener import ControllerListener
 from launcher.admission.node_checks import Examined, examine, folders_of
 from launcher.admission.node_choice import (
     NoChoice,
@@ -190,7 +190,7 @@ class StoreAllotter:
         """Return for each node why it is unfit, None where it is fit; add the domain that its driver reports."""
         prober = self._open_prober(fleet)
         try:
-            found = examine(fleet, nodes, prober, SilentListener(), folders_of(run.task))
+            found = examine(fleet, nodes, prober, ControllerListener(self._store, run.id), folders_of(run.task))
         finally:
             prober.close()
         for one in found:

@@ -17,8 +17,11 @@ def weigh(listener: AdmissionListener, task: Task, fleet: Inventory) -> None:
 
     LaunchError where one cannot be read.
     """
-    if _sends_files(task, fleet):
-        listener.notify(FilesWeighed(weight=files.weigh(task)))
+    if fleet.capabilities.imaginary:
+        return
+    wheels = dict.fromkeys(node.access.wheels for node in fleet.nodes if node.access.wheels and not node.access.python)
+    if wheels or _sends_files(task, fleet):
+        listener.notify(FilesWeighed(weight=files.weigh(task, [one for one in wheels if one])))
 
 
 def copy_files(home: Path, run: Run) -> None:

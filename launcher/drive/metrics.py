@@ -3,12 +3,15 @@
 Computed from journals and snapshots at each scrape.
 """
 
+import ipaddress
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -20,6 +23,8 @@ from launcher.drive.run_stats import RunStats
 from launcher.errors import LaunchError, OtherVersionError, StoreError
 from launcher.store.rows import RunRow, readable
 from launcher.store.store import Store
+
+_App: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 BUCKETS = (5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 300.0, 600.0, 1800.0)
 """Upper bounds of the recovery times (s), close together near the targets of 12, 35 and 60 s."""
@@ -172,7 +177,42 @@ def serve(home: Path, address: str, port: int) -> WSGIServer:
         why = getattr(error, "strerror", None) or str(error)
         message = f"cannot serve metrics on {address}:{port}: {why.lower()}"
         raise LaunchError(message, hints=("choose another `--metrics-port` or `--metrics-address`",)) from error
+    app = server.get_app()
+    if app is not None and ipaddress.ip_address(str(server.server_address[0])).is_loopback:
+        server.set_app(_of_this_machine(app, address))
     return server
+
+
+def _of_this_machine(app: _App, name: str) -> _App:
+    """Return an application that answers only requests for this machine.
+
+    A page of the web may point its own name at the loopback address, and read what is there in the browser of a user.
+    """
+
+    def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        host = str(environ.get("HTTP_HOST", name))
+        if _host_of(host) in ("localhost", name.lower()) or _is_address(_host_of(host)):
+            return app(environ, start)
+        start("421 Misdirected Request", [("Content-Type", "text/plain")])
+        return [b"metrics are served to this machine only; use its address, or `localhost`\n"]
+
+    return answer
+
+
+def _host_of(header: str) -> str:
+    """Return the host of a `Host` header, without its port."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 _RUN = ("run", "id", "inventory")

@@ -51,8 +51,9 @@ def clear(folder: Path, spec: AgentSpec) -> None:
     That is: sockets, secrets, Ray's files, an unfinished Python environment.
     """
     clear_scratch(spec)
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(folder / "gcs")
+    for name in ("gcs", "tls"):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder / name)
     for name in ("token", KEY, BEGAN, FENCES, CLUSTER):
         (folder / name).unlink(missing_ok=True)
     if unfinished := interpreter.wanted(folder, spec):

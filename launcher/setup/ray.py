@@ -16,6 +16,9 @@ GENERATION = "nvlaunch.io/generation"
 FOLDER = "@folder@"
 """What the agent replaces by the run's folder: only the node knows where a login's home is."""
 
+TLS_CA, TLS_CERTIFICATE, TLS_KEY = "tls/ca.pem", "tls/cert.pem", "tls/key.pem"
+"""The files of `ray_tls` below the run's folder."""
+
 OBJECT_STORE_LOCAL = 80_000_000
 """Bytes of object store on a node that shares its machine; Ray takes no less than 75 MB."""
 
@@ -138,14 +141,15 @@ def bundle(group: Group) -> dict[str, float]:
     return {"CPU": float(cpus), **({"GPU": float(group.gpus)} if group.gpus else {})}
 
 
-def environment(head: bool) -> dict[str, str]:
+def environment(*, head: bool, tls: bool) -> dict[str, str]:
     """Return the variables of every Ray process of a run.
 
-    The agent adds others. Health checks: a killed raylet is noticed in about 3 s, silence in 18 (threshold x (period +
-    timeout)), so ten seconds of it kill nothing. Keepalive is equal on head and nodes, so that silence cannot freeze
-    the placement queue; it closes a silent connection after 15 s, and then every check fails at once: with 8 s, nodes
-    that were cut off for ten were declared dead. Ray starts its workers at nice 15 and as the first ones to be killed
-    when memory is short (1000); a rank is one of their children, and has to run as a login runs it.
+    With `tls` each of them shows a certificate of the run, and talks to nobody without one. The agent adds others.
+    Health checks: a killed raylet is noticed in about 3 s, silence in 18 (threshold x (period + timeout)), so ten
+    seconds of it kill nothing. Keepalive is equal on head and nodes, so that silence cannot freeze the placement
+    queue; it closes a silent connection after 15 s, and then every check fails at once: with 8 s, nodes that were
+    cut off for ten were declared dead. Ray starts its workers at nice 15 and as the first ones to be killed when memory
+    is short (1000); a rank is one of their children, and has to run as a login runs it.
     """
     common = {
         "RAY_AUTH_MODE": "token",
@@ -168,4 +172,10 @@ def environment(head: bool) -> dict[str, str]:
         "RAY_worker_oom_score_adjustment": "0",
     }
     storage = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": f"{FOLDER}/gcs"}
-    return {**common, **storage} if head else common
+    encrypted = {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_CA_CERT": f"{FOLDER}/{TLS_CA}",
+        "RAY_TLS_SERVER_CERT": f"{FOLDER}/{TLS_CERTIFICATE}",
+        "RAY_TLS_SERVER_KEY": f"{FOLDER}/{TLS_KEY}",
+    }
+    return {**common, **(storage if head else {}), **(encrypted if tls else {})}

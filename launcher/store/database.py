@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from launcher.errors import LaunchError, Mistake, SpecError, StoreError
+from launcher.store.home import FILE, make_private
 
 BUSY_S = 30.0
-FILE = "state.db"
 
 _SCHEMA = """
 CREATE TABLE runs (
@@ -118,7 +118,7 @@ class Database:
     def __init__(self, home: Path) -> None:
         self._path = home / FILE
         self._lock = threading.RLock()
-        _make_private(home, self._path)
+        _create(home)
         with _reporting(self._path):
             self._db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             self._db.row_factory = sqlite3.Row
@@ -191,16 +191,10 @@ class Database:
             self._db.executescript(f"BEGIN IMMEDIATE; {step} PRAGMA user_version = {version}; COMMIT;")
 
 
-def _make_private(home: Path, path: Path) -> None:
-    """Create the folder and the file for their owner alone.
-
-    An existing folder keeps its mode, as it may be shared.
-    """
+def _create(home: Path) -> None:
+    """Create folders and file for their owner alone; SpecError where others can change them."""
     try:
-        if not home.is_dir():
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not path.exists():
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        make_private(home)
     except OSError as error:
         what = f"cannot store runs in `{home}`: {(error.strerror or str(error)).lower()}"
         raise SpecError((Mistake(what=what, hint="set `NVLAUNCH_HOME` to a folder that you can write to"),)) from error

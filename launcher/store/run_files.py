@@ -45,13 +45,14 @@ def write_secrets(file: Path, secrets: Mapping[str, str]) -> None:
 
 
 def remove(home: Path, run: RunId, successor: RunId | None) -> None:
-    """Remove the secrets and files of a run, or move them to its successor.
+    """Remove the secrets, Ray's keys and the files of a run; its successor gets secrets and files.
 
     StoreError where that fails.
     """
     own = home / "runs" / run
     try:
-        (own / "key").unlink(missing_ok=True)
+        for name in ("token", "key", "tls"):  # the next run makes its own
+            _remove(own / name, None)
         for path in (secrets_file(home, run), own / "files", *own.glob("wheels-*"), *own.glob(".snapshot-*")):
             _remove(path, None if successor is None else home / "runs" / successor)
     except OSError as error:

@@ -15,6 +15,7 @@ from launcher.core.model.inventory import Access
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Completed, Stdin, Take, Talk
 from launcher.transport.bounded import STDERR, STDOUT, KeptOutput, TooMuch
+from launcher.transport.private import make_private
 
 _PART = 1 << 16
 
@@ -196,8 +197,7 @@ def _feed(pipe: IO[bytes], data: Stdin) -> None:
 
 
 def _write(target: Path, content: bytes, mode: int) -> None:
-    for folder in (target.parent.parent, target.parent):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(target.parent)
     # Two writers at once must not share a file before either renames it.
     partial = target.with_name(f".{target.name}.{os.getpid()}.{time.monotonic_ns()}")
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

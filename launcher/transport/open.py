@@ -4,7 +4,7 @@ import getpass
 import socket
 from pathlib import Path
 
-from launcher.core.model.inventory import Inventory
+from launcher.core.model.inventory import HostKeyPolicy, Inventory
 from launcher.ports import Checker, Nodes, Prober, Shell
 from launcher.transport.agent.addresses import Addresses, leases
 from launcher.transport.checker import ShellChecker
@@ -27,8 +27,10 @@ def open_nodes(home: Path, fleet: Inventory, owner: str = "") -> Nodes:
 
 def open_prober(home: Path, fleet: Inventory) -> Prober:
     """Return the `Prober` of an inventory."""
-    local = fleet.capabilities.this_machine
-    return ShellProber(open_shell(home, fleet), () if local else leases(fleet), shared=local)
+    shell = open_shell(home, fleet)
+    if isinstance(shell, SshShell):
+        return ShellProber(shell, leases(fleet), take_learnt=shell.take_learnt)
+    return ShellProber(shell, shared=True)
 
 
 def open_checker(home: Path, fleet: Inventory) -> Checker:
@@ -39,4 +41,8 @@ def open_checker(home: Path, fleet: Inventory) -> Checker:
 
 def open_shell(home: Path, fleet: Inventory) -> Shell:
     """Return the shell that runs commands on the machines of an inventory."""
-    return LocalShell() if fleet.capabilities.this_machine else SshShell(home.absolute())
+    return LocalShell() if fleet.capabilities.this_machine else _ssh(home, fleet)
+
+
+def _ssh(home: Path, fleet: Inventory) -> SshShell:
+    return SshShell(home.absolute(), strict=fleet.host_keys is HostKeyPolicy.STRICT)

@@ -6,7 +6,7 @@ Nothing of it stays there.
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from launcher.core.model.inventory import Node
 from launcher.core.model.nodeset import NodeName
 from launcher.errors import RemoteError
-from launcher.ports import Listener, Shell
+from launcher.ports import LearntKey, Listener, Shell
 from launcher.probe import node_facts
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import MARK, Unknown
@@ -33,12 +33,21 @@ class ShellProber:
     """Asks machines by running one script.
 
     `leases` are the paths of a machine's lease; `shared` says that all nodes are on one machine, which is asked once.
+    `take_learnt` returns the host keys that were learnt meanwhile.
     """
 
-    def __init__(self, shell: Shell, leases: Sequence[str] = (), *, shared: bool = False) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        leases: Sequence[str] = (),
+        *,
+        shared: bool = False,
+        take_learnt: Callable[[], Sequence[LearntKey]] = tuple,
+    ) -> None:
         self._shell = shell
         self._leases = leases
         self._shared = shared
+        self._take_learnt = take_learnt
         self._script = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
 
     def probe(
@@ -57,6 +66,8 @@ class ShellProber:
             for node in part:
                 answers[node.name] = found
                 listener.heard(node.name, answered=not isinstance(found, Unknown))
+        if keys := self._take_learnt():
+            listener.learnt(keys)
         return answers
 
     def close(self) -> None:

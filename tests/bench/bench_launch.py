@@ -131,7 +131,9 @@ class Side:
         head = self.nodes._addresses.head(self.run)
         self._check(self.nodes._provision.ensure_agent(self.run, head))
         argv = ("start", "--head", f"--port={self.nodes._heads.ports(head).gcs}")
-        told = head.ask({"op": "ray", "generation": 0, "argv": argv, "env": environment(head=True)}, timeout=30)
+        told = head.ask(
+            {"op": "ray", "generation": 0, "argv": argv, "env": environment(head=True, tls=False)}, timeout=30
+        )
         assert told["ok"], told
 
     def _most_at_once(self) -> int:

@@ -235,6 +235,7 @@ class TestReport:
             log.write("a careless line: hunter2-secret\n")
         done = desk.run("report", "job", "-o", "job.tar.gz")
         assert done.returncode == 0, done.stderr
+        assert (desk.folder / "job.tar.gz").stat().st_mode & 0o777 == 0o600
         held = files_of(desk.folder / "job.tar.gz")
         assert {
             "about.json",

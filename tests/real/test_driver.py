@@ -15,6 +15,7 @@ INVENTORY = """
 name: driver-racks
 transport: local
 lease_path: {home}/lease
+ray_tls: true
 racks:
   r1: {{nodes: {{a1: {{address: 127.0.71.1}}, a2: {{address: 127.0.71.2}}}}}}
   r2: {{nodes: {{b1: {{address: 127.0.72.1}}, b2: {{address: 127.0.72.2}}}}}}

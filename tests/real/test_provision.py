@@ -102,6 +102,8 @@ def test_what_goes_to_each_node_is_said_before_and_much_of_it_is_warned_of(
     weigh(report, task, fleet)
     assert capsys.readouterr().err == (
         "to each node: 4 files, 1.5 MB, 1 ignored\n"
+        f"  workdir `{tmp_path}`: 3 files, 1.0 MB\n"
+        f"  `{tmp_path}/c.o` to `more`: 1 file, 500.0 kB\n"
         f"warning: not copied, because they are sockets, pipes or devices: `{tmp_path}/pipe`\n"
     )
     monkeypatch.setattr(admission, "MANY_FILES", 3)

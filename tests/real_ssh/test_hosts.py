@@ -189,6 +189,22 @@ def test_strict_checking_lets_no_key_be_learnt_and_no_checking_is_not_had(
     refused(home, access(rig, host))
 
 
+def test_a_first_contact_says_what_it_accepted_and_a_strict_inventory_accepts_nothing(
+    rig: Rig, home: Path, user: Path
+) -> None:
+    home.mkdir()
+    inventory, count = home / "fleet.yaml", len(rig.hosts)
+    inventory.write_text(rig_inventory(rig) + "host_keys: strict\n")
+    said = nvlaunch(home, "doctor", "-i", str(inventory)).stdout
+    assert "unknown host key SHA256:" in said
+    assert not (home / "known_hosts").exists()
+    inventory.write_text(rig_inventory(rig))
+    said = nvlaunch(home, "doctor", "-i", str(inventory)).stderr
+    assert f"accepted {count} unknown host keys, kept in `{home}/known_hosts`" in said
+    assert sum(host.fingerprint in said for host in rig.hosts.values()) == (4 if count > 5 else count)
+    assert "accepted" not in nvlaunch(home, "doctor", "-i", str(inventory)).stderr
+
+
 def rig_inventory(rig: Rig, pinned: dict[str, str] | None = None) -> str:
     """Return the inventory of a rig without its pins, or with others."""
     lines = []

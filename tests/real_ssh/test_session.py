@@ -2,6 +2,7 @@
 said before."""
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,13 +56,27 @@ def lives(host: Host, run: str) -> set[int]:
     }
 
 
+def settled(host: Host, run: str) -> set[int]:
+    """What lives of a run on a host, once it has been the same for two seconds: what its start needed has ended."""
+    last, since = lives(host, run), time.monotonic()
+
+    def lasts() -> bool:
+        nonlocal last, since
+        if (now := lives(host, run)) != last:
+            last, since = now, time.monotonic()
+        return time.monotonic() - since > 2
+
+    until(lasts)
+    return last
+
+
 def test_with_a_lingering_user_the_run_goes_on(rig: Rig, desk: Desk) -> None:
     for host in rig.hosts.values():
         host.run(["loginctl", "enable-linger", rig.user])
         host.run(["sh", "-c", 'd=/run/user/$(id -u "$1"); mkdir -p $d && chown "$1" $d', "sh", rig.user])
     run, said = running(desk, "lasting")
     assert "warning" not in said
-    before = {host.name: lives(host, run) for host in rig.hosts.values()}
+    before = {host.name: settled(host, run) for host in rig.hosts.values()}
     for host in rig.hosts.values():
         host.last_logout(rig.user)
     for host in rig.hosts.values():

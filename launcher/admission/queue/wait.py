@@ -8,7 +8,7 @@ from dataclasses import replace
 from launcher.admission.checks.before_start import StartCheck
 from launcher.admission.checks.consequences import end_idle_checks
 from launcher.admission.current_inventory import whole
-from launcher.admission.listener import SilentListener
+from launcher.admission.listener import ControllerListener
 from launcher.admission.preflight import Preflight, guessed
 from launcher.admission.queue.explain import queue_order, reason, shortfall_summary, status_message
 from launcher.admission.store_retry import StoreRetry
@@ -138,9 +138,8 @@ class _Evaluation:
         Else return why not, and add unfit nodes to `unfit`.
         """
         with _closing(self._open_prober(self._whole)) as prober:
-            flight = Preflight(
-                self._run.task, self._whole, prober, SilentListener(), self._store.domains.of(self._whole.name)
-            )
+            listener = ControllerListener(self._store, self._run.id)
+            flight = Preflight(self._run.task, self._whole, prober, listener, self._store.domains.of(self._whole.name))
             try:
                 end_idle_checks(self._store, self._whole.name)
                 answer = self._checked(flight, flight.place(turn.unavailable), turn)
@@ -159,7 +158,9 @@ class _Evaluation:
         """Return a placement whose nodes have passed `before_start`, if the inventory has that check."""
         if self._open_checker is None:
             return answer
-        check = StartCheck(self._store, self._whole, self._open_checker, SilentListener(), self._stopped)
+        check = StartCheck(
+            self._store, self._whole, self._open_checker, ControllerListener(self._store, self._run.id), self._stopped
+        )
         return check.settle(flight, answer, lambda: turn.unavailable)
 
     def _admit(self, state: QueueState, flight: Preflight, answer: Placement) -> tuple[Placement, Inventory] | None:

@@ -27,14 +27,17 @@ from launcher.admission.queue.explain import shortfall_summary
 from launcher.cli.output.console import agree, clean, say, warn
 from launcher.cli.output.doctor import rows
 from launcher.cli.output.errors import warning_text
-from launcher.cli.output.plan import fleet_text, plan_text
+from launcher.cli.output.plan import commands_here, fleet_text, plan_text, source_text
 from launcher.cli.output.progress import ProbeProgress
 from launcher.cli.output.table import table
 from launcher.core.checks.results import CheckedNode, NodeVerdict
+from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName, fold, fold_messages
 from launcher.core.model.placement import Slice
+from launcher.core.model.task import Task
 from launcher.core.model.text import count, data_size, span
 from launcher.core.placement.resize import ResizePlan
+from launcher.ports import LearntKey
 from launcher.probe.findings import CheckResult
 from launcher.transport.upload.files import UploadSize
 
@@ -53,6 +56,7 @@ class AdmissionReport:
     def __init__(self, *, yes: bool = False) -> None:
         self._yes = yes
         self._probe = ProbeProgress(quiet=False)
+        self._fleet: Inventory | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -68,6 +72,10 @@ class AdmissionReport:
         """Count a node that has answered, or will not."""
         self._probe.heard(node, answered=answered)
 
+    def learnt(self, keys: Sequence[LearntKey]) -> None:
+        """Write which host keys were learnt."""
+        self._probe.learnt(keys)
+
     def confirm(self, question: str) -> None:
         """Return where the user agrees; otherwise the command ends."""
         agree(question, yes=self._yes)
@@ -76,6 +84,7 @@ class AdmissionReport:
         """Write a notice."""
         match notice:
             case InventoryRead(fleet=fleet):
+                self._fleet = fleet
                 self._probe.quiet = not fleet.capabilities.own_machines
                 say(fleet_text(fleet))
             case FileWarning(mistake=mistake):
@@ -105,8 +114,11 @@ class AdmissionReport:
                 if again:
                     say("other runs took some of these nodes; the new plan:")
                 say(plan_text(task, placement, costs))
-            case DoesNotFitNow(shortfall=shortfall):
+                if not again:
+                    self._say_commands(task)
+            case DoesNotFitNow(task=task, shortfall=shortfall):
                 say(clean(f"does not fit now: {shortfall_summary(shortfall)}"))
+                self._say_commands(task)
             case FilesWeighed(weight=weight):
                 _files(weight)
             case NodesLost(name=name, held=held):
@@ -115,6 +127,10 @@ class AdmissionReport:
                 say(clean(_resize(run.name, len(run.placement.slices), difference)))
             case _:
                 assert_never(notice)
+
+    def _say_commands(self, task: Task) -> None:
+        for line in commands_here(task, self._fleet) if self._fleet else ():
+            say(line)
 
 
 def _kind(notice: KindChosen) -> str:
@@ -125,10 +141,17 @@ def _kind(notice: KindChosen) -> str:
 
 
 def _files(weight: UploadSize) -> None:
+    for one in weight.wheels:
+        wheels = f"`{one.path}`: {count(one.files, 'wheel')}, {data_size(one.size)}"
+        say(clean(f"to nodes without Ray and without this folder: {wheels}"))
+    if not weight.sources:
+        return
     amount = f"{count(weight.files, 'file')}, {data_size(weight.size)}"
     if weight.ignored:
         amount += f", {weight.ignored} ignored"
     say(f"to each node: {amount}")
+    for one in weight.sources:
+        say(clean(f"  {source_text(one.path, one.to)}: {count(one.files, 'file')}, {data_size(one.size)}"))
     if weight.files > MANY_FILES or weight.size > MANY_BYTES:
         hint = "exclude what the ranks do not need with `.gitignore` or `.skyignore`"
         warn(f"copying {amount} to each node takes a while: {hint}")

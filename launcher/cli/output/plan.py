@@ -7,6 +7,7 @@ from launcher.cli.output.console import clean
 from launcher.cli.output.cost import cost_lines
 from launcher.cli.output.shortfall import level_header, not_free
 from launcher.cli.output.table import table
+from launcher.cli.redact import Redactor, command_passwords
 from launcher.core.control.slice_count import grows_when, small_groups
 from launcher.core.model.inventory import ANY_LEVEL, Inventory
 from launcher.core.model.nodeset import fold
@@ -36,6 +37,32 @@ def start_check_text(check: PlannedCheck) -> str:
     each = {"node": "each node alone", "pair": "pairs of nodes", "slice": "each slice"}[check.scope]
     limits = f"up to {span(check.time_limit)} a test, {span(check.total)} in total"
     return f"  before the start, `before_start` checks {each}: {limits}"
+
+
+def source_text(path: str, to: str) -> str:
+    """Return what is sent: a workdir, or a file mount and its target."""
+    return _line(f"`{path}` to `{to}`" if to else f"workdir `{path}`")
+
+
+def commands_here(task: Task, fleet: Inventory) -> Iterator[str]:
+    """Return the commands of task and inventory that run on this machine, without passwords."""
+    found = [("on_event", task.on_event), ("fence_command", fleet.fence_command)]
+    for key, command in found[:1] if fleet.capabilities.imaginary else found:
+        if command:
+            yield _line(f"runs on this machine: `{key}`: {Redactor(command_passwords(command)).text(command)}")
+
+
+def _line(text: str) -> str:
+    """Return a text of somebody else's file as one line: a second one could say anything."""
+    return clean(text).replace("\n", "\\n")
+
+
+def agreement_text(task: Task, fleet: Inventory) -> str:
+    """Return what is sent to each node, and what runs on this machine; empty where there is nothing."""
+    mounts = [source_text(source, to) for to, source in task.file_mounts.items()]
+    sources = [source_text(task.workdir, ""), *mounts] if task.workdir is not None else mounts
+    sent = [] if fleet.capabilities.imaginary else [f"to each node: {one}" for one in sources]
+    return "\n".join((*sent, *commands_here(task, fleet)))
 
 
 def survey_text(surveyed: Sequence[SurveyedRack], score: FragmentationChange) -> str:

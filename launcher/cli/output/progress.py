@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
+from launcher.admission.listener import learnt_text
 from launcher.cli.output.console import clean, coloured, say
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.text import count
+from launcher.ports import LearntKey
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -102,6 +104,12 @@ class ProbeProgress:
             took = f"{time.monotonic() - self._begun:.1f} s"
             slowest = f"; slowest: {node}" if self._asked > 1 else ""
             say(f"{self._answered} of {count(self._asked, 'node')} answered in {took}{slowest}")
+
+    def learnt(self, keys: Sequence[LearntKey]) -> None:
+        """Write which host keys were learnt."""
+        self._line.hide()
+        for line in learnt_text(keys):
+            say(clean(line))
 
     def _show(self) -> None:
         now = time.monotonic()

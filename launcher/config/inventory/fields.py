@@ -10,19 +10,20 @@ from launcher.config.inventory.link_speeds import LINK_FIELDS
 from launcher.config.schema.containers import ListOf, MapOf
 from launcher.config.schema.fields import Field, section
 from launcher.config.schema.patterns import absolute_path, host, jump, label, path, user
-from launcher.config.schema.scalars import Choice, Duration, Integer, Number, Text
+from launcher.config.schema.scalars import Boolean, Choice, Duration, Integer, Number, Text
 from launcher.config.schema.value_types import Schema, ValueType, invalid, read_or_report
 from launcher.config.schema.variables import variables
 from launcher.config.yaml.diagnostics import KeyPath
 from launcher.config.yaml.nodes import MappingNode, ScalarKind, ScalarNode, SequenceNode, YamlNode
 from launcher.config.yaml.values import FieldValue, Values
-from launcher.core.model.inventory import GpuDriver, ImexMode, Transport
+from launcher.core.model.inventory import GpuDriver, HostKeyPolicy, ImexMode, Transport
 from launcher.core.model.simulation import FaultKind
 
 _TRANSPORTS = Choice(choices=tuple(one.value for one in Transport))
 _FAULTS = Choice(choices=tuple(one.value for one in FaultKind))
 _DRIVERS = Choice(choices=tuple(one.value for one in GpuDriver))
 _IMEX = Choice(choices=tuple(one.value for one in ImexMode))
+_HOST_KEYS = Choice(choices=tuple(one.value for one in HostKeyPolicy))
 _HOST_KEY = Text(
     expected="the fingerprint of a host key",
     pattern=r"SHA256:[A-Za-z0-9+/]{43}=?",
@@ -49,7 +50,11 @@ _LOGIN = (
     ),
 )
 _ADDRESS = Field(name="address", doc="The host name or address for SSH. Default: the name of the node.", type=host)
-_HOST_KEY_FIELD = Field(name="host_key", doc="The fingerprint of the host key that the node must have.", type=_HOST_KEY)
+_HOST_KEY_FIELD = Field(
+    name="host_key",
+    doc="The fingerprint of the host key that the node must have, as `ssh-keygen -lf` prints it.",
+    type=_HOST_KEY,
+)
 
 _SHARED = (
     *_LOGIN,
@@ -241,6 +246,18 @@ INVENTORY = section(
         doc="The file on each node that shows which run uses it.",
         type=absolute_path,
         default=LEASE_PATH,
+    ),
+    Field(
+        name="host_keys",
+        doc="`learn` accepts and keeps the host key of a machine that nothing is known of; `strict` refuses it.",
+        type=_HOST_KEYS,
+        default=HostKeyPolicy.LEARN.value,
+    ),
+    Field(
+        name="ray_tls",
+        doc="Encrypt Ray's traffic, with certificates that are made for each run.",
+        type=Boolean(),
+        default=False,
     ),
     Field(
         name="racks",

@@ -61,6 +61,13 @@ class GpuDriver(Enum):
     NONE = "none"
 
 
+class HostKeyPolicy(Enum):
+    """Whether the host key of a machine that nothing is known of is accepted and kept, or refused."""
+
+    LEARN = "learn"
+    STRICT = "strict"
+
+
 class ImexMode(Enum):
     """What a run does about IMEX on its nodes.
 
@@ -148,6 +155,8 @@ class Inventory:
     head: Access | None = None
     fence_command: str | None = None
     lease_path: str = "/run/lock/nvlaunch"
+    ray_tls: bool = False
+    host_keys: HostKeyPolicy = HostKeyPolicy.LEARN
     imex: ImexMode = ImexMode.ADOPT
     domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sim: SimSettings | None = None

@@ -55,7 +55,7 @@ class RayHeads:
             "generation": cluster,
             "argv": list(ray.head_argv(at)),
             "client": at.ports.client,
-            "env": ray.environment(head=True),
+            "env": ray.environment(head=True, tls=run.fleet.ray_tls),
             "supervisor": endpoint(at.address, at.ports.gcs),
         }
         return done(client.ask(request, timeout=ASK_S))
@@ -78,7 +78,7 @@ class RayHeads:
             "generation": slot.generation,
             "member": slot.member,
             "argv": list(argv),
-            "env": ray.environment(head=False),
+            "env": ray.environment(head=False, tls=run.fleet.ray_tls),
             "head": (head.access.address, ports.heartbeat),
         }
         group = run.group(member.group)

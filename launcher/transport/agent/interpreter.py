@@ -8,6 +8,7 @@ from pathlib import Path
 
 from launcher.core.model.inventory import Access
 from launcher.runtime.protocol_files import InterpreterSpec, WheelsSpec
+from launcher.transport.upload import files
 
 MINOR = "2.60"
 """The minor release of Ray that nvlaunch is written for; an interpreter with an older one is refused."""
@@ -41,9 +42,11 @@ def wanted(access: Access, env: Mapping[str, str]) -> InterpreterSpec | None:
 def _wheels(folder: str | None) -> WheelsSpec | None:
     if folder is None:
         return None
-    here = Path(folder).expanduser()
-    found = [(path, path.stat()) for path in sorted(here.iterdir()) if path.is_file()] if here.is_dir() else None
-    own = None if found is None else [(path.name, _hash(path, at.st_mtime_ns, at.st_size)) for path, at in found]
+    here = files.expanded(folder)
+    own = None
+    if here.is_dir():
+        found = [(here / name, (here / name).stat()) for name in files.wheels_in(here)]
+        own = [(path.name, _hash(path, at.st_mtime_ns, at.st_size)) for path, at in found]
     return {"at": folder, "sent": own}
 
 

@@ -19,7 +19,7 @@ from launcher.transport.agent import interpreter
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
 from launcher.transport.agent.client import AgentClient
-from launcher.transport.upload import bundle, files
+from launcher.transport.upload import bundle, certificates, files
 from launcher.transport.upload.snapshot import Snapshot
 
 PORT_LOCKS = ("/run/lock/nvlaunch-ports", "/tmp/.nvlaunch-ports")  # noqa: S108
@@ -55,12 +55,15 @@ class Provisioner:
     def put(self, run: Run, client: AgentClient) -> None:
         """Write the files of a run to a machine, in one go.
 
-        Programs, agent spec, scripts, shared variables, token and key.
+        Programs, agent spec, scripts, shared variables, token and key, and certificates where Ray uses them.
         """
-        secrets = bundle.run_secrets(self._addresses.home, run.id, client.layout.place)
+        home = self._addresses.home
+        private = bundle.run_secrets(home, run.id, client.layout.place)
+        if run.fleet.ray_tls:
+            private |= certificates.of_unit(home, run.id, client.access.address)
         task = self._of_task(run) if client.unit is Unit.SLOT else {}
         spec = bundle.agent_spec(self._spec(run, client))
-        self._addresses.put(client, {**bundle.programs(), **spec, **secrets}, task)
+        self._addresses.put(client, {**bundle.programs(), **spec, **private}, task)
 
     def _of_task(self, run: Run) -> bundle.Files:
         """Return the files that are the same on every node of a run.

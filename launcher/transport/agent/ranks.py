@@ -104,7 +104,7 @@ class _GangStart:
         variables = rank["spec"]["variables"]
         own = {
             **variables["own"],
-            **ray.environment(head=False),
+            **ray.environment(head=False, tls=self._run.fleet.ray_tls),
             "RAY_ADDRESS": endpoint(head.access.address, self._heads.ports(head).gcs),
             "NVLAUNCH_SLICES": self._environment.slices(self._action.slots),
         }

@@ -19,6 +19,7 @@ from typing import Any
 import paramiko
 
 from launcher.core.model.inventory import Access
+from launcher.transport.private import make_private
 from launcher.transport.ssh.operation import Operation
 
 CONNECT_S = 10.0
@@ -71,12 +72,11 @@ class _Told:
 class Resolver:
     """Resolves settings; OpenSSH is asked once for each machine.
 
-    `home` is that of nvlaunch, not the user's.
+    `home` is that of nvlaunch, not the user's. `strict` holds whatever OpenSSH's configuration says.
     """
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self._user = Path.home()
+    def __init__(self, home: Path, *, strict: bool = False) -> None:
+        self._home, self._strict, self._user = home, strict, Path.home()
         self._asking = threading.BoundedSemaphore(_ASKING)
         self._known: dict[Access, Settings] = {}
         self._told: dict[tuple[str, str | None, int | None], _Told] = {}
@@ -133,7 +133,7 @@ class Resolver:
             agent=self._agent(_one(told, "identityagent")),
             agent_only_named=_one(told, "identitiesonly") == "yes",
             connect_s=_seconds(_one(told, "connecttimeout")),
-            strict=_one(told, "stricthostkeychecking") in ("yes", "true", "ask"),
+            strict=self._strict or _one(told, "stricthostkeychecking") in ("yes", "true", "ask"),
             pin=at.host_key,
         )
         tokens = self._tokens(at, settings)
@@ -224,8 +224,9 @@ class Resolver:
         with self._guard:
             if not path.exists():
                 try:
-                    self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    make_private(self._home)
                     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+                    fresh.touch(mode=0o600)  # before its content: it may name commands
                     fresh.write_text(text)
                     fresh.replace(path)
                 except OSError as error:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from launcher.ports import LearntKey
+from launcher.transport.private import make_private
 from launcher.transport.ssh.config import Settings
 from launcher.transport.ssh.operation import HostKeyError, Operation
 
@@ -109,6 +111,7 @@ class HostKeys:
 
     def __init__(self, own: Path) -> None:
         self.own = own
+        self.learnt: list[LearntKey] = []
         self._files: dict[str, _File] = {}
         self._guard = threading.Lock()
 
@@ -143,8 +146,7 @@ class HostKeys:
             words = f"unknown host key {shown}, and host certificates (@cert-authority) are not supported"
             raise _error(op, key, words, (_trust(shown),))
         if settings.strict:
-            words = f"unknown host key {shown}, and `StrictHostKeyChecking` accepts no new ones"
-            raise _error(op, key, words, (_trust(shown),))
+            raise _error(op, key, f"unknown host key {shown}, and {_STRICT}", (_trust(shown),))
         self._learn(settings, key, op)
 
     def replace(self, name: str, key: HostKey) -> None:
@@ -160,6 +162,8 @@ class HostKeys:
             mine = [entry for entry in there if entry.covers(settings.known_as)]
             if not mine:
                 lines.append(key.line(settings.known_as))
+        if not mine:
+            self.learnt.append(LearntKey(host=settings.known_as, fingerprint=key.fingerprint, kept=str(self.own)))
         if mine and all(entry.key != key for entry in mine):
             old = tuple(entry.key.fingerprint for entry in mine)
             raise _changed(settings, key, op, f"{old[0]} is known from `{self.own}`", old)
@@ -170,7 +174,7 @@ class HostKeys:
 
         Other writers wait; readers see the old or the new file.
         """
-        self.own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.own.parent)
         lock = os.open(self.own.with_name(f"{self.own.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -268,8 +272,12 @@ def _hashed(names: str, name: str) -> bool:
     return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)
 
 
+_STRICT = "`host_keys` of the inventory, or `StrictHostKeyChecking` of your SSH configuration, accepts no new ones"
+
+
 def _trust(fingerprint: str) -> str:
-    return f"compare {fingerprint} with the machine's own key, then set `host_key` of the node in the inventory"
+    own = f"compare {fingerprint} with the machine's own key"
+    return f"{own}, then set `host_key` of the node in the inventory, or add the key to `known_hosts`"
 
 
 def _changed(settings: Settings, key: HostKey, op: Operation, why: str, old: tuple[str, ...]) -> HostKeyError:

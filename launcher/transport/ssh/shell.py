@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from launcher.core.model.inventory import Access
-from launcher.ports import Completed, Take, Talk
+from launcher.ports import Completed, LearntKey, Take, Talk
 from launcher.ports import Stdin as Input
 from launcher.transport.ssh import command, terminal
 from launcher.transport.ssh.config import Resolver
@@ -26,11 +26,11 @@ STUCK_S = 30.0
 class SshShell:
     """Runs commands and writes files on machines over SSH.
 
-    `home` keeps the host keys that are learnt.
+    `home` keeps the host keys that are learnt; with `strict` none is.
     """
 
-    def __init__(self, home: Path) -> None:
-        self._resolver = Resolver(home)
+    def __init__(self, home: Path, *, strict: bool = False) -> None:
+        self._resolver = Resolver(home, strict=strict)
         self._keys = HostKeys(home / KNOWN_HOSTS)
         self._dialler = Dialler(self._keys)
         self._stuck: dict[Access, tuple[LoginError, float]] = {}
@@ -97,6 +97,12 @@ class SshShell:
             shown = link.transport.get_remote_server_key()
             self._keys.replace(settings.known_as, HostKey(shown.get_name(), shown.asbytes()))
         return terminal.argv(settings, self._keys.own, argv)
+
+    def take_learnt(self) -> Sequence[LearntKey]:
+        """Return the host keys that were learnt since the last call."""
+        taken = list(self._keys.learnt)
+        del self._keys.learnt[: len(taken)]
+        return taken
 
     def close(self) -> None:
         """Close every connection, also those that are being made.

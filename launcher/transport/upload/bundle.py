@@ -14,6 +14,7 @@ from launcher.core.model.run import RunId
 from launcher.runtime.protocol_files import KEY, SHARED, AgentSpec, node_key
 from launcher.setup.environ import SharedVariables
 from launcher.setup.layout import HEAD_PLACE, PACKAGE
+from launcher.transport.private import make_private
 
 Files = dict[str, tuple[bytes, int]]
 
@@ -55,7 +56,7 @@ def run_secrets(home: Path, run: RunId, place: str) -> Files:
 
 def _made(path: Path) -> bytes:
     """Return a secret, made by the first call: it stays the same, also when two threads ask at once."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     if not path.exists():
         fresh.touch(mode=0o600)

@@ -14,6 +14,19 @@ OWN_IGNORE = ".skyignore"
 _TAKEN = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 _IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
 # Variables that a git hook or alias passes on: they name another repository or index.
+LIMIT_S = 300.0
+"""Seconds for git to list a folder; a million files take about ten."""
+
+# The folder may be somebody else's: what its configuration names must not run here, and git has no one switch for that.
+# These commands start the monitor of files, hooks, and what fetches the missing objects of a partial clone.
+_RUN_NOTHING = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-pager", "--no-replace-objects")
+_ALONE = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
 _HANDED_DOWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 
 
@@ -120,8 +133,12 @@ def _deep(line: bytes) -> bytes:
 
 def _git(folder: Path, *argv: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
     env = {name: value for name, value in os.environ.items() if name not in _HANDED_DOWN}
-    command = ["git", "-C", str(folder), *argv]
-    return subprocess.run(command, input=stdin, capture_output=True, env={**env, "LC_ALL": "C"})
+    command = ["git", *_RUN_NOTHING, "-C", str(folder), *argv]
+    try:
+        return subprocess.run(command, input=stdin, capture_output=True, env={**env, **_ALONE}, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        hint = "list what to leave out in `.skyignore`: then its own rules are not read"
+        raise LaunchError(f"git did not list `{folder}` within {LIMIT_S:.0f} s", hints=(hint,)) from None
 
 
 def _no_git(folder: Path, hint: str) -> LaunchError:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from launcher.errors import LaunchError
+from launcher.transport.private import make_private
 from launcher.transport.upload.ignore import Listing
 
 HEAD = struct.Struct(">IBQ")
@@ -90,7 +91,7 @@ def take(trees: Iterable[FileTree], folder: Path) -> Snapshot:
 
     LaunchError names the file that cannot be read, or says that there is no room for the copy.
     """
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder.parent)
     with tempfile.TemporaryDirectory(prefix=".snapshot-", dir=folder.parent) as partial:
         making = _Making(Path(partial) / "made")
         try:

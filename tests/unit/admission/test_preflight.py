@@ -12,7 +12,7 @@ from launcher.core.model.nodeset import NodeName, expand, fold
 from launcher.core.model.placement import Exclusion, Placement, Shortfall, Unavailable
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import ProvisionError, SpecError
-from launcher.ports import Listener
+from launcher.ports import LearntKey, Listener
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
 from launcher.setup.lease import read_holder
@@ -68,6 +68,7 @@ class World:
 class Deaf:
     def asking(self, nodes: Sequence[NodeName]) -> None: ...
     def heard(self, node: NodeName, *, answered: bool) -> None: ...
+    def learnt(self, keys: Sequence[LearntKey]) -> None: ...
 
 
 def fleet(*sizes: int, known: bool = True, **changes: object) -> Inventory:

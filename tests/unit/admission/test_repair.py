@@ -10,7 +10,7 @@ from launcher.admission.repair import Cure, Remedy, apply, find_remedy, has_sudo
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.errors import ConflictError, RemoteError
-from launcher.ports import Completed, Listener
+from launcher.ports import Completed, LearntKey, Listener
 from launcher.probe.node_facts import Facts
 from launcher.probe.nvidia_smi import Driver, Gpu, GpuProcess, MemoryFault, MemoryRemedy, Recovery
 from launcher.probe.results import Unknown
@@ -24,6 +24,7 @@ class Deaf:
     def asking(self, nodes: Sequence[NodeName]) -> None: ...
 
     def heard(self, node: NodeName, *, answered: bool) -> None: ...
+    def learnt(self, keys: Sequence[LearntKey]) -> None: ...
 
 
 class Told:

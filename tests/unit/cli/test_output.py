@@ -7,10 +7,13 @@ import pytest
 from launcher.cli.output.conclude import conclude
 from launcher.cli.output.console import clean, say
 from launcher.cli.output.errors import error_text, mistake_text
+from launcher.cli.output.plan import agreement_text
 from launcher.cli.output.status import age, run_text, runs_text
 from launcher.cli.output.table import table
+from launcher.core.model.inventory import Inventory, Transport
 from launcher.core.model.record import Outcome
 from launcher.core.model.run import Cause, MemberName, RunId, RunName, RunState, Wanted
+from launcher.core.model.task import Task
 from launcher.errors import ExitCode, LaunchError, Mistake, ProvisionError, RemoteError
 from launcher.store.rows import RunRow
 from launcher.store.user import User
@@ -34,6 +37,21 @@ def test_a_terminal_is_never_commanded(text: str, shown: str) -> None:
 
 def test_a_table_leaves_out_what_nobody_has_and_pads_no_line_end() -> None:
     assert table(("A", "B", "C"), [("1", "", "x"), ("22", "", "\x1b")]) == "A   C\n1   x\n22  \\x1b"
+
+
+def test_a_plan_names_what_is_sent_and_what_runs_on_the_launching_machine() -> None:
+    mounts = {"~/data": "/srv/set\nplan for `job`: nothing is sent"}
+    task = Task(name="job", groups=(), workdir="/home/x/code", file_mounts=mounts, on_event="notify --token=t0ps3cret")
+    fleet = Inventory(
+        name="hall", transport=Transport.SSH, nodes=(), fence_command="ipmitool -H bmc-{node} -P hush4711 power off"
+    )
+    assert agreement_text(task, fleet).splitlines() == [
+        "to each node: workdir `/home/x/code`",
+        "to each node: `/srv/set\\nplan for `job`: nothing is sent` to `~/data`",
+        "runs on this machine: `on_event`: notify --token=<hidden>",
+        "runs on this machine: `fence_command`: ipmitool -H bmc-{node} -P <hidden> power off",
+    ]
+    assert agreement_text(replace(task, on_event=None), replace(fleet, transport=Transport.SIM)) == ""
 
 
 @pytest.mark.parametrize(

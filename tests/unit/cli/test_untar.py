@@ -1,6 +1,7 @@
 """Tar streams of nodes that nobody vouches for: what is taken, what is refused, and that nothing lands outside."""
 
 import io
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +71,16 @@ def test_files_folders_and_inner_links_arrive_as_they_were(tmp_path: Path) -> No
     arrived = (tmp_path / "into/ck/step-1/a b.pt").stat()
     assert (arrived.st_mode & 0o7777, arrived.st_mtime) == (0o750, 1_000_000)
     assert (received.files, received.size, received.refused) == (3, 3, [])
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o077, 0o700), (0o000, 0o777)])
+def test_modes_of_a_node_are_less_what_the_umask_takes(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        unpack(tmp_path, file("open/to/all", mode=0o4777))
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o7777 for path in (tmp_path / "into").rglob("*")} == {mode}
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_nothing_is_placed_on_a_head_and_every_port_is_pinned() -> None:
 
 
 def test_every_process_of_ray_is_told_how_to_authenticate_and_only_the_head_has_storage() -> None:
-    head, slot = ray.environment(head=True), ray.environment(head=False)
+    head, slot = (ray.environment(head=one, tls=False) for one in (True, False))
     assert head["RAY_AUTH_MODE"] == slot["RAY_AUTH_MODE"] == "token"
     assert {name for name in head if name not in slot} == {"RAY_gcs_storage", "RAY_gcs_storage_path"}
     # Equal on both sides, or the server takes a client's keepalive for an attack.

@@ -305,7 +305,15 @@ def test_finish_frees_the_nodes_and_happens_once(store: Store) -> None:
 def test_a_run_that_is_over_keeps_neither_secrets_nor_files_at_home(store: Store) -> None:
     run = launch(store)
     folder = store.home / "runs" / run.id
-    for name in ("files/data", "wheels-1/data", ".snapshot-x/made/data", "secrets.json", "controller.log"):
+    for name in (
+        "files/data",
+        "wheels-1/data",
+        ".snapshot-x/made/data",
+        "secrets.json",
+        "token",
+        "tls/authority.pem",
+        "controller.log",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     store.finish(run.id, RunState.SUCCEEDED, 110.0)

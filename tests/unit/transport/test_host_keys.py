@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.admission.listener import learnt_text
 from launcher.transport.ssh.config import Settings
 from launcher.transport.ssh.host_keys import HostKey, HostKeys
 from launcher.transport.ssh.operation import HostKeyError, Operation
@@ -61,6 +62,30 @@ def test_a_key_is_learnt_once_and_replaced_by_word(tmp_path: Path) -> None:
     hosts.replace("n1", NEW)
     judge(hosts, NEW)
     assert sorted(hosts.own.read_text().splitlines(keepends=True)) == sorted((OLD.line("other"), NEW.line("n1")))
+
+
+def test_what_was_learnt_is_told_once_with_its_fingerprint(tmp_path: Path) -> None:
+    hosts = HostKeys(tmp_path / "own")
+    for name in ("n1", "n1", "n2"):
+        judge(hosts, OLD, replace(AT, known_as=name))
+    judge(hosts, NEW, replace(AT, known_as="n3", pin=NEW.fingerprint))
+    assert [(one.host, one.fingerprint) for one in hosts.learnt] == [("n1", OLD.fingerprint), ("n2", OLD.fingerprint)]
+    first, *rest = learnt_text(hosts.learnt)
+    assert first == f"accepted 2 unknown host keys, kept in `{tmp_path}/own`: compare with the machines' own"
+    assert rest == [f"  n1 {OLD.fingerprint}", f"  n2 {OLD.fingerprint}"]
+    assert learnt_text(hosts.learnt * 36)[-2:] == (
+        f"  n2 {OLD.fingerprint}",
+        f"  and 68 more: `ssh-keygen -lf {tmp_path}/own` prints all",
+    )
+
+
+def test_nothing_is_learnt_where_keys_must_be_known(tmp_path: Path) -> None:
+    hosts = HostKeys(tmp_path / "own")
+    with pytest.raises(HostKeyError, match=r"unknown host key SHA256:.*host_keys.*accepts no new ones") as refused:
+        judge(hosts, OLD, replace(AT, strict=True))
+    assert "host_key" in refused.value.hints[0]
+    judge(hosts, OLD, replace(AT, strict=True, pin=OLD.fingerprint))
+    assert (hosts.learnt, hosts.own.exists()) == ([], False)
 
 
 def test_a_pin_is_compared_with_or_without_its_padding(tmp_path: Path) -> None:

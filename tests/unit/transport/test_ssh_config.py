@@ -79,6 +79,15 @@ def test_strictness(home: Path, word: str, strict: bool) -> None:
     assert resolve(home, Access(address="n1"), f"Host *\n StrictHostKeyChecking {word}\n").strict is strict
 
 
+@pytest.mark.parametrize("word", ["accept-new", "no"])
+def test_an_inventory_may_be_stricter_than_openssh_at_jump_hosts_too(home: Path, word: str) -> None:
+    (home / ".ssh" / "config").write_text(f"Host *\n StrictHostKeyChecking {word}\n")
+    at = Access(address="n1", proxy_jump="front")
+    found = Resolver(home / "nvlaunch", strict=True).resolve(at, Operation("n1", 5))
+    assert found.via
+    assert (found.strict, found.via.strict) == (True, True)
+
+
 def test_other_settings(home: Path) -> None:
     config = (
         "Host *\n HostKeyAlias Rack\n ConnectTimeout 3\n IdentitiesOnly yes\n IdentityAgent none\n"

@@ -40,8 +40,8 @@ def repair(
     Example:
       nvlaunch repair r07-n03
     """
-    from launcher.admission.listener import SilentListener
     from launcher.admission.repair import Cure, find_remedy, has_sudo, inspect_idle
+    from launcher.cli.output.progress import ProbeProgress
     from launcher.drive.adapters import open_prober
     from launcher.store.store import Store
 
@@ -49,7 +49,7 @@ def repair(
     fleet, meant = _node(store, node, inventory)
     prober = open_prober(home(), fleet)
     try:
-        one = inspect_idle(fleet, meant, prober, SilentListener())
+        one = inspect_idle(fleet, meant, prober, ProbeProgress(quiet=True))
         found = find_remedy(one)
         if found is None:
             say(f"`{meant.name}` needs no repair; check it with `nvlaunch doctor {meant.name}`")
@@ -63,7 +63,7 @@ def repair(
         if found.cure is Cure.REBOOT:
             say(f"rebooting `{meant.name}`; next: `nvlaunch doctor {meant.name}`, then `nvlaunch undrain {meant.name}`")
             return
-        if (left := find_remedy(inspect_idle(fleet, meant, prober, SilentListener()))) is not None:
+        if (left := find_remedy(inspect_idle(fleet, meant, prober, ProbeProgress(quiet=True)))) is not None:
             raise RemoteError(f"the driver still requests: {left.message}", node=meant.name, stage="repair")
         _conclude(store, fleet, meant, ours=ours)
     finally:

@@ -84,7 +84,7 @@ def plan(
 def show_plan(request: "Request", found: "TaskPlan", output: Output, *, verbose: bool = False) -> None:
     """Show a plan; with `verbose` also all candidate racks."""
     from launcher.api.plan import describe
-    from launcher.cli.output.plan import plan_text, start_check_text, survey_text
+    from launcher.cli.output.plan import agreement_text, plan_text, start_check_text, survey_text
     from launcher.store.plain import plain
 
     plan = describe(request, found, verbose=verbose)
@@ -94,6 +94,8 @@ def show_plan(request: "Request", found: "TaskPlan", output: Output, *, verbose:
     show(plan_text(request.task, found.placement, found.costs(), verbose=verbose))
     if plan.before_start is not None:
         show(start_check_text(plan.before_start))
+    if agreed := agreement_text(request.task, request.fleet):
+        show(agreed)
     if verbose:
         show(survey_text(found.candidates(), plan.fragmentation))
 

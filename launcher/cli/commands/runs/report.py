@@ -1,5 +1,6 @@
 """`report`: a run in one archive, for a post-mortem elsewhere."""
 
+import os
 import tarfile
 from io import BytesIO
 from pathlib import Path
@@ -45,7 +46,8 @@ def report(
     row = store.find(run)
     path = output or Path(f"{row.name}-report.tar.gz")
     try:
-        with tarfile.open(path, "x:gz") as archive:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as out, tarfile.open(fileobj=out, mode="w:gz") as archive:
             for name, data in contents(store, row):
                 entry = tarfile.TarInfo(f"{row.id}/{name}")
                 entry.size, entry.mode, entry.mtime = len(data), 0o600, int(row.created)
