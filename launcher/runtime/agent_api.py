@@ -1,17 +1,20 @@
 """The requests that an agent answers: a method for each."""
 
+import contextlib
 import logging
 import math
 import os
 import signal
-import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from . import agent_folders, environment, files, interpreter, logs, procs, rank_actor, ranks, setups
+from . import agent_folders, environment, files, interpreter, logs, procs, rank_actor, ranks
+from .agent_faults import AgentFaults
+from .agent_programs import AgentPrograms
 from .children import Children
 from .connectivity import Connectivity
 from .fences import Fences
@@ -35,7 +38,7 @@ from .protocol import (
     TablesReply,
     mismatch,
 )
-from .protocol_files import AgentSpec, SetupStep
+from .protocol_files import AgentSpec
 from .redact import SecretFilter
 from .supervision import Supervision
 from .watched import WatchedProgram
@@ -43,7 +46,6 @@ from .watched import WatchedProgram
 COPYING = "copying files"
 SUPERVISOR_S = 1.0
 """Seconds for the supervisor's part of a head's status."""
-PACKAGE = str(Path(__file__).resolve().parent)
 
 
 class AgentApi:
@@ -56,6 +58,7 @@ class AgentApi:
         self._scratch = Path(spec["scratch"])
         self._base = environment.user(os.environ, whole=spec["login"])
         self._interpreter = interpreter.wanted(folder, spec)
+        self._programs = AgentPrograms(folder, self._interpreter)
         self._secrets = agent_folders.secrets(self._scratch) / "secrets.json"
         self._filter = SecretFilter(self._secrets)
         log = folder / "log"
@@ -69,6 +72,8 @@ class AgentApi:
         self._deadline = self._secrets.with_name("deadline")
         self._fences = Fences(folder / agent_folders.FENCES)
         self._quiet = ranks.QuietTimes()
+        self._faults = AgentFaults((folder, self._scratch))
+        self._over_at = math.inf
         self._connectivity = Connectivity()
         self.heartbeat = Heartbeat(spec["place"], spec["self_stop"], self.stop_itself, Deadline(self._deadline).put)
         self.heartbeats = (
@@ -87,6 +92,7 @@ class AgentApi:
             "signal": self.signal,
             "drive": self.drive,
             "environment": self.environment,
+            "ended": self._faults.ended,
             "supervisor": self.supervisor,
             "stop": self.stop,
         }
@@ -118,13 +124,14 @@ class AgentApi:
         if self.heartbeats:
             status["heartbeat_ages"], status["listening"] = self.heartbeats.ages(), self.heartbeats.listening
             status["supervisor"] = self._supervision.ask({"op": "status"}, SUPERVISOR_S)
-            return status
-        status["setup"], status["ranks"] = self._setup.status(), ranks.statuses(self._folder, self._quiet)
+            return self._faults.added_to(status)
+        status["setup"] = self._setup.status()
+        status["ranks"] = ranks.statuses(self._folder, self._quiet, self._faults.ends)
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])
         status["reachable"] = self._connectivity.probe(request.get("probe", {}))
         status["head_silence"] = self.heartbeat.silence
-        return status
+        return self._faults.added_to(status)
 
     def prepare(self, request: PrepareRequest) -> Reply:
         """Keep secrets, ask for missing files, and run setup once in the run.
@@ -140,7 +147,7 @@ class AgentApi:
         with self._turn:
             if self._setup.resume():
                 return {"ok": True}
-            argv = self._setup_argv(request["setups"])
+            argv = self._programs.setup(request["setups"])
             if not argv:
                 self._setup.skip()
                 return {"ok": True}
@@ -155,22 +162,6 @@ class AgentApi:
     def _need(self, name: Literal["workdir", "wheels"]) -> Reply:
         self._setup.set_stage(COPYING)
         return {"ok": True, "need": name}
-
-    def _setup_argv(self, scripts: list[SetupStep]) -> list[str]:
-        """Return the command of setup; it makes a Python environment where needed."""
-        argv = ["bash", str(self._folder / scripts[0]["script"])] if scripts else []
-        if len(scripts) > 1:
-            files.write(self._folder / setups.SETUPS, {"setups": scripts})
-            argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)]
-        if self._interpreter is None or self._interpreter.made:
-            return argv
-        return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
-
-    def _with_ray(self, part: str, *argv: str) -> list[str]:
-        """Return the command that runs a module of this package with Ray."""
-        if self._interpreter is None:
-            return [sys.executable, "-Es", PACKAGE, part, *argv]
-        return [sys.executable, "-EsS", PACKAGE, "interpreter", "run", str(self._folder), part, *argv]
 
     def ray(self, request: RayRequest) -> Reply:
         """Start `ray start --block` for a generation, unless it runs.
@@ -193,14 +184,14 @@ class AgentApi:
             self._member = request.get("member")
             agent_folders.clear_ray(self._folder, self._scratch, cluster=None if supervisor is None else generation)
             folder = str(self._folder)
-            env = environment.ray(request["env"], folder, str(self._scratch), self._python)
+            env = environment.ray(request["env"], folder, str(self._scratch), self._programs.python)
             env[procs.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
-            argv = self._with_ray("ray_start", str(request.get("client", "-")), *request["argv"])
+            argv = self._programs.with_ray("ray_start", str(request.get("client", "-")), *request["argv"])
             here = self._scratch / f"g{generation}"  # Ray's agents overwrite their mark: they are found by their folder
             here.mkdir(exist_ok=True)
             self._ray.start(argv, env, folder=here, generation=generation)
             if supervisor is not None:
-                self._supervision.begin(self._with_ray("supervisor", str(self._scratch), supervisor), env)
+                self._supervision.begin(self._programs.with_ray("supervisor", str(self._scratch), supervisor), env)
         self._children.wake()
         return {"ok": True}
 
@@ -230,14 +221,9 @@ class AgentApi:
         procs.send(told, number)
         return {"ok": True, "count": len(told)}
 
-    @property
-    def _python(self) -> str:
-        """Return the interpreter that has Ray."""
-        return str(self._interpreter.python) if self._interpreter else sys.executable
-
     def drive(self, request: DriveRequest) -> Reply:
         """Start a driver, once for an attempt."""
-        spec = environment.driver(request["spec"], self._base, self._folder, self._python)
+        spec = environment.driver(request["spec"], self._base, self._folder, self._programs.python)
         label, attempt = request["label"], str(spec["attempt"])
         own = self._folder / "ranks" / label / attempt
         with self._turn:
@@ -245,9 +231,8 @@ class AgentApi:
                 return {"ok": True}
             own.mkdir(mode=0o700, parents=True, exist_ok=True)
             files.write(own / "spec.json", spec)
-            argv = [sys.executable, "-EsS", PACKAGE, "rank", str(self._folder), label, attempt]
             env = {**os.environ, procs.MARK: request["mark"]}
-            log = own / "parent.log"
+            argv, log = self._programs.rank(label, attempt), own / "parent.log"
             parent = self._children.spawn(argv, env, folder=self._folder, log=log, ended=lambda _: None)
             if rank_actor.begun(parent, own):
                 return {"ok": True}
@@ -272,8 +257,10 @@ class AgentApi:
         return self._supervision.ask(request["question"], request["timeout"])
 
     def tick(self) -> None:
-        """Keep the supervisor of a head."""
+        """Keep the supervisor of a head; end after a stop whose reply is on its way."""
         self._supervision.tick()
+        if time.monotonic() >= self._over_at:
+            self._end()
 
     def stop_itself(self, reason: str) -> None:
         """Kill ranks and Ray, because others may count this node as lost."""
@@ -291,9 +278,19 @@ class AgentApi:
         reply = self.kill({"op": "kill", "level": "node"})
         if reply["ok"]:
             self.heartbeat.leave()
-            agent_folders.clear(self._folder, self._spec)
-            threading.Timer(0.1, self._end).start()
+            if unremoved := agent_folders.clear(self._folder, self._spec):
+                reply["message"] = unremoved
+            self._over_at = time.monotonic() + 0.1
+            with contextlib.suppress(RuntimeError):  # no thread more: `tick` ends it
+                threading.Timer(0.1, self._end).start()
         return reply
+
+    def break_down(self, reason: str) -> None:
+        """End, with all that was begun here: an agent that cannot serve must hold neither node nor lease."""
+        logging.error("the agent cannot serve: %s", reason)
+        self._supervision.end()
+        self.kill({"op": "kill", "level": "node", "grace": 0})
+        self._end()
 
     def _end(self) -> None:
         self._children.stopping.set()

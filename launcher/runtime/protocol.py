@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
-    from .protocol_files import RankSpec, SetupStep, Variables
+    from .protocol_files import NodeFault, RankSpec, SetupStep, Variables
 
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
@@ -182,6 +182,7 @@ class Reply(TypedDict):
     message: NotRequired[str]
     tail: NotRequired[list[str]]  # the last lines of a log
     lasting: NotRequired[bool]  # the same request would fail again
+    fault: NotRequired[NodeFault]  # the node is to blame
     absent: NotRequired[bool]  # nothing of the run is on the machine
     block: NotRequired[int]  # the agent's first port
     held_by: NotRequired[str]  # who holds the lease instead
@@ -255,6 +256,7 @@ class TablesReply(Reply):
     ready: NotRequired[bool]
     nodes: NotRequired[list[RayNodeStatus]]
     groups: NotRequired[list[GroupStatus]]
+    faults: NotRequired[dict[str, NodeFault]]  # by label, of ranks that did not start for a fault of their node
 
 
 class StatusReply(Reply):
@@ -271,6 +273,7 @@ class StatusReply(Reply):
     heartbeat_ages: NotRequired[dict[str, float]]
     listening: NotRequired[float]
     supervisor: NotRequired[TablesReply]
+    fault: NotRequired[NodeFault]  # the node is to blame for what has failed on it
 
 
 # Lines of `relay.py`

@@ -13,8 +13,34 @@ if TYPE_CHECKING:
 BEGAN = "began.json"
 """The file in a run's folder that says when the run began there (s since boot)."""
 
+NODE_ERRORS = {
+    "ENOSPC": "No space left on device",
+    "EDQUOT": "Disk quota exceeded",
+    "EROFS": "Read-only file system",
+    "EIO": "Input/output error",
+    "EMFILE": "Too many open files",
+    "ENFILE": "Too many open files in system",
+    "EAGAIN": "Resource temporarily unavailable",
+}
+"""Errors of a write or a start for which the node is to blame, and what Linux calls them."""
+
 SHARED = "shared"
 """The folder in a run's folder for documents of shared variables, each named by the hash of its content."""
+
+
+class NodeFault(TypedDict):
+    """An error for which a node is to blame: at which stage, of which file (empty: none), and its name in errno.h."""
+
+    stage: str
+    path: str
+    errno: str
+
+
+def described(fault: NodeFault) -> str:
+    """Return a fault as a sentence."""
+    what = "start anything more" if fault["errno"] in ("EAGAIN", "EMFILE", "ENFILE") else "write"
+    where = f" `{fault['path']}`" if fault["path"] and what == "write" else ""
+    return f"cannot {what}{where}: {NODE_ERRORS[fault['errno']].lower()} ({fault['errno']})"
 
 
 class SharedDocument(TypedDict):
@@ -120,9 +146,12 @@ class RankStateFile(TypedDict):
 
 
 class RankExitFile(TypedDict):
-    """`exit.json`: how a rank ended, as a shell says it, and when (s, wall clock)."""
+    """`exit.json`: how a rank ended, as a shell says it, and when (s, wall clock).
 
-    code: int
+    Without a `code` it did not begin; an agent knows that, no file does.
+    """
+
+    code: int | None
     at: float
 
 
@@ -144,6 +173,25 @@ class CommandRequest(TypedDict):
     label: str
     env: dict[str, str]
     timeout: float | None
+
+
+class EndedRequest(TypedDict):
+    """Keep how a rank ended, which cannot be written down; without a `code` it did not begin, for a `fault`."""
+
+    op: str
+    protocol: int
+    member: str
+    attempt: int
+    code: int | None
+    at: float
+    fault: NotRequired[NodeFault]
+
+
+class OrphansRequest(TypedDict):
+    """The input of `orphans for`: a request, and the spec of the agent that it would be for."""
+
+    spec: AgentSpec
+    request: dict[str, Any]
 
 
 class LogHeader(TypedDict):

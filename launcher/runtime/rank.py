@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, heartbeat, procs, ranks, rpc
+from . import environment, files, heartbeat, node_fault, procs, ranks, rpc
 from .protocol import PROTOCOL, EnvironmentReply, EnvironmentRequest
-from .protocol_files import RankExitFile, RankSpec, RankStateFile
+from .protocol_files import EndedRequest, NodeFault, RankExitFile, RankSpec, RankStateFile
 
 BEGUN_TWICE = 3
 REFUSED = 4
@@ -67,14 +67,63 @@ def main(argv: list[str]) -> int:
         # A handler, not SIG_IGN: the script would inherit that. Our end is the script's end.
         signal.signal(number, lambda *_: None)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    code = _wait(own, _start(folder, own, spec, given), given["agent"], given["deadline"])
+    try:
+        script = _start(folder, own, spec, given)
+    except OSError as error:
+        fault = node_fault.of(error, "rank")
+        if fault is not None:
+            _tell(Path(agent["socket"]), spec, {"code": None, "at": time.time()}, fault)
+        raise
+    code = _wait(own, script, given["agent"], given["deadline"])
     if code is None:
         scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
         procs.kill(scope, grace=0)
         return 1
     end: RankExitFile = {"code": code, "at": time.time()}
-    files.write(own / "exit.json", end)
+    while not _kept(own, Path(agent["socket"]), spec, end):
+        if not _lives(given["agent"]):
+            return 1
     return 0
+
+
+def _kept(own: Path, agent: Path, spec: RankSpec, end: RankExitFile) -> bool:
+    """Write down how the rank ended, or have the agent remember it: a node may take no file any more."""
+    try:
+        files.write(own / "exit.json", end)
+    except OSError:
+        return _tell(agent, spec, end)
+    return True
+
+
+def _tell(agent: Path, spec: RankSpec, end: RankExitFile, fault: NodeFault | None = None) -> bool:
+    """Tell the agent how the rank ended; return whether it took note."""
+    told: EndedRequest = {
+        "op": "ended",
+        "protocol": PROTOCOL,
+        "member": spec["member"],
+        "attempt": spec["attempt"],
+        "code": end["code"],
+        "at": end["at"],
+    }
+    if fault is not None:
+        told["fault"] = fault
+    try:
+        return bool(rpc.ask(agent, told, timeout=10)["ok"])
+    except (OSError, ValueError):
+        return False
+
+
+def _lives(agent: int) -> bool:
+    """Wait a moment; return whether the agent still lives."""
+    try:
+        handle = os.pidfd_open(agent)
+    except ProcessLookupError:
+        return False
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    ended = poll.poll(LOOK_S * 1000)
+    os.close(handle)
+    return not ended
 
 
 def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply) -> int:

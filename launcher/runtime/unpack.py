@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from . import node_fault
 from .protocol import Reply
 from .protocol_files import Manifest
 
@@ -62,6 +63,7 @@ def main(argv: list[str]) -> int:
         unpacking.forget()
         lasting = isinstance(error, RefusedError) or (isinstance(error, OSError) and error.errno in LASTING)
         reply = {"ok": False, "message": unpacking.message(error), "lasting": lasting}
+        reply.update(unpacking.fault(error))
     print(json.dumps(reply))
     return 0
 
@@ -222,6 +224,12 @@ class Unpacking:
     def forget(self) -> None:
         """Remove the partial folder."""
         shutil.rmtree(self._partial, ignore_errors=True)
+
+    def fault(self, error: Exception) -> Reply:
+        """Return the node's fault as a part of a reply; a mount elsewhere may fail on every node alike."""
+        full = isinstance(error, OSError) and error.errno in FULL and not error.filename
+        fault = node_fault.of(error, "files") if full else node_fault.look((self._folder,), "files")
+        return {"ok": False, "fault": fault} if fault else {"ok": False}
 
     def message(self, error: Exception) -> str:
         """Return a message for an error."""

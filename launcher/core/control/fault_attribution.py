@@ -71,10 +71,11 @@ def guilty(tick: Tick, nodes: Sequence[NodeName], began: NodeName | None) -> dic
 
 
 def _shown(tick: Tick, node: NodeName, began: NodeName | None) -> tuple[Sign, ...]:
-    health = tick.seen.health.get(node)
+    health, agent = tick.seen.health.get(node), tick.agent(node)
+    own = (Sign(symptom=Symptom.NODE, message=agent.fault),) if agent is not None and agent.fault else ()
     if node != began or health is None:
-        return tick.signs(node)
-    return tuple(sign for sign in health.signs if sign.symptom.fails_node)
+        return (*tick.signs(node), *own)
+    return (*(sign for sign in health.signs if sign.symptom.fails_node), *own)
 
 
 def excuse(tick: Tick, nodes: Iterable[NodeName]) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from launcher.core.control import slice_count
 from launcher.core.control.state import Tick
-from launcher.core.control.timing import CONNECT_S, EXPIRED_S
+from launcher.core.control.timing import CONNECT_S, EXPIRED_S, TRIES
 from launcher.core.model.action_key import ActionKey, key_of
 from launcher.core.model.actions import AddSpare, Reason, Relocate, Why
 from launcher.core.model.nodeset import NodeName
@@ -103,11 +103,14 @@ def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
         return
     spared = started or any(other.spares for other in tick.index.pool(part))
     lack = f"no spare node available in {part.place}" if spared else "the task has no `spares`"
+    asks = not started and evidence.unfit and not _refused(tick, part.key)
+    if evidence.unfit and not started and not asks:
+        lack = f"no other node available in {part.place}"
     message = f"{node}: {evidence.message}; {lack}"
     policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
     # A launch whose nodes others hold is placed again as a whole.
     shrinks = slice_count.can_drop(tick, part) and evidence.cause is not Cause.LEASE_HELD
-    if (not started and not shrinks) or policy is OnNoSpare.FAIL:
+    if ((not started and not shrinks) or policy is OnNoSpare.FAIL) and not asks:
         cause = Cause.EXHAUSTED if started else evidence.cause
         tick.end(Outcome(cause=cause, message=message, member=member.name, node=node, tail=evidence.tail))
         return
@@ -117,6 +120,12 @@ def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
     if not shrinks:  # else its slice is dropped once the rack has said that it has no node
         least = f"; {part.group} has its fewest slices" if policy is OnNoSpare.SHRINK else ""
         tick.hold_reason = f"{member.name} waits for a node: {message}{least}"
+
+
+def _refused(tick: Tick, key: str) -> bool:
+    """Whether the rack of a slice has no other node, or has given enough of them that were of no use."""
+    asked = tick.retries.get(ActionKey("add_spare", slice=key))
+    return asked is not None and (bool(asked.message) or asked.count >= TRIES)
 
 
 def ask_for_node(tick: Tick, member: Member, reason: Reason) -> None:

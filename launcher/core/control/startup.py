@@ -94,6 +94,9 @@ def wait_for_node(tick: Tick, member: Member) -> bool:
     if not spared:
         tick.awaited.add(node)
         _tell(tick, member, node, away, limit)
+        if away >= CONNECT_S and not tick.blind():
+            message = f"{node} is unreachable during {_stage(tick, node)}"
+            spares.ask_for_node(tick, member, Reason(why=Why.REPLACE, message=message))
     return not spared
 
 

@@ -102,13 +102,15 @@ class RankReport:
 class AgentReport:
     """The report of our agent on a node, which holds the lease.
 
-    `head_silent` is how long the head's machine has not answered it (s); None while it listens for no head.
+    `head_silent` is how long the head's machine has not answered it (s); None while it listens for no head. `fault` is
+    the fault of the node itself behind something that failed there: nothing can be written or started.
     """
 
     setup: Step = Step()
     ray: Step = Step()
     ranks: tuple[RankReport, ...] = ()
     head_silent: float | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,7 @@ class Head:
     """The report of the head's agent.
 
     `ready`: the supervisor is connected to Ray and answers. `heard` is how long ago the head heard the agent of each
-    node with a slot (s).
+    node with a slot (s). `fault` is the fault of its machine, as in `AgentReport`.
     """
 
     ray: Step = Step()
@@ -177,6 +179,7 @@ class Head:
     nodes: tuple[RayNode, ...] = ()
     groups: tuple[GroupReport, ...] = ()
     heard: Mapping[NodeName, float] = field(default_factory=dict)
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,10 @@ from launcher.runtime.protocol import (
     StatusReply,
     TablesReply,
 )
+from launcher.runtime.protocol_files import NODE_ERRORS, described
+
+LONGEST = 500
+"""Characters of a fault that are shown: a path may be long."""
 
 _NO_TABLES: TablesReply = {"ok": False}
 
@@ -47,6 +51,7 @@ def node_view(reply: StatusReply) -> NodeView:
         ray=step(reply["ray"]),
         ranks=tuple(_rank(rank) for rank in reply["ranks"]),
         head_silent=reply.get("head_silence"),
+        fault=_fault(reply),
     )
     return Seen(agent=agent)
 
@@ -67,11 +72,17 @@ def head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName]) -> HeadView:
     known: Mapping[str, float] = reply.get("heartbeat_ages", {})
     heard = {name: known.get(name, reply["listening"]) for name in nodes_of_run} if "listening" in reply else {}
     if not tables["ok"]:
-        return HeadSeen(head=Head(ray=step(reply["ray"]), heard=heard))
+        return HeadSeen(head=Head(ray=step(reply["ray"]), heard=heard, fault=_fault(reply)))
     nodes = tuple(_ray_node(row) for row in tables.get("nodes", ()))
     groups = tuple(_group(row) for row in tables.get("groups", ()))
-    head = Head(ray=step(reply["ray"]), ready=tables["ready"], nodes=nodes, groups=groups, heard=heard)
+    head = Head(ray=step(reply["ray"]), ready=tables["ready"], nodes=nodes, groups=groups, heard=heard, fault=_fault(reply))
     return HeadSeen(head=head)
+
+
+def _fault(reply: StatusReply) -> str:
+    """Return what a node says of its own fault; empty for none, or one that we do not know."""
+    fault = reply.get("fault")
+    return described(fault)[:LONGEST] if fault is not None and fault["errno"] in NODE_ERRORS else ""
 
 
 def step(row: ProgramStatus) -> Step:

@@ -49,7 +49,7 @@ class RayHeads:
             "env": ray.environment(head=True),
             "supervisor": f"{at.address}:{at.ports.gcs}",
         }
-        return done(client.ask(request, timeout=ASK_S))
+        return done(client.ask(request, timeout=ASK_S), client)
 
     def join(self, run: Run, slot: Slot) -> Answer:
         """Start the raylet of a slot under its node's agent."""
@@ -72,7 +72,7 @@ class RayHeads:
             "env": ray.environment(head=False),
             "head": (head.access.address, ports.heartbeat),
         }
-        return done(client.ask(request, timeout=ASK_S))
+        return done(client.ask(request, timeout=ASK_S), client)
 
     def _at(self, client: AgentClient) -> ray.At:
         address, temp_dir = client.access.address, client.layout.ray

@@ -50,7 +50,7 @@ class Provisioner:
             return Answer(result=Result.HELD, message=started["held_by"])
         if started.get("ok"):
             self._addresses.note_block(client, started)
-        return done(started)
+        return done(started, client)
 
     def put(self, run: Run, client: AgentClient) -> None:
         """Write the files of a run to a machine, in one go.
@@ -59,7 +59,7 @@ class Provisioner:
         """
         token = {"token": (bundle.token(self._addresses.home, run.id), 0o600)}
         task = self._of_task(run) if client.unit is Unit.SLOT else {}
-        self._addresses.put(client, {**bundle.programs(), **bundle.agent_spec(self._spec(run, client)), **token}, task)
+        self._addresses.put(client, {**bundle.programs(), **bundle.agent_spec(self.spec(run, client)), **token}, task)
 
     def _of_task(self, run: Run) -> bundle.Files:
         """Return the files that are the same on every node of a run.
@@ -69,7 +69,8 @@ class Provisioner:
         scripts = {name: file for group in run.task.groups for name, file in _scripts(group).items()}
         return {**scripts, **bundle.shared(self._addresses.environment(run).at_first)}
 
-    def _spec(self, run: Run, client: AgentClient) -> AgentSpec:
+    def spec(self, run: Run, client: AgentClient) -> AgentSpec:
+        """Return what the agent of a unit is started with."""
         holder = describe_holder(run.name, run.id, self._owner)
         return {
             "protocol": PROTOCOL,
@@ -134,9 +135,9 @@ class Provisioner:
             if reply.get("need") == name:
                 sent = self._send(client, name, self._snapshot(run, client, name))
                 if not sent["ok"]:
-                    return done(sent)
+                    return done(sent, client)
                 reply = client.ask(request, timeout=20)
-        return done(reply)
+        return done(reply, client)
 
     def _snapshot(self, run: Run, client: AgentClient, name: str) -> Snapshot:
         """Return the files to send: the user's, or the wheels for the machine."""

@@ -1,0 +1,119 @@
+"""Faults of the node itself: nothing can be written there, or nothing more can be started.
+
+A program is not to blame for them, and another node can do what this one cannot.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from .protocol import Reply
+from .protocol_files import NODE_ERRORS, NodeFault, described
+
+PROBE = b"\0" * 65536
+"""What is written to find out whether that is possible: more than fits beside the entry of a file."""
+
+HOLDS_S = 2.0
+"""Seconds for which an answer holds: a status is asked for each second, and each question writes."""
+
+_PATH = re.compile(r": '([^']+)'")
+
+
+def of(error: BaseException, stage: str) -> NodeFault | None:
+    """Return the fault that an error shows; None where the node is not to blame."""
+    if isinstance(error, RuntimeError) and "new thread" in str(error):
+        return {"stage": stage, "path": "", "errno": "EAGAIN"}
+    if not isinstance(error, OSError) or errno.errorcode.get(error.errno or 0) not in NODE_ERRORS:
+        return None
+    path = "" if error.filename is None or isinstance(error.filename, int) else os.fsdecode(error.filename)
+    return {"stage": stage, "path": path, "errno": errno.errorcode[error.errno or 0]}
+
+
+def refusal(error: BaseException, stage: str) -> Reply:
+    """Return the reply to a request that failed with an error."""
+    fault = of(error, stage)
+    if fault is None:
+        return {"ok": False, "message": f"{type(error).__name__}: {error}"}
+    return {"ok": False, "message": described(fault), "fault": fault}
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in an error that does not: one of a write or a sync."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def look(folders: Iterable[Path], stage: str) -> NodeFault | None:
+    """Write to each folder, and start a thread; return what is wrong with the node, None where nothing is."""
+    try:
+        for folder in folders:
+            _write(folder)
+        thread = threading.Thread(target=lambda: None, daemon=True)
+        thread.start()
+        thread.join()
+        for handle in os.pipe():
+            os.close(handle)
+    except (OSError, RuntimeError) as error:
+        return of(error, stage)
+    return None
+
+
+def _write(folder: Path) -> None:
+    path = folder / f".try.{os.getpid()}.{threading.get_ident()}"
+    with naming(path):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(handle, "wb", buffering=0) as file:
+                left = PROBE
+                while left:
+                    left = left[file.write(left) :]
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def in_log(lines: Sequence[str], stage: str) -> NodeFault | None:
+    """Return the fault that the end of a log shows: that of a program which does not say how it failed otherwise."""
+    for line in reversed(lines):
+        name = next((name for name, text in NODE_ERRORS.items() if text.lower() in line.lower()), None)
+        if name is not None:
+            found = _PATH.search(line)
+            return {"stage": stage, "path": found[1] if found else "", "errno": name}
+    return None
+
+
+class Suspicion:
+    """Whether the node is at fault for what failed on it. It is asked only while something has."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._noted: NodeFault | None = None
+        self._found: NodeFault | None = None
+        self._at = -HOLDS_S
+
+    def note(self, fault: NodeFault) -> None:
+        """Keep a fault that something met which has failed since."""
+        self._noted = fault
+
+    def ask(self, stage: str, lines: Sequence[str] = ()) -> NodeFault | None:
+        """Return the fault behind something that failed at a stage, and whose log ends with these lines."""
+        fault = self._noted or in_log(lines, stage)
+        if fault is not None:
+            return fault
+        if time.monotonic() - self._at >= HOLDS_S:
+            self._found, self._at = look(self._folders, stage), time.monotonic()
+        return self._found
+
+    def clear(self) -> None:
+        """Forget: nothing is failed any more."""
+        self._noted = self._found = None
+        self._at = -HOLDS_S
