@@ -184,6 +184,7 @@ def test_another_node_that_is_free_takes_the_place_of_one_without_a_spare() -> N
     here = Situation(replace(run, placement=replace(run.placement, slices=(replace(part, spares=()),))))
     (add_spare,) = (action for action in refuses(here, "acquire").actions if action.kind == "add_spare")
     here.run = run
+    here.views[name(1, 3)] = Seen()
     here.receive(add_spare, Result.DONE, nodes=(name(1, 3),))
     here.decide()
     assert holder(here) == "r1-n3"
