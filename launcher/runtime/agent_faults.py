@@ -31,8 +31,8 @@ class AgentFaults:
         elif setup and setup["phase"] == "failed":
             made = setup.get("exit_code") == interpreter.NO_ENVIRONMENT  # else the log is the user's own
             fault = self._suspicion.ask("setup", setup.get("tail", ()) if made else ())
-        elif any(not rank["running"] and rank.get("exit_code") != 0 for rank in status.get("ranks", ())):
-            fault = self._suspicion.ask("rank")
+        elif failed := [one for one in status.get("ranks", ()) if not one["running"] and one.get("exit_code") != 0]:
+            fault = self._suspicion.ask("rank", [line for one in failed for line in one.get("tail", ())])
         else:
             self._suspicion.clear()
         if fault:

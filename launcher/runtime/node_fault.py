@@ -15,12 +15,18 @@ from pathlib import Path
 from .protocol import Reply
 from .protocol_files import NODE_ERRORS, NodeFault, described
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
 PROBE = b"\0" * 65536
 """What is written to find out whether that is possible: more than fits beside the entry of a file."""
 
 HOLDS_S = 2.0
 """Seconds for which an answer holds: a status is asked for each second, and each question writes."""
 
+_FORK = re.compile(r"(fork|clone|thread).*Resource temporarily unavailable|can't start new thread", re.IGNORECASE)
+"""What bash, Python, Go and OpenBLAS say where a process or thread more is not allowed."""
+
+_LAST = 8
 _PATH = re.compile(r": '([^']+)'")
 
 
@@ -32,6 +38,15 @@ def of(error: BaseException, stage: str) -> NodeFault | None:
         return None
     path = "" if error.filename is None or isinstance(error.filename, int) else os.fsdecode(error.filename)
     return {"stage": stage, "path": path, "errno": errno.errorcode[error.errno or 0]}
+
+
+def of_files(error: Exception, folder: Path) -> NodeFault | None:
+    """Return the fault behind files that could not be put into a run's folder, or where the task wants them.
+
+    A place elsewhere may be full or read-only on every node: that is the task's.
+    """
+    full = isinstance(error, OSError) and error.errno in FULL and not error.filename
+    return of(error, "files") if full else look((folder,), "files")
 
 
 def refusal(error: BaseException, stage: str) -> Reply:
@@ -91,6 +106,15 @@ def in_log(lines: Sequence[str], stage: str) -> NodeFault | None:
     return None
 
 
+def in_output(lines: Sequence[str]) -> NodeFault | None:
+    """Return the fault that the end of a user's own log shows: a shell or a library that could start nothing more.
+
+    Other errors there may be of a file system that all nodes share, or of a socket.
+    """
+    forked = any(_FORK.search(line) for line in lines[-_LAST:])
+    return {"stage": "rank", "path": "", "errno": "EAGAIN"} if forked else None
+
+
 class Suspicion:
     """Whether the node is at fault for what failed on it. It is asked only while something has."""
 
@@ -106,7 +130,7 @@ class Suspicion:
 
     def ask(self, stage: str, lines: Sequence[str] = ()) -> NodeFault | None:
         """Return the fault behind something that failed at a stage, and whose log ends with these lines."""
-        fault = self._noted or in_log(lines, stage)
+        fault = self._noted or (in_output(lines) if stage == "rank" else in_log(lines, stage))
         if fault is not None:
             return fault
         if time.monotonic() - self._at >= HOLDS_S:

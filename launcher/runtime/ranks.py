@@ -49,9 +49,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return (found.st_mtime_ns, found.st_size)
 
 
-def statuses(
-    folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], RankExitFile]
-) -> list[RankStatusRow]:
+def statuses(folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], RankExitFile]) -> list[RankStatusRow]:
     """Return the newest attempt of each member, and older ones that live.
 
     Only attempts that began here count. `ends` has those of member and attempt that could not be written down.
@@ -63,9 +61,7 @@ def statuses(
     return [status for member in members for status in _of_member(member, quiet, ends)]
 
 
-def _of_member(
-    folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], RankExitFile]
-) -> list[RankStatusRow]:
+def _of_member(folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], RankExitFile]) -> list[RankStatusRow]:
     attempts = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
     found: list[RankStatusRow] = []
     for attempt in attempts:
@@ -76,9 +72,7 @@ def _of_member(
     return found[::-1]
 
 
-def _status(
-    folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], RankExitFile]
-) -> RankStatusRow | None:
+def _status(folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], RankExitFile]) -> RankStatusRow | None:
     state = _state(folder)
     if state is None:
         return None

@@ -34,7 +34,8 @@ PART = 1 << 20
 FORMER = 4
 """The number of former runs that are searched for contents, the newest first."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""Errors that a second attempt would meet again."""
 
 
 class BrokenError(Exception):
@@ -43,10 +44,6 @@ class BrokenError(Exception):
 
 class RefusedError(BrokenError):
     """The manifest describes files that cannot be put in place."""
-
-
-LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
-"""Errors that a second attempt would meet again."""
 
 
 def main(argv: list[str]) -> int:
@@ -63,7 +60,8 @@ def main(argv: list[str]) -> int:
         unpacking.forget()
         lasting = isinstance(error, RefusedError) or (isinstance(error, OSError) and error.errno in LASTING)
         reply = {"ok": False, "message": unpacking.message(error), "lasting": lasting}
-        reply.update(unpacking.fault(error))
+        if fault := node_fault.of_files(error, Path(argv[1])):
+            reply["fault"] = fault
     print(json.dumps(reply))
     return 0
 
@@ -225,17 +223,11 @@ class Unpacking:
         """Remove the partial folder."""
         shutil.rmtree(self._partial, ignore_errors=True)
 
-    def fault(self, error: Exception) -> Reply:
-        """Return the node's fault as a part of a reply; a mount elsewhere may fail on every node alike."""
-        full = isinstance(error, OSError) and error.errno in FULL and not error.filename
-        fault = node_fault.of(error, "files") if full else node_fault.look((self._folder,), "files")
-        return {"ok": False, "fault": fault} if fault else {"ok": False}
-
     def message(self, error: Exception) -> str:
         """Return a message for an error."""
         if not isinstance(error, OSError):
             return str(error) or type(error).__name__
-        if error.errno in FULL:
+        if error.errno in node_fault.FULL:
             told = "" if error.strerror == os.strerror(error.errno) else f": {error.strerror}"
             return f"no room for the files of the run in `{self._folder}`{told}"
         where = error.filename2 or error.filename or self._folder

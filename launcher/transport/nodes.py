@@ -184,7 +184,9 @@ class ShellNodes:
             return reply
         return self._without_agent(run, client, request, STOP_S)
 
-    def _without_agent(self, run: Run, client: AgentClient, request: KillRequest | PlainRequest, timeout: float) -> Reply:
+    def _without_agent(
+        self, run: Run, client: AgentClient, request: KillRequest | PlainRequest, timeout: float
+    ) -> Reply:
         """Return what a program from memory says and does in place of an agent."""
         asked: OrphansRequest = {"spec": self._provision.spec(run, client), "request": dict(request)}
         return client.from_memory(

@@ -20,7 +20,7 @@ REFUSED = "refused"
 """`up` ends with 3 (it knew before) or 4 (the launch failed), and names the node; nothing runs."""
 
 HELD = "on hold"
-"""The run waits for another node, as `on_no_spare: wait` says, and names the node, what was tried there, and the path."""
+"""The run waits for another node, as `on_no_spare: wait` says, and names the node and what was tried there."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ EXPECTED = {
 """By moment and spare. Neither the sickness nor the place of the node makes a difference."""
 
 CELLS = tuple(
-    Cell(*one) for one in product((FULL, READ_ONLY, LIMITED), (BEFORE, BETWEEN, MIDWAY), (RANK_0, ELSEWHERE), (True, False))
+    Cell(*one)
+    for one in product((FULL, READ_ONLY, LIMITED), (BEFORE, BETWEEN, MIDWAY), (RANK_0, ELSEWHERE), (True, False))
 )
 
 ALWAYS = (

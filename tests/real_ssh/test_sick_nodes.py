@@ -1,6 +1,5 @@
 """A node on which nothing can be written, or nothing more be started, on real hosts: each cell of the table."""
 
-import json
 import os
 import pty
 import re
@@ -18,7 +17,7 @@ from tests.effort import SOAK
 from tests.real_ssh import sick_nodes as sick
 from tests.real_ssh.sick_nodes import Cell
 from tests.real_ssh.stages import left_on
-from tests.rig import Host, Rig
+from tests.rig import Rig
 from tests.rig.faults import can_limit_processes
 from tests.rig.witness import until
 
@@ -89,7 +88,7 @@ class Bed:
         return self._asked(words)
 
     def _asked(self, words: list[str]) -> "subprocess.CompletedProcess[str]":
-        """Run the command at a terminal, and strike while it asks whether to start: the nodes have been checked then."""
+        """Run the command at a terminal, and strike while it asks whether to start: by then it has checked the nodes."""
         ours, its = pty.openpty()
         command = subprocess.Popen(
             [sys.executable, "-m", "launcher.cli", *words], env=self.desk.env, stdin=its, stdout=its, stderr=its
@@ -129,7 +128,8 @@ class Bed:
 
     def left(self) -> dict[str, Any]:
         """What is left on hosts: processes, files with the secret, leases that somebody holds."""
-        held = "for f in /run/lock/*nvlaunch*lease* /tmp/.nvlaunch-lease*; do [ ! -e $f ] || flock -n $f true || echo $f; done"
+        leases = "/run/lock/*nvlaunch* /tmp/.nvlaunch*"
+        held = f"for f in {leases}; do [ ! -f $f ] || flock -n $f true || echo $f; done"
         run = f"{self.cell.name}-"
         found = {
             host.name: [left_on(host, run), host.holding(self.secret), host.run(["sh", "-c", held]).stdout.split()]
@@ -171,9 +171,8 @@ def test_a_run_with_a_sick_node_comes_to_its_state_within_a_minute(bed: Bed, rec
                 bed.patient.kill(process.pid)
     try:
         _judge(bed, done)
-    except AssertionError:
-        print(bed.desk.run("events", name).stdout[-6000:], bed.status())
-        raise
+    finally:
+        print(bed.desk.run("events", name).stdout[-12000:], bed.status())
     took = time.monotonic() - bed.struck
     record_property("seconds", round(took, 1))
     print(f"\n{name}: {cell.expected} after {took:.1f} s")

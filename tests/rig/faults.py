@@ -87,7 +87,7 @@ class Faults(Inside):
         self._tell(reap=on)
 
     def limit_processes(self, room: int | None) -> None:
-        """Let the host have no more than `room` processes and threads beside those that it has; None: as many as it likes.
+        """Let the host have no more than `room` processes and threads beside those that it has; None: no limit.
 
         As with `pids.max` of a container or `TasksMax` of a login: what is there already goes on.
         """

@@ -75,7 +75,9 @@ def head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName]) -> HeadView:
         return HeadSeen(head=Head(ray=step(reply["ray"]), heard=heard, fault=_fault(reply)))
     nodes = tuple(_ray_node(row) for row in tables.get("nodes", ()))
     groups = tuple(_group(row) for row in tables.get("groups", ()))
-    head = Head(ray=step(reply["ray"]), ready=tables["ready"], nodes=nodes, groups=groups, heard=heard, fault=_fault(reply))
+    head = Head(
+        ray=step(reply["ray"]), ready=tables["ready"], nodes=nodes, groups=groups, heard=heard, fault=_fault(reply)
+    )
     return HeadSeen(head=head)
 
 

@@ -1,7 +1,7 @@
 """Programs that are sent as text: for a single request to an agent's socket, and for one of ours from memory.
 
-The first is the argument of `python -c` and imports C modules only: so a request costs 12 ms of CPU, and `import socket, json`
-would double that. Looks, which are made each second, keep a connection instead (`runtime/relay.py`).
+The first is the argument of `python -c` and imports C modules only: so a request costs 12 ms of CPU, and `import
+socket, json` would double that. Looks, which are made each second, keep a connection instead (`runtime/relay.py`).
 """
 
 ONE = """
