@@ -88,7 +88,7 @@ class Bed:
         return self._asked(words)
 
     def _asked(self, words: list[str]) -> "subprocess.CompletedProcess[str]":
-        """Run the command at a terminal, and strike while it asks whether to start: by then it has checked the nodes."""
+        """Run the command at a terminal, and strike while it asks to start: by then the nodes are checked."""
         ours, its = pty.openpty()
         command = subprocess.Popen(
             [sys.executable, "-m", "launcher.cli", *words], env=self.desk.env, stdin=its, stdout=its, stderr=its
