@@ -289,7 +289,10 @@ class AgentApi:
         """End, with all that was begun here: an agent that cannot serve must hold neither node nor lease."""
         logging.error("the agent cannot serve: %s", reason)
         self._supervision.end()
-        self.kill({"op": "kill", "level": "node", "grace": 0})
+        try:
+            self.kill({"op": "kill", "level": "node", "grace": 0})
+        except OSError:  # what this process began ends with it, and ranks end with their agent
+            logging.exception("cannot look for what is to be killed")
         self._end()
 
     def _end(self) -> None:

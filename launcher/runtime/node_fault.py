@@ -67,6 +67,17 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Name the log in an error of a start that cannot open it: the system names the program."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (*FULL, errno.EROFS, errno.EIO):
+            error.filename = str(path)
+        raise
+
+
 def look(folders: Iterable[Path], stage: str) -> NodeFault | None:
     """Write to each folder, and start a thread; return what is wrong with the node, None where nothing is."""
     try:

@@ -38,7 +38,7 @@ def reply(folder: Path, spec: AgentSpec | None, request: dict[str, Any]) -> Stat
     if spec is None:
         return {"ok": True, "absent": True}
     if request["op"] == "stop":
-        return stop(folder, spec)
+        return stop(folder, spec, asks=not request.get("force", False))
     if procs.agents(spec["run"], spec["place"]):
         return {"ok": False, "message": "the agent runs, but its socket is gone"}
     if request["op"] == "status":
@@ -54,18 +54,18 @@ def reply(folder: Path, spec: AgentSpec | None, request: dict[str, Any]) -> Stat
     return {"ok": not left, "left": left}
 
 
-def stop(folder: Path, spec: AgentSpec) -> StatusReply:
-    """End the agent, by request or by force, and all of the run.
+def stop(folder: Path, spec: AgentSpec, *, asks: bool = True) -> StatusReply:
+    """End the agent, by request where it `asks` or by force, and all of the run.
 
     `left` is what remains after two scans. What cannot be removed is named, and keeps nothing.
     """
     agents = procs.agents(spec["run"], spec["place"])
     try:
-        rpc.ask(Path(spec["socket"]), {"op": "stop"}, timeout=STOP_S)
+        if asks:
+            rpc.ask(Path(spec["socket"]), {"op": "stop"}, timeout=STOP_S)
+            procs.await_end(agents, 5.0)
     except (OSError, ValueError):
         pass  # it is dead or does not answer: by force, below
-    else:
-        procs.await_end(agents, 5.0)
     left = procs.agents(spec["run"], spec["place"])
     procs.send(left, 9)
     procs.await_end(left, 5.0)

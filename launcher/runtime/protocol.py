@@ -34,6 +34,7 @@ class PlainRequest(TypedDict):
     """Report the ports of the agent (`hello`), or kill all and end (`stop`)."""
 
     op: Literal["hello", "stop"]
+    force: NotRequired[bool]  # of an agent that has not answered: do not ask it again
 
 
 class StatusRequest(TypedDict):

@@ -138,18 +138,19 @@ def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply) -> 
         **last,
     }
     os.chdir(folder / "workdir")
-    return os.posix_spawnp(
-        "bash",
-        ["bash", str(folder / spec["script"])],
-        env,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(own / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setpgroup=0,
-        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
-    )
+    with node_fault.logging_to(own / "log"):
+        return os.posix_spawnp(
+            "bash",
+            ["bash", str(folder / spec["script"])],
+            env,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(own / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setpgroup=0,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+        )
 
 
 def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:

@@ -45,6 +45,8 @@ from launcher.transport.agent.provision import Provisioner
 
 ASK_S = 10.0
 KILL_S = 30.0
+END_S = 25.0
+"""Seconds in which an agent has killed everything and says so: a kill takes 20 at most."""
 STOP_S = 60.0
 # Errors of the disk of this machine, which a person can fix.
 _OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -179,9 +181,13 @@ class ShellNodes:
         file there.
         """
         request: PlainRequest = {"op": "stop"}
-        reply = client.ask_open(request, timeout=STOP_S)
-        if reply is not None and reply["ok"] and not reply.get("absent"):
-            return reply
+        try:
+            reply = client.ask_open(request, timeout=END_S)
+        except RemoteError:
+            request["force"] = True
+        else:
+            if reply is not None and reply["ok"] and not reply.get("absent"):
+                return reply
         return self._without_agent(run, client, request, STOP_S)
 
     def _without_agent(

@@ -123,7 +123,10 @@ def _blame_node(
         signs = tops[node]
         message = min(signs, key=lambda sign: sign.symptom).message
         tail = tuple(sign.message for sign in signs)
-        tick.fail_node(node, Evidence(cause=Cause.NODE, message=message, tail=tail, mends=True))
+        agent = tick.agent(node)
+        # What a program met there may be of its own making: no reason to keep others off the node.
+        cause = Cause.PROVISION if agent is not None and agent.fault == message else Cause.NODE
+        tick.fail_node(node, Evidence(cause=cause, message=message, tail=tail, mends=True, unfit=True))
     else:
         message = fencing.proof(tick, node) or "unreachable"
     excuse(tick, (other for other in nodes if other != node))

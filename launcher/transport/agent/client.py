@@ -106,14 +106,11 @@ class AgentClient:
         return self._json(self.shell.run(self.access, command, stdin=sent, timeout=timeout), argv[0])
 
     def ask_open(self, request: AgentRequest, *, timeout: float) -> Reply | None:
-        """Return the reply over a connection that is open anyway; None without one, or where the reply does not come.
+        """Return the reply over a connection that is open anyway; None without one, or where it is lost meanwhile.
 
-        Nothing is started on the machine for it.
+        Nothing is started on the machine for it. RemoteError where no reply comes in time.
         """
-        try:
-            return self.connections.ask(self, with_protocol(request), timeout) if self.connections else None
-        except RemoteError:
-            return None
+        return self.connections.ask(self, with_protocol(request), timeout) if self.connections else None
 
     def put(self, files: Files) -> None:
         """Write files below the run's folder on the node."""
