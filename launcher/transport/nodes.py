@@ -126,6 +126,7 @@ class ShellNodes:
         """Start the ranks of a gang for an attempt."""
         gang = {member.name for member in self._addresses.environment(run).index.by_gang[action.gang]}
         touched = [self._addresses.slot(run, slot.node) for slot in action.slots if slot.member in gang]
+        touched.append(self._addresses.head(run))
         return self._act("start", lambda: ranks.start(self._addresses, self._heads, run, action), *touched)
 
     def _signal(self, run: Run, action: Signal) -> Answer:

@@ -54,11 +54,11 @@ def _start(tick: Tick, view: HeadSeen) -> None:
 
 
 def _fail_machine(tick: Tick, head: Head) -> bool:
-    """Fail the node of a head whose Ray ended by a fault of the node; return whether it is a node of the run.
+    """Fail the node of a head whose Ray ended by a fault of the node; return whether that was done.
 
-    The head leaves it in the next tick, and so does the slot that it holds.
+    The head leaves it in the next tick, and so does the slot that it holds. Ranks that run need no head: they go on.
     """
-    if tick.head_node is None:
+    if tick.head_node is None or not _idle(tick):
         return False
     message = f"Ray head exited with {head.ray.exit_code}: {head.fault}"
     evidence = Evidence(cause=Cause.PROVISION, message=message, tail=head.ray.tail, mends=True, unfit=True)
@@ -78,7 +78,7 @@ def _keeps_ending(tick: Tick, ray: Step, starts: int) -> None:
         tick.end(Outcome(cause=Cause.PROVISION, message=message, tail=ray.tail))
         return
     message = f"Ray head {how}, repeatedly"
-    idle = all(gang.broken or tick.over(name) for name, gang in tick.record.gangs.items())
+    idle = _idle(tick)
     if idle and (new := elsewhere(tick)):
         begin_cluster(tick, new, message)
         return
@@ -87,6 +87,11 @@ def _keeps_ending(tick: Tick, ray: Step, starts: int) -> None:
     tick.hold(f"{message}: {'no rank is running' if idle else 'ranks keep running'}")
     if tick.seen.at >= again:
         tick.do(StartHead(reason=_HEAD, cluster=tick.record.cluster))
+
+
+def _idle(tick: Tick) -> bool:
+    """Whether no rank runs that would have to end if the head moved."""
+    return all(not gang.attempt or gang.broken or tick.over(name) for name, gang in tick.record.gangs.items())
 
 
 def _wait_for_head(tick: Tick, view: Unseen) -> None:

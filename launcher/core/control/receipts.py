@@ -153,10 +153,11 @@ def _fail_unfit(tick: Tick, action: Action, answer: Answer, evidence: Evidence) 
     match action:
         case Acquire() | Prepare() | Join():
             tick.fail_node(action.slot.node if isinstance(action, Join) else action.node, unfit)
-        case Start():
+        case Start() if any(node in tick.index.nodes for node in answer.unfit):
             for node in answer.unfit:
-                tick.fail_node(node, unfit)
-        case StartHead() if tick.head_node is not None:
+                if node in tick.index.nodes:
+                    tick.fail_node(node, unfit)
+        case StartHead() if tick.head_node is not None and not tick.started:
             tick.fail_node(tick.head_node, unfit)
         case _:
             return False

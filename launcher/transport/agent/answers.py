@@ -30,12 +30,14 @@ def done(reply: Reply, client: AgentClient | None = None) -> Answer:
 def failed(error: LaunchError, *clients: AgentClient) -> Answer:
     """Return FAILED for an error of an action on these units.
 
-    Where it concerns one, and its machine could write or start nothing, that node is to blame.
+    The one that it names is to blame where its machine could write or start nothing.
     """
     tail = error.tail if isinstance(error, RemoteError) else ()
     said = (error.message, *tail[-1:]) if isinstance(error, RemoteError) and (tail or error.stage == "put") else ()
     sick = any(text.lower() in line.lower() for text in NODE_ERRORS.values() for line in said)
-    unfit = tuple(NodeName(client.name) for client in clients) if sick and len(clients) == 1 else ()
+    meant = [one for one in clients if isinstance(error, RemoteError) and error.node in (one.name, one.access.address)]
+    names = {NodeName(client.name) for client in meant} if sick else set()
+    unfit = tuple(names) if len(names) == 1 else ()  # several nodes may share one address
     return Answer(result=Result.FAILED, message=error.advice, tail=tail, unfit=unfit)
 
 

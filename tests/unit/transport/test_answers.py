@@ -45,7 +45,8 @@ def client(name: str) -> AgentClient:
 def test_an_error_that_a_node_reports_of_itself_is_its_own(error: LaunchError, unfit: tuple[str, ...]) -> None:
     answer = failed(error, client("n1"))
     assert (answer.result, answer.unfit) == (Result.FAILED, unfit)
-    assert failed(error, client("n1"), client("n2")).unfit == (), "which of them it is cannot be told"
+    assert failed(error, client("n2"), client("n1")).unfit == unfit
+    assert failed(error, client("n2"), client("n3")).unfit == (), "it is about none of them"
 
 
 def test_a_reply_with_a_fault_is_about_the_node_that_was_asked() -> None:
