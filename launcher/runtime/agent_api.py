@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from . import agent_folders, environment, files, interpreter, logs, procs, rank_actor, ranks
+from . import agent_folders, environment, files, interpreter, logs, node_fault, procs, rank_actor, ranks
 from .agent_faults import AgentFaults
 from .agent_programs import AgentPrograms
 from .children import Children
@@ -182,6 +182,7 @@ class AgentApi:
             if self.heartbeats:
                 self.heartbeats.begin()
             self._member = request.get("member")
+            node_fault.require_room()
             agent_folders.clear_ray(self._folder, self._scratch, cluster=None if supervisor is None else generation)
             folder = str(self._folder)
             env = environment.ray(request["env"], folder, str(self._scratch), self._programs.python)
@@ -289,10 +290,8 @@ class AgentApi:
         """End, with all that was begun here: an agent that cannot serve must hold neither node nor lease."""
         logging.error("the agent cannot serve: %s", reason)
         self._supervision.end()
-        try:
+        with contextlib.suppress(OSError):  # what this process began ends with it, and ranks end with their agent
             self.kill({"op": "kill", "level": "node", "grace": 0})
-        except OSError:  # what this process began ends with it, and ranks end with their agent
-            logging.exception("cannot look for what is to be killed")
         self._end()
 
     def _end(self) -> None:

@@ -9,6 +9,9 @@ from itertools import product
 WITHIN_S = 60.0
 """Seconds from the blow (or from `up`) in which a run is in the state of its row."""
 
+SLOW = 2.0
+"""Times are for racks, whose nodes have cores of their own: here two cores start all of them."""
+
 FULL, READ_ONLY, LIMITED = "full", "read-only", "process-limited"
 BEFORE, BETWEEN, MIDWAY = "before the launch", "between doctor and start", "in mid-run"
 RANK_0, ELSEWHERE = "rank 0 and the head", "another rank"

@@ -72,6 +72,19 @@ def test_a_node_that_starts_no_thread_is_at_fault(tmp_path: Path) -> None:
     assert node_fault.look((tmp_path,), "ray") == {"stage": "ray", "path": "", "errno": "EAGAIN"}
 
 
+@pytest.mark.usefixtures("no_thread")
+def test_ray_is_not_started_where_it_would_find_no_room() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        node_fault.require_room()
+    assert node_fault.refusal(caught.value, "ray")["fault"]["errno"] == "EAGAIN"
+
+
+def test_where_there_is_room_nothing_is_left_of_the_question() -> None:
+    before = threading.active_count()
+    node_fault.require_room()
+    assert threading.active_count() == before
+
+
 def test_a_node_that_opens_no_file_is_at_fault(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
