@@ -14,6 +14,7 @@ SLOW = 2.0
 
 FULL, READ_ONLY, LIMITED = "full", "read-only", "process-limited"
 BEFORE, BETWEEN, MIDWAY = "before the launch", "between doctor and start", "in mid-run"
+AT_END = "as ranks end"
 RANK_0, ELSEWHERE = "rank 0 and the head", "another rank"
 
 MOVED = "runs without the node"
@@ -24,6 +25,19 @@ REFUSED = "refused"
 
 HELD = "on hold"
 """The run waits for another node, as `on_no_spare: wait` says, and names the node and what was tried there."""
+
+ENDED = "ended well"
+"""Every rank has ended with 0, in the first attempt."""
+
+_SHORT = {
+    FULL: "full",
+    READ_ONLY: "ro",
+    LIMITED: "pids",
+    BEFORE: "before",
+    BETWEEN: "between",
+    MIDWAY: "mid",
+    AT_END: "end",
+}
 
 
 @dataclass(frozen=True)
@@ -43,9 +57,8 @@ class Cell:
     @property
     def name(self) -> str:
         """A name for a run."""
-        short = {FULL: "full", READ_ONLY: "ro", LIMITED: "pids", BEFORE: "before", BETWEEN: "between", MIDWAY: "mid"}
         place = "head" if self.place == RANK_0 else "rank"
-        return f"{short[self.sickness]}{short[self.moment]}{place}{'spare' if self.spare else 'none'}"
+        return f"{_SHORT[self.sickness]}{_SHORT[self.moment]}{place}{'spare' if self.spare else 'none'}"
 
 
 EXPECTED = {
@@ -55,6 +68,7 @@ EXPECTED = {
     (BETWEEN, False): REFUSED,
     (MIDWAY, True): MOVED,
     (MIDWAY, False): HELD,
+    (AT_END, False): ENDED,
 }
 """By moment and spare. Neither the sickness nor the place of the node makes a difference."""
 

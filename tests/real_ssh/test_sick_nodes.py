@@ -179,6 +179,21 @@ def test_a_run_with_a_sick_node_comes_to_its_state_within_a_minute(bed: Bed, rec
     assert took <= sick.SLOW * sick.WITHIN_S
 
 
+@pytest.mark.parametrize("bed", [Cell(sick.FULL, sick.AT_END, sick.ELSEWHERE, False)], indirect=True, ids=["full"])
+def test_ranks_that_end_well_on_a_full_disk_have_ended_well(bed: Bed) -> None:
+    name = bed.cell.name
+    done = bed.up()
+    assert done.returncode == 0, done.stderr
+    until(bed.runs, AMPLE_S)
+    bed.strike()
+    (bed.shared / "end").touch()
+    last = bed.desk.until(name, lambda seen: seen["state"] in ("succeeded", "failed", "stopped"))
+    assert (last["state"], last["attempt"], last["restarts"]) == ("succeeded", 1, 0), bed.desk.run(
+        "events", name
+    ).stdout
+    assert not bed.left()
+
+
 def _judge(bed: Bed, done: "subprocess.CompletedProcess[str]") -> None:
     cell, name, patient = bed.cell, bed.cell.name, bed.patient.name
     match cell.expected:
