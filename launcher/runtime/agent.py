@@ -5,6 +5,7 @@ The machine of the run's Ray head has one too. An agent is a session leader, a s
 lives as long as the run.
 """
 
+import contextlib
 import ctypes
 import json
 import logging
@@ -13,12 +14,14 @@ import threading
 import time
 from pathlib import Path
 
-from . import agent_folders, environment, files, lease, procs, prune, rpc, spawn
+from . import agent_folders, environment, files, lease, node_fault, procs, prune, rpc, spawn
 from .agent_api import AgentApi
 from .agent_start import FAILED, HELD, OK
 from .children import Children
+from .heartbeat import Heartbeat
+from .heartbeat_server import HeartbeatServer
 from .protocol import Reply
-from .protocol_files import BEGAN, AgentSpec
+from .protocol_files import BEGAN, AgentSpec, described
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -35,6 +38,11 @@ def serve(folder: Path, result: int) -> int:
     spawn.raise_limits()  # a head's agent has a connection from each node
     umask = int(os.environ.get(environment.UMASK, "022"), 8)
     os.umask(0o077)
+    if fault := node_fault.look((folder, Path(spec["scratch"])), "agent"):
+        agent_folders.clear_scratch(spec)
+        message = f"the agent cannot start: {described(fault)}"
+        _report(result, {"ok": False, "message": message, "fault": fault})
+        return FAILED
     try:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         held = lease.take(spec["lease"], f"{spec['holder']} since {since}") if spec["lease"] else None
@@ -48,7 +56,9 @@ def serve(folder: Path, result: int) -> int:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         if api.heartbeats and spec["heartbeat"] is not None:
             api.heartbeats.listen("", block + spec["heartbeat"])
-        rpc.serve(Path(spec["socket"]), api.reply)
+        watched = api.heartbeats or api.heartbeat
+        threading.Thread(target=_watch, args=(watched, children, api), name="watch", daemon=True).start()
+        rpc.serve(Path(spec["socket"]), api.reply, api.break_down)
     except lease.HeldError as error:
         agent_folders.clear_scratch(spec)
         _report(result, {"ok": False, "held_by": str(error)})
@@ -57,19 +67,34 @@ def serve(folder: Path, result: int) -> int:
         agent_folders.clear_scratch(spec)
         _report(result, {"ok": False, "message": f"cannot take the lease: {error}", "lasting": True})
         return FAILED
-    except OSError as error:
-        _report(result, {"ok": False, "message": f"the agent cannot start: {error}"})
+    except (OSError, RuntimeError) as error:
+        agent_folders.clear_scratch(spec)
+        refusal = node_fault.refusal(error, "agent")
+        told = refusal["message"] if "fault" in refusal else str(error)
+        _report(result, {**refusal, "message": f"the agent cannot start: {told}"})
         return FAILED
     in_use = prune.hold(folder)
     _report(result, {"ok": True, "block": block, "warnings": os.environ.get(environment.TROUBLE, "").splitlines()})
-    threading.Thread(target=_prune, args=(folder, spec), name="prune", daemon=True).start()
-    watched = api.heartbeats or api.heartbeat
-    threading.Thread(target=watched.keep, args=(children.stopping,), name="watch", daemon=True).start()
+    with contextlib.suppress(RuntimeError):  # no thread more: old runs are removed another time
+        threading.Thread(target=_prune, args=(folder, spec), name="prune", daemon=True).start()
     logging.info("agent of %s on %s: ports from %s, lease %s", spec["run"], spec["place"], block, held)
-    children.serve(api.tick)
+    try:
+        children.serve(api.tick)
+    except Exception as error:
+        logging.exception("the agent ends")
+        api.break_down(str(error))
     logging.info("agent stopped")
     os.close(in_use)
     return OK
+
+
+def _watch(watched: Heartbeat | HeartbeatServer, children: Children, api: AgentApi) -> None:
+    """Follow heartbeats; an agent that cannot must not go on, since others count on its self-stop."""
+    try:
+        watched.keep(children.stopping)
+    except Exception as error:
+        logging.exception("heartbeats cannot be followed")
+        api.break_down(str(error))
 
 
 def _prune(folder: Path, spec: AgentSpec) -> None:

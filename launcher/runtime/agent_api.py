@@ -1,17 +1,20 @@
 """The requests that an agent answers: a method for each."""
 
+import contextlib
 import logging
 import math
 import os
 import signal
-import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from . import agent_folders, driver, environment, files, handshake, interpreter, procs, ranks, setups
+from . import agent_folders, driver, environment, files, handshake, interpreter, node_fault, procs, ranks
+from .agent_faults import AgentFaults
+from .agent_programs import AgentPrograms
 from .children import Children
 from .connectivity import Connectivity
 from .fences import Fences
@@ -36,7 +39,7 @@ from .protocol import (
     TablesReply,
     mismatch,
 )
-from .protocol_files import WORKERS, AgentSpec, SetupStep
+from .protocol_files import WORKERS, AgentSpec
 from .redact import SecretFilter
 from .supervision import Supervision
 from .watched import WatchedProgram
@@ -44,7 +47,6 @@ from .watched import WatchedProgram
 COPYING = "copying files"
 SUPERVISOR_S = 1.0
 """Seconds for the supervisor's part of a head's status."""
-PACKAGE = str(Path(__file__).resolve().parent)
 
 
 class AgentApi:
@@ -57,6 +59,7 @@ class AgentApi:
         self._scratch = Path(spec["scratch"])
         self._base = environment.user(os.environ, whole=spec["login"])
         self._interpreter = interpreter.wanted(folder, spec)
+        self._programs = AgentPrograms(folder, self._interpreter)
         self._secrets = agent_folders.secrets(self._scratch) / "secrets.json"
         self._filter = SecretFilter(self._secrets)
         log = folder / "log"
@@ -70,6 +73,8 @@ class AgentApi:
         self._deadline = self._secrets.with_name("deadline")
         self._fences = Fences(folder / agent_folders.FENCES)
         self._quiet = ranks.QuietTimes()
+        self._faults = AgentFaults((folder, self._scratch))
+        self._over_at = math.inf
         self._connectivity = Connectivity()
         key, limit, place = handshake.kept(folder), spec["self_stop"], spec["place"]
         self.heartbeat = Heartbeat(place, key, limit, self.stop_itself, Deadline(self._deadline).put)
@@ -88,6 +93,7 @@ class AgentApi:
             "signal": self.signal,
             "drive": self.drive,
             "environment": self.environment,
+            "ended": self._faults.ended,
             "supervisor": self.supervisor,
             "stop": self.stop,
         }
@@ -121,13 +127,14 @@ class AgentApi:
         if self.heartbeats:
             status["heartbeat_ages"], status["listening"] = self.heartbeats.ages(), self.heartbeats.listening
             status["supervisor"] = self._supervision.ask({"op": "status"}, SUPERVISOR_S)
-            return status
-        status["setup"], status["ranks"] = self._setup.status(), ranks.statuses(self._folder, self._quiet)
+            return self._faults.added_to(status)
+        status["setup"] = self._setup.status()
+        status["ranks"] = ranks.statuses(self._folder, self._quiet, self._faults.ends)
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])
         status["reachable"] = self._connectivity.probe(request.get("probe", {}))
         status["head_silence"], status["head_unheard"] = self.heartbeat.silence, self.heartbeat.unheard
-        return status
+        return self._faults.added_to(status)
 
     def prepare(self, request: PrepareRequest) -> Reply:
         """Keep secrets, ask for missing files, and run setup once in the run.
@@ -143,7 +150,7 @@ class AgentApi:
         with self._turn:
             if self._setup.resume():
                 return {"ok": True}
-            argv = self._setup_argv(request["setups"])
+            argv = self._programs.setup(request["setups"])
             if not argv:
                 self._setup.skip()
                 return {"ok": True}
@@ -155,20 +162,6 @@ class AgentApi:
     def _need(self, name: Literal["workdir", "wheels"]) -> Reply:
         self._setup.set_stage(COPYING)
         return {"ok": True, "need": name}
-
-    def _setup_argv(self, scripts: list[SetupStep]) -> list[str]:
-        """Return the command of setup; it makes a Python environment where needed."""
-        files.write(self._folder / setups.SETUPS, {"setups": scripts})
-        argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)] if scripts else []
-        if self._interpreter is None or self._interpreter.made:
-            return argv
-        return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
-
-    def _with_ray(self, part: str, *argv: str) -> list[str]:
-        """Return the command that runs a module of this package with Ray."""
-        if self._interpreter is None:
-            return [sys.executable, "-Es", PACKAGE, part, *argv]
-        return [sys.executable, "-EsS", PACKAGE, "interpreter", "run", str(self._folder), part, *argv]
 
     def ray(self, request: RayRequest) -> Reply:
         """Start `ray start --block` for a generation, unless it runs.
@@ -189,11 +182,12 @@ class AgentApi:
             if self.heartbeats:
                 self.heartbeats.begin()
             self._member = request.get("member")
+            node_fault.require_room()
             agent_folders.clear_ray(self._folder, self._scratch, cluster=None if supervisor is None else generation)
             folder = str(self._folder)
-            env = environment.ray(request["env"], folder, str(self._scratch), self._python)
+            env = environment.ray(request["env"], folder, str(self._scratch), self._programs.python)
             env[environment.MARK] = f"{self._spec['run']}:{self._spec['place']}:{generation}"
-            argv = self._with_ray("ray_start", str(request.get("client", "-")), *request["argv"])
+            argv = self._programs.with_ray("ray_start", str(request.get("client", "-")), *request["argv"])
             (self._folder / WORKERS).unlink(missing_ok=True)
             if "workers" in request:
                 files.write(self._folder / WORKERS, request["workers"])
@@ -201,7 +195,7 @@ class AgentApi:
             here.mkdir(exist_ok=True)
             self._ray.start(argv, env, folder=here, generation=generation)
             if supervisor is not None:
-                self._supervision.begin(self._with_ray("supervisor", str(self._scratch), supervisor), env)
+                self._supervision.begin(self._programs.with_ray("supervisor", str(self._scratch), supervisor), env)
         self._children.wake()
         return {"ok": True}
 
@@ -231,14 +225,9 @@ class AgentApi:
         procs.send(told, number)
         return {"ok": True, "count": len(told)}
 
-    @property
-    def _python(self) -> str:
-        """Return the interpreter that has Ray."""
-        return str(self._interpreter.python) if self._interpreter else sys.executable
-
     def drive(self, request: DriveRequest) -> Reply:
         """Start a driver, once for an attempt."""
-        spec = environment.driver(request["spec"], self._folder, self._python)
+        spec = environment.driver(request["spec"], self._folder, self._programs.python)
         with self._turn:
             return driver.begin(self._folder, self._children, spec, request["label"], request["mark"])
 
@@ -263,9 +252,11 @@ class AgentApi:
         return self._supervision.ask(request["question"], request["timeout"])
 
     def tick(self) -> None:
-        """Keep the supervisor of a head; end an agent that nobody will ever ask again."""
+        """Keep the supervisor of a head; end after a stop whose reply is on its way, or if nobody will ask again."""
         self._supervision.tick()
         self._patience.tick()
+        if time.monotonic() >= self._over_at:
+            self._end()
 
     def stop_itself(self, reason: str) -> None:
         """Kill ranks and Ray, because others may count this node as lost.
@@ -289,9 +280,20 @@ class AgentApi:
         reply = self.kill({"op": "kill", "level": "node"})
         if reply["ok"]:
             self.heartbeat.leave()
-            agent_folders.clear(self._folder, self._spec)
-            threading.Timer(0.1, self._end).start()
+            if unremoved := agent_folders.clear(self._folder, self._spec):
+                reply["message"] = unremoved
+            self._over_at = time.monotonic() + 0.1
+            with contextlib.suppress(RuntimeError):  # no thread more: `tick` ends it
+                threading.Timer(0.1, self._end).start()
         return reply
+
+    def break_down(self, reason: str) -> None:
+        """End, with all that was begun here: an agent that cannot serve must hold neither node nor lease."""
+        logging.error("the agent cannot serve: %s", reason)
+        self._supervision.end()
+        with contextlib.suppress(OSError):  # what this process began ends with it, and ranks end with their agent
+            self.kill({"op": "kill", "level": "node", "grace": 0})
+        self._end()
 
     def _end(self) -> None:
         self._children.stopping.set()

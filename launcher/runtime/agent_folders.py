@@ -1,8 +1,8 @@
 """The folders of an agent: what they hold, and what is removed at the end."""
 
-import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import files, interpreter
@@ -45,24 +45,40 @@ def _is_new(folder: Path, cluster: int) -> bool:
     return True
 
 
-def clear(folder: Path, spec: AgentSpec) -> None:
-    """Remove what only a living run needs; logs and exits stay.
+def clear(folder: Path, spec: AgentSpec) -> str:
+    """Remove what only a living run needs; logs and exits stay. Return what could not be removed, empty for nothing.
 
-    That is: sockets, secrets, Ray's files, an unfinished Python environment.
+    That is: sockets, secrets, Ray's files, an unfinished Python environment. Nothing of it keeps a node: what cannot be
+    removed (a read-only disk) must not delay its release.
     """
-    clear_scratch(spec)
-    for name in ("gcs", "tls"):
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(folder / name)
+    left = [*_clear_scratch(spec), *_removed(folder / "gcs"), *_removed(folder / "tls")]
     for name in ("token", KEY, BEGAN, FENCES, CLUSTER):
-        (folder / name).unlink(missing_ok=True)
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            left.append(f"`{folder / name}`: {(error.strerror or str(error)).lower()}")
     if unfinished := interpreter.wanted(folder, spec):
         unfinished.forget()
+    return f"cannot remove {'; '.join(left)}" if left else ""
 
 
 def clear_scratch(spec: AgentSpec) -> None:
-    """Remove the run's folders outside its own."""
+    """Remove the run's folders outside its own, as far as that is possible."""
+    for _ in _clear_scratch(spec):
+        pass
+
+
+def _clear_scratch(spec: AgentSpec) -> Iterator[str]:
     scratch = Path(spec["scratch"])
     for path in (Path("/dev/shm") / scratch.name, scratch):  # noqa: S108
-        with contextlib.suppress(FileNotFoundError):
+        yield from _removed(path)
+
+
+def _removed(path: Path) -> Iterator[str]:
+    """Remove a folder; yield why it is still there. One file that cannot be removed keeps no other."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        try:
             shutil.rmtree(path)
+        except OSError as error:
+            yield f"`{path}`: {(error.strerror or str(error)).lower()}"

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from . import environment, files, login, logs, rpc, scope
+from . import environment, files, login, logs, node_fault, rpc, scope
 
 if TYPE_CHECKING:
     from .protocol import Reply
@@ -43,7 +43,11 @@ def begin(folder: Path) -> int:
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.close(reading)
-        _detach(folder, spec, writing)
+        try:
+            _detach(folder, spec, writing)
+        except OSError as error:  # it is the agent to be: whoever waits for it has to hear why it is not
+            os.write(writing, json.dumps(node_fault.refusal(error, "agent")).encode())
+            os._exit(FAILED)
     os.close(writing)
     reply = _read(reading)
     if reply is None:
@@ -151,4 +155,7 @@ def _try_bashrc(spec: "AgentSpec", base: dict[str, str], umask: int, name: str) 
 
 def main(argv: list[str]) -> int:
     """Start the agent of a folder: `agent_start FOLDER`."""
-    return begin(Path(argv[0]).absolute())
+    try:
+        return begin(Path(argv[0]).absolute())
+    except (OSError, RuntimeError) as error:
+        return _print(FAILED, node_fault.refusal(error, "agent"))

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from . import node_fault
+
 SPAWN = Path(__file__).with_name("spawn.py")
 TICK_S = 0.5
 
@@ -99,15 +101,16 @@ class Children:
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str], log: Path) -> int:
-    return os.posix_spawn(
-        argv[0],
-        list(argv),
-        dict(env),
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setsid=True,
-        setsigdef=[signal.SIGPIPE, signal.SIGINT],
-    )
+    with node_fault.logging_to(log):
+        return os.posix_spawn(
+            argv[0],
+            list(argv),
+            dict(env),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigdef=[signal.SIGPIPE, signal.SIGINT],
+        )

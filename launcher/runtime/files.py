@@ -27,11 +27,7 @@ def write(path: Path, content: Mapping[str, object]) -> None:
     File, rename and folder are synced in this order.
     """
     temporary = draft(path)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(handle, "wb") as file:
-        file.write(json.dumps(content).encode())
-        file.flush()
-        os.fsync(file.fileno())
+    _write_draft(temporary, path, content, synced=True)
     os.replace(temporary, path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -46,9 +42,7 @@ def create(path: Path, content: Mapping[str, object]) -> bool:
     Atomic.
     """
     temporary = draft(path)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(handle, "wb") as file:
-        file.write(json.dumps(content).encode())
+    _write_draft(temporary, path, content)
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -57,6 +51,22 @@ def create(path: Path, content: Mapping[str, object]) -> bool:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
     return True
+
+
+def _write_draft(temporary: Path, path: Path, content: Mapping[str, object], *, synced: bool = False) -> None:
+    """Write the content beside a path; an error names that path and leaves nothing behind."""
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(handle, "wb") as file:
+            file.write(json.dumps(content).encode())
+            file.flush()
+            if synced:
+                os.fsync(file.fileno())
+    except OSError as error:
+        error.filename = str(path)
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def read(path: Path) -> dict[str, Any] | None:

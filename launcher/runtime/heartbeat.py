@@ -78,8 +78,12 @@ class Deadline:
         self.put(float("inf"))
 
     def put(self, moment: float) -> None:
-        """Publish the time: eight bytes in one write, so that nobody reads half of them."""
-        os.pwrite(self._handle, _DEADLINE.pack(moment), 0)
+        """Publish the time: eight bytes in one write, so that nobody reads half of them.
+
+        Where that cannot be written (it is in memory if the machine has such a place) the last one stands.
+        """
+        with contextlib.suppress(OSError):
+            os.pwrite(self._handle, _DEADLINE.pack(moment), 0)
 
     @staticmethod
     def read(path: str) -> float:

@@ -12,34 +12,33 @@ from typing import Any
 
 from . import agent_folders, files, procs, rpc
 from .fences import Fences
-from .protocol import Reply, StatusReply
+from .protocol import StatusReply
 from .protocol_files import AgentSpec
 
 STOP_S = procs.KILL_S + 5
 
 
 def main(argv: list[str]) -> int:
-    """Reply without an agent, `ask FOLDER`, or end the run, `stop FOLDER`.
+    """Reply to the request on stdin without an agent: `ask FOLDER`, or `for FOLDER`.
 
-    `ask` reads the request from stdin.
+    With `for` the agent's spec comes with the request (`OrphansRequest`): then no file is needed on the machine.
     """
-    folder = Path(argv[1])
-    spec = files.agent_spec(folder)
-    if spec is None:
-        reply: Reply = {"ok": True, "absent": True}
-    elif argv[0] == "stop":
-        reply = stop(folder, spec)
-    else:
-        reply = ask(folder, spec, json.load(sys.stdin))
-    print(json.dumps(reply))
+    folder, asked = Path(argv[1]), json.load(sys.stdin)
+    spec = files.agent_spec(folder) if argv[0] == "ask" else asked["spec"]
+    request = asked if argv[0] == "ask" else asked["request"]
+    print(json.dumps(reply(folder, spec, request)))
     return 0
 
 
-def ask(folder: Path, spec: AgentSpec, request: dict[str, Any]) -> StatusReply:
-    """Return the reply to `status` and `kill`.
+def reply(folder: Path, spec: AgentSpec | None, request: dict[str, Any]) -> StatusReply:
+    """Return the reply to `status`, `kill` and `stop`; other requests are refused.
 
-    Other requests are refused. A status counts the processes that are left over.
+    A status counts the processes that are left over. A stop ends an agent that lives too.
     """
+    if spec is None:
+        return {"ok": True, "absent": True}
+    if request["op"] == "stop":
+        return stop(folder, spec, asks=not request.get("force", False))
     if procs.agents(spec["run"], spec["place"]):
         return {"ok": False, "message": "the agent runs, but its socket is gone"}
     if request["op"] == "status":
@@ -48,29 +47,31 @@ def ask(folder: Path, spec: AgentSpec, request: dict[str, Any]) -> StatusReply:
         return {"ok": False, "message": "the agent is no longer running"}
     fields = {name: request[name] for name in ("level", "generation", "member", "attempt") if name in request}
     scope = replace(procs.of_spec(spec), **fields)
-    fences = Fences(folder / agent_folders.FENCES)
-    fences.raise_to(scope.level, scope.member, scope.generation, scope.attempt)
+    if folder.is_dir():
+        fences = Fences(folder / agent_folders.FENCES)
+        fences.raise_to(scope.level, scope.member, scope.generation, scope.attempt)
     left = procs.kill(scope)
     return {"ok": not left, "left": left}
 
 
-def stop(folder: Path, spec: AgentSpec) -> Reply:
-    """End the agent, by request or by force, and all of the run.
+def stop(folder: Path, spec: AgentSpec, *, asks: bool = True) -> StatusReply:
+    """End the agent, by request where it `asks` or by force, and all of the run.
 
-    `left` is what remains after two scans.
+    `left` is what remains after two scans. What cannot be removed is named, and keeps nothing.
     """
     agents = procs.agents(spec["run"], spec["place"])
     try:
-        rpc.ask(Path(spec["socket"]), {"op": "stop"}, timeout=STOP_S)
+        if asks:
+            rpc.ask(Path(spec["socket"]), {"op": "stop"}, timeout=STOP_S)
+            procs.await_end(agents, 5.0)
     except (OSError, ValueError):
         pass  # it is dead or does not answer: by force, below
-    else:
-        procs.await_end(agents, 5.0)
     left = procs.agents(spec["run"], spec["place"])
     procs.send(left, 9)
     procs.await_end(left, 5.0)
     remaining = procs.kill(procs.of_spec(spec))
     remaining += [agent.pid for agent in procs.agents(spec["run"], spec["place"])]
-    if not remaining:
-        agent_folders.clear(folder, spec)
-    return {"ok": not remaining, "left": remaining}
+    ended: StatusReply = {"ok": not remaining, "left": remaining}
+    if not remaining and (unremoved := agent_folders.clear(folder, spec)):
+        ended["message"] = unremoved
+    return ended

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
-    from .protocol_files import RankSpec, SetupStep, Variables, WorkersFile
+    from .protocol_files import NodeFault, RankSpec, SetupStep, Variables, WorkersFile
 
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
@@ -34,6 +34,7 @@ class PlainRequest(TypedDict):
     """Report the ports of the agent (`hello`), or kill all and end (`stop`)."""
 
     op: Literal["hello", "stop"]
+    force: NotRequired[bool]  # of an agent that has not answered: do not ask it again
 
 
 class StatusRequest(TypedDict):
@@ -196,6 +197,7 @@ class Reply(TypedDict):
     odd: NotRequired[bool]  # set by the launcher: what came was no reply of an agent
     tail: NotRequired[list[str]]  # the last lines of a log
     lasting: NotRequired[bool]  # the same request would fail again
+    fault: NotRequired[NodeFault]  # the node is to blame
     absent: NotRequired[bool]  # nothing of the run is on the machine
     block: NotRequired[int]  # the agent's first port
     warnings: NotRequired[list[str]]  # of an agent that has started: what a person should look at
@@ -272,6 +274,7 @@ class TablesReply(Reply):
     ready: NotRequired[bool]
     nodes: NotRequired[list[RayNodeStatus]]
     groups: NotRequired[list[GroupStatus]]
+    faults: NotRequired[dict[str, NodeFault]]  # by label, of ranks that did not start for a fault of their node
 
 
 class StatusReply(Reply):
@@ -290,3 +293,4 @@ class StatusReply(Reply):
     heartbeat_ages: NotRequired[dict[str, float]]
     listening: NotRequired[float]
     supervisor: NotRequired[TablesReply]
+    fault: NotRequired[NodeFault]  # the node is to blame for what has failed on it

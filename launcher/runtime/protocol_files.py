@@ -15,13 +15,38 @@ BEGAN = "began.json"
 
 KEY = "key"
 """The file in a run's folder with a key for heartbeats, as hexadecimal: the run's at its head, the node's elsewhere."""
+NODE_ERRORS = {
+    "ENOSPC": "No space left on device",
+    "EDQUOT": "Disk quota exceeded",
+    "EROFS": "Read-only file system",
+    "EIO": "Input/output error",
+    "EMFILE": "Too many open files",
+    "ENFILE": "Too many open files in system",
+    "EAGAIN": "Resource temporarily unavailable",
+}
+"""Errors of a write or a start for which the node is to blame, and what Linux calls them."""
 
 SHARED = "shared"
 """The folder in a run's folder for documents of shared variables, each named by the hash of its content."""
 
 
+class NodeFault(TypedDict):
+    """An error for which a node is to blame: at which stage, of which file (empty: none), and its name in errno.h."""
+
+    stage: str
+    path: str
+    errno: str
+
+
 MAX_LIST = 120 * 1024
 """Bytes of a variable that is a list; Linux starts no program with one of 128 KiB (MAX_ARG_STRLEN)."""
+
+
+def described(fault: NodeFault) -> str:
+    """Return a fault as a sentence."""
+    what = "start anything more" if fault["errno"] in ("EAGAIN", "EMFILE", "ENFILE") else "write"
+    where = f" `{fault['path']}`" if fault["path"] and what == "write" else ""
+    return f"cannot {what}{where}: {NODE_ERRORS[fault['errno']].lower()} ({fault['errno']})"
 
 
 def node_key(run_key: bytes, place: str) -> bytes:
@@ -148,9 +173,12 @@ class RankStateFile(TypedDict):
 
 
 class RankExitFile(TypedDict):
-    """`exit.json`: how a rank ended, as a shell says it, and when (s: wall clock, and since boot)."""
+    """`exit.json`: how a rank ended, as a shell says it, and when (s: wall clock, and since boot).
 
-    code: int
+    Without a `code` it did not begin; an agent knows that, no file does.
+    """
+
+    code: int | None
     at: float
     since_boot: NotRequired[float]
 
@@ -174,6 +202,24 @@ class CommandRequest(TypedDict):
     label: str
     env: dict[str, str]
     timeout: float | None
+
+
+class EndedRequest(TypedDict):
+    """Keep how a rank ended, which cannot be written down; without a `code` it did not begin, for a `fault`."""
+
+    op: str
+    protocol: int
+    member: str
+    attempt: int
+    end: RankExitFile
+    fault: NotRequired[NodeFault]
+
+
+class OrphansRequest(TypedDict):
+    """The input of `orphans for`: a request, and the spec of the agent that it would be for."""
+
+    spec: AgentSpec
+    request: dict[str, Any]
 
 
 class LogHeader(TypedDict):

@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, heartbeat, procs, ranks, rpc, start_files
+from . import environment, files, heartbeat, node_fault, procs, ranks, rpc, start_files
 from .protocol import PROTOCOL, EnvironmentReply, EnvironmentRequest
-from .protocol_files import RankExitFile, RankSpec, RankStateFile
+from .protocol_files import EndedRequest, NodeFault, RankExitFile, RankSpec, RankStateFile
 from .start_files import StartFiles
 
 BEGUN_TWICE = 3
@@ -73,18 +73,68 @@ def main(argv: list[str]) -> int:
         # A handler, not SIG_IGN: the script would inherit that. Our end is the script's end.
         signal.signal(number, lambda *_: None)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    if (own / ranks.STOPPING).exists():  # while start files were read
-        stopped: RankExitFile = {"code": 128 + signal.SIGTERM, "at": time.time()}
-        files.write(own / "exit.json", stopped)
-        return 0
-    code = _wait(own, _start(folder, own, spec, given, start), given["agent"], given["deadline"])
+    stopped = (own / ranks.STOPPING).exists()  # while start files were read
+    try:
+        script = None if stopped else _start(folder, own, spec, given, start)
+    except OSError as error:
+        fault = node_fault.of(error, "rank")
+        if fault is not None:
+            _tell(Path(agent["socket"]), spec, _end(None), fault)
+        raise
+    stop_code = 128 + signal.SIGTERM
+    code = stop_code if script is None else _wait(own, script, given["agent"], given["deadline"])
     if code is None:
         scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
         procs.kill(scope, grace=0)
         return 1
-    end: RankExitFile = {"code": code, "at": time.time(), "since_boot": heartbeat.now()}
-    files.write(own / "exit.json", end)
+    end = _end(code)
+    while not _kept(own, Path(agent["socket"]), spec, end):
+        if not _lives(given["agent"]):
+            return 1
     return 0
+
+
+def _end(code: int | None) -> RankExitFile:
+    return {"code": code, "at": time.time(), "since_boot": heartbeat.now()}
+
+
+def _kept(own: Path, agent: Path, spec: RankSpec, end: RankExitFile) -> bool:
+    """Write down how the rank ended, or have the agent remember it: a node may take no file any more."""
+    try:
+        files.write(own / "exit.json", end)
+    except OSError:
+        return _tell(agent, spec, end)
+    return True
+
+
+def _tell(agent: Path, spec: RankSpec, end: RankExitFile, fault: NodeFault | None = None) -> bool:
+    """Tell the agent how the rank ended; return whether it took note."""
+    told: EndedRequest = {
+        "op": "ended",
+        "protocol": PROTOCOL,
+        "member": spec["member"],
+        "attempt": spec["attempt"],
+        "end": end,
+    }
+    if fault is not None:
+        told["fault"] = fault
+    try:
+        return bool(rpc.ask(agent, told, timeout=10)["ok"])
+    except (OSError, ValueError):
+        return False
+
+
+def _lives(agent: int) -> bool:
+    """Wait a moment; return whether the agent still lives."""
+    try:
+        handle = os.pidfd_open(agent)
+    except ProcessLookupError:
+        return False
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    ended = poll.poll(LOOK_S * 1000)
+    os.close(handle)
+    return not ended
 
 
 def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply, start: StartFiles) -> int:
@@ -94,20 +144,22 @@ def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply, sta
     env = {**start.script, **environment.of_rank(folder, spec, start.env, secrets), **last}
     os.chdir(folder / "workdir")
     os.umask(start.umask)
-    script = os.posix_spawn(
-        start_files.bash(given["base"]),
-        ["bash", str(folder / spec["script"])],
-        env,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(own / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setpgroup=0,
-        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
-    )
-    os.umask(0o077)
-    return script
+    try:
+        with node_fault.logging_to(own / "log"):
+            return os.posix_spawn(
+                start_files.bash(given["base"]),
+                ["bash", str(folder / spec["script"])],
+                env,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(own / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setpgroup=0,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+            )
+    finally:
+        os.umask(0o077)
 
 
 def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:

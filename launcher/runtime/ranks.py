@@ -6,7 +6,7 @@ Each holds `spec.json`, `state.json`, `exit.json`, `log` and `heartbeat`.
 import contextlib
 import math
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -49,39 +49,39 @@ def _stamp(path: Path) -> tuple[int, int]:
     return (found.st_mtime_ns, found.st_size)
 
 
-def statuses(folder: Path, quiet: QuietTimes) -> list[RankStatusRow]:
+def statuses(folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], RankExitFile]) -> list[RankStatusRow]:
     """Return the newest attempt of each member, and older ones that live.
 
-    Only attempts that began here count.
+    Only attempts that began here count. `ends` has those of member and attempt that could not be written down.
     """
     try:
         members = sorted((folder / "ranks").iterdir())
     except FileNotFoundError:
         return []
-    return [status for member in members for status in _of_member(member, quiet)]
+    return [status for member in members for status in _of_member(member, quiet, ends)]
 
 
-def _of_member(folder: Path, quiet: QuietTimes) -> list[RankStatusRow]:
+def _of_member(folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], RankExitFile]) -> list[RankStatusRow]:
     attempts = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
     found: list[RankStatusRow] = []
     for attempt in attempts:
         # An attempt whose parent has not begun, or never did, has no status, and must not hide the one before it.
-        status = _status(folder / str(attempt), quiet)
+        status = _status(folder / str(attempt), quiet, ends)
         if status and (status["running"] or not found):
             found.append(status)
     return found[::-1]
 
 
-def _status(folder: Path, quiet: QuietTimes) -> RankStatusRow | None:
+def _status(folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], RankExitFile]) -> RankStatusRow | None:
     state = _state(folder)
     if state is None:
         return None
     member, attempt = state["member"], state["attempt"]
-    end = _exit(folder)
+    end = _exit(folder) or ends.get((member, attempt))
     if end is None and alive(state):
         return {"member": member, "attempt": attempt, "running": True, "quiet": quiet.of(folder)}
-    end = end or _exit(folder)  # it may have ended between the two looks
-    if end is None:
+    end = end or _exit(folder) or ends.get((member, attempt))  # it may have ended between the two looks
+    if end is None or end["code"] is None:
         tail = logs.tail(folder / "log")
         return {"member": member, "attempt": attempt, "running": False, "exit_code": None, "tail": tail}
     code = end["code"]

@@ -16,7 +16,7 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from .protocol import BundleStatus, GroupStatus, RankStart, RayNodeStatus
+from .protocol import BundleStatus, GroupStatus, RankStart, RayNodeStatus, Reply
 from .rank_actor import RankActor
 
 NAMESPACE = "nvlaunch"
@@ -138,26 +138,34 @@ def share(content: bytes) -> Document:
     return [ray.put(content)]
 
 
-def start(ranks: list[RankStart], document: Document, timeout: float) -> list[str]:
+def start(ranks: list[RankStart], document: Document, timeout: float) -> dict[str, Reply]:
     """Start ranks, each in the actor of its slot and generation.
 
-    Return a message for each that did not start.
+    Return by label what is wrong with each that did not start.
     """
     _end_older({rank["slot"]: rank["actor"] for rank in ranks})
     groups = {key: get_placement_group(key) for key in {rank["slice"] for rank in ranks}}
     actors = [_actor(rank, groups[rank["slice"]]) for rank in ranks]
     asked = [a.start.remote(r["label"], r["spec"], r["mark"], document) for a, r in zip(actors, ranks, strict=True)]
     ray.wait(asked, num_returns=len(asked), timeout=timeout)
-    return [message for rank, answer in zip(ranks, asked, strict=True) if (message := _message(rank, answer))]
+    wrong = {rank["label"]: _wrong(rank, answer) for rank, answer in zip(ranks, asked, strict=True)}
+    return {label: reply for label, reply in wrong.items() if reply is not None}
 
 
-def _message(rank: RankStart, answer: Any) -> str:
+def _wrong(rank: RankStart, answer: Any) -> Reply | None:
     try:
-        return str(ray.get(answer, timeout=0))
-    except ray.exceptions.GetTimeoutError:
-        return f"rank `{rank['label']}` did not start in time"
+        said: str | Reply = ray.get(answer, timeout=0)
     except ray.exceptions.RayError as error:
-        return f"rank `{rank['label']}` did not start: {str(error).strip().splitlines()[-1]}"
+        return {"ok": False, "message": _message(rank, error)}
+    if isinstance(said, str):
+        return {"ok": False, "message": said} if said else None
+    return said
+
+
+def _message(rank: RankStart, error: Exception) -> str:
+    if isinstance(error, ray.exceptions.GetTimeoutError):
+        return f"rank `{rank['label']}` did not start in time"
+    return f"rank `{rank['label']}` did not start: {str(error).strip().splitlines()[-1]}"
 
 
 def _end_older(wanted: dict[str, str]) -> None:

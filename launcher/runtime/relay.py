@@ -74,19 +74,42 @@ class PendingRequest:
             return False
         return True
 
-    def scan(self) -> None:
-        """Start the program that replies in place of an agent."""
+    def scan(self) -> bool:
+        """Start the program that replies in place of an agent; return whether that was possible."""
         import subprocess
 
         if self.asked["question"].get("op") == "status":
             self.deadline = time.monotonic() + SCAN_S
         argv = [sys.executable, "-EsS", self.asked["package"], "orphans", "ask", self.asked["root"]]
         question = json.dumps(self.asked["question"]).encode()
-        reading, writing = os.pipe()
-        os.write(writing, question)
-        os.close(writing)
-        with open(reading, "rb") as source:
-            self.child = subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            reading, writing = os.pipe()
+            os.write(writing, question)
+            os.close(writing)
+            with open(reading, "rb") as source:
+                self.child = subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        except OSError:
+            return False
+        return True
+
+    def reply_here(self) -> "dict[str, Any]":
+        """Return the answer of that program, run within this one: no process more can be started on the machine.
+
+        It may take as long as a kill takes, and delays the requests after it.
+        """
+        from importlib import import_module
+        from pathlib import Path
+
+        folder, package = os.path.split(self.asked["package"])
+        sys.path.insert(0, folder or ".")
+        try:
+            files, orphans = import_module(package + ".files"), import_module(package + ".orphans")
+            root = Path(self.asked["root"])
+            return {"answer": orphans.reply(root, files.agent_spec(root), self.asked["question"])}
+        except Exception as error:  # noqa: BLE001 - whatever is wrong here, other agents are asked over this connection
+            return {"message": f"{type(error).__name__}: {error}"}
+        finally:
+            sys.path.pop(0)
 
     @property
     def handle(self) -> int:
@@ -136,9 +159,10 @@ class Relay:
             self._answer(request, {"message": "the agent is starting"})
         elif looked and (self._is_empty(root) or not os.path.exists(root + "/" + BEGUN)):
             self._answer(request, {"answer": {"ok": True, "agent": None, "leftovers": 0}})
-        else:
-            request.scan()
+        elif request.scan():
             self._wait_for(request)
+        else:
+            self._answer(request, request.reply_here())
 
     def _is_empty(self, root: str) -> bool:
         return time.monotonic() - self.empty.get(root, -HOLDS_S) < HOLDS_S

@@ -10,15 +10,21 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from . import node_fault
 
 LIMIT = 64 << 20
 """Bytes of a request, or of a reply: the start of 10,000 ranks takes some 10 MiB."""
 
 WHOLE_S = 60.0
 """Seconds in which a request has to have come, and its reply to be taken."""
+
+GIVE_UP_S = 15.0
+"""Seconds in which no connection could be accepted, after which a server is of no use."""
 
 _PEER = struct.Struct("iII")
 
@@ -44,10 +50,15 @@ def user(connection: socket.socket) -> int:
     return int(_PEER.unpack(peer)[1])
 
 
-def serve(path: Path, reply: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
+def serve(
+    path: Path,
+    reply: Callable[[dict[str, Any]], Mapping[str, object]],
+    give_up: Callable[[str], object] = lambda _: None,
+) -> None:
     """Listen on a path and answer each request in a thread of its own.
 
-    Returns once it listens.
+    Returns once it listens. Where no thread more can be started, requests are answered one after the other. `give_up`
+    is called with the reason once no request can be accepted any more.
     """
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path.unlink(missing_ok=True)
@@ -57,14 +68,23 @@ def serve(path: Path, reply: Callable[[dict[str, Any]], Mapping[str, object]]) -
     pause = threading.Event()
 
     def accept() -> None:
+        failing: float | None = None
         while True:
             try:
                 connection = server.accept()[0]
             except OSError as error:  # no descriptor or memory left just now: the next one may be there
                 logging.warning("cannot accept a connection: %s", error)
+                failing = failing or time.monotonic()
+                if time.monotonic() - failing > GIVE_UP_S:
+                    give_up(f"cannot accept a connection: {error}")
+                    return
                 pause.wait(0.1)
                 continue
-            threading.Thread(target=_serve_one, args=(connection, reply), daemon=True).start()
+            failing = None
+            try:
+                threading.Thread(target=_serve_one, args=(connection, reply), daemon=True).start()
+            except RuntimeError:  # no thread more: whoever asks next waits for this one
+                _serve_one(connection, reply)
 
     threading.Thread(target=accept, name="accept", daemon=True).start()
 
@@ -80,7 +100,7 @@ def _serve_one(connection: socket.socket, reply: Callable[[dict[str, Any]], Mapp
                 answer = reply(request)
             except Exception as error:
                 logging.exception("request `%s` failed", request.get("op"))
-                answer = {"ok": False, "message": f"{type(error).__name__}: {error}"}
+                answer = node_fault.refusal(error, str(request.get("op")))
             connection.sendall(json.dumps(answer).encode())
         except (OSError, ValueError) as error:
             logging.warning("a request was cut short: %s", error)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import heartbeat, ray_api, rpc, shared
-from .protocol import Reply, TablesReply
+from .protocol import TablesReply
 
 PERIOD_S = 0.5
 STALE_S = 5.0
@@ -78,7 +78,7 @@ class Supervisor:
         self._starting = threading.Lock()
         self._documents: dict[str, ray_api.Document] = {}
 
-    def reply(self, question: dict[str, Any]) -> Reply:
+    def reply(self, question: dict[str, Any]) -> TablesReply:
         """Return the reply to a question: status, verify, reserve, unreserve, drain or start.
 
         A change of a group is confirmed when the tables show it: the next look must not see the group of before.
@@ -102,7 +102,9 @@ class Supervisor:
                 with self._starting:
                     document = self._document(question["shared"])
                     wrong = ray_api.start(question["ranks"], document, question["timeout"])
-                return {"ok": not wrong, "message": "; ".join(wrong)}
+                message = "; ".join(reply.get("message", "") for reply in wrong.values())
+                faults = {label: reply["fault"] for label, reply in wrong.items() if "fault" in reply}
+                return {"ok": not wrong, "message": message, "faults": faults}
             case other:
                 return {"ok": False, "message": f"unknown question `{other}`"}
 

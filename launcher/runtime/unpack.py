@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from . import node_fault
 from .files import draft as draft_of
 from .protocol import Reply
 from .protocol_files import Manifest
@@ -34,7 +35,8 @@ PART = 1 << 20
 FORMER = 4
 """The number of former runs that are searched for contents, the newest first."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""Errors that a second attempt would meet again."""
 
 
 class BrokenError(Exception):
@@ -43,10 +45,6 @@ class BrokenError(Exception):
 
 class RefusedError(BrokenError):
     """The manifest describes files that cannot be put in place."""
-
-
-LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
-"""Errors that a second attempt would meet again."""
 
 
 def main(argv: list[str]) -> int:
@@ -63,6 +61,8 @@ def main(argv: list[str]) -> int:
         unpacking.forget()
         lasting = isinstance(error, RefusedError) or (isinstance(error, OSError) and error.errno in LASTING)
         reply = {"ok": False, "message": unpacking.message(error), "lasting": lasting}
+        if fault := node_fault.of_files(error, Path(argv[1])):
+            reply["fault"] = fault
     print(json.dumps(reply))
     return 0
 
@@ -227,7 +227,7 @@ class Unpacking:
         """Return a message for an error."""
         if not isinstance(error, OSError):
             return str(error) or type(error).__name__
-        if error.errno in FULL:
+        if error.errno in node_fault.FULL:
             told = "" if error.strerror == os.strerror(error.errno) else f": {error.strerror}"
             return f"no room for the files of the run in `{self._folder}`{told}"
         where = error.filename2 or error.filename or self._folder

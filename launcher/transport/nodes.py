@@ -1,6 +1,7 @@
 """The `Nodes` port over a shell: most actions are a request to an agent."""
 
 import errno
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -31,12 +32,13 @@ from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import MemberName, Run
 from launcher.errors import LaunchError, RemoteError, StoreError
 from launcher.ports import Command, Hear, LogName, LogPart, Shell, Take
-from launcher.runtime.protocol import KillRequest, Reply, SignalRequest
+from launcher.runtime.protocol import KillRequest, PlainRequest, Reply, SignalRequest
+from launcher.runtime.protocol_files import OrphansRequest
 from launcher.setup import gpus
 from launcher.transport import fence, inspect
 from launcher.transport.agent import commands, ranks
 from launcher.transport.agent.addresses import Addresses
-from launcher.transport.agent.answers import done, free, killed
+from launcher.transport.agent.answers import done, failed, free, killed
 from launcher.transport.agent.client import AgentClient
 from launcher.transport.agent.heads import RayHeads
 from launcher.transport.agent.observe import Observer
@@ -45,6 +47,8 @@ from launcher.transport.upload import bundle
 
 ASK_S = 10.0
 KILL_S = 30.0
+END_S = 25.0
+"""Seconds in which an agent has killed everything and says so: a kill takes 20 at most."""
 STOP_S = 60.0
 # Errors of the disk of this machine, which a person can fix.
 _OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -124,6 +128,7 @@ class ShellNodes:
         """Start the ranks of a gang for an attempt."""
         gang = {member.name for member in self._addresses.environment(run).index.by_gang[action.gang]}
         touched = [self._addresses.slot(run, slot.node) for slot in action.slots if slot.member in gang]
+        touched.append(self._addresses.head(run))
         return self._act("start", lambda: ranks.start(self._addresses, self._heads, run, action), *touched)
 
     def _announce(self, run: Run, action: Announce) -> Answer:
@@ -150,8 +155,7 @@ class ShellNodes:
         def act() -> Answer:
             reply = client.ask(request, timeout=KILL_S)
             if reply.get("absent"):  # no program of ours is there that could scan
-                self._provision.put(run, client)
-                reply = client.ask(request, timeout=KILL_S)
+                reply = self._without_agent(run, client, request, KILL_S)
             return self._free(run, client, action) if reply["ok"] and action.reused else killed(reply)
 
         return self._act("kill", act, client)
@@ -168,8 +172,7 @@ class ShellNodes:
         try:
             return free(client, node, some)
         except RemoteError:
-            self._provision.put(run, client)
-            return free(client, node, some)
+            return free(client, node, some, from_memory=True)
 
     def _release(self, run: Run, action: Release) -> Answer:
         """Kill all of the run on a unit, stop its agent, let go of the lease."""
@@ -181,17 +184,27 @@ class ShellNodes:
     def _stop(self, run: Run, client: AgentClient) -> Reply:
         """End an agent and all of the run.
 
-        Where nothing can be written (a full disk), by the programs that are there already.
+        An agent that answers does it itself: nothing has to be started on its node. Else by a program that needs no
+        file there.
         """
-        unwritten: RemoteError | None = None
+        request: PlainRequest = {"op": "stop"}
         try:
-            self._provision.put(run, client)
-        except RemoteError as error:
-            unwritten = error
-        reply = client.answer("orphans", "stop", client.layout.root, timeout=STOP_S)
-        if unwritten is not None and reply.get("absent"):
-            raise unwritten
-        return reply
+            reply = client.ask_open(request, timeout=END_S)
+        except RemoteError:
+            request["force"] = True
+        else:
+            if reply is not None and reply["ok"] and not reply.get("absent"):
+                return reply
+        return self._without_agent(run, client, request, STOP_S)
+
+    def _without_agent(
+        self, run: Run, client: AgentClient, request: KillRequest | PlainRequest, timeout: float
+    ) -> Reply:
+        """Return what a program from memory says and does in place of an agent."""
+        asked: OrphansRequest = {"spec": self._provision.spec(run, client), "request": dict(request)}
+        return client.from_memory(
+            "orphans", "for", client.layout.root, stdin=json.dumps(asked).encode(), timeout=timeout
+        )
 
     def _power_off(self, run: Run, action: PowerOff) -> Answer:
         """Run the inventory's `fence_command` for a node, on this machine."""
@@ -260,8 +273,7 @@ class ShellNodes:
         try:
             answer = act()
         except LaunchError as error:
-            tail = error.tail if isinstance(error, RemoteError) else ()
-            answer = Answer(result=Result.FAILED, message=error.advice, tail=tail)
+            answer = failed(error, *clients)
         except OSError as error:
             if error.errno not in _OUR_DISK:
                 raise

@@ -169,7 +169,7 @@ def sims(draw: st.DrawFn, nodes: tuple[NodeName, ...], *, max_faults: int, kinds
 class Pace:
     """How many ticks an action takes until it has its effect, and from then on until its receipt is there.
 
-    `timed_out`: the receipt of a rung says FAILED, whatever the effect.
+    `timed_out`: the receipt of a rung says FAILED, whatever the effect, and of some that the node is to blame.
     """
 
     effect: int = 0
@@ -194,6 +194,13 @@ class UnderWay:
     receipt: int
     timed_out: bool
     answer: Answer | None = None
+
+
+def _failed(one: UnderWay, answer: Answer) -> Answer:
+    """A failure in place of an answer: of every second one the node says that it takes no file or process any more."""
+    node = one.action.slot.node if isinstance(one.action, Join) else getattr(one.action, "node", None)
+    unfit = (node,) if node is not None and int(node.rpartition("n")[2]) % 2 else ()
+    return replace(answer, result=Result.FAILED, message="timed out", unfit=unfit)
 
 
 class MemoryAllotter:
@@ -411,7 +418,7 @@ class Play:
             return
         if one.answer is None:
             answer = execute(one.run, self.nodes, one.action, self.allotter)
-            one.answer = replace(answer, result=Result.FAILED, message="timed out") if one.timed_out else answer
+            one.answer = _failed(one, answer) if one.timed_out else answer
         one.receipt -= 1
         if one.receipt < 0 and one.keep:
             seq = len(self.journal) + 1

@@ -157,3 +157,22 @@ def test_a_rank_that_is_told_to_stop_has_ended_when_its_program_has(agent: Agent
     ended = json.loads((agent.folder / "ranks" / "main-0" / "1" / "exit.json").read_text())
     assert ended["code"] == 128 + signal.SIGTERM
     procs.kill(procs.Scope(run="r", place="n1"), grace=0)
+
+
+def test_the_end_of_a_rank_that_cannot_be_written_down_is_told_to_the_agent(agent: AgentReport) -> None:
+    rank = agent.begin("mkdir ../ranks/main-0/1/exit.json; exit 7")  # a folder in its place: no file can take that
+    rank.wait(20)
+    assert rank.returncode == 0
+    (told,) = (asked for asked in agent.asked if asked["op"] == "ended")
+    assert (told["member"], told["attempt"], told["code"]) == ("main/0", 1, 7)
+
+
+def test_the_end_of_a_rank_is_kept_until_its_agent_takes_it(agent: AgentReport) -> None:
+    rank = agent.begin("mkdir ../ranks/main-0/1/exit.json; exit 7")
+    until(lambda: bool(agent.asked))
+    agent.refusal = "not now"
+    until(lambda: sum(asked["op"] == "ended" for asked in agent.asked) >= 2)
+    assert rank.poll() is None, "it counts as running until somebody knows how it ended"
+    agent.refusal = ""
+    rank.wait(20)
+    assert rank.returncode == 0

@@ -11,6 +11,7 @@ from tests.rig.inside import OWN_MOUNTS, Inside
 from tests.rig.layer import accounts, make_key, sshd_config
 
 _INODES = 1_000_000
+_PIDS = Path("/sys/fs/cgroup/pids")
 _SYSTEM_PYTHONS = "/usr/bin/python3* /usr/local/bin/python3*"
 _DATE = '#!/bin/sh\nexec /usr/bin/date -d "now {offset:+d} seconds" "$@"\n'
 _OTHER_PYTHON = """\
@@ -84,6 +85,32 @@ class Faults(Inside):
     def reap(self, on: bool) -> None:
         """Have PID 1 leave orphans that ended as zombies, or reap them again."""
         self._tell(reap=on)
+
+    def limit_processes(self, room: int | None) -> None:
+        """Let the host have no more than `room` processes and threads beside those that it has; None: no limit.
+
+        As with `pids.max` of a container or `TasksMax` of a login: what is there already goes on.
+        """
+        group = _PIDS / f"rig-{self._ground.plan.range}-{self.name}"
+        group.mkdir(exist_ok=True)
+        for _ in range(3):  # who is born meanwhile is moved by the next round
+            for process in [self.pid, *(one.pid for one in self.processes())]:
+                with contextlib.suppress(ProcessLookupError):
+                    (group / "cgroup.procs").write_text(str(process))
+        limit = "max" if room is None else str(int((group / "pids.current").read_text()) + room)
+        (group / "pids.max").write_text(limit)
+
+    def forget_limit(self) -> None:
+        """Remove what `limit_processes` made, once the host is off."""
+        group = _PIDS / f"rig-{self._ground.plan.range}-{self.name}"
+        end = time.monotonic() + 10
+        while group.exists():
+            try:
+                group.rmdir()
+            except OSError:  # its last process is still dying
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
     # disk
 
@@ -196,6 +223,11 @@ class Faults(Inside):
         answer = self._ground.ask("tell", host=self.name, what=what)
         if "error" in answer:
             raise RigError(f"host `{self.name}`: {answer['error']}")
+
+
+def can_limit_processes() -> bool:
+    """Whether this machine has the controller that `limit_processes` needs (of cgroups version 1)."""
+    return (_PIDS / "cgroup.procs").exists()
 
 
 def _with_offspring(pids: set[int]) -> set[int]:

@@ -79,10 +79,11 @@ def guilty(tick: Tick, nodes: Sequence[NodeName], began: NodeName | None) -> dic
 
 
 def _shown(tick: Tick, node: NodeName, began: NodeName | None) -> tuple[Sign, ...]:
-    health = tick.seen.health.get(node)
+    health, agent = tick.seen.health.get(node), tick.agent(node)
+    own = (Sign(symptom=Symptom.NODE, message=agent.fault),) if agent is not None and agent.fault else ()
     if node != began or health is None:
-        return tick.signs(node)
-    return tuple(sign for sign in health.signs if sign.symptom.fails_node)
+        return (*tick.signs(node), *own)
+    return (*(sign for sign in health.signs if sign.symptom.fails_node), *own)
 
 
 def excuse(tick: Tick, nodes: Iterable[NodeName]) -> None:
@@ -130,7 +131,10 @@ def _blame_node(
         signs = tops[node]
         message = min(signs, key=lambda sign: sign.symptom).message
         tail = tuple(sign.message for sign in signs)
-        tick.fail_node(node, Evidence(cause=Cause.NODE, message=message, tail=tail, mends=True))
+        agent = tick.agent(node)
+        # What a program met there may be of its own making: no reason to keep others off the node.
+        cause = Cause.PROVISION if agent is not None and agent.fault == message else Cause.NODE
+        tick.fail_node(node, Evidence(cause=cause, message=message, tail=tail, mends=True, unfit=True))
     else:
         message = fencing.proof(tick, node) or "unreachable"
     excuse(tick, (other for other in nodes if other != node))

@@ -5,8 +5,8 @@ from launcher.core.control.startup import BEGIN
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import EXPIRED_S, HEAD_STARTS, PATIENCE_S
 from launcher.core.model.actions import Reason, Release, StartHead, Unit, Why
-from launcher.core.model.observation import HeadSeen, Phase, Step, Unseen
-from launcher.core.model.record import Outcome, RunTimer
+from launcher.core.model.observation import Head, HeadSeen, Phase, Step, Unseen
+from launcher.core.model.record import Evidence, Outcome, RunTimer
 from launcher.core.model.run import Cause
 from launcher.core.model.text import span
 
@@ -38,6 +38,8 @@ def start_head(tick: Tick) -> None:
 def _start(tick: Tick, view: HeadSeen) -> None:
     head, record = view.head, tick.record
     starts = record.head_starts.count if record.head_starts else 0
+    if head is not None and head.fault and head.ray.phase is Phase.FAILED and _fail_machine(tick, head):
+        return
     if head is None and view.leftovers:
         tick.do(Release(reason=BEGIN, node=tick.head_node, unit=Unit.HEAD))
     elif tick.head():
@@ -51,6 +53,20 @@ def _start(tick: Tick, view: HeadSeen) -> None:
         tick.do(StartHead(reason=_HEAD if tick.started else BEGIN, cluster=record.cluster))
 
 
+def _fail_machine(tick: Tick, head: Head) -> bool:
+    """Fail the node of a head whose Ray ended by a fault of the node; return whether that was done.
+
+    The head leaves it in the next tick, and so does the slot that it holds. Ranks that run need no head: they go on.
+    """
+    if tick.head_node is None or not _idle(tick):
+        return False
+    message = f"Ray head exited with {head.ray.exit_code}: {head.fault}"
+    evidence = Evidence(cause=Cause.PROVISION, message=message, tail=head.ray.tail, mends=True, unfit=True)
+    tick.fail_node(tick.head_node, evidence)
+    tick.wake(tick.seen.at)
+    return True
+
+
 def _keeps_ending(tick: Tick, ray: Step, starts: int) -> None:
     """Fail a launch whose head does not stay up.
 
@@ -62,7 +78,7 @@ def _keeps_ending(tick: Tick, ray: Step, starts: int) -> None:
         tick.end(Outcome(cause=Cause.PROVISION, message=message, tail=ray.tail))
         return
     message = f"Ray head {how}, repeatedly"
-    idle = all(gang.broken or tick.over(name) for name, gang in tick.record.gangs.items())
+    idle = _idle(tick)
     if idle and (new := elsewhere(tick)):
         begin_cluster(tick, new, message)
         return
@@ -71,6 +87,11 @@ def _keeps_ending(tick: Tick, ray: Step, starts: int) -> None:
     tick.hold(f"{message}: {'no rank is running' if idle else 'ranks keep running'}")
     if tick.seen.at >= again:
         tick.do(StartHead(reason=_HEAD, cluster=tick.record.cluster))
+
+
+def _idle(tick: Tick) -> bool:
+    """Whether no rank runs that would have to end if the head moved."""
+    return all(not gang.attempt or gang.broken or tick.over(name) for name, gang in tick.record.gangs.items())
 
 
 def _wait_for_head(tick: Tick, view: Unseen) -> None:

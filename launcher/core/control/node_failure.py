@@ -77,9 +77,20 @@ def _judge_lost(tick: Tick, member: Member, slot: Slot) -> None:
     elif agent.setup.phase is Phase.FAILED:
         # The same script on the same node fails again: only another node can tell whose fault it is.
         message = f"{agent.setup.message or 'setup'}: exited with {agent.setup.exit_code}"
-        tick.fail_node(slot.node, Evidence(cause=Cause.PROVISION, message=message, tail=agent.setup.tail))
+        if agent.fault:
+            _fail_unfit(tick, slot, f"{message}: {agent.fault}", agent.setup.tail)
+        else:
+            tick.fail_node(slot.node, Evidence(cause=Cause.PROVISION, message=message, tail=agent.setup.tail))
+    elif agent.fault:
+        _fail_unfit(tick, slot, f"raylet exited with {agent.ray.exit_code}: {agent.fault}", agent.ray.tail)
     else:
         _lose(tick, member, slot, f"raylet exited with {agent.ray.exit_code}", agent.ray.tail)
+
+
+def _fail_unfit(tick: Tick, slot: Slot, message: str, tail: tuple[str, ...]) -> None:
+    """Fail a node at once that says that it is to blame itself: another try there would end like this one."""
+    evidence = Evidence(cause=Cause.PROVISION, message=message, tail=tail, mends=True, unfit=True)
+    tick.fail_node(slot.node, evidence)
 
 
 def _fail_silent(tick: Tick, node: NodeName) -> None:

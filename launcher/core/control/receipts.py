@@ -111,6 +111,8 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
     retry = tick.back_off(key_of(action), longest)
     message = f"{answer.stage or action.kind}: {answer.message}"
     evidence = Evidence(cause=Cause.PROVISION, message=message, tail=answer.tail)
+    if answer.unfit and _fail_unfit(tick, action, answer, evidence):
+        return
     match action:
         case Acquire() | Prepare():
             if answer.lasting:
@@ -139,10 +141,33 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
             fencing.apply_failed_kill(tick, action, answer, retry.count)
         case Grow():
             slice_count.apply_growth(tick, claimed=False)
-        case Announce() | Signal() | Release() | PowerOff() | AddSpare() | Resize():
+        case AddSpare():
+            tick.retries[key_of(action)] = replace(retry, message=answer.message or "no node is free")
+        case Announce() | Signal() | Release() | PowerOff() | Resize():
             pass  # tried again until it succeeds
         case _:
             assert_never(action)
+
+
+def _fail_unfit(tick: Tick, action: Action, answer: Answer, evidence: Evidence) -> bool:
+    """Fail the nodes that are to blame for a failure; return whether nothing else is to be done about it.
+
+    The program is charged nothing, and the same is not tried there again.
+    """
+    unfit = replace(evidence, mends=True, unfit=True)
+    match action:
+        case Acquire() | Prepare() | Join():
+            tick.fail_node(action.slot.node if isinstance(action, Join) else action.node, unfit)
+        case Start() if any(node in tick.index.nodes for node in answer.unfit):
+            for node in answer.unfit:
+                if node in tick.index.nodes:
+                    tick.fail_node(node, unfit)
+        case StartHead() if tick.head_node is not None and not tick.started:
+            tick.fail_node(tick.head_node, unfit)
+        case _:
+            return False
+    tick.retries.pop(key_of(action), None)
+    return True
 
 
 def _overtaken(tick: Tick, action: Action) -> bool:

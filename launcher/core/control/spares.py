@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from launcher.core.control import slice_count
 from launcher.core.control.state import Tick
-from launcher.core.control.timing import CONNECT_S, EXPIRED_S
+from launcher.core.control.timing import CONNECT_S, EXPIRED_S, TRIES
 from launcher.core.model.action_key import ActionKey, key_of
 from launcher.core.model.actions import AddSpare, Reason, Relocate, Why
 from launcher.core.model.nodeset import NodeName, fold
@@ -106,12 +106,16 @@ def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
     spared = started or any(other.spares for other in tick.index.pool(part))
     lack = f"no spare node available in {part.place}" if spared else "the task has no `spares`"
     others = _same_setup_failed(tick, node)
-    lack = f"so on {fold(others)}: another node would not help" if others else lack
+    asks = not started and evidence.unfit and not _refused(tick, part.key)
+    if others:
+        lack = f"so on {fold(others)}: another node would not help"
+    elif evidence.unfit and not started and not asks:
+        lack = f"no other node available in {part.place}"
     message = f"{node}: {evidence.message}; {lack}"
     policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
     # A launch whose nodes others hold is placed again as a whole.
     shrinks = slice_count.can_drop(tick, part) and evidence.cause is not Cause.LEASE_HELD
-    if (not started and not shrinks) or policy is OnNoSpare.FAIL:
+    if ((not started and not shrinks) or policy is OnNoSpare.FAIL) and not asks:
         cause = Cause.EXHAUSTED if started else evidence.cause
         tick.end(Outcome(cause=cause, message=message, member=member.name, node=node, tail=evidence.tail))
         return
@@ -131,6 +135,12 @@ def _same_setup_failed(tick: Tick, node: NodeName) -> Sequence[NodeName]:
         if (agent := tick.agent(name)) is not None and agent.setup.phase is Phase.FAILED
     }
     return [name for name, code in failed.items() if name != node and code == failed.get(node)]
+
+
+def _refused(tick: Tick, key: str) -> bool:
+    """Whether the rack of a slice has no other node, or has given enough of them that were of no use."""
+    asked = tick.retries.get(ActionKey("add_spare", slice=key))
+    return asked is not None and (bool(asked.message) or asked.count >= TRIES)
 
 
 def ask_for_node(tick: Tick, member: Member, reason: Reason) -> None:

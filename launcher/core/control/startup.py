@@ -88,7 +88,7 @@ def wait_for_node(tick: Tick, member: Member) -> bool:
     limit, away = CONNECT_S if spared or dead or fails else PATIENCE_S, tick.quiet(node)
     if away >= limit and not tick.blind():
         message = f"{_stage(tick, node)}: unreachable for {away:.0f} s{_why(tick, node)}"
-        tick.fail_node(node, Evidence(cause=Cause.PROVISION, message=message, mends=True))
+        tick.fail_node(node, Evidence(cause=Cause.PROVISION, message=message, mends=True, unfit=True))
         return False
     tick.wake(tick.seen.at + max(limit - away, 1.0))
     if not spared:

@@ -105,6 +105,7 @@ class AgentReport:
 
     `head_silent` is how long the head's machine has not answered it (s); None while it listens for no head.
     `head_unheard` is how long nothing on that machine took its heartbeats (s): a machine that refuses them answers.
+    `fault` is the fault of the node itself behind something that failed there: nothing can be written or started.
     """
 
     setup: Step = Step()
@@ -112,6 +113,7 @@ class AgentReport:
     ranks: tuple[RankReport, ...] = ()
     head_silent: float | None = None
     head_unheard: float | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +186,7 @@ class Head:
     """The report of the head's agent.
 
     `ready`: the supervisor is connected to Ray and answers. `heard` is how long ago the head heard the agent of each
-    node with a slot (s).
+    node with a slot (s). `fault` is the fault of its machine, as in `AgentReport`.
     """
 
     ray: Step = Step()
@@ -192,6 +194,7 @@ class Head:
     nodes: tuple[RayNode, ...] = ()
     groups: tuple[GroupReport, ...] = ()
     heard: Mapping[NodeName, float] = field(default_factory=dict)
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

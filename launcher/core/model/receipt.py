@@ -40,7 +40,8 @@ class Answer:
     `message` says what went wrong or who holds the lease; `tail` is the end of stderr.
 
     `notes` say what was decided on the way, `warnings` what a person should look at although the action succeeded.
-    `nodes` are the nodes that a slice got. `lasting`: the same failure would come again. `elapsed` is in seconds.
+    `nodes` are the nodes that a slice got. `lasting`: the same failure would come again. `unfit` are the nodes that are
+    to blame: nothing can be written there, or nothing more can be started. `elapsed` is in seconds.
     """
 
     result: Result
@@ -52,6 +53,7 @@ class Answer:
     warnings: tuple[str, ...] = ()
     nodes: tuple[NodeName, ...] = ()
     lasting: bool = False
+    unfit: tuple[NodeName, ...] = ()
     elapsed: float = 0.0
 
     @property

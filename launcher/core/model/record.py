@@ -97,13 +97,15 @@ class Evidence:
 
     The run ends with its `cause` if no node can replace it.
 
-    `mends`: two good health reports of the node, some time apart, bring it back.
+    `mends`: two good health reports of the node, some time apart, bring it back. `unfit`: the node itself is to blame,
+    whatever was to run there, so that another one is asked for.
     """
 
     cause: Cause
     message: str
     tail: tuple[str, ...] = ()
     mends: bool = False
+    unfit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

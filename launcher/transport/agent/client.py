@@ -17,6 +17,7 @@ from launcher.runtime.protocol import PROTOCOL, AgentRequest, Reply, TablesReply
 from launcher.setup.layout import Layout
 from launcher.setup.ports import Blocks
 from launcher.transport.agent import relay, replies
+from launcher.transport.upload import bundle
 from launcher.transport.upload.bundle import Files
 
 LARGEST = 32_000
@@ -97,6 +98,19 @@ class AgentClient:
         Its exit status does not matter.
         """
         return self._json(self.program(*argv, timeout=timeout, stdin=stdin), argv[0])
+
+    def from_memory(self, *argv: str, timeout: float, stdin: bytes = b"") -> Reply:
+        """Run a program of `launcher/runtime` that prints a reply; no file is needed on the node for it."""
+        command = [self.python, "-EsS", "-c", relay.FROM_MEMORY, *argv]
+        sent = relay.from_memory(bundle.archive(), stdin)
+        return self._json(self.shell.run(self.access, command, stdin=sent, timeout=timeout), argv[0])
+
+    def ask_open(self, request: AgentRequest, *, timeout: float) -> Reply | None:
+        """Return the reply over a connection that is open anyway; None without one, or where it is lost meanwhile.
+
+        Nothing is started on the machine for it. RemoteError where no reply comes in time.
+        """
+        return self.connections.ask(self, with_protocol(request), timeout) if self.connections else None
 
     def put(self, files: Files) -> None:
         """Write files below the run's folder on the node."""

@@ -37,7 +37,11 @@ from launcher.runtime.protocol import (
     TablesReply,
     mismatch,
 )
+from launcher.runtime.protocol_files import NODE_ERRORS, described
 from launcher.transport.agent.replies import OddReplyError
+
+LONGEST = 500
+"""Characters of a fault that are shown: a path may be long."""
 
 _NO_TABLES: TablesReply = {"ok": False}
 _STATES = {state.value for state in GroupState}
@@ -63,6 +67,7 @@ def _node_view(reply: StatusReply, *, ending: bool) -> NodeView:
         ranks=tuple(_rank(rank) for rank in reply["ranks"]),
         head_silent=reply.get("head_silence"),
         head_unheard=reply.get("head_unheard"),
+        fault=_fault(reply),
     )
     return Seen(agent=agent)
 
@@ -101,11 +106,18 @@ def _head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName], *, ending: 
     known: Mapping[str, float] = reply.get("heartbeat_ages", {})
     heard = {name: known.get(name, reply["listening"]) for name in nodes_of_run} if "listening" in reply else {}
     if not tables["ok"]:
-        return HeadSeen(head=Head(ray=step(reply["ray"]), heard=heard))
+        return HeadSeen(head=Head(ray=step(reply["ray"]), heard=heard, fault=_fault(reply)))
     nodes = tuple(_ray_node(row) for row in tables.get("nodes", ()))
     groups = tuple(_group(row) for row in tables.get("groups", ()))
-    head = Head(ray=step(reply["ray"]), ready=tables.get("ready", False), nodes=nodes, groups=groups, heard=heard)
+    ready = tables.get("ready", False)
+    head = Head(ray=step(reply["ray"]), ready=ready, nodes=nodes, groups=groups, heard=heard, fault=_fault(reply))
     return HeadSeen(head=head)
+
+
+def _fault(reply: StatusReply) -> str:
+    """Return what a node says of its own fault; empty for none, or one that we do not know."""
+    fault = reply.get("fault")
+    return described(fault)[:LONGEST] if fault is not None and fault["errno"] in NODE_ERRORS else ""
 
 
 def step(row: ProgramStatus) -> Step:

@@ -58,7 +58,7 @@ class RayHeads:
             "env": ray.environment(head=True, tls=run.fleet.ray_tls),
             "supervisor": endpoint(at.address, at.ports.gcs),
         }
-        return done(client.ask(request, timeout=ASK_S))
+        return done(client.ask(request, timeout=ASK_S), client)
 
     def join(self, run: Run, slot: Slot) -> Answer:
         """Start the raylet of a slot under its node's agent."""
@@ -85,7 +85,7 @@ class RayHeads:
         if group.driver is not None:
             variables = self._addresses.environment(run).setup(node, member)
             request["workers"] = {"variables": variables, "secrets": list(run.task.secrets_of(group))}
-        return done(client.ask(request, timeout=ASK_S))
+        return done(client.ask(request, timeout=ASK_S), client)
 
     def _at(self, client: AgentClient) -> ray.At:
         address, temp_dir = client.access.address, client.layout.ray

@@ -50,7 +50,7 @@ class Provisioner:
             return Answer(result=Result.HELD, message=started["held_by"])
         if started.get("ok"):
             self._addresses.note_block(client, started)
-        return replace(done(started), warnings=tuple(started.get("warnings", ())))
+        return replace(done(started, client), warnings=tuple(started.get("warnings", ())))
 
     def put(self, run: Run, client: AgentClient) -> None:
         """Write the files of a run to a machine, in one go.
@@ -62,7 +62,7 @@ class Provisioner:
         if run.fleet.ray_tls:
             private |= certificates.of_unit(home, run.id, client.access.address)
         task = self._of_task(run) if client.unit is Unit.SLOT else {}
-        spec = bundle.agent_spec(self._spec(run, client))
+        spec = bundle.agent_spec(self.spec(run, client))
         self._addresses.put(client, {**bundle.programs(), **spec, **private}, task)
 
     def _of_task(self, run: Run) -> bundle.Files:
@@ -73,7 +73,8 @@ class Provisioner:
         scripts = {name: file for group in run.task.groups for name, file in _scripts(group).items()}
         return {**scripts, **bundle.shared(self._addresses.environment(run).at_first)}
 
-    def _spec(self, run: Run, client: AgentClient) -> AgentSpec:
+    def spec(self, run: Run, client: AgentClient) -> AgentSpec:
+        """Return what the agent of a unit is started with."""
         holder = describe_holder(run.name, run.id, self._owner)
         return {
             "protocol": PROTOCOL,
@@ -146,9 +147,9 @@ class Provisioner:
             if reply.get("need") == name:
                 sent = self._send(client, name, self._snapshot(run, client, name))
                 if not sent["ok"]:
-                    return done(sent)
+                    return done(sent, client)
                 reply = client.ask(request, timeout=20)
-        return done(reply)
+        return done(reply, client)
 
     def _snapshot(self, run: Run, client: AgentClient, name: str) -> Snapshot:
         """Return the files to send: the user's, or the wheels for the machine."""

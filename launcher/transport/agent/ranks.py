@@ -1,5 +1,7 @@
 """Starts the ranks of a gang, and reads their logs."""
 
+from dataclasses import replace
+
 from launcher.core.model.actions import Start
 from launcher.core.model.address import endpoint
 from launcher.core.model.receipt import Answer, Result
@@ -43,7 +45,10 @@ def start(addresses: Addresses, heads: RayHeads, run: Run, action: Start) -> Ans
     addresses.ensure(addresses.head(run), bundle.shared(gang.shared))
     limit = BEGIN_S + BEGIN_EACH_S * len(ranks)
     question: StartRequest = {"op": "start", "shared": gang.shared.name, "ranks": ranks, "timeout": limit}
-    return done(heads.ask(run, question, timeout=limit + 5))
+    reply = heads.ask(run, question, timeout=limit + 5)
+    faults = reply.get("faults", {})
+    unfit = tuple(slot.node for slot in action.slots if slot.member.replace("/", "-") in faults)
+    return replace(done(reply), unfit=tuple(dict.fromkeys(unfit)))
 
 
 class _GangStart:
@@ -116,7 +121,7 @@ class _GangStart:
             "spec": {**rank["spec"], "variables": {**variables, "own": own}},
             "mark": rank["mark"],
         }
-        return done(client.ask(request, timeout=DRIVE_S))
+        return done(client.ask(request, timeout=DRIVE_S), client)
 
 
 def read_log(client: AgentClient, log: LogName, offset: int) -> LogPart:

@@ -85,9 +85,9 @@ def need(path):
             os.mkdir(path, 0o700)
         except FileExistsError:
             pass
-need(target)
-need(staging)
 try:
+    need(target)
+    need(staging)
     while (head := source.readline()) != b"end\\n":
         if not head:
             raise EOFError("the stream ended half-way")
@@ -111,7 +111,8 @@ try:
 except (OSError, EOFError) as error:
     sys.exit("%s" % (getattr(error, "strerror", None) or error))
 finally:
-    for name in os.listdir(staging):
-        os.unlink(os.path.join(staging, name))
-    os.rmdir(staging)
+    if os.path.isdir(staging):
+        for name in os.listdir(staging):
+            os.unlink(os.path.join(staging, name))
+        os.rmdir(staging)
 """

@@ -3,8 +3,10 @@
 Programs, agent spec, shared variables, Ray token, key for heartbeats.
 """
 
+import io
 import json
 import secrets
+import zipfile
 from collections.abc import Collection
 from functools import cache
 from importlib import resources
@@ -24,6 +26,16 @@ def programs() -> Files:
     """Return the files of `launcher/runtime`; read once."""
     found = (entry for entry in resources.files("launcher.runtime").iterdir() if entry.name.endswith(".py"))
     return {f"{PACKAGE}/{entry.name}": (entry.read_bytes(), 0o600) for entry in found}
+
+
+@cache
+def archive() -> bytes:
+    """Return the same files as an archive, which a node can run from memory."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, (content, _) in programs().items():
+            target.writestr(name, content)
+    return packed.getvalue()
 
 
 def agent_spec(spec: AgentSpec) -> Files:

@@ -61,7 +61,7 @@ def rank(folder: Path, attempt: int, *, lives: bool, code: int | None = None) ->
 
 
 def told(folder: Path, quiet: Any = None) -> list[tuple[int, bool]]:
-    return [(one["attempt"], one["running"]) for one in ranks.statuses(folder, quiet or ranks.QuietTimes())]
+    return [(one["attempt"], one["running"]) for one in ranks.statuses(folder, quiet or ranks.QuietTimes(), {})]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_rank_is_quiet_since_its_files_were_last_seen_to_change(tmp_path: Path
     own, quiet = rank(tmp_path, 1, lives=True), ranks.QuietTimes(clock)
 
     def now_quiet() -> float:
-        (report,) = ranks.statuses(tmp_path, quiet)
+        (report,) = ranks.statuses(tmp_path, quiet, {})
         return float(report["quiet"])
 
     assert now_quiet() == 0.0

@@ -103,17 +103,17 @@ def rank_folder(root: Path, attempt: int, state: dict[str, object], end: dict[st
 def test_the_newest_attempt_of_a_rank_is_reported(tmp_path: Path) -> None:
     me = procs.find(os.getpid())
     quiet = ranks.QuietTimes()
-    assert ranks.statuses(tmp_path, quiet) == []
+    assert ranks.statuses(tmp_path, quiet, {}) == []
     rank_folder(tmp_path, 9, {"pid": me.pid, "start": me.start}, {"code": 3, "at": 5.0})
-    (failed,) = ranks.statuses(tmp_path, quiet)
+    (failed,) = ranks.statuses(tmp_path, quiet, {})
     assert failed == {
         "member": "main/0", "attempt": 9, "running": False, "exit_code": 3, "tail": ["the last words"],
     }  # fmt: skip
     rank_folder(tmp_path, 10, {"pid": me.pid, "start": me.start})
-    (running,) = ranks.statuses(tmp_path, quiet)
+    (running,) = ranks.statuses(tmp_path, quiet, {})
     assert (running["attempt"], running["running"]) == (10, True)
     rank_folder(tmp_path, 11, {"pid": me.pid, "start": me.start - 1})
-    _, vanished = ranks.statuses(tmp_path, quiet)
+    _, vanished = ranks.statuses(tmp_path, quiet, {})
     assert (vanished["attempt"], vanished["running"], vanished["exit_code"]) == (11, False, None)
 
 

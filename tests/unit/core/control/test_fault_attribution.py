@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+from launcher.core.model.actions import Reason, Start, Why
 from launcher.core.model.inventory import GpuDriver
 from launcher.core.model.observation import Health, Symptom
-from tests.situations import Situation, make_run, name
+from launcher.core.model.receipt import Result
+from launcher.core.model.run import Cause
+from tests.situations import RUN, Situation, make_run, name
 from tests.unit.core.control.kernel import holder, outside, serving_slice
 
 
@@ -90,3 +93,24 @@ def test_of_two_ends_of_a_dead_link_the_one_with_more_signs_goes() -> None:
     assert set(here.record.failed_nodes) == {"r1-n6"}
     here.decide()
     assert set(here.record.failed_nodes) == {"r1-n6"}, "the other end is not held against its node"
+
+
+def test_a_rank_that_fails_for_its_node_costs_no_restart_and_keeps_nobody_else_off_the_node() -> None:
+    here = serving_slice()
+    here.agent(name(1, 3), fault="cannot start anything more: resource temporarily unavailable (EAGAIN)")
+    here.end_rank(2, 254)
+    here.decide()
+    assert (holder(here, 2), here.gang().restarts) == ("r1-n9", 0)
+    evidence = here.record.failed_nodes[name(1, 3)]
+    assert (evidence.cause, evidence.mends) == (Cause.PROVISION, True)
+
+
+def test_a_node_on_which_ranks_cannot_be_started_is_left_and_the_start_is_not_counted() -> None:
+    here = serving_slice(nodes=2, spares=1)
+    start = Start(reason=Reason(why=Why.START, message="run starts"), gang=RUN, attempt=1, restarts=0)
+    for _ in range(6):  # more often than a start may fail
+        here.receive(start, Result.FAILED, message="no space left on device", unfit=(name(1, 2),))
+        here.decide()
+    assert here.record.outcome is None
+    assert (holder(here), here.gang().restarts) == ("r1-n3", 0)
+    assert set(here.record.failed_nodes) == {name(1, 2)}

@@ -6,9 +6,10 @@ import pytest
 
 from launcher.core.control.reconcile import Decision
 from launcher.core.model.inventory import Access
-from launcher.core.model.observation import HeadSeen, Phase, Seen, Step, Unseen
+from launcher.core.model.observation import Head, HeadSeen, Phase, Seen, Step, Unseen
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import Cause, RunState
-from tests.situations import Situation, kinds, make_run
+from tests.situations import Situation, kinds, make_run, name
 from tests.unit.core.control.kernel import unstarting_head
 
 
@@ -81,3 +82,39 @@ def test_a_head_that_was_never_reached_ends_the_launch_and_holds_up_no_release()
         here.views[node] = Seen()
     decision = here.decide()
     assert decision.state is RunState.FAILED
+
+
+def test_a_head_that_ends_for_its_node_is_not_started_there_again() -> None:
+    here = Situation(make_run(slices=1))
+    here.ready()
+    fault = "cannot write `/tmp/nvl-1/ray`: read-only file system (EROFS)"
+    down = Head(ray=Step(phase=Phase.FAILED, exit_code=1), fault=fault)
+    here.head = HeadSeen(head=down)
+    assert "start_head" not in kinds(here.decide())
+    first = name(1, 1)
+    assert here.record.failed_nodes[first].message == f"Ray head exited with 1: {fault}"
+    decision = here.decide()
+    assert here.record.head == name(1, 3), "the spare has rank 0 now"
+    assert here.record.former_heads == [first]
+    assert here.record.outcome is None
+    assert "release:head:r1-n1" in kinds(decision)
+
+
+def test_ranks_that_run_go_on_while_their_head_cannot_be_started_on_its_node() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    here.head = HeadSeen(head=Head(ray=Step(phase=Phase.FAILED, exit_code=1), fault="cannot write"))
+    decision = here.decide()
+    assert kinds(decision) == ["start_head"]
+    here.receive(decision.actions[0], Result.FAILED, message="cannot write", unfit=(name(1, 1),))
+    here.decide()
+    assert not here.record.failed_nodes
+
+
+def test_the_inventorys_own_machine_for_heads_is_tried_as_often_as_others() -> None:
+    run = make_run(slices=1)
+    here = Situation(replace(run, fleet=replace(run.fleet, head=Access(address="10.9.9.9"))))
+    here.ready()
+    here.head = HeadSeen(head=Head(ray=Step(phase=Phase.FAILED, exit_code=1), fault="cannot write"))
+    assert "start_head" in kinds(here.decide())
+    assert not here.record.failed_nodes

@@ -138,3 +138,33 @@ def test_a_raylet_that_ends_under_any_slot_ends_the_driver_and_starts_again_in_p
     assert kinds(here.decide()) == ["join:r2-n2#1"]
     here.show_ready(here.record.slots)
     assert kinds(here.decide()) == ["start:run@2"]
+
+
+FULL = "cannot write `/tmp/nvl-1/g0`: no space left on device (ENOSPC)"
+
+
+def test_a_node_that_says_what_is_wrong_with_itself_is_not_tried_again() -> None:
+    here = serving(make_run(slices=1))
+    here.agent(LOST, fault=FULL)
+    lose_raylet(here)
+    assert holder(here) == "r1-n3"
+    evidence = here.record.failed_nodes[LOST]
+    assert evidence.message == f"raylet exited with 1: {FULL}"
+    assert (evidence.mends, evidence.unfit, evidence.cause) == (True, True, Cause.PROVISION)
+    assert here.gang().restarts == 0
+
+
+def test_ranks_that_run_on_such_a_node_are_left_alone() -> None:
+    here = serving(make_run(slices=1))
+    here.agent(LOST, fault=FULL)
+    assert here.decide(after=60.0).actions == ()
+
+
+def test_an_environment_that_cannot_be_made_for_the_node_is_the_nodes_fault() -> None:
+    here = Situation(make_run(slices=1))
+    here.leased()
+    failed = Step(phase=Phase.FAILED, exit_code=78, message="making a Python environment")
+    here.agent(LOST, setup=failed, fault=FULL)
+    here.decide()
+    assert holder(here) == "r1-n3"
+    assert here.record.failed_nodes[LOST].message.startswith(f"making a Python environment: exited with 78: {FULL}")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from launcher.core.control.reconcile import Decision
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import PowerOff, Unit
 from launcher.core.model.inventory import Access
@@ -121,11 +122,11 @@ def test_a_node_that_stays_silent_ends_the_launch_after_five_minutes() -> None:
     here.silent(LOST, heard=40.0)
     wait(here, 299)
     assert here.record.outcome is None
-    wait(here, 3)
+    none_is_free(here, wait(here, 3))
     outcome = here.record.outcome
     assert outcome is not None
     assert (outcome.cause, outcome.node) == (Cause.PROVISION, LOST)
-    assert outcome.message == "r1-n2: setup: unreachable for 300 s: no answer; the task has no `spares`"
+    assert outcome.message == "r1-n2: setup: unreachable for 300 s: no answer; no other node available in r1"
 
 
 def test_a_task_that_does_not_wait_without_a_spare_is_given_up_after_half_a_minute() -> None:
@@ -133,9 +134,83 @@ def test_a_task_that_does_not_wait_without_a_spare_is_given_up_after_half_a_minu
     here.silent(LOST, heard=40.0)
     wait(here, 29)
     assert here.record.outcome is None
-    wait(here, 3)
+    none_is_free(here, wait(here, 3))
     assert here.record.outcome is not None
     assert here.record.outcome.cause is Cause.PROVISION
+
+
+def none_is_free(here: Situation, asked: Decision) -> None:
+    """Another node of the rack was asked for, and there is none."""
+    assert here.record.outcome is None
+    (add_spare,) = (action for action in asked.actions if action.kind == "add_spare")
+    here.receive(add_spare, Result.FAILED, message="no node is free")
+    here.decide()
+
+
+FULL = "cannot write `/home/u/.nvlaunch/x`: no space left on device (ENOSPC)"
+
+
+def refuses(here: Situation, kind: str, node: str = LOST) -> Decision:
+    """The action of this kind that was decided on a node fails for a fault of the node."""
+    decision = here.decide()
+    (action,) = (one for one in decision.actions if one.kind == kind and getattr(one, "node", node) == node)
+    here.receive(action, Result.FAILED, stage=kind, message=FULL, unfit=(node,))
+    return here.decide()
+
+
+def test_a_node_that_takes_no_file_is_left_to_a_spare_at_the_first_try() -> None:
+    here = Situation(make_run(slices=1))
+    refuses(here, "acquire")
+    assert holder(here) == "r1-n3"
+    assert here.record.failed_nodes[LOST].message == f"acquire: {FULL}; replaced by r1-n3"
+    assert here.record.failed_nodes[LOST].unfit
+    assert "acquire:r1-n2" not in kinds(here.decide(after=60.0)), "the same node would refuse again"
+    assert all(gang.restarts == 0 for gang in here.record.gangs.values())
+
+
+def test_without_a_spare_a_launch_asks_for_another_free_node_before_it_ends() -> None:
+    here = Situation(make_run(slices=1, spares=0))
+    asked = refuses(here, "acquire")
+    assert here.record.outcome is None
+    none_is_free(here, asked)
+    assert here.record.outcome is not None
+    assert here.record.outcome.cause is Cause.PROVISION
+    assert here.record.outcome.message == f"r1-n2: acquire: {FULL}; no other node available in r1"
+
+
+def test_another_node_that_is_free_takes_the_place_of_one_without_a_spare() -> None:
+    run = make_run(slices=1)
+    (part,) = run.placement.slices
+    here = Situation(replace(run, placement=replace(run.placement, slices=(replace(part, spares=()),))))
+    (add_spare,) = (action for action in refuses(here, "acquire").actions if action.kind == "add_spare")
+    here.run = run
+    here.views[name(1, 3)] = Seen()
+    here.receive(add_spare, Result.DONE, nodes=(name(1, 3),))
+    here.decide()
+    assert holder(here) == "r1-n3"
+    assert here.record.outcome is None
+
+
+def test_no_more_than_a_few_other_nodes_are_asked_for() -> None:
+    here = Situation(make_run(slices=1, spares=0))
+    decision = refuses(here, "acquire")
+    for _ in range(300):
+        for action in decision.actions:
+            if action.kind == "add_spare":  # each is of no use either, and the run does not have it by then
+                here.receive(action, Result.DONE)
+        decision = here.decide(after=1.0)
+    assert here.record.outcome is not None
+    assert here.record.outcome.cause is Cause.PROVISION
+
+
+def test_a_head_that_cannot_begin_on_its_node_goes_elsewhere() -> None:
+    here = Situation(make_run(slices=1))
+    here.leased()
+    refuses(here, "start_head", name(1, 1))
+    here.decide()
+    assert here.record.head not in (None, name(1, 1))
+    assert holder(here, 0) == "r1-n3"
+    assert here.record.outcome is None
 
 
 def test_a_spare_takes_the_slot_of_a_node_in_setup_and_the_old_one_goes_on_nowhere() -> None:

@@ -1,0 +1,36 @@
+"""The commands that an agent starts: setup, and the modules of this package that use Ray."""
+
+import sys
+from pathlib import Path
+
+from . import files, interpreter, setups
+from .protocol_files import SetupStep
+
+PACKAGE = str(Path(__file__).resolve().parent)
+
+
+class AgentPrograms:
+    """Builds commands for a run's folder and the interpreter that Ray runs on."""
+
+    def __init__(self, folder: Path, environ: "interpreter.RayEnvironment | None") -> None:
+        self._folder = folder
+        self._interpreter = environ
+
+    def setup(self, scripts: list[SetupStep]) -> list[str]:
+        """Return the command of setup, empty for none; it makes a Python environment where needed."""
+        files.write(self._folder / setups.SETUPS, {"setups": scripts})
+        argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)] if scripts else []
+        if self._interpreter is None or self._interpreter.made:
+            return argv
+        return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
+
+    def with_ray(self, part: str, *argv: str) -> list[str]:
+        """Return the command that runs a module of this package with Ray."""
+        if self._interpreter is None:
+            return [sys.executable, "-Es", PACKAGE, part, *argv]
+        return [sys.executable, "-EsS", PACKAGE, "interpreter", "run", str(self._folder), part, *argv]
+
+    @property
+    def python(self) -> str:
+        """Return the interpreter that has Ray."""
+        return str(self._interpreter.python) if self._interpreter else sys.executable
