@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
-    from .protocol_files import RankSpec, SetupStep, Variables
+    from .protocol_files import RankSpec, RendezvousQuestion, SetupStep, Variables
 
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
@@ -34,6 +34,7 @@ class PlainRequest(TypedDict):
     """Report the ports of the agent (`hello`), or kill all and end (`stop`)."""
 
     op: Literal["hello", "stop"]
+    rendezvous: NotRequired[RendezvousQuestion]  # with `hello`: choose a port too
 
 
 class StatusRequest(TypedDict):
@@ -196,6 +197,7 @@ class Reply(TypedDict):
     lasting: NotRequired[bool]  # the same request would fail again
     absent: NotRequired[bool]  # nothing of the run is on the machine
     block: NotRequired[int]  # the agent's first port
+    port: NotRequired[int]  # for rendezvous
     held_by: NotRequired[str]  # who holds the lease instead
     need: NotRequired[Literal["workdir", "wheels"]]  # what has to be sent first
     missing: NotRequired[list[int]]  # the contents of it that have to be sent

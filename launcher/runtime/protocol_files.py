@@ -147,6 +147,14 @@ class CommandRequest(TypedDict):
     timeout: float | None
 
 
+class RendezvousQuestion(TypedDict):
+    """Which of these ports rank 0 of a group may listen on in an attempt."""
+
+    group: str
+    attempt: int
+    ports: list[int]
+
+
 class LogHeader(TypedDict):
     """The line before a piece of a log."""
 
