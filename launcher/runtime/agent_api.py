@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from . import agent_folders, driver, environment, files, handshake, interpreter, node_fault, procs, ranks
+from . import agent_folders, driver, environment, files, handshake, interpreter, node_fault, procs, ranks, rendezvous
 from .agent_faults import AgentFaults
 from .agent_programs import AgentPrograms
 from .children import Children
@@ -110,9 +110,9 @@ class AgentApi:
             return {"ok": False, "message": f"unknown request `{op}`"}
         return self._filter.clean(answer(request))
 
-    def hello(self, _: PlainRequest) -> Reply:
-        """Return the first port of the agent's block."""
-        return {"ok": True, "protocol": PROTOCOL, "block": self._block}
+    def hello(self, request: PlainRequest) -> Reply:
+        """Return the first port of the agent's block, and a free one for rendezvous if asked."""
+        return rendezvous.told(self._folder, request, {"ok": True, "protocol": PROTOCOL, "block": self._block})
 
     def status(self, request: StatusRequest) -> StatusReply:
         """Return how setup, Ray and ranks stand, and which of the probed machines answer."""

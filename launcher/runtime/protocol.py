@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
-    from .protocol_files import NodeFault, RankSpec, SetupStep, Variables, WorkersFile
+    from .protocol_files import NodeFault, RankSpec, RendezvousQuestion, SetupStep, Variables, WorkersFile
 
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
@@ -35,6 +35,7 @@ class PlainRequest(TypedDict):
 
     op: Literal["hello", "stop"]
     force: NotRequired[bool]  # of an agent that has not answered: do not ask it again
+    rendezvous: NotRequired[RendezvousQuestion]  # with `hello`: choose a port too
 
 
 class StatusRequest(TypedDict):
@@ -201,6 +202,7 @@ class Reply(TypedDict):
     absent: NotRequired[bool]  # nothing of the run is on the machine
     block: NotRequired[int]  # the agent's first port
     warnings: NotRequired[list[str]]  # of an agent that has started: what a person should look at
+    port: NotRequired[int]  # for rendezvous
     held_by: NotRequired[str]  # who holds the lease instead
     need: NotRequired[Literal["workdir", "wheels"]]  # what has to be sent first
     missing: NotRequired[list[int]]  # the contents of it that have to be sent

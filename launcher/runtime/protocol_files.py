@@ -222,6 +222,14 @@ class OrphansRequest(TypedDict):
     request: dict[str, Any]
 
 
+class RendezvousQuestion(TypedDict):
+    """Which of these ports rank 0 of a group may listen on in an attempt."""
+
+    group: str
+    attempt: int
+    ports: list[int]
+
+
 class LogHeader(TypedDict):
     """The line before a piece of a log."""
 

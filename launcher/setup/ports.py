@@ -41,14 +41,17 @@ class Ports:
     workers: tuple[int, int]
     master: tuple[int, int]
 
-    def master_port(self, attempt: int, lane: int = 0, lanes: int = 1) -> int:
-        """Return MASTER_PORT of an attempt.
+    def master_ports(self, attempt: int, lane: int = 0, lanes: int = 1) -> tuple[int, ...]:
+        """Return the ports that MASTER_PORT of an attempt may be, the best first.
 
-        A new one each time, so that no socket of the last attempt is in the way. Each of the `lanes` groups on a node
-        has ports of its own.
+        Another one comes first each time, so that no socket of the last attempt is in the way. Each of the `lanes`
+        groups on a node has ports of its own.
         """
         first, last = self.master
-        return first + (attempt * lanes + lane) % (last - first + 1)
+        ports = range(first, last + 1)
+        own = ports[lane % len(ports) :: lanes]
+        turn = attempt % len(own)
+        return (*own[turn:], *own[:turn])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

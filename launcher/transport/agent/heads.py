@@ -15,6 +15,7 @@ from launcher.runtime.protocol import (
     SupervisorRequest,
     TablesReply,
 )
+from launcher.runtime.protocol_files import RendezvousQuestion
 from launcher.setup import ray
 from launcher.setup.ports import Ports
 from launcher.transport.agent import decode
@@ -45,6 +46,16 @@ class RayHeads:
                 raise RemoteError(message, node=client.name, stage="ports")
             block = self._addresses.note_block(client, reply)
         return client.blocks.ports(block)
+
+    def rendezvous(self, client: AgentClient, question: RendezvousQuestion) -> int:
+        """Return a port on which rank 0 can listen; RemoteError names who has them all.
+
+        An agent of the version before does not choose.
+        """
+        reply = client.ask({"op": "hello", "rendezvous": question}, timeout=ASK_S)
+        if "port" not in reply and reply.get("message"):
+            raise RemoteError(reply["message"], node=client.name, stage="rendezvous")
+        return reply.get("port", question["ports"][0])
 
     def start(self, run: Run, cluster: int) -> Answer:
         """Start the Ray head of a cluster under its agent."""

@@ -68,8 +68,9 @@ class _GangStart:
     def _master_port(self, group: str) -> int:
         first = self._slots[MemberName(f"{group}/0")]
         lane, lanes = colocation.position_on_node(self._run.task, self._run.group(group))
-        ports = self._heads.ports(self._addresses.slot(self._run, first.node))
-        return ports.master_port(self._action.attempt, lane, lanes)
+        client, attempt = self._addresses.slot(self._run, first.node), self._action.attempt
+        ports = self._heads.ports(client).master_ports(attempt, lane, lanes)
+        return self._heads.rendezvous(client, {"group": group, "attempt": attempt, "ports": list(ports)})
 
     def rank(self, member: Member) -> RankStart:
         """Return what the actor of a slot needs to start its rank."""

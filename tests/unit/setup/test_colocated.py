@@ -26,10 +26,10 @@ def test_groups_on_one_node_meet_at_ports_of_their_own_and_not_at_those_of_the_a
     block = ports.narrow().ports(ports.FIRST)
     for lanes in (2, 3, 5):
         for attempt in range(1, 12):
-            met = [block.master_port(attempt, lane, lanes) for lane in range(lanes)]
+            met = [block.master_ports(attempt, lane, lanes)[0] for lane in range(lanes)]
             assert len(set(met)) == lanes
             assert set(met) <= set(range(block.master[0], block.master[1] + 1))
-    two = [{block.master_port(attempt, lane, 2) for lane in range(2)} for attempt in (1, 2)]
+    two = [{block.master_ports(attempt, lane, 2)[0] for lane in range(2)} for attempt in (1, 2)]
     assert not two[0] & two[1]
 
 

@@ -35,6 +35,7 @@ def test_a_head_has_no_port_of_the_raylet_beside_it() -> None:
 
 def test_the_rendezvous_port_changes_with_every_attempt() -> None:
     of = ports.narrow().ports(ports.FIRST)
-    ten = [of.master_port(attempt) for attempt in range(10)]
+    ten = [of.master_ports(attempt)[0] for attempt in range(10)]
     assert all(earlier != later for earlier, later in itertools.pairwise(ten))
+    assert all(set(of.master_ports(at)) == set(range(of.master[0], of.master[1] + 1)) for at in range(10))
     assert all(of.master[0] <= port <= of.master[1] for port in ten)
