@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
-    from .protocol_files import RankSpec, SetupStep, Variables
+    from .protocol_files import RankSpec, SetupStep, StepStatus, Variables
 
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
@@ -217,6 +217,7 @@ class RankStatusRow(TypedDict):
     attempt: int
     running: bool
     quiet: NotRequired[float]  # s since its log or heartbeat file changed
+    step: NotRequired[StepStatus]  # what it says in its heartbeat file
     exit_code: NotRequired[int | None]
     ended_ago: NotRequired[float]  # s since it ended, by a clock that nobody sets
     tail: NotRequired[list[str]]

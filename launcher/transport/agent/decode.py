@@ -13,6 +13,7 @@ from launcher.core.model.observation import (
     NodeView,
     Phase,
     RankReport,
+    RankStep,
     RayNode,
     Seen,
     Step,
@@ -30,6 +31,7 @@ from launcher.runtime.protocol import (
     StatusReply,
     TablesReply,
 )
+from launcher.runtime.protocol_files import StepStatus
 
 _NO_TABLES: TablesReply = {"ok": False}
 
@@ -94,7 +96,12 @@ def _rank(row: RankStatusRow) -> RankReport:
         ended_ago=row.get("ended_ago"),
         tail=tuple(row.get("tail", ())),
         quiet=row.get("quiet", 0.0),
+        step=_step(row.get("step")),
     )
+
+
+def _step(row: StepStatus | None) -> RankStep | None:
+    return None if row is None else RankStep(step=row["step"], over=row["over"], own=row.get("own"))
 
 
 def _ray_node(row: RayNodeStatus) -> RayNode:
