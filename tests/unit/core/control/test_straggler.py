@@ -1,5 +1,7 @@
 """Ranks that are slower than their peers."""
 
+from dataclasses import replace
+
 import pytest
 
 from launcher.core.control.blame.straggler import STEPS, stragglers
@@ -51,9 +53,7 @@ def say(here: Situation, *own: float) -> None:
     for rank, took in enumerate(own):
         node = here.record.slots[MemberName(f"main/{rank}")].node
         (report,) = here.views[node].agent.ranks  # type: ignore[union-attr]
-        here.agent(
-            node, ranks=(type(report)(member=report.member, attempt=1, running=True, step=steps(took)["main/0"]),)
-        )  # type: ignore[index]
+        here.agent(node, ranks=(replace(report, step=RankStep(step=900, over=STEPS, own=took)),))
 
 
 def test_a_straggler_is_named_with_its_node_and_nothing_is_done_to_it() -> None:
