@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
-    from .protocol_files import NodeFault, RankSpec, RendezvousQuestion, SetupStep, Variables, WorkersFile
+    from .protocol_files import NodeFault, RankSpec, RendezvousQuestion, SetupStep, StepStatus, Variables, WorkersFile
 
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
@@ -238,6 +238,7 @@ class RankStatusRow(TypedDict):
     attempt: int
     running: bool
     quiet: NotRequired[float]  # s since its log or heartbeat file changed
+    step: NotRequired[StepStatus]  # what it says in its heartbeat file
     exit_code: NotRequired[int | None]
     ended_ago: NotRequired[float]  # s since it ended, by a clock that nobody sets
     tail: NotRequired[list[str]]

@@ -183,6 +183,14 @@ class RankExitFile(TypedDict):
     since_boot: NotRequired[float]
 
 
+class StepStatus(TypedDict):
+    """The newest step of a rank; `over` how many steps `own`, its seconds of own work in one, is the median."""
+
+    step: int
+    over: int
+    own: NotRequired[float]
+
+
 class SetupStep(TypedDict):
     """A setup script, relative to the run's folder, and its variables."""
 

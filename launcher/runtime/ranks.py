@@ -15,20 +15,22 @@ from . import files, logs, procs
 from .heartbeat import now
 from .protocol import RankStatusRow
 from .protocol_files import RankExitFile, RankStateFile
+from .steps import StepTimes
 
 HEARTBEAT = "heartbeat"
-"""The file that a rank may touch as a sign of life; `NVLAUNCH_HEARTBEAT` names it."""
+"""The file that a rank may touch as a sign of life, and write its steps into; `NVLAUNCH_HEARTBEAT` names it."""
 STOPPING = "stopping"
 """The file that marks a rank as told to stop: it has ended when all of its processes have."""
 
 
 class QuietTimes:
-    """For how long each rank has written nothing, by a clock that nobody sets.
+    """For how long each rank has written nothing, by a clock that nobody sets, and its `steps`.
 
     Counted from when an agent first looks, so that a new agent says 0.
     """
 
     def __init__(self, clock: Callable[[], float] = now) -> None:
+        self.steps = StepTimes()
         self._clock = clock
         self._seen: dict[Path, tuple[tuple[tuple[int, int], ...], float]] = {}
 
@@ -79,7 +81,10 @@ def _status(folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], Rank
     member, attempt = state["member"], state["attempt"]
     end = _exit(folder) or ends.get((member, attempt))
     if end is None and alive(state):
-        return {"member": member, "attempt": attempt, "running": True, "quiet": quiet.of(folder)}
+        running: RankStatusRow = {"member": member, "attempt": attempt, "running": True, "quiet": quiet.of(folder)}
+        if (step := quiet.steps.of(folder, HEARTBEAT)) is not None:
+            running["step"] = step
+        return running
     end = end or _exit(folder) or ends.get((member, attempt))  # it may have ended between the two looks
     if end is None or end["code"] is None:
         tail = logs.tail(folder / "log")

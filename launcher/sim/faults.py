@@ -13,6 +13,7 @@
 | bastion_down | the launcher can reach no machine; nothing there notices, and the node named means nothing |
 | raylet_stopped | the raylet is stopped by SIGSTOP; Ray counts it as dead when that lasts too long |
 | rank_hangs | ranks on the node run and write nothing more |
+| rank_slow | ranks on the node work half as long again on a step; all ranks of the run say how long |
 | gpu_lost, memory_error, disk_full | the node shows a GPU less, a memory error, a full disk, while it lasts |
 | xid_fatal, xid_sympathetic | the node's kernel log has a dead NVLink, or an error that a peer's dead one causes |
 | probe_hangs | a question about the node's health has no answer in its time |

@@ -116,13 +116,15 @@ class RayletLife:
 class RankLife:
     """When a rank ends, and from when on it writes nothing.
 
-    With `code` None it ends without an exit status.
+    With `code` None it ends without an exit status. `slow` is from when to when it is slow; None where ranks say
+    nothing of their steps.
     """
 
     rank: Rank
     ends: float
     code: int | None
     hangs: float = NEVER
+    slow: Stretch | None = None
 
     def alive(self, now: float) -> bool:
         """Whether it runs."""
@@ -164,7 +166,8 @@ class Life:
     def restless(self, now: float) -> bool:
         """Whether what is seen here changes from moment to moment."""
         dead = self.host.agent_at is not None and now > self.agent_dies
-        return dead or self.unheard(now) > 0 or any(one.hangs <= now < one.ends for one in self.ranks)
+        changing = (one.hangs <= now < one.ends or (one.slow and now < one.ends) for one in self.ranks)
+        return dead or self.unheard(now) > 0 or any(changing)
 
     def agent(self, now: float) -> bool:
         """Whether an agent runs there."""
@@ -243,7 +246,11 @@ def _rank(rank: Rank, raylets: Mapping[int, float], around: Circumstances) -> Ra
     if rank.signalled_at is not None and rank.signalled is not None:
         ends.append((rank.signalled_at + SIGNAL_S, SIGNALLED + rank.signalled))
     at, code = min(ends, key=lambda end: end[0])
-    return RankLife(rank=rank, ends=at, code=code, hangs=hangs)
+    slow = None
+    if any(fault.fault is FaultKind.RANK_SLOW for fault in around.settings.faults):
+        own = (fault_table.window(fault) for fault in around.faults if fault.fault is FaultKind.RANK_SLOW)
+        slow = next(own, (NEVER, NEVER))
+    return RankLife(rank=rank, ends=at, code=code, hangs=hangs, slow=slow)
 
 
 def _or_never(at: float | None) -> float:

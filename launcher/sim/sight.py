@@ -1,9 +1,16 @@
 """What a look at a node of an imaginary fleet finds, by life and time."""
 
-from launcher.core.model.observation import AgentReport, NodeView, Phase, RankReport, Seen, Step, Unseen
+from launcher.core.model.observation import AgentReport, NodeView, Phase, RankReport, RankStep, Seen, Step, Unseen
 from launcher.core.model.run import MemberName, RunId
 from launcher.sim.lives import Life, RankLife
 from launcher.sim.logs import ending
+
+WORK_S = 0.8
+"""How long a rank that says so works itself in a step of a second (s)."""
+SLOWER = 1.5
+"""How many times as long a slow rank works."""
+STEPS = 50
+"""Over how many steps an agent tells that: `runtime/steps.WINDOW`."""
 
 
 def node_view(life: Life, node: str, run: RunId, now: float, *, head: bool = False) -> NodeView:
@@ -43,11 +50,22 @@ def report(one: RankLife, now: float) -> RankReport:
     """Return an agent's status of a rank."""
     member, attempt = MemberName(one.rank.member), one.rank.attempt
     if one.alive(now):
-        return RankReport(member=member, attempt=attempt, running=True, quiet=max(0.0, now - one.hangs))
+        quiet, step = max(0.0, now - one.hangs), _step(one, now)
+        return RankReport(member=member, attempt=attempt, running=True, quiet=quiet, step=step)
     tail = ending(one.code) if one.code else ()
     return RankReport(
         member=member, attempt=attempt, running=False, exit_code=one.code, ended_ago=now - one.ends, tail=tail
     )
+
+
+def _step(one: RankLife, now: float) -> RankStep | None:
+    """Return what a rank says of its steps, of a second each; None where it says nothing."""
+    if one.slow is None:
+        return None
+    done = int(now - one.rank.begun_at)
+    begins, ends = one.slow
+    own = WORK_S * (SLOWER if begins <= now - STEPS / 2 < ends else 1.0)  # the median of the last steps
+    return RankStep(step=done, over=min(done, STEPS), own=own)
 
 
 def _setup_step(life: Life, now: float) -> Step:

@@ -39,12 +39,13 @@ NO_RUN = RunId("")
 class IncidentKind(Enum):
     """What happened on a node.
 
-    It failed, could not be prepared for a run, a slice could not move to it, the first failing rank of a job was
-    there, it did not pass a check, or it stays out since it did not pass the one before its return.
+    It failed, could not be prepared for a run, was slower than others, a slice could not move to it, the first failing
+    rank of a job was there, it did not pass a check, or it stays out since it did not pass the one before its return.
     """
 
     NODE_FAILED = "failed"
     NOT_PREPARED = "not-prepared"
+    SLOW = "slow"
     NOT_READY = "not-ready"
     PROGRAM = "program"
     CHECK = "check"
@@ -236,6 +237,12 @@ def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Unavailable]:
     return found
 
 
+def has_news(before: Record, now: Record) -> bool:
+    """Whether a record says something new about nodes."""
+    was, is_now = ((one.failed_nodes, one.program_failures, one.slow_ranks) for one in (before, now))
+    return was != is_now
+
+
 def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Record, at: float) -> None:
     """Write what a record newly says about nodes, in the current transaction."""
     for node, evidence in now.failed_nodes.items():
@@ -251,6 +258,11 @@ def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Re
     for failure in now.program_failures:
         if failure not in before.program_failures:
             _program_failed(db, fleet, run, failure, at)
+    for name, slow in now.slow_ranks.items():
+        if name not in before.slow_ranks:
+            journal.add(db, run, EventKind.WARNING, at, subject=slow.node, message=slow.message)
+            if slow.check:
+                _add(db, fleet, run, slow.node, IncidentKind.SLOW, slow.message, (), at)
 
 
 def _program_failed(db: sqlite3.Connection, fleet: str, run: RunId, failure: ProgramFailure, at: float) -> None:

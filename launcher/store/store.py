@@ -149,7 +149,7 @@ class Store:
         """Write news about nodes into the ledger, and free released nodes."""
         intended = self._intended.get(run)
         before = intended[0] if intended else load(Record, row["record"])
-        if before.failed_nodes != record.failed_nodes or before.program_failures != record.program_failures:
+        if ledger.has_news(before, record):
             ledger.note(db, row["fleet"], run, before, record, at)
         if before.requested - record.requested:
             kept = load(Run, row["run"])

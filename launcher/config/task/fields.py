@@ -159,6 +159,18 @@ RECOVERY = _built(
         type=Duration(above=True),
     ),
     Field(
+        name="straggler_factor",
+        doc="How many times as long as its peers a rank may work on a step before it is called a straggler.",
+        type=Number(low=1, above=True, high=100),
+        default=1.1,
+    ),
+    Field(
+        name="on_straggler",
+        doc="What to do about a straggler: say so, or note it as an incident of its node too, for checks of the node.",
+        type=Choice(choices=("report", "check")),
+        default="report",
+    ),
+    Field(
         name="grow_after",
         doc="Seconds for which there has to be room for one more slice before a group with a range of slices grows.",
         type=Duration(),

@@ -3,7 +3,7 @@
 from launcher.config.task.skypilot_keys import RESTARTS
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.values import Values
-from launcher.core.model.task import OnNoSpare, RecoveryPolicy, RestartWith
+from launcher.core.model.task import OnNoSpare, OnStraggler, RecoveryPolicy, RestartWith
 
 
 def read_recovery(own: Values, task: Values, out: Diagnostics) -> RecoveryPolicy:
@@ -21,6 +21,8 @@ def read_recovery(own: Values, task: Values, out: Diagnostics) -> RecoveryPolicy
         restart_with=RestartWith(asked.get("restart_with", str) or default.restart_with.value),
         on_no_spare=OnNoSpare(asked.get("on_no_spare", str) or default.on_no_spare.value),
         hang_after=asked.get("hang_after", float),
+        straggler_factor=asked.get("straggler_factor", float) or default.straggler_factor,
+        on_straggler=OnStraggler(asked.get("on_straggler", str) or default.on_straggler.value),
         grow_after=default.grow_after if (after := asked.get("grow_after", float)) is None else after,
     )
 

@@ -1,11 +1,14 @@
 """Gangs whose ranks have ended or hang."""
 
 from launcher.core.control.blame.first_cause import RankFailure, by_cause, exit_text, followers_text
+from launcher.core.control.blame.straggler import stragglers
 from launcher.core.control.fault_attribution import Failure, attribute, gathered, leave_suspects
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import FOLLOWERS_S
-from launcher.core.model.record import Outcome
-from launcher.core.model.run import Cause, GangName, Member
+from launcher.core.model.observation import RankStep, Seen
+from launcher.core.model.record import Outcome, SlowRank
+from launcher.core.model.run import Cause, GangName, Member, MemberName
+from launcher.core.model.task import OnStraggler
 
 
 def judge_gangs(tick: Tick) -> None:
@@ -14,9 +17,10 @@ def judge_gangs(tick: Tick) -> None:
     Nothing, another attempt, or the end of the run.
 
     Reads `record.exits`, `seen`, the timers of drains. Writes `record.gangs` and `kills` (an attempt ends),
-    `failed_nodes`, `program_failures`, `excused`, `shared_fault`, the timers of evidence, the outcome; `doubted`,
-    `tail`.
+    `failed_nodes`, `program_failures`, `slow_ranks`, `excused`, `shared_fault`, the timers of evidence, the outcome;
+    `doubted`, `tail`.
     """
+    _note_stragglers(tick)
     record, draining = tick.record, tick.record.since.draining
     for name in record.gangs:
         if record.shared_fault is None and record.outcome is None and name not in draining:
@@ -25,6 +29,28 @@ def judge_gangs(tick: Tick) -> None:
         count = len(tick.index.members)
         message = "the only rank exited with 0" if count == 1 else f"all {count} ranks exited with 0"
         tick.end(Outcome(cause=Cause.SUCCESS, message=message))
+
+
+def _note_stragglers(tick: Tick) -> None:
+    """Note ranks that are slower than their peers of the same group. Nothing is done to a running rank."""
+    groups: dict[str, dict[MemberName, RankStep]] = {}
+    for node, view in tick.seen.nodes.items():
+        for rank in view.agent.ranks if isinstance(view, Seen) and view.agent else ():
+            member = tick.index.by_name.get(rank.member) if rank.step is not None and rank.running else None
+            if member and rank.step and rank.attempt == tick.gang_of(member).attempt and tick.node_of(member) == node:
+                groups.setdefault(member.group, {})[member.name] = rank.step
+    before = tick.record.slow_ranks
+    if not groups and not before:
+        return
+    found: dict[MemberName, SlowRank] = {}
+    for steps in groups.values():
+        policy = tick.index.policy(tick.index.by_name[next(iter(steps))])
+        for one in stragglers(steps, factor=policy.straggler_factor, known=before):
+            node, check = tick.node_of(tick.index.by_name[one.member]), policy.on_straggler is OnStraggler.CHECK
+            known = before.get(one.member)
+            same = known is not None and known.node == node
+            found[one.member] = known if known and same else SlowRank(node=node, message=one.message, check=check)
+    tick.record.slow_ranks = found
 
 
 def _judge(tick: Tick, name: GangName) -> None:

@@ -18,6 +18,7 @@ _HIDDEN = (Condition.UNSEEN, Condition.SUSPECT)
 _LOST = (Condition.FAILED, Condition.LOST, Condition.FENCING, Condition.NODE_FAILED, Condition.DOWN)
 # Conditions in which the setup itself says what it does.
 _IN_SETUP = (Condition.LEASED, Condition.PREPARING)
+_SLOW_SHOWN = 3
 _FOR_HEAD = "waiting for the Ray head"
 # What is said of slots that do not run yet, the step that holds the run up first.
 _STEPS = (
@@ -63,6 +64,8 @@ def progress(tick: Tick, state: RunState) -> str:
     slices = slice_notes(tick) if state is RunState.RUNNING else ()  # a recovery has enough to say
     more = "".join(f"; {note}" for note in (*notes, *dict.fromkeys(tick.notes), *slices))
     if state is RunState.RUNNING:
+        slow = ", ".join(f"{name} on {one.node}" for name, one in list(tick.record.slow_ranks.items())[:_SLOW_SHOWN])
+        more += f"; slower than its peers: {slow}" if slow else ""
         total, done = len(tick.index.members), counts[Condition.FINISHED]
         return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + more
     broken = next((f"{gang.broken.message}; " for gang in tick.record.gangs.values() if gang.broken), "")

@@ -82,12 +82,24 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankStep:
+    """The newest step of a rank by its heartbeat file.
+
+    `own` is how long it worked itself in one step (s): the median over its last steps, `over` so many.
+    """
+
+    step: int
+    over: int
+    own: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankReport:
     """A rank of an attempt on a node.
 
     `exit_code` None with `running` False: it vanished. `ended_ago` is how long before the look it ended (s; clocks of
     nodes differ): None where the node cannot tell. `tail` is the end of the log of a failure. `quiet` is how long it
-    has written nothing to its log and its heartbeat file (s).
+    has written nothing to its log and its heartbeat file (s), `step` what it says there.
     """
 
     member: MemberName
@@ -97,6 +109,7 @@ class RankReport:
     ended_ago: float | None = None
     tail: tuple[str, ...] = ()
     quiet: float = 0.0
+    step: RankStep | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ class FaultKind(Enum):
     BASTION_DOWN = "bastion_down"
     RAYLET_STOPPED = "raylet_stopped"
     RANK_HANGS = "rank_hangs"
+    RANK_SLOW = "rank_slow"
     GPU_LOST = "gpu_lost"
     XID_FATAL = "xid_fatal"
     XID_SYMPATHETIC = "xid_sympathetic"

@@ -11,6 +11,13 @@ GROW_AFTER_S = 300.0
 """Default of `grow_after`: a restart costs some minutes of work, and a queued run gets the nodes first."""
 
 
+class OnStraggler(Enum):
+    """What to do about a rank that is slower than its peers: say so, or note it for checks of its node too."""
+
+    REPORT = "report"
+    CHECK = "check"
+
+
 class RestartWith(Enum):
     """Which ranks restart when one rank of a group fails."""
 
@@ -91,7 +98,8 @@ class RecoveryPolicy:
     `max_restarts` limits gang restarts after failures of the program: none by default, since a typo fails each time.
     Failures of nodes are always recovered from, and not counted. `node_attempts` limits restarts on one node before the
     node counts as failed. A rank without a sign of life for `hang_after` seconds is hung; None disables that check. A
-    group with fewer slices than it may have grows once there was room for `grow_after` seconds.
+    group with fewer slices than it may have grows once there was room for `grow_after` seconds. A rank whose own work
+    takes `straggler_factor` times as long as that of its peers is reported, as `on_straggler` says.
     """
 
     max_restarts: int = 0
@@ -100,6 +108,8 @@ class RecoveryPolicy:
     on_no_spare: OnNoSpare = OnNoSpare.WAIT
     hang_after: float | None = None
     grow_after: float = GROW_AFTER_S
+    straggler_factor: float = 1.1
+    on_straggler: OnStraggler = OnStraggler.REPORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from launcher.core.model.observation import (
     NodeView,
     Phase,
     RankReport,
+    RankStep,
     RayNode,
     Refusal,
     Seen,
@@ -37,7 +38,7 @@ from launcher.runtime.protocol import (
     TablesReply,
     mismatch,
 )
-from launcher.runtime.protocol_files import NODE_ERRORS, described
+from launcher.runtime.protocol_files import NODE_ERRORS, StepStatus, described
 from launcher.transport.agent.replies import OddReplyError
 
 LONGEST = 500
@@ -140,7 +141,12 @@ def _rank(row: RankStatusRow) -> RankReport:
         ended_ago=row.get("ended_ago"),
         tail=tuple(row.get("tail", ())),
         quiet=row.get("quiet", 0.0),
+        step=_step(row.get("step")),
     )
+
+
+def _step(row: StepStatus | None) -> RankStep | None:
+    return None if row is None else RankStep(step=row["step"], over=row["over"], own=row.get("own"))
 
 
 def _ray_node(row: RayNodeStatus) -> RayNode:
