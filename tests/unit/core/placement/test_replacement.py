@@ -160,3 +160,18 @@ def test_a_slice_does_not_move_against_a_rule_or_onto_others(where: str, why: st
     asked = task(main=TopologyRule(slices=3, nodes_per_slice=2, spread="rack"))
     before = (part("main", 0, 1, [2, 3]), part("main", 1, 0, [2, 3]), part("main", 2, 3, [2, 3]))
     assert moved(asked, [4, 4, 4, 4], before, "r1-n01", s0=where) == why
+
+
+def test_a_node_that_came_back_lately_replaces_another_only_where_it_has_to() -> None:
+    asked, before = task(main=TopologyRule(nodes_per_slice=2)), (part("main", 0, 0, range(2)),)
+    back = {NodeName("r0-n02"): Unavailable(returned=True)}
+
+    def more(size: int) -> object:
+        return replace_nodes(asked, racks_of([size]), back, Placement(slices=before), before[0], ["r0-n01"])
+
+    first = more(4)
+    assert isinstance(first, Slice)
+    assert "r0-n03" in first.nodes
+    only = more(3)
+    assert isinstance(only, Slice)
+    assert "r0-n02" in only.nodes
