@@ -21,7 +21,7 @@ _PARTS = {
 
 def planned_text(planned: HandCheck) -> str:
     """Return what is about to be checked, and how long a test may take."""
-    what = f"{count(len(planned.parts), 'slice')} of {count(sum(map(len, planned.parts)), 'node')}"
+    what = f"{count(len(planned.parts), 'slice')}, {count(sum(map(len, planned.parts)), 'node')}"
     where = what if planned.parts else f"{count(len(planned.nodes), 'node')}, each alone"
     lines = [f"check `{planned.name}`: {where}; up to {span(planned.check.limit)} a test"]
     if planned.busy:
