@@ -109,6 +109,7 @@ class Situation:
         self.drained: dict[NodeName, str] = {}
         self.suspects: dict[NodeName, str] = {}
         self.room: frozenset[str] = frozenset()
+        self.kept_out: frozenset[NodeName] = frozenset()
         self.seq = 0
 
     def decide(self, *, after: float = 0.3) -> Decision:
@@ -132,6 +133,7 @@ class Situation:
             drained=dict(self.drained),
             suspects=dict(self.suspects),
             room=self.room,
+            kept_out=self.kept_out,
             wall=self.at,
         )
 

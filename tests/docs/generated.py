@@ -15,6 +15,7 @@ import typer
 
 from launcher.cli.main import app
 from launcher.config.inventory import fields as inventory
+from launcher.config.inventory.checks import CHECK
 from launcher.config.schema.fields import Section
 from launcher.config.task import fields as task
 from launcher.core.control import reconcile
@@ -266,10 +267,11 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "resources": _section(task.RESOURCES),
     "topology": _section(task.TOPOLOGY),
     "recovery": _section(task.RECOVERY),
-    "inventory": _section(inventory.INVENTORY, "racks", "sim", "defrag"),
+    "inventory": _section(inventory.INVENTORY, "racks", "sim", "defrag", "checks"),
     "node": _section(inventory.NODE),
     "sim": _section(inventory.INVENTORY, inside="sim"),
     "defrag": _section(inventory.INVENTORY, inside="defrag"),
+    "check": _section(CHECK),
     "facts": lambda: ", ".join(f"`{fact.value}`" for fact in Fact),
     "fault": lambda: ", ".join(f"`{kind.value}`" for kind in FaultKind),
 }

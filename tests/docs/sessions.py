@@ -78,6 +78,7 @@ SESSIONS = {
             "nvlaunch up pair.yaml -i hall-3.yaml -y --queue",
         ),
     ),
+    "checks": Session(),
     "api": Session(((FLEET, "run_s: 600, speed: 60", "run_s: 600, speed: 1000"),)),
     "power-cut": _befallen("{at: 60, node: r01-n02, fault: power_cut}"),
     "program-fails": _befallen("{at: 60, node: r01-n02, fault: rank_fails, code: 1}"),

@@ -21,7 +21,7 @@ _PARTS = {
 
 def planned_text(planned: HandCheck) -> str:
     """Return what is about to be checked, and how long a test may take."""
-    what = f"{count(len(planned.parts), 'slice')} of {count(sum(map(len, planned.parts)), 'node')}"
+    what = f"{count(len(planned.parts), 'slice')}, {count(sum(map(len, planned.parts)), 'node')}"
     where = what if planned.parts else f"{count(len(planned.nodes), 'node')}, each alone"
     lines = [f"check `{planned.name}`: {where}; up to {span(planned.check.limit)} a test"]
     if planned.busy:
@@ -94,8 +94,12 @@ def _text(planned: HandCheck, found: CheckReport, seconds: float) -> Iterator[st
         yield "stopped before all was known"
     totals = ", ".join(f"{len(own)} {verdict.value}" for verdict in NodeVerdict if (own := found.of(verdict)))
     tests = f"{count(len(found.ended), 'test')} in {count(found.rounds, 'round')}"
-    yield f"{count(len(found.results), 'node')}: {totals or 'no results'}; {tests}, {span(seconds)}"
+    took = f", {span(seconds)}" if seconds >= LONG_S else ""
+    yield f"{count(len(found.results), 'node')}: {totals or 'no results'}; {tests}{took}"
 
+
+LONG_S = 10.0
+"""A check that took longer than this says how long (s)."""
 
 MANY = 40
 """Up to so many nodes that are checked alone, each has a line."""

@@ -20,7 +20,7 @@ LONGEST_S = 6 * 3600.0
 _HIGHER, _LOWER = "higher", "lower"
 _DEFAULT = NodeCheck(script="")
 
-_CHECK = section(
+CHECK = section(
     Field(
         name="run",
         doc="The command, for `sh`, or a program that begins with `#!`. It exits with 0 for a good node and 1 for "
@@ -68,7 +68,7 @@ _STAGES = {
 }
 
 CHECKS = section(
-    *(Field(name=stage.value, doc=doc, type=_CHECK) for stage, doc in _STAGES.items()),
+    *(Field(name=stage.value, doc=doc, type=CHECK) for stage, doc in _STAGES.items()),
     expected="a mapping such as `{before_return: {run: dcgmi diag -r 2}}`",
 )
 

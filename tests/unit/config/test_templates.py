@@ -1,5 +1,7 @@
 """Examples and starter files are read, and fit on the inventories that they are written for."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,9 @@ from launcher.config.inventory.built_in import built_in
 from launcher.config.inventory.read import read_inventory
 from launcher.config.task.levels import check_levels
 from launcher.config.task.read import read_task
+from launcher.config.templates import CHECKS, read_check
 from launcher.config.templates import EXAMPLES as OFFERED
+from launcher.core.checks.results import read_number
 from launcher.core.model.placement import Placement
 from launcher.core.placement.place import place
 
@@ -55,3 +59,33 @@ def test_skypilot_example_warns_of_keys_for_clouds() -> None:
         (6, "`resources.cpus`"),
         (7, "`resources.disk_size`"),
     ]
+
+
+def test_every_example_of_a_check_is_offered_and_documented() -> None:
+    folder = EXAMPLES.parent / "templates" / "checks"
+    told = (EXAMPLES.parent / "docs" / "checks.md").read_text()
+    assert {path.name for path in folder.iterdir() if path.is_file()} == set(CHECKS)
+    assert [name for name in CHECKS if f"`{name}`" not in told] == []
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_an_example_of_a_check_is_a_program(name: str) -> None:
+    assert read_check(name).startswith("#!")
+
+
+def test_the_check_of_memory_and_disk_runs_here_and_prints_a_number(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-"], input=read_check("memory_disk.py"), capture_output=True, text=True, cwd=tmp_path
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert (read_number(ended.stdout) or 0.0) > 0.0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checks_of_what_is_not_installed_cannot_tell(tmp_path: Path) -> None:
+    for shell, name, status in (("sh", "dcgm.sh", 127), (sys.executable, "nccl_all_reduce.py", 2)):
+        file = tmp_path / name
+        file.write_text(read_check(name))
+        ended = subprocess.run([shell, str(file)], capture_output=True, text=True, cwd=tmp_path)
+        assert ended.returncode == status, ended.stderr
+        assert ended.stderr

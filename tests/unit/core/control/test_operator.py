@@ -45,6 +45,36 @@ def test_a_sick_node_does_not_come_back() -> None:
     assert LOST in here.record.failed_nodes
 
 
+def test_a_node_that_is_kept_out_stays_out_in_spite_of_good_answers_until_a_request() -> None:
+    here = serving(make_run(slices=1, spares=0))
+    here.silent(LOST, heard=18.0)
+    wait(here, 9)
+    here.views[LOST] = Seen()
+    del here.reached[LOST]
+    here.kept_out = frozenset((LOST,))
+    wait(here, 300)
+    assert LOST in here.record.failed_nodes
+    here.order(RequestKind.READMIT, LOST)
+    here.decide()
+    assert LOST not in here.record.failed_nodes
+
+
+def test_the_half_minute_of_good_answers_begins_when_a_node_is_not_kept_out_any_more() -> None:
+    here = serving(make_run(slices=1, spares=0))
+    here.silent(LOST, heard=18.0)
+    wait(here, 9)
+    here.views[LOST] = Seen()
+    del here.reached[LOST]
+    here.kept_out = frozenset((LOST,))
+    wait(here, 100)
+    here.kept_out = frozenset()
+    freed = here.at
+    while LOST in here.record.failed_nodes:
+        here.decide(after=1.0)
+        assert here.at < freed + 60.0
+    assert here.at - freed >= 30.0
+
+
 def test_an_operator_readmits_any_node() -> None:
     here = serving(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=0)))
     here.agent(LOST, ray=Step(phase=Phase.FAILED, exit_code=1))

@@ -184,3 +184,18 @@ def test_a_lost_slice_that_does_not_fit_together_with_the_others_is_placed_alone
     dark = {name: Unavailable(unhealthy="unreachable") for part in before for name in part.nodes}
     found = replace_slice(asked, inventory, dark, Placement(slices=before), before[0], lost=[before[1].key])
     assert isinstance(found, Slice)
+
+
+def test_a_node_that_came_back_lately_replaces_another_only_where_it_has_to() -> None:
+    asked, before = task(main=TopologyRule(nodes_per_slice=2)), (part("main", 0, 0, range(2)),)
+    back = {NodeName("r0-n02"): Unavailable(returned=True)}
+
+    def more(size: int) -> object:
+        return replace_nodes(asked, racks_of([size]), back, Placement(slices=before), before[0], ["r0-n01"])
+
+    first = more(4)
+    assert isinstance(first, Slice)
+    assert "r0-n03" in first.nodes
+    only = more(3)
+    assert isinstance(only, Slice)
+    assert "r0-n02" in only.nodes

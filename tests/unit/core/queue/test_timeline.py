@@ -48,3 +48,13 @@ def test_only_reserved_nodes_are_free_to_a_run_of_the_name_not_those_that_a_run_
     reserved = {NodeName("r1-n0"): kept, NodeName("r1-n1"): faulty}
     assert free_to({**in_use, **reserved}, "a") == {**in_use, NodeName("r1-n1"): Unavailable(unhealthy="Xid 79")}
     assert Timeline(FLEET, reserved, {}).unavailable(0.0, 1.0, "new") == reserved
+
+
+def test_nodes_that_came_back_lately_are_free_and_the_mark_goes_with_them() -> None:
+    marked = {node.name: Unavailable(returned=True) for node in FLEET.nodes if node.rack == "r0"}
+    timeline = Timeline(FLEET, {**held(r1="a"), **marked}, {"a": 60.0})
+    found = timeline.unavailable(0.0, 1.0, "new")
+    assert found[FIRST] == Unavailable(returned=True)
+    assert fit(task(2, 3), FLEET, found) is not None
+    assert timeline.earliest(task(2, 3), 10.0, {}, "new") is not None
+    assert free_to(found, "new")[FIRST].returned
