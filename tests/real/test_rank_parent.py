@@ -32,6 +32,7 @@ class AgentReport:
         self.deadline = heartbeat.Deadline(folder / "deadline")
         self.asked: list[dict[str, Any]] = []
         self.refusal = ""
+        self.more: dict[str, Any] = {}
         socket = str(folder / "agent.sock")
         spec = {"run": "r", "place": "n1", "scratch": str(folder / "scratch"), "socket": socket}
         (folder / "agent.json").write_text(json.dumps(spec))
@@ -47,7 +48,7 @@ class AgentReport:
             return {"ok": False, "message": self.refusal}
         base = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
         paths = {"secrets": str(self.folder / "secrets.json"), "deadline": str(self.folder / "deadline")}
-        return {"ok": True, "base": base, "agent": self.process.pid, **paths}
+        return {"ok": True, "base": base, "agent": self.process.pid, **paths, **self.more}
 
     def begin(self, script: str) -> "subprocess.Popen[bytes]":
         (self.folder / "run.sh").write_text(script)
@@ -164,7 +165,7 @@ def test_the_end_of_a_rank_that_cannot_be_written_down_is_told_to_the_agent(agen
     rank.wait(20)
     assert rank.returncode == 0
     (told,) = (asked for asked in agent.asked if asked["op"] == "ended")
-    assert (told["member"], told["attempt"], told["code"]) == ("main/0", 1, 7)
+    assert (told["member"], told["attempt"], told["end"]["code"]) == ("main/0", 1, 7)
 
 
 def test_the_end_of_a_rank_is_kept_until_its_agent_takes_it(agent: AgentReport) -> None:
@@ -176,3 +177,23 @@ def test_the_end_of_a_rank_is_kept_until_its_agent_takes_it(agent: AgentReport) 
     agent.refusal = ""
     rank.wait(20)
     assert rank.returncode == 0
+
+
+def test_a_rank_starts_with_what_bashrc_gives_and_the_umask_of_the_login(agent: AgentReport) -> None:
+    agent.deadline.put(heartbeat.now() + 60)
+    agent.more = {"login": True, "umask": 0o007}
+    (agent.folder / ".bashrc").write_text("echo noise; greet() { echo hello; }; export Q=1\n")
+    assert agent.begin("greet; echo $Q $(umask)").wait(20) == 0
+    assert (agent.folder / "ranks/main-0/1/log").read_text() == "hello\n1 0007\n"
+    assert (agent.folder / "ranks/main-0/1/exit.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_bashrc_that_leaves_is_named_in_the_log_of_the_rank(agent: AgentReport) -> None:
+    agent.deadline.put(heartbeat.now() + 60)
+    agent.more = {"login": True, "umask": 0o022}
+    (agent.folder / ".bashrc").write_text("exit 3\n")
+    assert agent.begin("echo ran").wait(20) == 0
+    first, *rest = (agent.folder / "ranks/main-0/1/log").read_text().splitlines()
+    assert first.startswith("nvlaunch: the login of `")
+    assert first.endswith("ended with 3: `~/.bashrc`? It is left out")
+    assert rest == ["ran"]
