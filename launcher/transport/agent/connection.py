@@ -252,6 +252,7 @@ class MachineConnection:
         return (key,)
 
     def _lost(self, message: str) -> None:
+        message = message[: replies.MAX_TEXT]
         with self._changes:
             self._talk, self._dialling = None, False
             pending = self._pending()

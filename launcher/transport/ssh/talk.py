@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import paramiko
 
 from launcher.errors import LaunchError
+from launcher.transport.bounded import last_lines
 from launcher.transport.ssh import command
 from launcher.transport.ssh.connections import Connection
 from launcher.transport.ssh.operation import Operation
@@ -61,7 +62,7 @@ class KeptTalk:
         if self._mute:
             return "no reply over an open connection"
         if self._before is not None:
-            said = self._before.decode(errors="replace").strip().splitlines()[-1:]
+            said = last_lines(self._before, 1)
             return f"the login shell runs no commands: {said[0] if said else 'it ended at once'}"
         if self._link.transport.is_active():
             return "the relay on the machine has ended"
