@@ -55,7 +55,8 @@ class Nodes(Protocol):
         """Return what exists of a run on its nodes and its head, within about a second.
 
         All are asked at once. A node that does not answer keeps its last view for 3 s and is then unseen; the first
-        look at a run may take 5 s. A view is never older than the answer to an action on its node.
+        look at a run may take 5 s. A view is never older than the answer to an action on its node. A node that answers
+        otherwise than an agent does is unseen, and the view says why.
         """
 
     def perform(self, run: Run, action: NodeAction) -> Answer:

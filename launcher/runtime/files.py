@@ -93,11 +93,11 @@ def agent_spec(folder: Path) -> "AgentSpec | None":
 def private(path: Path) -> Path:
     """Make a folder of this user (0700) where anybody may write.
 
-    PermissionError where it is somebody else's.
+    PermissionError where it is somebody else's, whose number it names.
     """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(f"`{path}` is not a folder of this user alone")
+        raise PermissionError(f"`{path}` of user {found.st_uid} is not a folder of this user alone: remove it")
     return path

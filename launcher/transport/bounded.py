@@ -1,4 +1,4 @@
-"""What a command may write that is kept in memory."""
+"""What a command may write that is kept in memory, and what is shown of it."""
 
 from collections.abc import Callable
 from typing import NoReturn, TypeAlias
@@ -11,6 +11,17 @@ STDOUT = 32 << 20
 
 STDERR = 16 << 20
 """Bytes of stderr: lines of a program, of which the last 20 are shown."""
+
+LINE = 1000
+"""Characters of a line of a program that are shown."""
+
+MOST_LINES = 1000
+
+
+def last_lines(output: bytes, lines: int = 20) -> tuple[str, ...]:
+    """Return the last lines of a program's output, each cut to what can be shown."""
+    text = output[-lines * LINE * 4 :].decode(errors="replace").strip()
+    return tuple(line[:LINE] for line in text.splitlines()[-lines:])
 
 
 class KeptOutput:

@@ -24,6 +24,7 @@ from launcher.setup.imex import (
     script,
 )
 from launcher.transport.agent.client import AgentClient
+from launcher.transport.bounded import last_lines
 
 ASK_S = 10.0
 WAY_S = 8.0
@@ -152,7 +153,7 @@ def _act(client: AgentClient, decision: ImexDecision) -> ImexNotes:
     except RemoteError as error:
         message = f"cannot set up IMEX: {error.message}"
         return _warned(message, f"{message}; run there:\n  {operator(decision.steps)}")
-    tail = ended.stderr.decode(errors="replace").strip().splitlines()
+    tail = last_lines(ended.stderr)
     if ended.status != 0:
         message = f"cannot set up IMEX: {tail[-1] if tail else f'it ended with {ended.status}'}"
         return _warned(message, f"{message}; run there:\n  {operator(decision.steps)}")

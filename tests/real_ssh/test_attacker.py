@@ -16,7 +16,7 @@ from tests.rig.layer import accounts
 
 ATTACKER = Path(__file__).parents[1] / "rig" / "attacker.py"
 SECRET, CANARY = "hush-4711-secret", "left-open-for-everybody"
-SECONDS = 3600.0 if SOAK else 8.0
+SECONDS = 3600.0 if SOAK else 0.0
 TASK = """
 name: target
 resources: {accelerators: GB300:4}

@@ -127,7 +127,7 @@ def crowd(where: list[tuple[str, int]]) -> None:
     """Crowd the heartbeat ports: many connections, slow ones, replays of one handshake."""
     for address in where:
         held = []
-        for at in range(600):
+        for at in range(400):
             with contextlib.suppress(OSError):
                 link = socket.create_connection(address, timeout=0.2)
                 held.append(link)

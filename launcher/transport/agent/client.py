@@ -17,6 +17,7 @@ from launcher.runtime.protocol import PROTOCOL, AgentRequest, Reply, TablesReply
 from launcher.setup.layout import Layout
 from launcher.setup.ports import Blocks
 from launcher.transport.agent import relay, replies
+from launcher.transport.bounded import last_lines
 from launcher.transport.upload import bundle
 from launcher.transport.upload.bundle import Files
 
@@ -118,7 +119,7 @@ class AgentClient:
 
     def _value(self, ended: Completed, stage: str) -> object:
         """Return what a program printed; where that is no reply, stderr has the message."""
-        tail = tuple(ended.stderr.decode(errors="replace").strip().splitlines()[-20:])
+        tail = last_lines(ended.stderr)
         try:
             return replies.parse(ended.stdout)
         except replies.OddReplyError as error:

@@ -15,6 +15,7 @@ from launcher.runtime.protocol_files import CommandRequest
 from launcher.setup.environ import RunEnvironment
 from launcher.transport.agent.answers import killed
 from launcher.transport.agent.client import AgentClient
+from launcher.transport.bounded import MOST_LINES, last_lines
 
 AS_LONG_AS_IT_TAKES = 14 * 24 * 3600.0
 """Seconds: in effect no limit; a dead connection is noticed earlier."""
@@ -58,7 +59,7 @@ def execute(client: AgentClient, environment: RunEnvironment, node: Node, comman
     ended = client.program("command", "run", client.layout.root, timeout=limit, stdin=stdin, take=frames.take)
     if frames.status is not None:
         return frames.status
-    tail = tuple(ended.stderr.decode(errors="replace").strip().splitlines()[-20:])
+    tail = last_lines(ended.stderr)
     raise RemoteError(_ENDS.get(frames.end, _UNKNOWN), node=node.name, stage="exec", tail=tail)
 
 
@@ -125,7 +126,7 @@ def fetch(client: AgentClient, path: str, take: Take) -> tuple[str, ...]:
     Return what was left out, and why.
     """
     ended = client.program("archive", client.layout.root, path, timeout=AS_LONG_AS_IT_TAKES, take=take)
-    lines = tuple(ended.stderr.decode(errors="replace").strip().splitlines())
+    lines = last_lines(ended.stderr, MOST_LINES)
     if ended.status == 0:
         return lines
     message = lines[-1] if lines else f"exit status {ended.status}"

@@ -257,6 +257,7 @@ class MachineConnection:
         return (key,)
 
     def _lost(self, message: str, refusal: Refusal | None = None) -> None:
+        message = message[: replies.MAX_TEXT]
         with self._changes:
             self._talk, self._dialling = None, False
             pending = self._pending()

@@ -18,6 +18,7 @@ from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
 from launcher.transport.agent.client import AgentClient
 from launcher.transport.agent.heads import RayHeads
+from launcher.transport.bounded import last_lines
 from launcher.transport.upload import bundle
 
 BEGIN_S = 30.0
@@ -135,7 +136,7 @@ def read_log(client: AgentClient, log: LogName, offset: int) -> LogPart:
     line, _, data = ended.stdout.partition(b"\n")
     data = data[:PART_BYTES]
     if ended.status != 0:
-        tail = tuple(ended.stderr.decode(errors="replace").splitlines()[-5:])
+        tail = last_lines(ended.stderr, 5)
         raise RemoteError("cannot read the log", node=client.name, stage="logs", tail=tail)
     try:
         header = replies.read(LogHeader, replies.parse(line, "the header"))

@@ -8,6 +8,7 @@ import time
 from typing import NoReturn
 
 from launcher.errors import RemoteError
+from launcher.transport.bounded import last_lines
 
 
 class HostKeyError(RemoteError):
@@ -89,4 +90,4 @@ class Operation:
 
 def tail(output: bytes, lines: int = 20) -> tuple[str, ...]:
     """Return the last lines of a program's output."""
-    return tuple(output.decode(errors="replace").strip().splitlines()[-lines:])
+    return last_lines(output, lines)

@@ -132,3 +132,17 @@ def test_ray_sees_only_what_it_is_given() -> None:
     assert found["RAY_AUTH_TOKEN_PATH"] == "/run/folder/token"
     assert found["HOME"] == "/tmp/nvl-1"
     assert not [name for name in found if name.lower().endswith("_proxy")]
+
+
+@pytest.mark.parametrize("kind", ["open", "link", "file"])
+def test_a_folder_that_others_could_use_is_refused_with_its_owner(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "scratch"
+    if kind == "open":
+        path.mkdir()
+        path.chmod(0o755)
+    elif kind == "link":
+        path.symlink_to(tmp_path)
+    else:
+        path.write_text("")
+    with pytest.raises(PermissionError, match=f"`{path}` of user {path.lstat().st_uid} is not a folder"):
+        files.private(path)

@@ -259,7 +259,10 @@ def test_a_run_of_an_older_version_is_served_as_before(clock: Time) -> None:
     head.close()
 
 
-def test_a_node_with_a_key_believes_no_head_without_one_and_the_other_way_round(clock: Time) -> None:
+def test_a_node_with_a_key_believes_no_head_without_one_and_the_other_way_round(
+    clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "REPLY_S", 0.1)
     for of_head, of_node in ((None, KEY), (KEY, None)):
         head = Head(clock, key=of_head)
         with head.serving():

@@ -157,7 +157,7 @@ def test_an_agent_remembers_how_a_rank_ended_that_could_not_be_written_down(tmp_
     known = agent_faults.AgentFaults((tmp_path,))
     (row,) = ranks.statuses(tmp_path, ranks.QuietTimes(), known.ends)
     assert row["exit_code"] is None, "without a word of its parent it has vanished"
-    asked = {"op": "ended", "member": "main/1", "attempt": 1, "code": 0, "at": 5.0}
+    asked = {"op": "ended", "member": "main/1", "attempt": 1, "end": {"code": 0, "at": 5.0}}
     assert known.ended(asked)["ok"]
     (row,) = ranks.statuses(tmp_path, ranks.QuietTimes(), known.ends)
     assert (row["exit_code"], row["at"]) == (0, 5.0)
@@ -166,7 +166,7 @@ def test_an_agent_remembers_how_a_rank_ended_that_could_not_be_written_down(tmp_
 def test_the_fault_of_a_rank_that_did_not_begin_is_told_while_it_counts_as_failed(tmp_path: Path) -> None:
     known = agent_faults.AgentFaults((tmp_path,))
     fault = {"stage": "rank", "path": "", "errno": "EAGAIN"}
-    known.ended({"op": "ended", "member": "main/1", "attempt": 1, "code": None, "at": 5.0, "fault": fault})
+    known.ended({"op": "ended", "member": "main/1", "attempt": 1, "end": {"code": None, "at": 5.0}, "fault": fault})
     assert known.added_to(failed_rank([]))["fault"] == fault
     assert "fault" not in known.added_to({"ok": True, "ray": {"phase": "running"}, "ranks": []})
     assert "fault" not in known.added_to(failed_rank([])), "that was another time"

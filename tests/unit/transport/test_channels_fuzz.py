@@ -19,7 +19,7 @@ from launcher.setup import layout, ports
 from launcher.transport.agent import commands, ranks, replies
 from launcher.transport.agent.client import AgentClient
 from launcher.transport.agent.commands import MAX_FRAME, Frames
-from launcher.transport.bounded import KeptOutput
+from launcher.transport.bounded import KeptOutput, last_lines
 from launcher.transport.ssh import command
 from launcher.transport.ssh.exchange import _Stdout
 from tests.effort import drawn
@@ -217,3 +217,14 @@ def test_what_a_login_prints_is_told_from_what_a_command_writes(
         at += cut
     assert bytes(taken) == own
     assert command.output(bytes(stdout.kept.data)) == b""
+
+
+@FUZZ
+@given(st.one_of(st.binary(max_size=200), st.sampled_from([b"x" * 3_000_000, b"a\n" * 100_000, b"\xff" * 100_000])))
+def test_what_is_shown_of_a_programs_output_is_short(output: bytes) -> None:
+    found = last_lines(output)
+    assert len(found) <= 20
+    assert all(len(line) <= 1000 for line in found)
+    whole = output.decode(errors="replace").strip().splitlines()
+    if all(len(line) <= 1000 for line in whole[-21:]):
+        assert list(found) == whole[-20:]

@@ -8,7 +8,7 @@ from launcher.core.control.conditions import Condition
 from launcher.core.model.actions import Join, Prepare, Reason, Why
 from launcher.core.model.observation import Head, HeadSeen, RankReport, Step
 from launcher.core.model.receipt import Result
-from launcher.core.model.run import Cause, MemberName
+from launcher.core.model.run import Cause, MemberName, RunState
 from launcher.core.model.task import RecoveryPolicy
 from tests.situations import RUN, UP, Situation, key, kinds, make_run, name
 from tests.unit.core.control.kernel import DRIVER, OTHERS, driven, lose_raylet
@@ -125,6 +125,19 @@ def test_slots_fail_with_their_driver_and_the_end_of_its_log_is_kept_once() -> N
     outcome = here.record.outcome
     assert outcome is not None
     assert (outcome.cause, outcome.member, outcome.exit_code, outcome.tail) == (Cause.PROGRAM, DRIVER, 3, ("boom",))
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_of_the_end_of_a_rank_or_driver_its_own_node_alone_is_believed(code: int) -> None:
+    here = driven(restarts=0)
+    here.serving()
+    said = RankReport(member=DRIVER, attempt=1, running=False, exit_code=code, at=7.0)
+    for node in here.views:
+        if node != name(1, 1):
+            here.agent(node, ranks=(said, replace(said, member=OTHERS[0])))
+    decision = here.decide()
+    assert (here.record.exits, here.record.outcome, decision.actions) == ({}, None, ())
+    assert decision.state is RunState.RUNNING
 
 
 def test_a_driver_that_moved_is_judged_on_its_new_node_by_its_newest_attempt() -> None:
