@@ -13,6 +13,7 @@ import pytest
 
 from launcher.runtime.protocol_files import NODE_ERRORS, described
 
+heartbeat = importlib.import_module("launcher.runtime.heartbeat")
 node_fault = importlib.import_module("launcher.runtime.node_fault")
 agent_faults = importlib.import_module("launcher.runtime.agent_faults")
 files = importlib.import_module("launcher.runtime.files")
@@ -118,7 +119,7 @@ def test_a_request_that_fails_for_the_node_says_so_over_the_wire(tmp_path: Path)
 
 @pytest.mark.parametrize("write", [files.write, files.create])
 def test_a_file_on_a_full_disk_is_named_and_leaves_no_half(tmp_path: Path, write: Any) -> None:
-    (tmp_path / f".exit.json.{os.getpid()}").symlink_to("/dev/full")
+    files.draft(tmp_path / "exit.json").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left") as caught:
         write(tmp_path / "exit.json", {"code": 0})
     assert caught.value.filename == str(tmp_path / "exit.json")
@@ -157,10 +158,15 @@ def test_an_agent_remembers_how_a_rank_ended_that_could_not_be_written_down(tmp_
     known = agent_faults.AgentFaults((tmp_path,))
     (row,) = ranks.statuses(tmp_path, ranks.QuietTimes(), known.ends)
     assert row["exit_code"] is None, "without a word of its parent it has vanished"
-    asked = {"op": "ended", "member": "main/1", "attempt": 1, "end": {"code": 0, "at": 5.0}}
+    asked = {
+        "op": "ended",
+        "member": "main/1",
+        "attempt": 1,
+        "end": {"code": 0, "at": 5.0, "since_boot": heartbeat.now() - 5.0},
+    }
     assert known.ended(asked)["ok"]
     (row,) = ranks.statuses(tmp_path, ranks.QuietTimes(), known.ends)
-    assert (row["exit_code"], row["at"]) == (0, 5.0)
+    assert (row["exit_code"], round(row["ended_ago"])) == (0, 5)
 
 
 def test_the_fault_of_a_rank_that_did_not_begin_is_told_while_it_counts_as_failed(tmp_path: Path) -> None:
