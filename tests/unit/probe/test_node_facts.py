@@ -382,6 +382,32 @@ def test_the_rule_of_pam_that_set_a_limit_is_named(tmp_path: Path) -> None:
     assert found.processes.source == ""
 
 
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group that limits processes."""
+    top = next(path for path in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")) if path.is_dir())
+    made = top / f"nvlaunch-test-{os.getpid()}"
+    try:
+        made.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made: {error}")
+    if not (made / "pids.max").exists():
+        made.rmdir()
+        pytest.skip("control groups here do not limit processes")
+    yield made
+    made.rmdir()
+
+
+def test_the_limit_of_a_control_group_is_read_with_its_processes(group: Path) -> None:
+    (group / "pids.max").write_text("150")
+    found = login_by(["bash", "-c", f"echo $$ > {group}/cgroup.procs; exec {sys.executable} {SCRIPT}"])
+    (limit,) = (one for one in found.groups if one.name == f"/{group.name}")
+    assert limit.limit == 150
+    assert 0 < limit.used < 10
+    assert found.room is not None
+    assert found.room[0] <= 150 - limit.used
+
+
 @as_root
 def test_where_no_process_can_start_the_rest_still_answers() -> None:
     python = shutil.which("python3", path="/usr/bin") or sys.executable
