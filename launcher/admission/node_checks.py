@@ -19,6 +19,9 @@ from launcher.setup import ports
 HEAD = NodeName("@head")
 """The name of the machine for Ray heads among nodes; no node can have it."""
 
+MAX_FOLDERS = 32
+"""The most folders of a task that are tried on each node: each takes a process there."""
+
 _OF_A_RUN = (Fact.PYTHON, Fact.RAY)
 """Facts that must be equal on all nodes of a run: Ray rejects nodes of another version."""
 
@@ -104,9 +107,9 @@ def compare_machines(nodes: Iterable[Examined]) -> tuple[Finding, ...]:
 
 
 def folders_of(task: Task) -> tuple[str, ...]:
-    """Return the folders of a task's file mounts outside of its workdir."""
+    """Return the folders of a task's file mounts outside of its workdir, the first `MAX_FOLDERS` of them."""
     outside = (to for to in task.file_mounts if to.startswith(("/", "~/")))
-    return tuple(dict.fromkeys(posixpath.dirname(to.rstrip("/")) or "/" for to in outside))
+    return tuple(dict.fromkeys(posixpath.dirname(to.rstrip("/")) or "/" for to in outside))[:MAX_FOLDERS]
 
 
 def _alike(part: Sequence[Examined]) -> tuple[Finding, ...]:

@@ -11,7 +11,7 @@ MAX_ITEMS = 1000
 class Space:
     """Bytes and inodes at a path (`inodes` 0: the file system has no limit).
 
-    `at` is the folder that was checked, `device` the number of its file system.
+    `at` is the folder that was checked, `device` identifies its file system.
     """
 
     path: str
@@ -22,7 +22,7 @@ class Space:
     free_inodes: int
     writable: bool
     read_only: bool
-    device: int = 0
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def read_space(result: ProbeResult | None, path: str) -> Space | Unknown:
         free_inodes=int(number(found, "free_inodes")),
         writable=found.get("writable") is True,
         read_only=found.get("read_only") is True,
-        device=int(number(found, "device")),
+        device=string(found, "device"),
     )
 
 

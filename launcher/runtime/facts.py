@@ -405,7 +405,8 @@ def space(path: str) -> "dict[str, object]":
         "free_inodes": found.f_favail,
         "writable": os.access(at, os.W_OK),
         "read_only": bool(found.f_flag & os.ST_RDONLY),
-        "device": os.stat(str(at)).st_dev,
+        # Of an overlay, each folder may be a device of its own. Python 3.6 has no `f_fsid`, and not all systems set it.
+        "device": str(getattr(found, "f_fsid", 0) or os.stat(str(at)).st_dev),
     }
 
 

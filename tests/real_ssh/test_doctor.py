@@ -309,7 +309,7 @@ def test_a_driver_that_hangs_is_said_once_and_bounded(launcher: Launcher, spoilt
     assert told.seconds < 60
     (line,) = (line for line in told.out.splitlines() if "nvidia-smi" in line)
     assert line.split("  ")[0] == SPOILT
-    assert "driver, gpus, gpu memory, recovery, fabric, domain" in line
+    assert "driver, gpus, gpu memory, memory errors, recovery, fabric, domain" in line
     assert "cannot tell" in line
     assert told.code == 0
     assert len(told.out.splitlines()) == 4  # header, the driver, nothing, the sum

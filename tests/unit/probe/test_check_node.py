@@ -487,6 +487,13 @@ def test_changed_fact_has_this_finding(
     assert words in finding.message
 
 
+def test_a_disk_with_several_paths_is_named_once() -> None:
+    full = replace(FACTS, spaces=tuple(space(path, free=0, device="7") for path in ("/", "/tmp", "~")))
+    assert found(Fact.DISK, full).evidence == ("`/` has 0.0 GiB free, but a run needs 1.0 GiB",)
+    apart = replace(FACTS, spaces=tuple(space(path, free=0, device=path) for path in ("/", "~")))
+    assert len(found(Fact.DISK, apart).evidence) == 2
+
+
 def test_a_name_that_is_loopback_on_its_own_node_is_named() -> None:
     looped = replace(FACTS, hostname=HostnameLookup(name="r07-n01", seconds=0.0, addresses=("127.0.1.1",)))
     by_name = replace(NODE, access=replace(NODE.access, address="R07-n01"))

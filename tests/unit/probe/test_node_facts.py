@@ -339,11 +339,10 @@ def test_slurm_is_seen_by_its_daemon_and_the_steps_of_its_jobs(tmp_path: Path) -
     assert found.adopted is None
 
 
-def login(script: str) -> Limits:
-    """The limits that the script sees after these commands of a shell."""
+def login_by(argv: list[str]) -> Limits:
+    """The limits that the script sees where this command runs it."""
     asked = json.dumps({"probes": {"it": {"builtin": "limits"}}}).encode()
-    line = f'{script}; exec "$0" "$1"'
-    done = subprocess.run(["bash", "-c", line, sys.executable, SCRIPT], input=asked, capture_output=True, timeout=60)
+    done = subprocess.run(argv, input=asked, capture_output=True, timeout=60)
     answers = read_results(done.stdout)
     assert not isinstance(answers, Unknown), done.stderr
     found = read_limits(answers["it"])
@@ -352,11 +351,61 @@ def login(script: str) -> Limits:
 
 
 def test_limits_of_a_login_are_read_with_how_many_threads_it_has() -> None:
-    found = login("ulimit -n 500; ulimit -l 64; ulimit -u 4000")
+    found = login_by(["bash", "-c", f"ulimit -n 500; ulimit -l 64; ulimit -u 4000; exec {sys.executable} {SCRIPT}"])
     assert (found.open_files.hard, found.locked_memory.hard, found.processes.hard) == (500, 64 * 1024, 4000)
     assert found.threads > 0
     assert found.cores == len(os.sched_getaffinity(0))
     assert found.root is (os.geteuid() == 0)
+
+
+def test_a_limit_of_the_ssh_server_is_told_from_one_that_a_login_sets(tmp_path: Path) -> None:
+    shutil.copy("/bin/bash", tmp_path / "sshd")
+    server = f"exec -a sshd {tmp_path}/sshd -c 'ulimit -n 700; ulimit -l 64; {sys.executable} {SCRIPT}; true'"
+    found = login_by(["bash", "-c", server])
+    assert (found.open_files.hard, found.open_files.source) == (700, "sshd")
+    assert (found.locked_memory.hard, found.locked_memory.source) == (64 * 1024, "sshd")
+    inner = tmp_path / "login"
+    inner.write_text(f"ulimit -n 600; exec {sys.executable} {SCRIPT}\n")
+    lowered = login_by(["bash", "-c", f"exec -a sshd {tmp_path}/sshd -c 'ulimit -n 700; bash {inner}; true'"])
+    assert (lowered.open_files.hard, lowered.open_files.source) == (600, "")
+
+
+@as_root
+def test_the_rule_of_pam_that_set_a_limit_is_named(tmp_path: Path) -> None:
+    (tmp_path / "limits.d").mkdir()
+    (tmp_path / "limits.conf").write_text("# * hard nofile 500\n* soft nofile 500\n@nosuch hard nofile 500\n")
+    (tmp_path / "limits.d" / "20.conf").write_text("* - nproc 9\nroot hard nofile 500\n* hard memlock 64 # KiB\n")
+    script = f"mount --bind {tmp_path} /etc/security && ulimit -n 500 && ulimit -l 64 && exec {sys.executable} {SCRIPT}"
+    found = login_by(["unshare", "-m", "bash", "-c", script])
+    assert found.open_files.source == "/etc/security/limits.d/20.conf:2"
+    assert found.locked_memory.source == "/etc/security/limits.d/20.conf:3"
+    assert found.processes.source == ""
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group that limits processes."""
+    top = next(path for path in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")) if path.is_dir())
+    made = top / f"nvlaunch-test-{os.getpid()}"
+    try:
+        made.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made: {error}")
+    if not (made / "pids.max").exists():
+        made.rmdir()
+        pytest.skip("control groups here do not limit processes")
+    yield made
+    made.rmdir()
+
+
+def test_the_limit_of_a_control_group_is_read_with_its_processes(group: Path) -> None:
+    (group / "pids.max").write_text("150")
+    found = login_by(["bash", "-c", f"echo $$ > {group}/cgroup.procs; exec {sys.executable} {SCRIPT}"])
+    (limit,) = (one for one in found.groups if one.name == f"/{group.name}")
+    assert limit.limit == 150
+    assert 0 < limit.used < 10
+    assert found.room is not None
+    assert found.room[0] <= 150 - limit.used
 
 
 @as_root
