@@ -182,7 +182,9 @@ def _store_files(context: AdmissionContext, request: Request, run: Run) -> None:
     home = context.store.home
     try:
         write_secrets(secrets_file(home, run.id), request.secrets)
-        copy_files(home, run)
+        for path in copy_files(home, run):
+            message = f"`{path}` was written while it was copied: nodes may get parts of the old and of the new one"
+            context.store.journal.warn(run.id, "files", message, time.time())
     except BaseException:
         context.store.finish(run.id, RunState.FAILED, time.time())
         raise

@@ -211,7 +211,7 @@ class Preflight:
             raise ProvisionError(
                 f"cannot reach any of {len(self.examined)} nodes",
                 outcomes=tuple((name, one.unhealthy or "") for name, one in self.examined.items()),
-                hints=("check the network of this machine, and the user and key in the inventory",),
+                hints=(_way_hint([one.unhealthy or "" for one in self.examined.values()]),),
             )
 
     def _check_head(self) -> None:
@@ -313,3 +313,10 @@ def _check_domains(fleet: Inventory, found: Iterable[Examined]) -> None:
                 for (written, reported), names in sides.items()
             )
         )
+
+
+def _way_hint(messages: Sequence[str]) -> str:
+    """Return what to check where no node has answered: names that cannot be resolved need no other key."""
+    if all("cannot resolve its name" in message for message in messages):
+        return "check the DNS server of this machine and the names in the inventory, or set IP addresses there"
+    return "check the network of this machine, and the user and key in the inventory"

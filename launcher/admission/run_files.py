@@ -24,13 +24,12 @@ def weigh(listener: AdmissionListener, task: Task, fleet: Inventory) -> None:
         listener.notify(FilesWeighed(weight=files.weigh(task, [one for one in wheels if one])))
 
 
-def copy_files(home: Path, run: Run) -> None:
-    """Copy the files of a run as they are now.
+def copy_files(home: Path, run: Run) -> tuple[str, ...]:
+    """Copy the files of a run as they are now; return those that were written meanwhile.
 
     A node that joins next week gets the same.
     """
-    if _sends_files(run.task, run.fleet):
-        files.keep(home, run)
+    return files.keep(home, run).changed if _sends_files(run.task, run.fleet) else ()
 
 
 def _sends_files(task: Task, fleet: Inventory) -> bool:

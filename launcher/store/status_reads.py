@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import Mistake, SpecError
+from launcher.errors import Mistake, SpecError, StoreError
 from launcher.store.codec import storable
 from launcher.store.database import Database
 from launcher.store.owner import Owner
@@ -65,6 +65,18 @@ class StatusReader:
         for row in self._db.read(f"{_SHOWN} {MATCH}", text, text, text):
             return _shown(row)
         raise unknown_run(word, names(self._db))
+
+    def trouble(self, run: str) -> str | None:
+        """Return why nothing can be stored now, as on a full disk; None where it can.
+
+        The snapshot of a run is written again as it is.
+        """
+        try:
+            with self._db.write(durable=False) as db:
+                db.execute("UPDATE runs SET snapshot = snapshot WHERE id = ?", (run,))
+        except StoreError as error:
+            return error.advice
+        return None
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all runs, in order."""

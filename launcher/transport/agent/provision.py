@@ -12,10 +12,10 @@ from launcher.core.model.task import Group
 from launcher.runtime.protocol import PROTOCOL, PrepareRequest, Reply
 from launcher.runtime.protocol_files import AgentSpec
 from launcher.setup.layout import Layout
-from launcher.setup.lease import describe_holder
+from launcher.setup.lease import describe_holder, read_holder
 from launcher.setup.ports import HEARTBEAT, PINNED
 from launcher.transport import imex
-from launcher.transport.agent import interpreter
+from launcher.transport.agent import interpreter, same_machine
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
 from launcher.transport.agent.client import AgentClient
@@ -47,6 +47,9 @@ class Provisioner:
         self.put(run, client)
         started = client.answer("agent_start", client.layout.root, timeout=BEGIN_S)
         if "held_by" in started:
+            if read_holder(started["held_by"]).run == run.id and not client.shared:
+                others = [node.name for node in run.fleet.nodes if node.name != client.name]
+                return same_machine.answer(client, [self._addresses.slot(run, name) for name in others])
             return Answer(result=Result.HELD, message=started["held_by"])
         if started.get("ok"):
             self._addresses.note_block(client, started)

@@ -29,6 +29,8 @@ SAMPLE = 1 << 16
 """Bytes at the beginning of a file that tell whether the rest is worth packing."""
 
 WORTH = 0.9
+READS = 3
+"""How often a file is read that is written meanwhile: what comes is then as it was at no time, and people are told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,9 @@ class Snapshot:
         self._folder = folder
         self.manifest = (folder / "manifest").read_bytes()
         """What a node needs to know, packed; its form is told in `launcher/runtime/unpack.py`."""
+        changed = folder / "changed.json"
+        self.changed: tuple[str, ...] = tuple(json.loads(changed.read_bytes())) if changed.exists() else ()
+        """Files that were written while they were copied."""
         self._spans: list[list[int]] = json.loads((folder / "spans.json").read_bytes())
         self._data = _view(folder / "data")
         self._parts: dict[tuple[int, ...], memoryview] = {}
@@ -112,6 +117,7 @@ class _Making:
         self._numbers: dict[str, int] = {}
         self._sizes: list[int] = []
         self._spans: list[tuple[int, int]] = []
+        self.changed: list[str] = []
 
     def write(self, trees: Iterable[FileTree]) -> None:
         """Write the three files."""
@@ -121,6 +127,7 @@ class _Making:
             data.write(END)
         hashes = list(self._numbers)
         manifest = {"trees": roots, "hashes": hashes, "sizes": self._sizes}
+        (self.folder / "changed.json").write_text(json.dumps(self.changed))
         (self.folder / "spans.json").write_text(json.dumps(self._spans))
         (self.folder / "manifest").write_bytes(zlib.compress(json.dumps(manifest).encode(), 1))
 
@@ -146,15 +153,25 @@ class _Making:
     def _entry(self, path: Path, name: str, data: BinaryIO) -> list[Any]:
         if name and path.is_symlink():
             return ["l", name, str(path.readlink())]
+        found, number = self._read(path, data)
+        for _ in range(READS - 1):
+            if _same(found, path.stat()):
+                break
+            found, number = self._read(path, data)
+        else:
+            if not _same(found, path.stat()):
+                self.changed.append(str(path))
+        return ["f", name, stat.S_IMODE(found.st_mode) & 0o777, found.st_mtime_ns, number]
+
+    def _read(self, path: Path, data: BinaryIO) -> tuple[os.stat_result, int]:
         with _open(path) as file:
             found = os.fstat(file.fileno())
-            number = self._keep(file, data)
-        return ["f", name, stat.S_IMODE(found.st_mode) & 0o777, found.st_mtime_ns, number]
+            return found, self._keep(file, data)
 
     def _keep(self, file: BinaryIO, data: BinaryIO) -> int:
         """Add a content unless it is there; return its number.
 
-        It is read once: the file may change meanwhile.
+        It is read once: the file may change meanwhile. Then it is read again, `READS` times at most.
         """
         first = file.read(SAMPLE)
         packed = len(small := zlib.compress(first, 1)) < WORTH * len(first)
@@ -193,6 +210,10 @@ class _Making:
         self._numbers[digest] = len(self._numbers)
         self._sizes.append(size)
         self._spans.append((begin, end))
+
+
+def _same(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_ino, one.st_size, one.st_mtime_ns) == (other.st_ino, other.st_size, other.st_mtime_ns)
 
 
 def _open(path: Path) -> BinaryIO:

@@ -19,12 +19,14 @@ from launcher.store.home import home
 
 if TYPE_CHECKING:
     from launcher.cli.output.status import Snapshot
-    from launcher.store.status_reads import StoredStatus
+    from launcher.store.status_reads import StatusReader, StoredStatus
 
 MAX_ENDED = 10
 """How many ended runs the table shows."""
 STARTUP_S = 30.0
 """How long a new run may have no controller before that is reported (s)."""
+STALE_S = 15.0
+"""From which age on of a status it is asked whether its controller can store anything (s)."""
 REFRESH_S = 1.0
 
 
@@ -72,6 +74,7 @@ def status(
         return
     show(text(found))
     _warn(found)
+    _warn_stale(reader, found)
 
 
 class _Snapshots:
@@ -121,6 +124,21 @@ def _warn(found: "Sequence[StoredStatus]") -> None:
     for one in found:
         if not one.ended and not one.driven and time.time() - one.created > STARTUP_S:
             warn(f"run `{one.name}` has no controller; `nvlaunch watch {one.name}` starts one")
+
+
+def _warn_stale(reader: "StatusReader", found: "Sequence[StoredStatus]") -> None:
+    """Say why what is shown is old, where controllers cannot store anything."""
+    driven = [one for one in found if one.driven and not one.ended]
+    old = next((one for one in driven if _age(one) > STALE_S), None)
+    if old is not None and (trouble := reader.trouble(old.id)) is not None:
+        warn(f"{trouble}; until then nothing is decided for the runs, and the status is old")
+
+
+def _age(one: "StoredStatus") -> float:
+    try:
+        return time.time() - float(one.plain()["observed_at"])
+    except (ValueError, TypeError, KeyError):
+        return 0.0
 
 
 def _watch(read: "Callable[[], Sequence[StoredStatus]]", text: "Callable[[Sequence[StoredStatus]], str]") -> None:
