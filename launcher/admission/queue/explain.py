@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, Inventory
 from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes
@@ -21,7 +22,9 @@ def queue_order(fleet: Inventory, state: QueueState, more: Sequence[QueuedRun] =
     """Return the turns of queued runs with a controller, and of `more`, in order."""
     known = {one.id for one in more}
     waiting = [one for one in state.waiting if one.id in state.driven and one.id not in known]
-    return schedule((*waiting, *more), fleet, state.unavailable, state.going)
+    cooling = {one.id: one.cools_down for one in state.waiting if one.cools_down}
+    asked = (replace(one, cools_down=cooling[one.id]) if one.id in cooling else one for one in more)
+    return schedule((*waiting, *asked), fleet, state.unavailable, state.going)
 
 
 def not_free(store: Store, fleet: Inventory, task: Task) -> UnavailableNodes:
@@ -53,7 +56,8 @@ def reason(turn: QueueDecision, fleet: Inventory, state: QueueState) -> str:
     unhealthy = {name: mark for name, mark in turn.unavailable.items() if mark.unhealthy}
     alone = place(turn.run.task, fleet, {**free_to(state.unavailable, turn.run.name), **unhealthy})
     if isinstance(alone, Shortfall):
-        return shortfall_summary(alone)
+        cools = "; preempts nothing yet, as its last run ended soon after it preempted" if turn.run.cools_down else ""
+        return shortfall_summary(alone) + cools
     if turn.placement is not None:
         return "can start"
     return f"fits, but its nodes are reserved for {_named(_before(turn, alone))}, earlier in the queue"

@@ -130,7 +130,7 @@ class _Evaluation:
         return queue_order(self._fleet, state, (self._mine,))
 
     def _turn(self, state: QueueState) -> QueueDecision | None:
-        return next((turn for turn in self._order(state) if turn.run is self._mine), None)
+        return next((turn for turn in self._order(state) if turn.run.id == self._mine.id), None)
 
     def _ask(self, turn: QueueDecision, unfit: dict[NodeName, str]) -> str | None:
         """Check the nodes of a turn, and place the run there.

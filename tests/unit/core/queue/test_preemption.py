@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from launcher.admission.queue.explain import queue_order
 from launcher.core.model.actions import Why
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.placement import Unavailable
-from launcher.core.model.run import Cause, RunName, RunState
+from launcher.core.model.run import Cause, RunId, RunName, RunState
 from launcher.core.model.task import Task
+from launcher.core.queue.backfill import QueuedRun
 from launcher.core.queue.preemption import (
     COOL_DOWN_S,
     LONGEST_COOL_DOWN_S,
@@ -20,6 +22,7 @@ from launcher.core.queue.preemption import (
     protection,
     victims,
 )
+from launcher.store.queue import QueueState
 from tests.property.test_queue import FLEET, task
 from tests.situations import Situation, make_run
 from tests.unit.core.queue.builders import held
@@ -103,6 +106,21 @@ def test_a_run_that_ends_at_once_and_comes_again_all_day_preempts_a_bounded_numb
         now += 5.0
     assert len(ends) <= 12
     assert 86400.0 / 5.0 > 1000, "without a bound it would be one every few seconds"
+
+
+def test_a_run_that_cools_down_preempts_nobody_and_its_waiter_knows() -> None:
+    unavailable = held(r0="a", r1="b", r2="c")
+    active = tuple(runs(a=(0, 1.0), b=(0, 2.0), c=(0, 3.0)))
+    big = QueuedRun(id=RunId("big-x"), name=RunName("big"), task=task(1, 3, priority=5), since=0.0)
+
+    def stopped(waiting: QueuedRun) -> tuple[RunName, ...]:
+        """Whom the run stops that asks for its turn; what its controller made has no cool-down of its own."""
+        state = QueueState(unavailable=unavailable, going=active, waiting=(waiting,), driven=frozenset((big.id,)))
+        (turn,) = queue_order(FLEET, state, (big,))
+        return turn.victims
+
+    assert stopped(big) == ("c",)
+    assert stopped(replace(big, cools_down=1.0)) == ()
 
 
 def test_a_preempted_run_gets_its_stop_signal_and_names_the_run_it_stops_for() -> None:
