@@ -78,7 +78,7 @@ def exchange(
             channel.shutdown_write()
         stderr_kept = KeptOutput("stderr", STDERR, too_much)
         stdout, stderr = _drain(channel, bell, op, out, stderr_kept, lambda: _feed(channel, stdin, limit + GRACE_S))
-        if not out.begun and not channel.eof_received:
+        if not out.begun and not (channel.closed or channel.eof_received):
             raise stuck(op, user, stdout + b"\n" + stderr)
         channel.status_event.wait(op.left + GRACE_S)
     except (paramiko.SSHException, EOFError, OSError) as error:

@@ -78,11 +78,10 @@ class SshShell:
         link = self._links.link(at, op)
         if not link.is_roomy:
             return SingleTalk(lambda data: self.run(at, argv, stdin=data, timeout=timeout).stdout)
-        with self._remembered(at):
-            try:
-                return KeptTalk(link, op, argv)
-            except LostError:
-                return KeptTalk(self._links.link(at, op), op, argv)
+        try:
+            return KeptTalk(link, op, argv)
+        except LostError:
+            return KeptTalk(self._links.link(at, op), op, argv)
 
     def terminal(self, at: Access, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the `ssh` command that runs a command at a terminal.
