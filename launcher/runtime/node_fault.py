@@ -63,16 +63,6 @@ def refusal(error: BaseException, stage: str) -> Reply:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Name the file in an error that does not: one of a write or a sync."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
-
-
-@contextlib.contextmanager
 def logging_to(path: Path) -> Iterator[None]:
     """Name the log in an error of a start that cannot open it: the system names the program."""
     try:
@@ -117,16 +107,18 @@ def require_room(threads: int = RAY_THREADS) -> None:
 
 def _write(folder: Path) -> None:
     path = folder / f".try.{os.getpid()}.{threading.get_ident()}"
-    with naming(path):
+    try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(handle, "wb", buffering=0) as file:
-                left = PROBE
-                while left:
-                    left = left[file.write(left) :]
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        with open(handle, "wb", buffering=0) as file:
+            left = PROBE
+            while left:
+                left = left[file.write(left) :]
+    except OSError as error:
+        error.filename = str(folder)
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def in_log(lines: Sequence[str], stage: str) -> NodeFault | None:
