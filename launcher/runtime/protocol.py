@@ -269,6 +269,7 @@ class TablesReply(Reply):
     ready: NotRequired[bool]
     nodes: NotRequired[list[RayNodeStatus]]
     groups: NotRequired[list[GroupStatus]]
+    pending: NotRequired[list[str]]  # what Ray cannot place, while no GPU is in use
 
 
 class StatusReply(Reply):

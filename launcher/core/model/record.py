@@ -111,6 +111,7 @@ class RunTimer(Enum):
     STOPPING = "stopping"
     RELEASE_PENDING = "release_pending"
     MOVING = "moving"
+    PENDING = "pending"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -72,7 +72,8 @@ def head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName]) -> HeadView:
         return HeadSeen(head=Head(ray=step(reply["ray"]), heard=heard))
     nodes = tuple(_ray_node(row) for row in tables.get("nodes", ()))
     groups = tuple(_group(row) for row in tables.get("groups", ()))
-    head = Head(ray=step(reply["ray"]), ready=tables["ready"], nodes=nodes, groups=groups, heard=heard)
+    asked = tuple(tables.get("pending", ()))
+    head = Head(ray=step(reply["ray"]), ready=tables["ready"], nodes=nodes, groups=groups, pending=asked, heard=heard)
     return HeadSeen(head=head)
 
 
