@@ -278,6 +278,7 @@ class TablesReply(Reply):
     nodes: NotRequired[list[RayNodeStatus]]
     groups: NotRequired[list[GroupStatus]]
     faults: NotRequired[dict[str, NodeFault]]  # by label, of ranks that did not start for a fault of their node
+    pending: NotRequired[list[str]]  # what Ray cannot place, while no GPU is in use
 
 
 class StatusReply(Reply):

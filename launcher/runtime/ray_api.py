@@ -16,6 +16,7 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from . import ray_demand
 from .protocol import BundleStatus, GroupStatus, RankStart, RayNodeStatus, Reply
 from .rank_actor import RankActor
 
@@ -56,6 +57,14 @@ def tables() -> Tables:
         if row["name"] not in groups or row["state"] != "REMOVED":
             groups[row["name"]] = _group(row, labels)
     return [_node(node) for node in nodes if SLOT in node["Labels"]], list(groups.values())
+
+
+def pending_demand() -> list[str]:
+    """Return what programs ask of Ray and do not get, while no GPU is in use."""
+    client = ray._private.worker.global_worker.gcs_client  # noqa: SLF001 there is no public call
+    reply = autoscaler_pb2.GetClusterResourceStateReply()
+    reply.ParseFromString(client.get_cluster_resource_state())
+    return ray_demand.pending(reply.cluster_resource_state)
 
 
 def _node(node: dict[str, Any]) -> RayNodeStatus:

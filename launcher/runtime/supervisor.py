@@ -19,6 +19,8 @@ PERIOD_S = 0.5
 STALE_S = 5.0
 CONNECT_S = 60.0
 FRESH_S = 10.0
+DEMAND_S = 5.0
+"""How often Ray is asked what it cannot place (s)."""
 
 
 class RayTables:
@@ -31,6 +33,8 @@ class RayTables:
         self._changed = threading.Condition()
         self._tables: ray_api.Tables = ([], [])
         self._begun = 0.0
+        self._pending: list[str] = []
+        self._asked = 0.0
         self._hurry = threading.Event()
 
     def keep(self) -> None:
@@ -42,6 +46,8 @@ class RayTables:
             begun = time.monotonic()
             try:
                 tables = ray_api.tables()
+                if begun - self._asked >= DEMAND_S:
+                    self._pending, self._asked = ray_api.pending_demand(), begun
             except Exception:
                 logging.exception("Ray does not answer")
                 os._exit(1)
@@ -57,7 +63,8 @@ class RayTables:
         They are not `ready` where Ray has not answered for five seconds.
         """
         nodes, groups = self._tables
-        return {"ok": True, "ready": time.monotonic() - self._begun < STALE_S, "nodes": nodes, "groups": groups}
+        ready = time.monotonic() - self._begun < STALE_S
+        return {"ok": True, "ready": ready, "nodes": nodes, "groups": groups, "pending": self._pending}
 
     def fresh(self, timeout: float) -> TablesReply:
         """Return tables read after this call; not `ok` where Ray does not answer in time."""

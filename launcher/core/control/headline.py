@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator
 from launcher.core.control.conditions import Condition
 from launcher.core.control.slice_count import slice_notes
 from launcher.core.control.state import Tick
-from launcher.core.control.timing import BLINK_S
+from launcher.core.control.timing import BLINK_S, DEMAND_S
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.observation import Refusal, Unseen
 from launcher.core.model.record import RunTimer
 from launcher.core.model.run import MemberName, RunState
-from launcher.core.model.text import count
+from launcher.core.model.text import count, span
 
 _UP = (Condition.SERVING, Condition.FINISHED)
 _HIDDEN = (Condition.UNSEEN, Condition.SUSPECT)
@@ -60,7 +60,7 @@ def progress(tick: Tick, state: RunState) -> str:
     hidden = [tick.record.slots[name].node for name in tick.conditions if _long_unseen(tick, name)]
     unseen = [str(node) for node in hidden if node not in refused]
     notes = [f"unreachable: {fold(unseen)}"] if unseen else []
-    notes += [*(refusal_note(refusal, nodes) for refusal, nodes in refusals.items()), *_odd(tick)]
+    notes += [*(refusal_note(refusal, nodes) for refusal, nodes in refusals.items()), *_odd(tick), *_demand(tick)]
     slices = slice_notes(tick) if state is RunState.RUNNING else ()  # a recovery has enough to say
     more = "".join(f"; {note}" for note in (*notes, *dict.fromkeys(tick.notes), *slices))
     if state is RunState.RUNNING:
@@ -101,6 +101,23 @@ def _steps(tick: Tick) -> Counter[str]:
             agent = tick.agent(node) if step in _IN_SETUP else None
             told[(agent.setup.message if agent else "") or (_FOR_HEAD if waits else message)] += 1
     return told
+
+
+def _demand(tick: Tick) -> list[str]:
+    """Return what Ray cannot place for a driver that runs, once that has lasted while no GPU was in use."""
+    head, timers = tick.head(), tick.record.since.run
+    drivers = [member for member in tick.index.members if tick.index.driver(member) is member]
+    runs = any(tick.conditions.get(member.name) is Condition.SERVING for member in drivers)
+    if head is None or not head.pending or not runs:
+        timers.pop(RunTimer.PENDING, None)
+        return []
+    lasted = tick.lasted(timers, RunTimer.PENDING)
+    over = DEMAND_S
+    if lasted < over:
+        return []
+    while lasted >= over * 5:
+        over *= 5
+    return [f"the driver runs, no GPU is in use, and Ray cannot place for {span(over)}: {', '.join(head.pending)}"]
 
 
 def _refusals(tick: Tick) -> dict[Refusal, list[NodeName]]:

@@ -107,6 +107,10 @@ BUSY_S = 0.3
 """Time between looks while something is under way."""
 STEADY_S = 1.0
 """Time between looks while all is well."""
+DEMAND_S = 120.0
+"""When people are told that a driver runs while Ray cannot place what it asks for, and no GPU is in use: longer than a
+`runtime_env` or a model usually takes to load. Again after five times as long, and so on: each is a line of the
+journal."""
 RELEASE_PENDING_S = 5.0
 """Time between looks while only nodes out of reach are left to release."""
 BLINK_S = 5.0

@@ -198,14 +198,16 @@ class RayNode:
 class Head:
     """The report of the head's agent.
 
-    `ready`: the supervisor is connected to Ray and answers. `heard` is how long ago the head heard the agent of each
-    node with a slot (s). `fault` is the fault of its machine, as in `AgentReport`.
+    `ready`: the supervisor is connected to Ray and answers. `pending` is what programs ask of Ray and do not get, while
+    no GPU is in use. `heard` is how long ago the head heard the agent of each node with a slot (s). `fault` is the
+    fault of its machine, as in `AgentReport`.
     """
 
     ray: Step = Step()
     ready: bool = False
     nodes: tuple[RayNode, ...] = ()
     groups: tuple[GroupReport, ...] = ()
+    pending: tuple[str, ...] = ()
     heard: Mapping[NodeName, float] = field(default_factory=dict)
     fault: str = ""
 

@@ -140,6 +140,7 @@ class RunTimer(Enum):
     STOPPING = "stopping"
     RELEASE_PENDING = "release_pending"
     MOVING = "moving"
+    PENDING = "pending"
 
 
 @dataclass(slots=True, kw_only=True)

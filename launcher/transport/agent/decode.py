@@ -110,8 +110,15 @@ def _head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName], *, ending: 
         return HeadSeen(head=Head(ray=step(reply["ray"]), heard=heard, fault=_fault(reply)))
     nodes = tuple(_ray_node(row) for row in tables.get("nodes", ()))
     groups = tuple(_group(row) for row in tables.get("groups", ()))
-    ready = tables.get("ready", False)
-    head = Head(ray=step(reply["ray"]), ready=ready, nodes=nodes, groups=groups, heard=heard, fault=_fault(reply))
+    head = Head(
+        ray=step(reply["ray"]),
+        ready=tables.get("ready", False),
+        nodes=nodes,
+        groups=groups,
+        pending=tuple(tables.get("pending", ())),
+        heard=heard,
+        fault=_fault(reply),
+    )
     return HeadSeen(head=head)
 
 

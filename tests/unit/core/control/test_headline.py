@@ -5,7 +5,7 @@ from dataclasses import replace
 from launcher.core.model.observation import HeadSeen, Phase, Step, Unseen
 from launcher.core.model.run import RunState
 from tests.situations import Situation, make_run, name
-from tests.unit.core.control.kernel import serving
+from tests.unit.core.control.kernel import driven, serving
 
 
 def test_nothing_is_touched_when_no_node_can_be_seen() -> None:
@@ -50,3 +50,22 @@ def test_one_node_and_one_rank_are_told_in_the_singular() -> None:
     assert here.decide().status_message.startswith("1 node ")
     here.serving()
     assert here.decide().status_message == "1 of 1 rank running"
+
+
+def test_a_driver_that_waits_for_what_ray_cannot_place_is_told_in_steps() -> None:
+    here = driven()
+    here.serving()
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    well = here.head
+    assert well.head is not None
+    here.head = HeadSeen(head=replace(here.head.head, pending=("2 x {GPU: 5}",)))
+    assert "Ray cannot place" not in here.decide().status_message
+    said = "the driver runs, no GPU is in use, and Ray cannot place for 2m: 2 x {GPU: 5}"
+    for seconds in (120.0, 200.0):
+        assert said in here.decide(after=seconds).status_message
+    assert "for 10m: 2 x {GPU: 5}" in here.decide(after=300.0).status_message
+    here.head = well
+    assert "Ray cannot place" not in here.decide().status_message
+    here.head = HeadSeen(head=replace(well.head, pending=("2 x {GPU: 5}",)))
+    assert "Ray cannot place" not in here.decide().status_message, "it begins anew"
