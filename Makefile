@@ -119,6 +119,7 @@ wheel: $(READY)
 bench: $(READY)
 	@$(BIN)/python tests/bench/bench_place.py
 	@$(BIN)/python tests/bench/bench_turnover.py
+	@$(BIN)/python tests/bench/bench_blame.py
 	@$(BIN)/python tests/bench/bench_defragment.py
 	@$(BIN)/python tests/bench/bench_fragmentation.py
 	@$(BIN)/python tests/bench/bench_start.py
