@@ -44,6 +44,7 @@ class CheckService:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._known: dict[str, Inventory] = {}
+        self._said: dict[NodeName, str] = {}
         self._due = 0.0
         self._threads = [
             threading.Thread(target=self._loop, args=(once,), name="checks", daemon=True)
@@ -72,7 +73,8 @@ class CheckService:
                 continue
             with ThreadPoolExecutor(min(FAN_OUT, len(due)), thread_name_prefix="return") as pool:
                 for found in pool.map(partial(self._return, fleet), due, due.values()):
-                    if found is not None:
+                    if found is not None and self._said.get(found.node) != found.decision.reason:
+                        self._said[found.node] = found.decision.reason
                         what = "came back" if found.decision.now else "stays out"
                         self._say(f"checks: {found.node} {what}: {found.decision.reason}")
 

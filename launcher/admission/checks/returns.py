@@ -31,22 +31,24 @@ class CheckedReturn:
 
 
 def due_returns(store: Store, fleet: Inventory, now: float) -> Mapping[NodeName, int]:
-    """Return the quarantined nodes that may be checked now, each with how often it was in vain so far.
+    """Return the quarantined nodes that may be checked now, each with how often it has failed its check so far.
 
     Drained nodes and those in their time out are left out; so are those whose last check was lately. `now` is
     wall-clock time (s).
     """
     drained, known = store.ledger.drained(fleet.name), {node.name: node for node in fleet.nodes}
     found: dict[NodeName, int] = {}
-    tried = [one for one in store.ledger.incidents(fleet.name) if one.kind is IncidentKind.STAYS_OUT]
+    failed = [one for one in store.ledger.incidents(fleet.name) if one.kind is IncidentKind.STAYS_OUT]
+    history = store.checks.history
     for one in store.ledger.quarantines(fleet.name):
         node = known.get(one.node)
         if node is None or node.drained is not None or one.node in drained:
             continue
-        attempts = [past.at for past in tried if past.node == one.node and past.at >= one.since]
-        last = max(attempts, default=0.0)
-        if store.checks.history.may_return(fleet.name, one.node, now).now and now >= last + retry_after(len(attempts)):
-            found[one.node] = len(attempts)
+        attempts = sum(past.node == one.node and past.at >= one.since for past in failed)
+        own = [past for past in history.of_node(fleet.name, one.node) if past.name == _NAME and past.at >= one.since]
+        waits = own and now < own[-1].at + retry_after(attempts, own[-1].verdict)
+        if not waits and history.may_return(fleet.name, one.node, now).now:
+            found[one.node] = attempts
     return found
 
 
@@ -76,7 +78,7 @@ def check_return(
     decision = after_check(result, time.time(), attempts)
     if decision.now:
         _readmit(store, fleet, name, holder)
-    else:
+    elif result.verdict is not NodeVerdict.CANNOT_TELL:
         kind = IncidentKind.STAYS_OUT
         store.ledger.add_check(fleet.name, name, decision.reason, result.tail, time.time(), kind=kind)
     return CheckedReturn(node=name, decision=decision)

@@ -19,6 +19,9 @@ LONGEST_S = 7 * 86400.0
 RETRY_S = 600.0
 """How long after a check that a node did not pass it is checked again (s); each further one doubles it."""
 
+UNCLEAR_S = 120.0
+"""How long after a check without an answer a node is checked again (s): it may be booting."""
+
 JUST_RETURNED_S = 86400.0
 """How long nodes that did not return are preferred to one that did (s)."""
 
@@ -53,9 +56,11 @@ def time_out(relapses: int) -> float:
     return 0.0 if relapses <= 0 else min(LONGEST_S, FIRST_S * 2.0 ** min(relapses - 1, 30))
 
 
-def retry_after(attempts: int) -> float:
-    """Return how long to wait after so many checks that a node did not pass (s)."""
-    return 0.0 if attempts <= 0 else min(LONGEST_S, RETRY_S * 2.0 ** min(attempts - 1, 30))
+def retry_after(attempts: int, last: NodeVerdict) -> float:
+    """Return how long to wait after so many checks that a node did not pass, and the `last` one (s)."""
+    if last is NodeVerdict.CANNOT_TELL or attempts <= 0:
+        return UNCLEAR_S
+    return min(LONGEST_S, RETRY_S * 2.0 ** min(attempts - 1, 30))
 
 
 def until_allowed(now: float, since: float, relapses: int) -> ReturnDecision:
@@ -68,7 +73,7 @@ def until_allowed(now: float, since: float, relapses: int) -> ReturnDecision:
 
 
 def after_check(result: CheckedNode, now: float, attempts: int) -> ReturnDecision:
-    """Return whether a node comes back after `before_return`, which it did not pass `attempts` times before.
+    """Return whether a node comes back after `before_return`, in which it failed `attempts` times before.
 
     A check that cannot tell proves nothing: the node stays out until a later check, or until an operator readmits it.
     """
@@ -77,4 +82,4 @@ def after_check(result: CheckedNode, now: float, attempts: int) -> ReturnDecisio
         return ReturnDecision(now=True, reason=f"passed `before_return`{number}")
     said = {NodeVerdict.BAD: "failed", NodeVerdict.SUSPECT: "is slow in", NodeVerdict.CANNOT_TELL: "has no answer from"}
     reason = f"{said[result.verdict]} `before_return`: {result.message}"
-    return ReturnDecision(now=False, reason=reason, again=now + retry_after(attempts + 1))
+    return ReturnDecision(now=False, reason=reason, again=now + retry_after(attempts + 1, result.verdict))

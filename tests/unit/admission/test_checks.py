@@ -244,8 +244,8 @@ def test_a_quarantined_node_comes_back_only_after_its_check(store: Store) -> Non
     assert due_returns(store, HALL, time.time()) == {}
     assert due_returns(store, HALL, time.time() + 600.0) == {"r1-n2": 1}
     assert returned(store, Checker(silent={"r1-n2"})) is False
-    assert due_returns(store, HALL, time.time() + 700.0) == {}
-    assert due_returns(store, HALL, time.time() + 1200.0) == {"r1-n2": 2}
+    assert due_returns(store, HALL, time.time() + 100.0) == {}
+    assert due_returns(store, HALL, time.time() + 120.0) == {"r1-n2": 1}  # it may have been booting
     assert returned(store, Checker()) is True
     assert store.ledger.quarantines("hall") == ()
 

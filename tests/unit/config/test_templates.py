@@ -74,18 +74,21 @@ def test_an_example_of_a_check_is_a_program(name: str) -> None:
 
 
 def test_the_check_of_memory_and_disk_runs_here_and_prints_a_number(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-"], input=read_check("memory_disk.py"), capture_output=True, text=True, cwd=tmp_path
-    )
+    words = [sys.executable, "-"]
+    ended = subprocess.run(words, input=read_check("memory_disk.py"), capture_output=True, text=True, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert (read_number(ended.stdout) or 0.0) > 0.0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_checks_of_what_is_not_installed_cannot_tell(tmp_path: Path) -> None:
-    for shell, name, status in (("sh", "dcgm.sh", 127), (sys.executable, "nccl_all_reduce.py", 2)):
+    bare = {"PATH": str(tmp_path)}
+    for words, name, status in (
+        (["/bin/sh"], "dcgm.sh", 127),
+        ([sys.executable, "-S", "-I"], "nccl_all_reduce.py", 2),
+    ):
         file = tmp_path / name
         file.write_text(read_check(name))
-        ended = subprocess.run([shell, str(file)], capture_output=True, text=True, cwd=tmp_path)
+        ended = subprocess.run([*words, str(file)], capture_output=True, text=True, cwd=tmp_path, env=bare)
         assert ended.returncode == status, ended.stderr
         assert ended.stderr

@@ -8,6 +8,7 @@ from launcher.core.checks.results import CheckedNode, NodeVerdict
 from launcher.core.checks.returning import (
     FIRST_S,
     LONGEST_S,
+    UNCLEAR_S,
     after_check,
     count_relapses,
     retry_after,
@@ -41,8 +42,10 @@ def test_a_failure_within_a_day_of_a_return_is_a_relapse(
 def test_a_time_out_begins_with_the_first_relapse_and_doubles_up_to_a_week() -> None:
     assert [time_out(count) for count in range(5)] == [0.0, FIRST_S, 2 * FIRST_S, 4 * FIRST_S, 8 * FIRST_S]
     assert time_out(10_000) == LONGEST_S
-    assert [retry_after(count) for count in range(4)] == [0.0, 600.0, 1200.0, 2400.0]
-    assert retry_after(10_000) == LONGEST_S
+    bad = NodeVerdict.BAD
+    assert [retry_after(count, bad) for count in range(1, 4)] == [600.0, 1200.0, 2400.0]
+    assert retry_after(10_000, bad) == LONGEST_S
+    assert retry_after(5, NodeVerdict.CANNOT_TELL) == UNCLEAR_S
 
 
 def test_a_node_waits_for_the_end_of_its_time_out() -> None:
@@ -57,7 +60,8 @@ def test_a_node_waits_for_the_end_of_its_time_out() -> None:
 def test_only_a_good_check_brings_a_node_back(verdict: NodeVerdict) -> None:
     found = after_check(CheckedNode(node=NodeName("a"), verdict=verdict, message="why"), 1000.0, 1)
     assert found.now is (verdict is NodeVerdict.GOOD)
-    assert found.again == (None if found.now else 1000.0 + 1200.0)
+    wait = UNCLEAR_S if verdict is NodeVerdict.CANNOT_TELL else 1200.0
+    assert found.again == (None if found.now else 1000.0 + wait)
 
 
 def test_a_node_that_breaks_under_load_takes_down_one_run_in_an_hour_and_ever_fewer() -> None:
