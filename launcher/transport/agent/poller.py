@@ -66,7 +66,8 @@ class Poller:
                         self._look(asked[key][0].machine, {key: asked[key]})
                         awaited.take(key)
             now = time.monotonic()
-            return [_newest(views[_key(client)], now) for client in clients]
+            newest = [_newest(views[_key(client)], now) for client in clients]
+        return [_status(reply) for reply in newest]  # takes a while: others may report meanwhile
 
     def ask(self, client: AgentClient, request: Mapping[str, Any], timeout: float) -> Reply | None:
         """Return an agent's reply to a single request.
@@ -165,12 +166,18 @@ def _key(client: AgentClient) -> Key:
     return (client.layout.run, client.layout.place)
 
 
-def _newest(view: UnitView, now: float) -> StatusReply:
+def _status(reply: object) -> StatusReply:
+    """Return a reply as a status; what is none is odd."""
+    try:
+        return replies.read(StatusReply, reply)
+    except replies.OddReplyError as error:
+        return {"ok": False, "odd": True, "message": f"odd reply: {error}"}
+
+
+def _newest(view: UnitView, now: float) -> object:
+    """Return the newest reply as it came, or why there is none."""
     if view.reply is not None and view.of >= view.touched and now - view.of <= KEPT_S:
-        try:
-            return replies.read(StatusReply, view.reply)
-        except replies.OddReplyError as error:
-            return {"ok": False, "odd": True, "message": f"odd reply: {error}"}
+        return view.reply
     message = view.trouble if view.since is not None else "no reply in time"
     since = time.strftime("%H:%M:%S UTC", time.gmtime(view.since)) if view.since is not None else ""
     return {"ok": False, "message": f"{message}, since {since}" if since else message}
