@@ -200,7 +200,7 @@ def _open(path: str) -> int:
             os.close(made)
         handle = _reopened(path, flags)
     except PermissionError:
-        raise RefusedLeaseError(f"`{path}` of user `{_owner(path)}` may not be opened by others: remove it") from None
+        raise RefusedLeaseError(_closed(path)) from None
     try:
         _check_kind(path, handle)
         _check_content(path, handle)
@@ -239,6 +239,13 @@ def _check_content(path: str, handle: int) -> None:
     content = os.pread(handle, LONGEST + 1, 0)
     if content and (len(content) > LONGEST or not _WRITTEN.fullmatch(content)):
         raise RefusedLeaseError(f"`{path}` of user `{_owner(path)}` has other content than a lease: remove it")
+
+
+def _closed(path: str) -> str:
+    """Return why a lease may not be opened: others, who may, would take it beside one that we took elsewhere."""
+    if os.access(os.path.dirname(path) or ".", os.X_OK):
+        return f"`{path}` of user `{_owner(path)}` may not be opened by others: remove it"
+    return f"`{os.path.dirname(path)}` may not be entered by this user: set another `lease_path`"
 
 
 def _owner(path: str) -> str:

@@ -207,11 +207,22 @@ class MachineConnection:
             talk.send(b"".join(lines))
 
     def _listen(self, talk: Talk) -> None:
+        wrong = "the reply of the machine could not be read"
+        try:
+            wrong = self._hear(talk)
+        finally:  # whatever came: a connection without a reader must not stay
+            if wrong:
+                talk.give_up()
+            self._lost(wrong or talk.last_words())
+            talk.close()
+
+    def _hear(self, talk: Talk) -> str:
+        """Take in all that comes; return why it is not listened to any longer, empty where it has ended."""
         unread, strays, wrong = bytearray(), 0, ""
         while not wrong and (part := talk.read()):
             unread += part
             *lines, unread = unread.split(b"\n") if b"\n" in part else [unread]
-            answers = [_answer(bytes(text)) for text in lines]
+            answers = [replies.relay_answer(bytes(text)) for text in lines]
             with self._changes:
                 self._spoke, self._patience = time.monotonic(), MUTE_S
                 taken = [self._take(answer) for answer in answers]
@@ -222,10 +233,7 @@ class MachineConnection:
                 wrong = "the machine sends what nobody asked for"
             elif len(unread) > self._longest:
                 wrong = f"the machine sends more than {self._longest >> 20} MiB for one reply"
-        if wrong:
-            talk.give_up()
-        self._lost(wrong or talk.last_words())
-        talk.close()
+        return wrong
 
     def _take(self, found: RelayAnswer | str | None) -> Sequence[Key] | None:
         """Take in an answer; return the units of which more is known now. None where nobody waits for it.
@@ -276,19 +284,6 @@ class MachineConnection:
         self._closed = True
         if self._talk:
             self._talk.close()
-
-
-def _answer(text: bytes) -> RelayAnswer | str | None:
-    """Return the answer in a line, why it is none, or None for a line that is no object.
-
-    The relay sends empty lines as signs of life.
-    """
-    if not text.startswith(b"{"):
-        return None
-    try:
-        return replies.read(RelayAnswer, replies.parse(text))
-    except replies.OddReplyError as error:
-        return str(error)
 
 
 def line(key: Key, client: AgentClient, request: Mapping[str, Any], limit: float) -> bytes:

@@ -67,7 +67,8 @@ class Poller:
                         self._look(asked[key][0].machine, {key: asked[key]})
                         awaited.take(key)
             now = time.monotonic()
-            return [_newest(views[_key(client)], now) for client in clients]
+            newest = [_newest(views[_key(client)], now) for client in clients]
+        return [_status(reply, age) for reply, age in newest]  # takes a while: others may report meanwhile
 
     def ask(self, client: AgentClient, request: Mapping[str, Any], timeout: float) -> Reply | None:
         """Return an agent's reply to a single request.
@@ -166,18 +167,24 @@ def _key(client: AgentClient) -> Key:
     return (client.layout.run, client.layout.place)
 
 
-def _newest(view: UnitView, now: float) -> StatusReply:
+def _status(reply: object, age: float) -> StatusReply:
+    """Return a reply that is so old (s) as a status; what is none is odd."""
+    try:
+        return _aged(replies.read(StatusReply, reply), age)
+    except replies.OddReplyError as error:
+        return {"ok": False, "odd": True, "message": f"odd reply: {error}"}
+
+
+def _newest(view: UnitView, now: float) -> tuple[object, float]:
+    """Return the newest reply as it came and its age (s), or why there is none."""
     if view.reply is not None and view.of >= view.touched and now - view.of <= KEPT_S:
-        try:
-            return _aged(replies.read(StatusReply, view.reply), now - view.of)
-        except replies.OddReplyError as error:
-            return {"ok": False, "odd": True, "message": f"odd reply: {error}"}
+        return view.reply, now - view.of
     message = view.trouble if view.since is not None else "no reply in time"
     since = time.strftime("%H:%M:%S UTC", time.gmtime(view.since)) if view.since is not None else ""
     silent: StatusReply = {"ok": False, "message": f"{message}, since {since}" if since else message}
     if view.refusal is not None:
         silent["refusal"] = view.refusal.name
-    return silent
+    return silent, 0.0
 
 
 def _aged(reply: StatusReply, age: float) -> StatusReply:

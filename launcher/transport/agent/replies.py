@@ -66,6 +66,19 @@ def read_text(value: object, what: str = "the message") -> str:
     return short if short.isascii() else short.encode(errors="replace").decode()
 
 
+def relay_answer(text: bytes) -> protocol.RelayAnswer | str | None:
+    """Return the answer in a line of a relay, why it is none, or None for a line that is no object.
+
+    The relay sends empty lines as signs of life.
+    """
+    if not text.startswith(b"{"):
+        return None
+    try:
+        return read(protocol.RelayAnswer, parse(text))
+    except OddReplyError as error:
+        return str(error)
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):

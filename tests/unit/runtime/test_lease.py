@@ -199,6 +199,26 @@ def test_a_look_at_a_lease_delays_nobody_for_long(tmp_path: Path) -> None:
     lease.release(lease.take([path], RUN))
 
 
+@pytest.mark.skipif(not ROOT, reason="only root can be another user")
+@pytest.mark.parametrize(("folder", "file", "told"), [(0o700, 0o666, "may not be entered"), (0o755, 0o600, "of user")])
+def test_a_lease_that_this_user_may_not_open_is_not_taken_elsewhere(
+    tmp_path: Path, folder: int, file: int, told: str
+) -> None:
+    open_to_others(tmp_path)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "lease").touch()
+    (tmp_path / "own" / "lease").chmod(file)
+    (tmp_path / "own").chmod(folder)
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    with (
+        pytest.raises(AssertionError, match=told),
+        Other(_HOLD, *(str(tmp_path / at / "lease") for at in ("own", "all"))),
+    ):
+        pass
+    assert not (tmp_path / "all" / "lease").exists()
+
+
 def test_what_others_wrote_into_a_lease_keeps_nobody_from_it(tmp_path: Path) -> None:
     path = tmp_path / "lease"
     lease.release(lease.take([str(path)], RUN))

@@ -39,3 +39,9 @@ def test_the_rendezvous_port_changes_with_every_attempt() -> None:
     assert all(earlier != later for earlier, later in itertools.pairwise(ten))
     assert all(set(of.master_ports(at)) == set(range(of.master[0], of.master[1] + 1)) for at in range(10))
     assert all(of.master[0] <= port <= of.master[1] for port in ten)
+
+
+def test_a_block_begins_where_all_of_it_is_ours() -> None:
+    for blocks in (ports.wide(), ports.narrow(), ports.heads()):
+        assert all(blocks.has(start) for start in blocks.starts)
+        assert not any(blocks.has(start) for start in (-1, 0, 22, ports.FIRST - 1, ports.LAST - blocks.size + 1, 10**9))
