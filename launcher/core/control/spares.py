@@ -102,7 +102,7 @@ def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
     if part.key == tick.record.dropping:
         return
     spared = started or any(other.spares for other in tick.index.pool(part))
-    lack = f"no spare node available in {part.place}" if spared else "the task has no `spares`"
+    lack = f"no spare node available{part.in_place}" if spared else "the task has no `spares`"
     message = f"{node}: {evidence.message}; {lack}"
     policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
     # A launch whose nodes others hold is placed again as a whole.
