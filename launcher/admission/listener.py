@@ -51,9 +51,13 @@ class KindChosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainsUnknown:
-    """Nodes whose NVLink domain is not known before they are asked."""
+    """Nodes whose NVLink domain is not known before they are asked.
+
+    `assumed`: the plan takes their racks for their domains.
+    """
 
     nodes: Sequence[NodeName]
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,11 +41,21 @@ class TaskPlan:
 
 
 def plan(context: AdmissionContext, request: Request) -> TaskPlan:
-    """Return where a task would run now; NoCapacityError where nowhere."""
-    fleet = known_fleet(context, request)
-    blocked = unavailable(context, request)
+    """Return where a task would run now; NoCapacityError where nowhere.
+
+    Where it fits only with NVLink domains that no node has reported yet, racks are taken for them, as `up` does before
+    it asks; that is a notice.
+    """
+    domains = context.store.domains.of(request.fleet.name)
+    fleet, blocked = with_domains(request.fleet, domains), unavailable(context, request)
     avoided = context.store.ledger.avoided(fleet.name, request.task.name, time.time())
     answer = place_without(request.task, fleet, blocked, avoided)
+    missing, assumed = unknown_domains(fleet), False
+    if missing and isinstance(answer, Shortfall):
+        fleet, assumed = guessed(request.fleet, domains), True
+        answer = place_without(request.task, fleet, blocked, avoided)
+    if missing:
+        context.listener.notify(DomainsUnknown(nodes=missing, assumed=assumed))
     if isinstance(answer, Shortfall):
         raise NoCapacityError(answer, straddling(request.task, fleet, blocked, answer))
     in_use = context.store.unavailable(request.fleet)

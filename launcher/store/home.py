@@ -3,6 +3,7 @@
 What is stored holds commands that run as this user, on this machine and on nodes.
 """
 
+import contextlib
 import grp
 import os
 import pwd
@@ -44,12 +45,10 @@ def make_private(home: Path) -> None:
     for folder in (*reversed(home.parents), home, home / "runs"):
         if not folder.is_dir():
             folder.mkdir(mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        # Never opened where it exists: to close it would drop the locks that SQLite holds in this process (fcntl(2)).
+        os.close(os.open(home / FILE, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     check_private(home)  # others may have been faster
-    handle = os.open(home / FILE, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        _check_file(home / FILE, os.fstat(handle))
-    finally:
-        os.close(handle)
 
 
 def check_private(home: Path) -> None:

@@ -91,9 +91,11 @@ class AdmissionReport:
                 say(warning_text(mistake))
             case KindChosen():
                 say(clean(_kind(notice)))
-            case DomainsUnknown(nodes=nodes):
+            case DomainsUnknown(nodes=nodes, assumed=assumed):
+                rack = ", and the rack is taken for it" if assumed else ""
                 warn(
-                    f"the NVLink domain of {fold(nodes)} is unknown: `nvlaunch doctor` or `nvlaunch up` asks the nodes"
+                    f"the NVLink domain of {fold(nodes)} is unknown{rack}: "
+                    "`nvlaunch doctor` or `nvlaunch up` asks the nodes"
                 )
             case NodesHeld(held=held):
                 say(clean(f"skipped {held_text(held)}"))

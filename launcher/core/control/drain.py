@@ -118,7 +118,7 @@ def _movers(tick: Tick, name: GangName) -> dict[NodeName, Reason]:
                 room[part.key] -= 1
                 found[node] = reason
             else:
-                tick.notes.append(f"{node} is drained, but has no spare in {part.place}")
+                tick.notes.append(f"{node} is drained, but has no spare{part.in_place}")
                 spares.ask_for_node(tick, member, reason)
     moving = frozenset() if tick.record.move is None else tick.record.move.keys
     for members in [members for key, members in away.items() if key not in moving]:

@@ -104,13 +104,13 @@ def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:
     if part.key == tick.record.dropping:
         return
     spared = started or any(other.spares for other in tick.index.pool(part))
-    lack = f"no spare node available in {part.place}" if spared else "the task has no `spares`"
+    lack = f"no spare node available{part.in_place}" if spared else "the task has no `spares`"
     others = _same_setup_failed(tick, node)
     asks = not started and evidence.unfit and not _refused(tick, part.key)
     if others:
         lack = f"so on {fold(others)}: another node would not help"
     elif evidence.unfit and not started and not asks:
-        lack = f"no other node available in {part.place}"
+        lack = f"no other node available{part.in_place}"
     message = f"{node}: {evidence.message}; {lack}"
     policy = tick.index.policy(tick.index.node_owner(member)).on_no_spare
     # A launch whose nodes others hold is placed again as a whole.

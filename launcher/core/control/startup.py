@@ -101,8 +101,8 @@ def _tell(tick: Tick, member: Member, node: NodeName, away: float, limit: float)
     if away >= EXPIRED_S and not tick.blind():
         lately = f"{away // 10 * 10:.0f} s"  # in steps: each new status message is a line of the journal
         message = f"unreachable for {lately} during {_stage(tick, node)}{_why(tick, node)}"
-        place = tick.index.home(member).place
-        tick.hold(f"{member.name} waits for {node}, {message}; no spare in {place}, fails after {span(limit)}")
+        place = tick.index.home(member).in_place
+        tick.hold(f"{member.name} waits for {node}, {message}; no spare{place}, fails after {span(limit)}")
 
 
 def _stage(tick: Tick, node: NodeName) -> str:

@@ -14,7 +14,7 @@ from launcher.core.model.run_index import index_of
 
 
 class RankState(Enum):
-    """The state of one rank."""
+    """The state of one rank. `ended`: with its run, before it finished by itself."""
 
     WAITING = "waiting"
     PREPARING = "preparing"
@@ -22,6 +22,7 @@ class RankState(Enum):
     RUNNING = "running"
     SUSPECT = "suspect"
     LOST = "lost"
+    ENDED = "ended"
     FINISHED = "finished"
     FAILED = "failed"
 
@@ -171,6 +172,14 @@ def _rank(member: Member, node: Node, condition: Condition, record: Record) -> R
         node=node.name,
         rack=node.rack,
         domain=node.domain,
-        state=RankState.FAILED if unprepared else _RANK_STATES[condition],
+        state=RankState.FAILED if unprepared else _state(node, condition, record),
         exit_code=ended.code if ended else None,
     )
+
+
+def _state(node: Node, condition: Condition, record: Record) -> RankState:
+    """Return the state of a rank; what is gone because its run ends is not lost."""
+    state = _RANK_STATES[condition]
+    if state is not RankState.LOST or record.outcome is None or node.name in record.failed_nodes:
+        return state
+    return RankState.ENDED if any(gang.attempt for gang in record.gangs.values()) else RankState.WAITING

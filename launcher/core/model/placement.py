@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from launcher.core.model.inventory import RackName
+from launcher.core.model.inventory import ANY_LEVEL, RackName
 from launcher.core.model.nodeset import NodeName
 
 
@@ -38,6 +38,11 @@ class Slice:
     def key(self) -> str:
         """Return the name of the slice, unique in its run."""
         return slice_key(self.group, self.index)
+
+    @property
+    def in_place(self) -> str:
+        """Return ` in r01` for messages; empty where the slice may be anywhere."""
+        return "" if self.place == ANY_LEVEL else f" in {self.place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ def read_text(value: object, what: str = "the message") -> str:
     return short if short.isascii() else short.encode(errors="replace").decode()
 
 
-def relay_answer(text: bytes) -> protocol.RelayAnswer | str | None:
+def relay_answer(text: bytes) -> protocol_files.RelayAnswer | str | None:
     """Return the answer in a line of a relay, why it is none, or None for a line that is no object.
 
     The relay sends empty lines as signs of life.
@@ -74,7 +74,7 @@ def relay_answer(text: bytes) -> protocol.RelayAnswer | str | None:
     if not text.startswith(b"{"):
         return None
     try:
-        return read(protocol.RelayAnswer, parse(text))
+        return read(protocol_files.RelayAnswer, parse(text))
     except OddReplyError as error:
         return str(error)
 

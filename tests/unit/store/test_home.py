@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,3 +138,14 @@ def test_a_group_that_is_the_users_own_may_write(tmp_path: Path) -> None:
     os.chown(tmp_path, 0, NOBODY)
     with pytest.raises(SpecError, match=f"group gid {NOBODY}"):
         home.check_private(tmp_path)
+
+
+def test_a_second_store_of_a_process_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
+    first = Store(tmp_path / "home")
+    taken = (
+        "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute('BEGIN IMMEDIATE')"
+    )
+    with first._db.write():
+        Store(tmp_path / "home").close()
+        other = subprocess.run([sys.executable, "-c", taken, first.home / home.FILE], capture_output=True, text=True)
+    assert "database is locked" in other.stderr

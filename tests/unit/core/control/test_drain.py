@@ -208,3 +208,12 @@ def test_a_program_that_exits_with_0_when_it_is_told_to_stop_is_resized_and_has_
     assert decision.state is not RunState.SUCCEEDED
     assert here.gang().broken is not None
     assert not here.record.exits, "nothing hinders the resize"
+
+
+def test_a_slice_that_may_be_anywhere_lacks_a_spare_nowhere_in_particular() -> None:
+    here = serving_slice(nodes=2, spares=0)
+    (part,) = here.run.placement.slices
+    here.run = replace(here.run, placement=Placement(slices=(replace(part, place="any"),)))
+    here.drained = {name(1, 2): "memory to be replaced"}
+    assert "r1-n2 is drained, but has no spare" in (said := here.decide().status_message)
+    assert "any" not in said

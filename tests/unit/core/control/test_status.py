@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
+from launcher.core.control.conditions import Condition
 from launcher.core.control.status import RankState, summarise
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Phase, Step
 from launcher.core.model.placement import Placement
-from launcher.core.model.run import MemberName
+from launcher.core.model.record import Outcome
+from launcher.core.model.run import Cause, MemberName
 from launcher.core.model.task import Group, TopologyRule
 from launcher.core.placement.colocation import with_colocated_slices
 from tests.situations import Situation, make_run, name
@@ -59,3 +63,16 @@ def test_a_node_that_groups_shared_is_listed_once() -> None:
         slots[MemberName(member)] = replace(slots[MemberName(member)], node=name(1, 3), generation=2)
     at.record = replace(at.record, slots=slots)
     assert spares(at) == [name(1, 1)]
+
+
+@pytest.mark.parametrize(("began", "state"), [(True, RankState.ENDED), (False, RankState.WAITING)])
+def test_a_rank_that_is_gone_because_its_run_ends_is_not_called_lost(began: bool, state: RankState) -> None:
+    at = Situation(make_run(slices=1, nodes=2, spares=0))
+    at.serving() if began else at.leased()
+    at.record = replace(at.record, outcome=Outcome(cause=Cause.STOPPED, message="taken down"))
+    decision = at.decide()
+    gone = replace(decision, conditions=dict.fromkeys(decision.conditions, Condition.LOST))
+    shown = summarise(at.run, gone, since=0.0, observed_at=0.0)
+    assert [rank.state for rank in shown.ranks] == [state, state]
+    alive = replace(gone, record=replace(gone.record, outcome=None))
+    assert {rank.state for rank in summarise(at.run, alive, since=0.0, observed_at=0.0).ranks} == {RankState.LOST}
