@@ -237,7 +237,8 @@ class AgentApi:
             parent = self._children.spawn(argv, env, folder=self._folder, log=log, ended=lambda _: None)
             if rank_actor.begun(parent, own):
                 return {"ok": True}
-        return {"ok": False, "message": f"driver `{label}` did not start", "tail": logs.tail(log)}
+        wrong: Reply = {"ok": False, "message": f"driver `{label}` did not start", "tail": logs.tail(log)}
+        return node_fault.blamed(wrong, own)
 
     def environment(self, request: EnvironmentRequest) -> EnvironmentReply:
         """Return what the parent of a rank needs; a killed rank is refused."""
