@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from . import environment, files, logs, rank_actor
+from . import environment, files, logs, node_fault, rank_actor
 from .children import Children
 from .protocol import Reply
 from .protocol_files import RankSpec
@@ -25,4 +25,5 @@ def begin(folder: Path, children: Children, spec: RankSpec, label: str, mark: st
     parent = children.spawn(argv, {**os.environ, environment.MARK: mark}, folder=folder, log=log, ended=lambda _: None)
     if rank_actor.begun(parent, own):
         return {"ok": True}
-    return {"ok": False, "message": f"driver `{label}` did not start", "tail": logs.tail(log)}
+    wrong: Reply = {"ok": False, "message": f"driver `{label}` did not start", "tail": logs.tail(log)}
+    return node_fault.blamed(wrong, own)

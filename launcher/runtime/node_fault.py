@@ -121,6 +121,12 @@ def _write(folder: Path) -> None:
             os.unlink(path)
 
 
+def blamed(reply: Reply, folder: Path) -> Reply:
+    """Return the reply to a start that failed, with the node's fault where its folder takes no file any more."""
+    fault = look((folder,), "rank")
+    return {**reply, "message": f"{reply['message']}: {described(fault)}", "fault": fault} if fault else reply
+
+
 def in_log(lines: Sequence[str], stage: str) -> NodeFault | None:
     """Return the fault that the end of a log shows: that of a program which does not say how it failed otherwise."""
     for line in reversed(lines):

@@ -60,6 +60,11 @@ def test_a_node_that_is_well_is_looked_at_without_a_trace(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_start_that_failed_on_a_node_that_is_well_is_not_blamed_on_it(tmp_path: Path) -> None:
+    wrong = {"ok": False, "message": "driver `main-0` did not start"}
+    assert node_fault.blamed(wrong, tmp_path) == wrong
+
+
 @pytest.fixture
 def no_thread() -> Iterator[None]:
     """No thread more can be started: each would need more memory for its stack than there is of addresses."""
@@ -71,6 +76,13 @@ def no_thread() -> Iterator[None]:
 @pytest.mark.usefixtures("no_thread")
 def test_a_node_that_starts_no_thread_is_at_fault(tmp_path: Path) -> None:
     assert node_fault.look((tmp_path,), "ray") == {"stage": "ray", "path": "", "errno": "EAGAIN"}
+
+
+@pytest.mark.usefixtures("no_thread")
+def test_a_start_that_failed_on_a_sick_node_is_blamed_on_it(tmp_path: Path) -> None:
+    blamed = node_fault.blamed({"ok": False, "message": "driver `main-0` did not start"}, tmp_path)
+    assert blamed["message"].startswith("driver `main-0` did not start: cannot start anything more")
+    assert blamed["fault"]["errno"] == "EAGAIN"
 
 
 @pytest.mark.usefixtures("no_thread")
