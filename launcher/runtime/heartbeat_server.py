@@ -54,11 +54,6 @@ class HeartbeatServer:
         self._since = self._round = self._clock()
         self.cut_off = False
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the head was stopped, because it was cut off."""
-        return self.cut_off
-
     def listen(self, address: str, port: int) -> int:
         """Listen; return the port."""
         self._server = socket.create_server((address, port), backlog=4096)
