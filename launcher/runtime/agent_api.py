@@ -82,8 +82,7 @@ class AgentApi:
         self.heartbeats = server if spec["heartbeat"] is not None else None
         self._member: str | None = None
         self._turn = threading.Lock()
-        watched = self.heartbeats or self.heartbeat
-        self._patience = Patience(spec["abandoned"], watched, lambda: self.stop({"op": "stop"})["ok"])
+        self._patience = Patience(spec["abandoned"], lambda: self.stop({"op": "stop"})["ok"])
         self._answers: dict[str, Callable[[Any], Reply]] = {
             "hello": self.hello,
             "status": self.status,
@@ -102,7 +101,7 @@ class AgentApi:
         """Return the reply to a request, without the values of secrets."""
         op = str(request.get("op"))
         if op != "environment":  # that is a rank's parent
-            self._patience.begin()
+            self._patience.asked()
         if op not in ALWAYS_ANSWERED and (wrong := mismatch(request.get("protocol"))):
             return {"ok": False, "protocol": PROTOCOL, "message": f"request refused: {wrong}"}
         answer = self._answers.get(op)

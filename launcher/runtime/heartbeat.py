@@ -144,11 +144,6 @@ class Heartbeat:
         """
         return max(0.0, self._clock() - self._taken) if self._head else None
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the node was stopped, and the head's machine has not answered since."""
-        return self._stopped
-
     def hint(self, address: str, port: int) -> None:
         """Follow this head from the next second on, unless another is followed.
 

@@ -86,11 +86,6 @@ class HeartbeatServer:
         self._since = self._round = self._counted = self._clock()
         self.cut_off = False
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the head was stopped, because it was cut off."""
-        return self.cut_off
-
     def listen(self, address: str, port: int) -> int:
         """Listen; return the port. Without an address, nodes of IPv6 and of IPv4 are heard."""
         both = address == "" and socket.has_dualstack_ipv6()

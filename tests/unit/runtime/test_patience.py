@@ -15,13 +15,13 @@ protocol = importlib.import_module("launcher.runtime.protocol")
 
 
 class World:
-    """A clock that is set, a node that was stopped or not, and ends that succeed or not."""
+    """A clock that is set, and ends that succeed or not."""
 
     def __init__(self) -> None:
-        self.at, self.stopped, self.succeeds = 1000.0, True, True
+        self.at, self.succeeds = 1000.0, True
         self.ends: list[float] = []
         self.ended = threading.Event()
-        self.patience = patience.Patience(600.0, self, self._end, lambda: self.at)
+        self.patience = patience.Patience(600.0, self._end, lambda: self.at)
 
     def _end(self) -> bool:
         self.ends.append(self.at)
@@ -35,6 +35,7 @@ class World:
 
 def test_a_stopped_agent_that_nobody_asks_ends_after_the_limit() -> None:
     here = World()
+    here.patience.begin()
     here.tick(1599.0)
     assert not here.ends
     here.tick(1600.0)
@@ -46,17 +47,17 @@ def test_a_stopped_agent_that_nobody_asks_ends_after_the_limit() -> None:
 @pytest.mark.parametrize("how", ["asked", "not stopped"])
 def test_an_agent_that_is_asked_or_runs_something_does_not_end(how: str) -> None:
     here = World()
-    here.at = 1599.0
-    here.stopped = how != "not stopped"
     if how == "asked":
         here.patience.begin()
-    here.tick(2000.0)
+        here.patience.asked()
+    here.tick(9000.0)
     assert not here.ends
 
 
 def test_an_agent_that_could_not_end_tries_again_after_as_long() -> None:
     here = World()
     here.succeeds = False
+    here.patience.begin()
     here.tick(1600.0)
     assert here.ended.wait(10)
     here.ended.clear()
