@@ -1,16 +1,15 @@
 """What `up` shows of a program, with real Ray on local racks."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.desk import AMPLE_S, Desk
+from tests.desk import Desk
 from tests.real.test_up import desk as desk  # noqa: PLC0414 a fixture
 
 TASK = """
 name: {name}
 topology: {{nodes_per_slice: 2}}
 secrets: {{WORD: null}}
+stop_grace: 1
 run: |
 {body}
 """
@@ -27,7 +26,8 @@ SECRET = "hunter2-hunter2"
 
 @pytest.mark.parametrize("rank", [None, "all", "none"])
 def test_the_output_of_a_rank_is_shown_as_text_without_secrets(desk: Desk, rank: str | None) -> None:
-    file = desk.task("shows", TASK.format(name="shows", body=BODY))
+    name = f"shows-{rank or 'first'}"  # a second run of one program would avoid the node where the first failed
+    file = desk.task(name, TASK.format(name=name, body=BODY))
     desk.env["WORD"] = SECRET
     words = [] if rank is None else ["--rank", rank]
     up = desk.run(*desk.up_args(file, "--secret", "WORD", *words))
@@ -43,11 +43,13 @@ def test_the_output_of_a_rank_is_shown_as_text_without_secrets(desk: Desk, rank:
     shown = [text for text in up.stdout.splitlines() if "%" not in text or "30%" in text]
     assert sorted(shown) == sorted(expected)
     assert SECRET not in up.stdout + up.stderr
-    assert ("nvlaunch logs shows" in up.stderr) == (rank != "none")
+    assert ("Output of " in up.stderr) == (rank != "none")
 
 
-def test_a_rank_that_the_task_does_not_have_is_refused_before_anything_starts(desk: Desk, tmp_path: Path) -> None:
-    file = desk.task("shows", TASK.format(name="shows", body=BODY))
-    up = desk.run("up", str(file), "-y", "-i", str(desk.inventory), "--secret", "WORD=x", "--rank", "7")
+def test_a_rank_that_the_task_does_not_have_is_refused_before_anything_starts(desk: Desk) -> None:
+    file = desk.task("refused", TASK.format(name="refused", body=BODY))
+    desk.env["WORD"] = SECRET
+    up = desk.run(*desk.up_args(file, "--secret", "WORD", "--rank", "7"))
     assert up.returncode == 2
-    assert AMPLE_S
+    assert "`--rank 7`: not one rank of `refused`" in up.stderr
+    assert "no run" in desk.run("status", "refused").stderr
