@@ -33,9 +33,7 @@ class CheckedPlacement:
         self._flight = flight
         self._checked: Placement | None = None
         self._check = (
-            None
-            if context.open_checker is None
-            else StartCheck(context.store, request.fleet, context.open_checker, context.listener)
+            None if context.open_checker is None else StartCheck(context.store, context.open_checker, context.listener)
         )
 
     @property
@@ -61,7 +59,7 @@ class CheckedPlacement:
         if check is None or before is None:
             return None
         now = taken()
-        found = self._accept(now, lambda: check.settle(self._flight, before, taken))
+        found = self._accept(now, lambda: check.settle(self._request.fleet, self._flight, before, taken))
         return None if found == before else found
 
     def _accept(self, taken: UnavailableNodes, ask: Callable[[], Placement | Shortfall]) -> Placement:

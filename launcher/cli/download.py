@@ -38,8 +38,6 @@ class Download:
         self._path = path
         self._into = into
         self._force = force
-        self._umask = os.umask(0o077)  # here, before there are threads: it can only be read by setting it
-        os.umask(self._umask)
         self._over = threading.Event()
         self._received = {target: Received() for target in targets}
 
@@ -75,7 +73,7 @@ class Download:
         Return what its node left out. The sender has a thread of its own.
         """
         reading, writing = os.pipe()
-        unpacker = Unpacker(self._folder(target), received, force=self._force, umask=self._umask)
+        unpacker = Unpacker(self._folder(target), received, force=self._force)
         sent: Future[tuple[str, ...]] = Future()
         sender = threading.Thread(target=self._send, args=(target, writing, sent), daemon=True, name="fetch")
         sender.start()

@@ -33,14 +33,13 @@ class Received:
 
 
 class Unpacker:
-    """Unpacks files into one folder, each completely or not at all, with the rights that `umask` leaves.
+    """Unpacks files into one folder, each completely or not at all, with the rights that the umask leaves.
 
     With `force` they replace existing ones.
     """
 
-    def __init__(self, folder: Path, received: Received, *, force: bool, umask: int = 0o022) -> None:
+    def __init__(self, folder: Path, received: Received, *, force: bool) -> None:
         self._folder = folder
-        self._umask = umask
         self._received = received
         self._force = force
 
@@ -102,12 +101,12 @@ class Unpacker:
 
     def _file(self, archive: TarStream, entry: TarEntry, target: Path) -> str | None:
         draft = _draft(target)
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        mode = entry.mode & 0o777 | 0o400  # less what the umask takes
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
         try:
             with os.fdopen(handle, "wb") as file:
                 for part in archive.content():
                     file.write(part)
-                os.fchmod(file.fileno(), entry.mode & 0o777 & ~self._umask | 0o400)
             os.utime(draft, (entry.mtime, entry.mtime))
             why = self._settle(draft, target)
         finally:

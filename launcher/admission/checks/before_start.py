@@ -21,6 +21,10 @@ from launcher.transport.clock import pause
 AGAIN_S = 1.0
 """How long to wait where a node was taken between its placement and its check (s)."""
 
+HOLDS_S = 600.0
+"""How long a node that has passed is not checked again, nor a task whose check was in vain (s): a queued run is placed
+every half a minute."""
+
 _NAME = CheckStage.BEFORE_START.value
 
 
@@ -33,19 +37,26 @@ class StartCheck:
     def __init__(
         self,
         store: Store,
-        fleet: Inventory,
         open_checker: Callable[[Inventory], Checker],
         listener: AdmissionListener,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._store, self._fleet, self._open = store, fleet, open_checker
+        self._store, self._open = store, open_checker
         self._listener, self._stopped = listener, stopped
-        self._passed: set[NodeName] = set()
-        self._asked: set[NodeName] = set()
-        self._deadline: float | None = None
+        self._passed: dict[NodeName, float] = {}
+        self._in_vain: tuple[float, ProvisionError] | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped, so that a placement may be unchecked."""
+        return self._stopped()
 
     def settle(
-        self, flight: Preflight, answer: Placement | Shortfall, unavailable: Callable[[], UnavailableNodes]
+        self,
+        fleet: Inventory,
+        flight: Preflight,
+        answer: Placement | Shortfall,
+        unavailable: Callable[[], UnavailableNodes],
     ) -> Placement | Shortfall:
         """Return a placement whose nodes have all passed, or why there is none.
 
@@ -53,68 +64,84 @@ class StartCheck:
 
         ProvisionError where the check fails on most nodes, or where its time is over.
         """
-        check = self._fleet.checks.before_start
+        check = fleet.checks.before_start
         if check is None:
             return answer
-        while isinstance(answer, Placement) and not self._stopped():
-            due = [name for name in answer.nodes if name not in self._passed]
-            if not due:
-                break
-            self._check_time(check, due)
-            try:
-                report = self._run(check, answer, due)
-            except ConflictError:  # it was taken meanwhile
-                pause(AGAIN_S)
-            else:
-                self._take_in(check, report, flight)
-            answer = flight.place(unavailable())
+        begun = time.monotonic()
+        if self._in_vain is not None and begun < self._in_vain[0] + HOLDS_S:
+            raise self._in_vain[1]
+        self._passed = {name: at for name, at in self._passed.items() if begun < at + HOLDS_S}
+        try:
+            while isinstance(answer, Placement) and not self._stopped():
+                due = [name for name in answer.nodes if name not in self._passed]
+                if not due:
+                    break
+                _check_time(check, due, begun)
+                try:
+                    self._pass(fleet, check, flight, answer, due, begun + budget(check))
+                except ConflictError:  # one was taken meanwhile
+                    pause(AGAIN_S)
+                answer = flight.place(unavailable())
+        except ProvisionError as error:
+            self._in_vain = (time.monotonic(), error)
+            raise
         return answer
 
-    def _run(self, check: NodeCheck, answer: Placement, due: list[NodeName]) -> CheckReport:
-        checker = self._open(self._fleet)
-        try:
-            runner = CheckRunner(
-                self._store, self._fleet, _NAME, check, checker, by=str(User.current()), stopped=self._stopped
-            )
-            # Several nodes at once: those of a slice together, also the ones that have passed with another partner.
+    def _pass(
+        self,
+        fleet: Inventory,
+        check: NodeCheck,
+        flight: Preflight,
+        answer: Placement,
+        due: list[NodeName],
+        deadline: float,
+    ) -> None:
+        """Check nodes, those of a slice together, and note which have passed; the others become unhealthy."""
+        nodes = due
+        if check.on is not CheckScope.NODE:  # also those that have passed with other partners
             own = [part for part in answer.slices if {*part.nodes, *part.spares} & set(due)]
-            whole = [name for part in own for name in dict.fromkeys((*part.nodes, *part.spares))]
-            nodes = due if check.on is CheckScope.NODE else list(dict.fromkeys(whole))
-            self._asked = set(nodes)
-            begun = StartCheckBegun(nodes=nodes, limit=check.limit, total=budget(check))
-            with runner.reserved(nodes):
-                self._listener.notify(begun)
-                if check.on is CheckScope.NODE:
-                    return runner.alone(nodes)
-                return runner.in_groups(self._parts(check, nodes), self._deadline or 0.0)
-        finally:
-            checker.close()
-
-    def _parts(self, check: NodeCheck, names: list[NodeName]) -> tuple[tuple[NodeName, ...], ...]:
-        domains = by_domain([node for node in self._fleet.nodes if node.name in set(names)])
-        size = 2 if check.on is CheckScope.PAIR else max(map(len, domains.values()))
-        return cut_slices(domains, max(2, size))
-
-    def _take_in(self, check: NodeCheck, report: CheckReport, flight: Preflight) -> None:
-        record_failures(self._store, self._fleet.name, _NAME, check, report)
+            nodes = list(dict.fromkeys(name for part in own for name in (*part.nodes, *part.spares)))
+        report = self._run(fleet, check, nodes, deadline)
+        if self._stopped():
+            return
+        record_failures(self._store, fleet.name, _NAME, check, report)
         self._listener.notify(NodesPassed(results=report.results))
-        unfit = left_out(report)
+        unfit = {one.node: f"check `{_NAME}`: {one.message}" for one in left_out(report)}
         if fails_everywhere(report):
             raise ProvisionError(
                 f"`before_start` fails on {len(unfit)} of {len(report.results)} nodes: the check itself may be wrong",
-                outcomes=tuple((one.node, one.message) for one in unfit),
+                outcomes=tuple(unfit.items()),
                 hints=("try it with `nvlaunch check --check before_start`, or remove it from the inventory",),
             )
-        flight.exclude({one.node: f"check `{_NAME}`: {one.message}" for one in unfit})
-        self._passed |= self._asked - {one.node for one in unfit}
+        flight.exclude(unfit)
+        self._passed |= dict.fromkeys((name for name in nodes if name not in unfit), time.monotonic())
 
-    def _check_time(self, check: NodeCheck, due: list[NodeName]) -> None:
-        now = time.monotonic()
-        if self._deadline is None:
-            self._deadline = now + budget(check)
-        elif now + check.limit > self._deadline:
-            raise ProvisionError(
-                f"`before_start` did not find enough good nodes in its time; not checked yet: {fold(due)}",
-                outcomes=(),
-                hints=("`nvlaunch check` shows what is wrong with the nodes",),
-            )
+    def _run(self, fleet: Inventory, check: NodeCheck, nodes: list[NodeName], deadline: float) -> CheckReport:
+        checker = self._open(fleet)
+        try:
+            by = str(User.current())
+            runner = CheckRunner(self._store, fleet, _NAME, check, checker, by=by, stopped=self._stopped)
+            with runner.reserved(nodes):
+                self._listener.notify(StartCheckBegun(nodes=nodes, limit=check.limit, total=budget(check)))
+                if check.on is CheckScope.NODE:
+                    return runner.alone(nodes)
+                return runner.in_groups(_parts(fleet, check, nodes), deadline)
+        finally:
+            checker.close()
+
+
+def _parts(fleet: Inventory, check: NodeCheck, names: list[NodeName]) -> tuple[tuple[NodeName, ...], ...]:
+    domains = by_domain([node for node in fleet.nodes if node.name in set(names)])
+    size = 2 if check.on is CheckScope.PAIR else max(map(len, domains.values()))
+    return cut_slices(domains, max(2, size))
+
+
+def _check_time(check: NodeCheck, due: list[NodeName], begun: float) -> None:
+    """Raise ProvisionError where one more check would take longer than all may."""
+    now = time.monotonic()
+    if now > begun and now + check.limit > begun + budget(check):
+        raise ProvisionError(
+            f"`before_start` did not find enough good nodes in its time; not checked yet: {fold(due)}",
+            outcomes=(),
+            hints=("`nvlaunch check` shows what is wrong with the nodes",),
+        )

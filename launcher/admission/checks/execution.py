@@ -1,5 +1,6 @@
 """Runs one check on nodes, alone or in groups, until what is slow or bad among them is known."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +103,7 @@ class CheckRunner:
         self._by, self._idle, self._beside = by, idle, beside
         self._stopped, self._tell = stopped, tell
         self._nodes = {node.name: node for node in fleet.nodes}
+        self._broken_off = threading.Event()
 
     @contextmanager
     def reserved(self, nodes: Sequence[NodeName]) -> Iterator[None]:
@@ -150,7 +152,11 @@ class CheckRunner:
             return ()
         self._tell(TestsBegun(round=number, tests=tests, limit=self._check.limit))
         with ThreadPoolExecutor(min(FAN_OUT, len(tests)), thread_name_prefix="check") as pool:
-            ended = tuple(pool.map(self._one, tests))
+            try:
+                ended = tuple(pool.map(self._one, tests))
+            except BaseException:  # Ctrl-C: the pool waits for its threads, and they for the nodes
+                self._broken_off.set()
+                raise
         at = time.time()
         for one in ended:
             kept = [(result, self._nodes[result.node].rack) for result in one.results if not result.waited]
@@ -167,7 +173,7 @@ class CheckRunner:
             beside=self._beside,
             idle=self._idle,
         )
-        results = self._checker.check(group, self._stopped)
+        results = self._checker.check(group, lambda: self._broken_off.is_set() or self._stopped())
         numbers = [one.number for one in results if one.number is not None]
         if len(results) > 1 and numbers:  # one number for the whole group: the worst that one of its nodes has printed
             worst = min(numbers, key=self._check.speed)

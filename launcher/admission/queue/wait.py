@@ -50,6 +50,9 @@ def await_turn(
 
     StoreError where the store fails; `retry` is told when it works.
     """
+    check: StartCheck | None = None
+    if open_checker is not None:
+        check = StartCheck(store, open_checker, ControllerListener(store, run_id), _TakenDown(store, run_id, stopped))
     while True:
         number = store.queue.number()
         run, _ = store.load(run_id)
@@ -57,7 +60,7 @@ def await_turn(
             return _end(store, run)
         if stopped():
             return RunState.QUEUED
-        if _Evaluation(store, run, open_prober, open_checker, stopped).placed():
+        if _Evaluation(store, run, open_prober, check).placed():
             return RunState.STARTING
         retry.recovered()
         clock.wait(clock.now() + AGAIN_S, _Changed(store, number, stopped))
@@ -75,6 +78,20 @@ class _Changed:
         return self._stopped() or self._store.queue.number() != self._number
 
 
+class _TakenDown:
+    """Whether a queued run was taken down, or its controller stops: a check of its nodes ends then."""
+
+    def __init__(self, store: Store, run: RunId, stopped: Callable[[], bool]) -> None:
+        self._store, self._run, self._stopped = store, run, stopped
+        self._due, self._found = 0.0, False
+
+    def __call__(self) -> bool:
+        if not self._found and time.monotonic() >= self._due:
+            self._due = time.monotonic() + 1.0
+            self._found = self._store.wanted(self._run) is Wanted.NOTHING
+        return self._found or self._stopped()
+
+
 def _end(store: Store, run: Run) -> RunState:
     now, state = time.time(), RunState.STOPPED
     over = Outcome(cause=Cause.STOPPED, message="ended while it was queued")
@@ -87,17 +104,10 @@ def _end(store: Store, run: Run) -> RunState:
 class _Evaluation:
     """One evaluation of the queue for one run."""
 
-    def __init__(
-        self,
-        store: Store,
-        run: Run,
-        open_prober: Open,
-        open_checker: OpenChecker | None,
-        stopped: Callable[[], bool],
-    ) -> None:
+    def __init__(self, store: Store, run: Run, open_prober: Open, check: StartCheck | None) -> None:
         self._store = store
         self._run = run
-        self._open_prober, self._open_checker, self._stopped = open_prober, open_checker, stopped
+        self._open_prober, self._check = open_prober, check
         self._now = time.time()
         self._whole = whole(store, run.fleet)
         self._fleet = guessed(self._whole, store.domains.of(run.fleet.name))
@@ -145,6 +155,8 @@ class _Evaluation:
                 answer = self._checked(flight, flight.place(turn.unavailable), turn)
             except LaunchError as error:
                 return error.advice
+        if self._whole.checks.before_start is not None and self._check is not None and self._check.interrupted:
+            return "the check of its nodes was stopped"
         unfit.update(flight.unhealthy)
         unfit.update({name: f"held by {holder}" for name, holder in flight.held.items()})
         if isinstance(answer, Shortfall):
@@ -156,12 +168,9 @@ class _Evaluation:
 
     def _checked(self, flight: Preflight, answer: Placement | Shortfall, turn: QueueDecision) -> Placement | Shortfall:
         """Return a placement whose nodes have passed `before_start`, if the inventory has that check."""
-        if self._open_checker is None:
+        if self._check is None:
             return answer
-        check = StartCheck(
-            self._store, self._whole, self._open_checker, ControllerListener(self._store, self._run.id), self._stopped
-        )
-        return check.settle(flight, answer, lambda: turn.unavailable)
+        return self._check.settle(self._whole, flight, answer, lambda: turn.unavailable)
 
     def _admit(self, state: QueueState, flight: Preflight, answer: Placement) -> tuple[Placement, Inventory] | None:
         """Return the checked placement while it is still the best."""

@@ -130,8 +130,8 @@ class Told(SilentListener):
 def settle(store: Store, checker: Checker, count: int, told: Told | None = None, hall: Inventory = HALL) -> Placement:
     prober = open_prober(store.home, hall)
     flight = Preflight(task(count), hall, prober, SilentListener(), {})
-    start = StartCheck(store, hall, lambda _: checker, told or Told())
-    found = start.settle(flight, flight.place({}), lambda: store.unavailable(hall))
+    start = StartCheck(store, lambda _: checker, told or Told())
+    found = start.settle(hall, flight, flight.place({}), lambda: store.unavailable(hall))
     assert isinstance(found, Placement)
     return found
 
@@ -339,3 +339,26 @@ def test_a_launch_ends_idle_checks_before_it_looks_at_the_nodes(store: Store) ->
 
     end_idle_checks(store, "hall", wait)
     assert len(waited) == 1
+
+
+def test_what_has_failed_in_vain_is_not_tried_again_at_once(store: Store) -> None:
+    checker = Checker(bad=set(names("r[1-2]-n[1-8]")))
+    prober = open_prober(store.home, HALL)
+    flight = Preflight(task(8), HALL, prober, SilentListener(), {})
+    start = StartCheck(store, lambda _: checker, Told())
+    for _ in range(3):
+        with pytest.raises(ProvisionError, match="the check itself may be wrong"):
+            start.settle(HALL, flight, flight.place({}), dict)
+    assert len(checker.seen) == 8
+
+
+def test_ctrl_c_ends_a_check_on_the_nodes_before_the_command_ends(store: Store) -> None:
+    def meanwhile(group: CheckGroup) -> None:
+        if group.nodes[0].name == "r1-n1":
+            raise KeyboardInterrupt
+
+    checker = Checker(meanwhile=meanwhile)
+    with pytest.raises(KeyboardInterrupt):
+        settle(store, checker, 4)
+    assert store.unavailable(HALL) == {}  # no reservation is left
+    assert store.ledger.incidents("hall") == ()
