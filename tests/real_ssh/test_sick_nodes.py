@@ -141,6 +141,8 @@ class Bed:
         """Give the rig back as it was."""
         if self.status():
             self.desk.run("down", self.cell.name, "-y")
+        if self.cell.sickness == sick.FULL:
+            self.patient.free_disk()  # the size of a disk outlives a boot
         self.patient.power_cut()
         if can_limit_processes():
             self.patient.forget_limit()
@@ -165,10 +167,12 @@ def test_a_run_with_a_sick_node_comes_to_its_state_within_a_minute(bed: Bed, rec
     if cell.moment == sick.MIDWAY:
         assert done.returncode == 0, done.stderr
         until(bed.runs, AMPLE_S)
+        assert bed.patient.name in {rank["node"] for rank in bed.status()["ranks"]}
         bed.strike()
         for process in bed.patient.processes(f"{name}-"):
             if process.argv[0].endswith("/raylet") and "/head" not in " ".join(process.argv):
                 bed.patient.kill(process.pid)
+    assert bed.struck, f"the launch was refused before it asked: {done.stderr}"
     try:
         _judge(bed, done)
     finally:
