@@ -199,9 +199,10 @@ def test_the_relay_passes_on_any_answer_and_goes_on(talk: Any, data: bytes) -> N
     }
     process.stdin.write(json.dumps(question).encode() + b"\n")
     agent.serve()
-    line = b""
+    line, poll = b"", select.poll()
+    poll.register(process.stdout, select.POLLIN)
     while not line.endswith(b"\n"):
-        assert select.select([process.stdout], [], [], 10)[0], "the relay hangs"
+        assert poll.poll(10_000), "the relay hangs"
         part = os.read(process.stdout.fileno(), 1 << 16)
         assert part, "the relay has ended"
         line += part

@@ -74,8 +74,9 @@ class Head:
             thread.join()
 
     def close(self) -> None:
-        for key in list(self.listener._selector.get_map().values()):
+        for key in list((self.listener._selector.get_map() or {}).values()):  # also where it was closed before
             key.fileobj.close()
+        self.listener._selector.close()
 
 
 @pytest.fixture

@@ -278,7 +278,7 @@ def test_a_node_with_a_key_believes_no_head_without_one_and_the_other_way_round(
 def test_any_bytes_at_the_port_change_nothing(said: list[bytes]) -> None:
     clock = Time()
     head = Head(clock)
-    with_slots(head, clock, "n1")
+    (slot,) = with_slots(head, clock, "n1")
     clock.now += 10
     with stranger(head, "127.0.0.9") as link:
         for part in said:
@@ -287,6 +287,7 @@ def test_any_bytes_at_the_port_change_nothing(said: list[bytes]) -> None:
             head.listener.step(0.0)
     head.listener.step(0.0)
     assert head.listener.ages() == {"n1": 10.0}
+    slot.beat._hang_up()
     head.close()
 
 
@@ -305,6 +306,7 @@ def test_any_bytes_of_a_false_head_stop_no_node(said: list[bytes], proper: bool)
             theirs.sendall(part)
     for _ in range(3):
         slot.beat.step()
+    slot.beat._hang_up()
     assert slot.stopped == []
 
 
