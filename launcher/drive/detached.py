@@ -14,6 +14,8 @@ SETTLE_S = 10.0
 """How long to wait until a run has its leases, so that it can be placed again where it does not get them (s)."""
 
 POLL_S = 0.05
+RELOAD_S = 0.5
+"""How long a run is not decoded anew where its journal has nothing new (s)."""
 
 
 def begin(store: Store, accepted: AcceptedRun) -> None:
@@ -48,8 +50,14 @@ def start_detached(store: Store, accepted: AcceptedRun) -> RunRow:
 def _with_leases(store: Store, run: RunId) -> RunRow:
     """Return a run once it has its leases, has ended, or `SETTLE_S` have passed."""
     deadline = time.monotonic() + SETTLE_S
+    seen, due = -1, 0.0
     while True:
-        row, (found, record) = store.find(run), store.load(run)
+        row, last, now = store.find(run), store.journal.last(run), time.monotonic()
+        if row.ended is None and now < deadline and last == seen and now < due:
+            pause(POLL_S)
+            continue
+        # Large runs take long to decode: only when something happened, or it is due.
+        (found, record), seen, due = store.load(run), last, now + RELOAD_S
         wanted = set(found.placement.nodes) - set(record.failed_nodes)
         losing = any(evidence.cause is Cause.LEASE_HELD for evidence in record.failed_nodes.values())
         if row.ended is not None or (wanted <= record.leased and not losing) or time.monotonic() > deadline:
