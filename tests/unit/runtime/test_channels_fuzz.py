@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from launcher.transport.agent import relay as one_request
 from tests.effort import drawn
+from tests.unit.runtime.folders import open_to_others
 
 rpc = importlib.import_module("launcher.runtime.rpc")
 relay = importlib.import_module("launcher.runtime.relay")
@@ -140,8 +141,7 @@ def test_our_own_programs_send_nothing_to_another_users_socket(trap: tuple[Path,
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_another_user_is_not_answered(agent: Path) -> None:
-    for folder in (agent.parent.parent.parent, agent.parent.parent, agent.parent):
-        folder.chmod(0o755)
+    open_to_others(agent.parent)
     agent.chmod(0o777)
     program = (
         "import _socket, os, sys\n"

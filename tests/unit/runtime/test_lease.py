@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effort import drawn
+from tests.unit.runtime.folders import open_to_others
 
 lease = importlib.import_module("launcher.runtime.lease")
 
@@ -149,12 +150,6 @@ os.setuid(65534)
 print("held", flush=True)
 sys.stdin.read()
 """
-
-
-def open_to_others(folder: Path) -> None:
-    """Let other users reach a test's folder."""
-    for one in (folder.parent.parent, folder.parent, folder):
-        one.chmod(0o755)
 
 
 class Other:

@@ -75,7 +75,7 @@ def test_an_agent_that_stops_its_node_removes_its_secrets_and_asks_for_them_agai
     spec: dict[str, Any] = {"run": "r", "place": "n1", "scratch": str(scratch), "socket": str(scratch / "agent.sock")}
     spec |= {"heartbeat": None, "self_stop": 15.0, "population": 60.0, "abandoned": 600.0}
     spec |= {"login": False, "interpreter": None, "protocol": protocol.PROTOCOL}
-    api = agent_api.AgentApi(tmp_path, spec, 6400, children.Children())
+    api = agent_api.AgentApi(tmp_path, spec, 6400, children.Children(0o022))
     prepare = {"op": "prepare", "variables": None, "setups": [], "secrets": {"KEY": "hunter2"}, "workdir": False}
     status = {"op": "status", "protocol": protocol.PROTOCOL}
     try:

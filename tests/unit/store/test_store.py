@@ -610,7 +610,7 @@ class TestFolding:
     def test_an_action_that_succeeds_again_and_again_is_told_each_time(self, store: Store) -> None:
         run = launch(store)
         action = Release(reason=REASON, node=NodeName("r1-n00"))
-        for at in range(3):
+        for at in range(5):
             store.intend(run.id, Record(), (action,), "on", RunState.STOPPING, float(at))
             store.receipt(run.id, action, Answer(result=Result.DONE), float(at))
         assert [event.kind for event in store.journal.events(run.id)].count(EventKind.INTENT) == 5

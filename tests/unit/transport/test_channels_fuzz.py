@@ -19,7 +19,7 @@ from launcher.setup import layout, ports
 from launcher.transport.agent import commands, ranks, replies
 from launcher.transport.agent.client import AgentClient
 from launcher.transport.agent.commands import MAX_FRAME, Frames
-from launcher.transport.bounded import KeptOutput, last_lines
+from launcher.transport.bounded import last_lines
 from launcher.transport.ssh import command
 from launcher.transport.ssh.exchange import _Stdout
 from tests.effort import drawn
@@ -208,15 +208,16 @@ def test_what_a_login_prints_is_told_from_what_a_command_writes(
     banner: list[bytes], own: bytes, cuts: list[int]
 ) -> None:
     before = re.sub(rb"\x1e", b"", b"".join(banner))
-    stream, taken = before + command.MARK + own, bytearray()
-    stdout = _Stdout(taken.extend, KeptOutput("stdout", 1 << 20, pytest.fail))  # type: ignore[arg-type]
+    mark, taken = command.new_mark(), bytearray()
+    stream = before + b"\x1e%s\x1e" % mark.encode() + own
+    stdout = _Stdout(mark, taken.extend, pytest.fail)  # type: ignore[arg-type]
     at = 0
     for cut in [*cuts, *([7] * len(stream))]:
         if stream[at : at + cut]:
             stdout.add(stream[at : at + cut])
         at += cut
     assert bytes(taken) == own
-    assert command.output(bytes(stdout.kept.data)) == b""
+    assert (stdout.begun, bytes(stdout.kept.data)) == (True, b"")
 
 
 @FUZZ

@@ -34,7 +34,9 @@ def test_a_node_is_told_of_the_wheels_that_are_sent(tmp_path: Path) -> None:
     folder = a_folder(tmp_path / "wheels")
     wanted = interpreter.wanted(Access(address="n1", wheels=str(folder)), {})
     assert wanted
-    assert wanted["wheels"] == {"at": str(folder), "sent": [("ray-2.60.0.whl", 1000), ("six-1.0.whl", 1000)]}
+    assert wanted["wheels"]
+    assert wanted["wheels"]["at"] == str(folder)
+    assert [name for name, _ in wanted["wheels"]["sent"] or ()] == ["ray-2.60.0.whl", "six-1.0.whl"]
 
 
 def test_wheels_and_each_source_are_counted(tmp_path: Path) -> None:

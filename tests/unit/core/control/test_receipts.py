@@ -131,7 +131,7 @@ def test_slots_fail_with_their_driver_and_the_end_of_its_log_is_kept_once() -> N
 def test_of_the_end_of_a_rank_or_driver_its_own_node_alone_is_believed(code: int) -> None:
     here = driven(restarts=0)
     here.serving()
-    said = RankReport(member=DRIVER, attempt=1, running=False, exit_code=code, at=7.0)
+    said = RankReport(member=DRIVER, attempt=1, running=False, exit_code=code, ended_ago=0.0)
     for node in here.views:
         if node != name(1, 1):
             here.agent(node, ranks=(said, replace(said, member=OTHERS[0])))
