@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from launcher.core.checks.results import CheckedNode
+from launcher.core.checks.results import CheckedNode, CheckGroup
 from launcher.core.model.actions import AllotAction, NodeAction
-from launcher.core.model.checks import NodeCheck
 from launcher.core.model.inventory import Access, Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sighting, Unseen
 from launcher.core.model.receipt import Answer
-from launcher.core.model.run import MemberName, Run, RunId
+from launcher.core.model.run import MemberName, Run
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
 
@@ -162,22 +161,6 @@ class Prober(Protocol):
 
     def close(self) -> None:
         """Close connections."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckGroup:
-    """A check on nodes in rank order, all at once.
-
-    `name` says which check it is, `by` who runs it, for the lease of each node. `beside` is a run whose lease does not
-    matter, since it waits for the node. `idle`: the check takes no lease, and ends as soon as somebody takes it.
-    """
-
-    name: str
-    check: NodeCheck
-    nodes: tuple[Node, ...]
-    by: str
-    beside: RunId | None = None
-    idle: bool = False
 
 
 class Checker(Protocol):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.admission.preflight import with_domains
+from launcher.admission.domains import with_domains
 from launcher.config.inventory.read import read_inventory
 from launcher.core.model.inventory import Inventory
 from launcher.errors import SpecError

@@ -6,8 +6,8 @@ Each on its own, and compared with those of its rack.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from launcher.admission.domains import unknown_domains
 from launcher.admission.node_checks import Examined, compare, compare_all, compare_machines, examine
-from launcher.admission.preflight import unknown_domains
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold, natural
 from launcher.core.model.text import count

@@ -10,9 +10,9 @@ from enum import Enum
 
 from launcher.admission.checked_placement import CheckedPlacement, MovedError, checked
 from launcher.admission.context import AdmissionContext
+from launcher.admission.domains import guessed
 from launcher.admission.listener import DoesNotFitNow, NodesLost, TaskPlaced
 from launcher.admission.plan import never_fits, unavailable
-from launcher.admission.preflight import guessed
 from launcher.admission.request import Request
 from launcher.admission.resize import find_resizable, request_resize
 from launcher.admission.run_files import copy_files, weigh

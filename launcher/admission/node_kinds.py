@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import islice, product
 
 from launcher.admission.context import AdmissionContext
+from launcher.admission.domains import with_domains
 from launcher.admission.listener import KindChosen
-from launcher.admission.preflight import with_domains
 from launcher.config.task.read import ParsedTask
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.placement import Placement, UnavailableNodes

@@ -2,7 +2,7 @@
 
 from launcher.core.planner.faults import DAY_S
 from launcher.core.planner.observed import ObservedFaults
-from launcher.store.ledger import IncidentKind
+from launcher.store.evidence.incidents import IncidentKind
 from launcher.store.store import Store
 
 

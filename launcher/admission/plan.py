@@ -4,8 +4,9 @@ import time
 from dataclasses import dataclass
 
 from launcher.admission.context import AdmissionContext
+from launcher.admission.domains import guessed, unknown_domains, with_domains
 from launcher.admission.listener import DomainsUnknown
-from launcher.admission.preflight import guessed, place_without, unknown_domains, with_domains
+from launcher.admission.preflight import place_without
 from launcher.admission.queue.explain import not_free
 from launcher.admission.request import Request
 from launcher.core.model.inventory import Inventory

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from launcher.admission.current_inventory import whole
+from launcher.admission.domains import guessed
 from launcher.admission.listener import ControllerListener
 from launcher.admission.node_checks import Examined, examine, folders_of
 from launcher.admission.node_choice import (
@@ -21,7 +22,6 @@ from launcher.admission.node_choice import (
     resized_run,
     shrunk_run,
 )
-from launcher.admission.preflight import guessed
 from launcher.admission.queue.explain import not_free
 from launcher.core.control.resized_record import hindrance
 from launcher.core.model.actions import AddSpare, AllotAction, Grow, Move, Relocate, Resize

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from launcher.admission.context import AdmissionContext
+from launcher.admission.domains import guessed
 from launcher.admission.listener import ResizePlanned
 from launcher.admission.plan import unavailable
-from launcher.admission.preflight import guessed
 from launcher.admission.reallocate import StoreAllotter
 from launcher.admission.request import Request
 from launcher.core.model.operator_requests import RequestKind

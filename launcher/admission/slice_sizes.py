@@ -5,9 +5,9 @@ import time
 from dataclasses import dataclass
 
 from launcher.admission.context import AdmissionContext
+from launcher.admission.domains import guessed
 from launcher.admission.listener import InventoryRead
 from launcher.admission.observed_faults import observed_faults
-from launcher.admission.preflight import guessed
 from launcher.admission.request import RequestSource, read_request
 from launcher.config.inventory.read import find_inventory
 from launcher.config.task.envs import Overrides

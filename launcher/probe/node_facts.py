@@ -19,7 +19,7 @@ from launcher.probe.results import ProbeResults, Unknown, read_results
 from launcher.probe.slurm import SlurmNode
 from launcher.probe.system import HostInfo, Interpreter, Logout
 from launcher.probe.xid import Xid
-from launcher.runtime.protocol_files import CommandProbe, FactsRequest, FunctionProbe, ProbeSpec
+from launcher.runtime.protocol_programs import CommandProbe, FactsRequest, FunctionProbe, ProbeSpec
 
 PATHS = ("/", "/tmp", "~", "~/.nvlaunch")  # noqa: S108 -- looked at, not written to
 """Paths whose free space is checked on every node."""

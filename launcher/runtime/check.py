@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import environment, lease, login, procs
 
 if TYPE_CHECKING:
-    from .protocol_files import CheckReply, CheckRequest
+    from .protocol_programs import CheckReply, CheckRequest
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

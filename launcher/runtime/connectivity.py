@@ -21,6 +21,22 @@ MOST = 256
 Targets = Mapping[str, tuple[str, Sequence[int]]]
 
 
+def opens(address: str, port: int, limit: float) -> bool:
+    """Wait until a port accepts connections, `limit` seconds at most.
+
+    Return whether it does. An IPv6 address may be in brackets, as Ray writes it.
+    """
+    deadline, pause = now() + limit, threading.Event()
+    while now() < deadline:
+        try:
+            socket.create_connection((address.strip("[]"), port), timeout=CONNECT_S).close()
+        except OSError:
+            pause.wait(0.1)
+        else:
+            return True
+    return False
+
+
 class Connectivity:
     """The results of the last probes, by the name of the machine."""
 

@@ -1,8 +1,8 @@
 """Asks a machine many things at once: `python facts.py < request.json`.
 
-Each runs in a child that can be killed. Requests and answers are typed in `protocol_files.py`. The answer is one line
-of JSON after a mark, whatever a login script has printed before it. Written for the Python that a machine happens to
-have, 3.6 or later, and in one file, so that it can be sent and run in the one round trip.
+Each runs in a child that can be killed. Requests and answers are typed in `protocol_programs.py`. The answer is one
+line of JSON after a mark, whatever a login script has printed before it. Written for the Python that a machine happens
+to have, 3.6 or later, and in one file, so that it can be sent and run in the one round trip.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # this file is sent alone
-    from .protocol_files import FactsRequest, ProbeAnswer, ProbeSpec
+    from .protocol_programs import FactsRequest, ProbeAnswer, ProbeSpec
 
 ANSWER = "nvlaunch-facts "
 TIMEOUT = 10.0

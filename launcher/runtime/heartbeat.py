@@ -51,22 +51,6 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def opens(address: str, port: int, limit: float) -> bool:
-    """Wait until a port accepts connections, `limit` seconds at most.
-
-    Return whether it does. An IPv6 address may be in brackets, as Ray writes it.
-    """
-    deadline, pause = now() + limit, threading.Event()
-    while now() < deadline:
-        try:
-            socket.create_connection((address.strip("[]"), port), timeout=CONNECT_S).close()
-        except OSError:
-            pause.wait(0.1)
-        else:
-            return True
-    return False
-
-
 class Deadline:
     """The time until which ranks may live, published for their parents.
 

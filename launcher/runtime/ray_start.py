@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from ray.scripts.scripts import main as ray_main
 
-from . import environment, files, heartbeat, rpc, start_files
+from . import connectivity, environment, files, rpc, start_files
 from .protocol import PROTOCOL, EnvironmentReply
 from .protocol_files import WORKERS, WorkersFile
 
@@ -82,7 +82,7 @@ def await_head(address: str, limit: float, labels: str = "") -> bool:
         return True  # not part of Ray's public API: without it Ray waits by itself
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + limit
-    while (left := deadline - time.monotonic()) > 0 and heartbeat.opens(host, int(port), left):
+    while (left := deadline - time.monotonic()) > 0 and connectivity.opens(host, int(port), left):
         try:
             gcs = GcsClient(address=address)
             if _serves(gcs, deadline):

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import heartbeat, ray_api, rpc, shared
+from . import connectivity, ray_api, rpc, shared
 from .protocol import TablesReply
 
 PERIOD_S = 0.5
@@ -130,7 +130,7 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
     scratch, address = Path(argv[0]), argv[1]
     host, _, port = address.rpartition(":")
-    if not heartbeat.opens(host, int(port), CONNECT_S):
+    if not connectivity.opens(host, int(port), CONNECT_S):
         return 1
     ray_api.connect(address, host.strip("[]"))
     tables = RayTables()

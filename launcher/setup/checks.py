@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from launcher.core.model.inventory import Node
 from launcher.core.model.nodeset import NodeName
-from launcher.runtime.protocol_files import CheckRequest
+from launcher.runtime.protocol_programs import CheckRequest
 
 BEYOND_S = 40.0
 """Seconds beyond a check's own time: for its end, and the login's variables."""

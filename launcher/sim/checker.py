@@ -3,11 +3,10 @@
 import random
 from collections.abc import Callable, Sequence
 
-from launcher.core.checks.results import CheckedNode, NodeVerdict, cannot_tell
+from launcher.core.checks.results import CheckedNode, CheckGroup, NodeVerdict, cannot_tell
 from launcher.core.model.inventory import Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
-from launcher.ports import CheckGroup
 
 INSIDE, OUTSIDE = 840.0, 400.0
 """What an imaginary all-reduce reaches inside an NVLink domain and across domains (GB/s): near what is published."""

@@ -7,20 +7,16 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 
-from launcher.core.control.blame import node_evidence
-from launcher.core.control.blame.first_cause import exit_text
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Unavailable, UnavailableNodes
-from launcher.core.model.record import Evidence, ProgramFailure, Record
-from launcher.core.model.run import Cause, Run, RunId
+from launcher.core.model.run import Run, RunId
 from launcher.errors import OtherVersionError
 from launcher.store import journal
-from launcher.store.checks.history import note_return
 from launcher.store.codec import load, storable
 from launcher.store.database import Database
-from launcher.store.evidence import failures
+from launcher.store.evidence import failures, incidents
+from launcher.store.evidence.incidents import IncidentKind
 from launcher.store.journal import EventKind, OtherKind
 from launcher.store.rows import readable
 from launcher.store.user import User
@@ -28,28 +24,8 @@ from launcher.store.user import User
 # How long no slice is moved to a node that did not get ready for one (s).
 UNREADY_S = 3600.0
 
-# Evidence of these causes is about the node itself, so it is quarantined for all runs.
-_QUARANTINED = (Cause.NODE, Cause.EXHAUSTED)
-
-
 # The run of incidents and quarantines that come from a check.
 NO_RUN = RunId("")
-
-
-class IncidentKind(Enum):
-    """What happened on a node.
-
-    It failed, could not be prepared for a run, was slower than others, a slice could not move to it, the first failing
-    rank of a job was there, it did not pass a check, or it stays out since it did not pass the one before its return.
-    """
-
-    NODE_FAILED = "failed"
-    NOT_PREPARED = "not-prepared"
-    SLOW = "slow"
-    NOT_READY = "not-ready"
-    PROGRAM = "program"
-    CHECK = "check"
-    STAYS_OUT = "stays-out"
 
 
 _KINDS = {kind.value: kind for kind in IncidentKind}
@@ -152,7 +128,7 @@ class Ledger:
         """Store that nodes did not get ready for a slice of a run that a plan moves."""
         with self._db.write() as db:
             for node in nodes:
-                _add(db, fleet, run, node, IncidentKind.NOT_READY, f"not ready for {plan}", (), at)
+                incidents.add(db, fleet, run, node, IncidentKind.NOT_READY, f"not ready for {plan}", (), at)
 
     def add_check(
         self,
@@ -167,7 +143,7 @@ class Ledger:
     ) -> None:
         """Store that a node did not pass a check, and quarantine it where that is asked for and it is not yet."""
         with self._db.write() as db:
-            _add(db, fleet, NO_RUN, node, kind, message, evidence, at)
+            incidents.add(db, fleet, NO_RUN, node, kind, message, evidence, at)
             query = "SELECT 1 FROM quarantines WHERE fleet = ? AND node = ? AND released IS NULL"
             if quarantine and db.execute(query, (fleet, node)).fetchone() is None:
                 values = (fleet, node, NO_RUN, at, storable(message))
@@ -206,7 +182,7 @@ class Ledger:
     def readmit(self, fleet: str, node: NodeName, *, by: str, at: float) -> bool:
         """End the quarantine of a node; return whether there was one."""
         with self._db.write() as db:
-            return _release(db, fleet, node, by=by, at=at)
+            return incidents.release(db, fleet, node, by=by, at=at)
 
     def suspects(self, fleet: str, run: RunId) -> Mapping[NodeName, str]:
         """Return the nodes that were quarantined because of this run, each with the reason."""
@@ -237,78 +213,6 @@ def marks(db: sqlite3.Connection, fleet: str) -> dict[NodeName, Unavailable]:
     return found
 
 
-def has_news(before: Record, now: Record) -> bool:
-    """Whether a record says something new about nodes."""
-    was, is_now = ((one.failed_nodes, one.program_failures, one.slow_ranks) for one in (before, now))
-    return was != is_now
-
-
-def note(db: sqlite3.Connection, fleet: str, run: RunId, before: Record, now: Record, at: float) -> None:
-    """Write what a record newly says about nodes, in the current transaction."""
-    for node, evidence in now.failed_nodes.items():
-        if node not in before.failed_nodes:
-            journal.add(
-                db, run, EventKind.NODE_FAILED, at, subject=node, message=evidence.message, evidence=evidence.tail
-            )
-            _failed(db, fleet, run, node, evidence, at)
-    for node in sorted(before.failed_nodes.keys() - now.failed_nodes.keys()):
-        message = f"node recovered from: {before.failed_nodes[node].message}"
-        journal.add(db, run, EventKind.READMITTED, at, subject=node, message=message)
-        _release(db, fleet, node, by=f"run `{run}`: node recovered", at=at)
-    for failure in now.program_failures:
-        if failure not in before.program_failures:
-            _program_failed(db, fleet, run, failure, at)
-    for name, slow in now.slow_ranks.items():
-        if name not in before.slow_ranks:
-            journal.add(db, run, EventKind.WARNING, at, subject=slow.node, message=slow.message)
-            if slow.check:
-                _add(db, fleet, run, slow.node, IncidentKind.SLOW, slow.message, (), at)
-
-
-def _program_failed(db: sqlite3.Connection, fleet: str, run: RunId, failure: ProgramFailure, at: float) -> None:
-    """Store a failure of a program, and quarantine the node where all failures of the day speak against it."""
-    node = failure.node
-    failures.add(db, fleet, run, failure, at)
-    if node_evidence.excuse(failure) is not None:
-        return
-    message = f"first failing rank was on this node: {failure.member} {exit_text(failure.code)}"
-    _add(db, fleet, run, node, IncidentKind.PROGRAM, message, (), at)
-    found = failures.verdict(db, fleet, node, at)
-    if found.suspect:
-        _quarantine(db, fleet, run, node, found.reason, at)
-        journal.add(db, run, EventKind.WARNING, at, subject=node, message=f"quarantined: {found.reason}")
-
-
-def _failed(db: sqlite3.Connection, fleet: str, run: RunId, node: NodeName, evidence: Evidence, at: float) -> None:
-    if evidence.cause in (Cause.LEASE_HELD, Cause.PROGRAM):
-        return  # neither a lease of another run nor a program that fails is a fault of the node
-    quarantined = evidence.cause in _QUARANTINED
-    kind = IncidentKind.NODE_FAILED if quarantined else IncidentKind.NOT_PREPARED
-    _add(db, fleet, run, node, kind, evidence.message, evidence.tail, at)
-    if quarantined:
-        _quarantine(db, fleet, run, node, evidence.message, at)
-
-
-def _quarantine(db: sqlite3.Connection, fleet: str, run: RunId, node: NodeName, message: str, at: float) -> None:
-    values = (fleet, node, run, at, storable(message))
-    db.execute("INSERT OR REPLACE INTO quarantines VALUES (?, ?, ?, ?, ?, NULL, '')", values)
-
-
-def _add(
-    db: sqlite3.Connection,
-    fleet: str,
-    run: RunId,
-    node: NodeName,
-    kind: IncidentKind,
-    message: str,
-    evidence: Sequence[str],
-    at: float,
-) -> None:
-    values = (fleet, node, run, at, kind.value, storable(message), storable("\n".join(evidence)))
-    query = "INSERT INTO incidents (fleet, node, run, at, kind, message, evidence) VALUES (?, ?, ?, ?, ?, ?, ?)"
-    db.execute(query, values)
-
-
 def _tell_runs(
     db: sqlite3.Connection, fleet: str, nodes: Iterable[NodeName], what: str, message: str, at: float
 ) -> None:
@@ -316,9 +220,3 @@ def _tell_runs(
     for node in nodes:
         for row in db.execute("SELECT run FROM claims WHERE fleet = ? AND node = ?", (fleet, node)).fetchall():
             journal.add(db, row["run"], EventKind.REQUESTED, at, subject=f"{what}:{node}", message=storable(message))
-
-
-def _release(db: sqlite3.Connection, fleet: str, node: NodeName, *, by: str, at: float) -> bool:
-    note_return(db, fleet, node, at)
-    query = "UPDATE quarantines SET released = ?, author = ? WHERE fleet = ? AND node = ? AND released IS NULL"
-    return db.execute(query, (at, by, fleet, node)).rowcount > 0

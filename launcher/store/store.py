@@ -18,12 +18,13 @@ from launcher.core.model.run import Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
 from launcher.core.placement.slice_range import as_placed
 from launcher.errors import Mistake, NoCapacityError, OtherVersionError, SpecError
-from launcher.store import claims, exclusive_nodes, journal, ledger, move_plans, run_files
+from launcher.store import claims, exclusive_nodes, journal, move_plans, run_files
 from launcher.store.checks.running import NodeChecks
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
 from launcher.store.decision_log import DecisionLog, LoggedDecision
 from launcher.store.domains import Domains
+from launcher.store.evidence import incidents
 from launcher.store.inventories import Inventories
 from launcher.store.journal import EventKind, Journal
 from launcher.store.ledger import Ledger
@@ -119,9 +120,8 @@ class Store:
     ) -> None:
         """Store a decision before it is carried out.
 
-        Record, actions, and the status where it changed, with the `log` lines that show a failure. `decision` is what
-        it was made from, for `replay`. What the record newly says about nodes goes into the ledger. Nodes that the run
-        released, and that are in none of its slices, are free.
+        Record, actions, and the status where it changed, with the `log` lines that show a failure. `decision` is for
+        `replay`. News of nodes go into the ledger. Nodes released, and in no slice of the run, are free.
         """
         now = (record, status_message, state)
         if not actions and self._intended.get(run) == now:
@@ -149,8 +149,8 @@ class Store:
         """Write news about nodes into the ledger, and free released nodes."""
         intended = self._intended.get(run)
         before = intended[0] if intended else load(Record, row["record"])
-        if ledger.has_news(before, record):
-            ledger.note(db, row["fleet"], run, before, record, at)
+        if incidents.has_news(before, record):
+            incidents.note(db, row["fleet"], run, before, record, at)
         if before.requested - record.requested:
             kept = load(Run, row["run"])
             claims.release(db, kept, before.requested - record.requested)

@@ -12,12 +12,12 @@ from functools import cache
 from queue import SimpleQueue
 from typing import Any, TypeAlias, cast
 
-from launcher.core.checks.results import CheckedNode, cannot_tell, judge
+from launcher.core.checks.results import CheckedNode, CheckGroup, cannot_tell, judge
 from launcher.core.model.inventory import Node
 from launcher.core.model.secret_words import is_secret_name
 from launcher.errors import LaunchError, RemoteError
-from launcher.ports import CheckGroup, Shell
-from launcher.runtime.protocol_files import CheckReply, CheckRequest
+from launcher.ports import Shell
+from launcher.runtime.protocol_programs import CheckReply, CheckRequest
 from launcher.setup import checks
 from launcher.setup.layout import PACKAGE
 from launcher.transport.upload.bundle import programs

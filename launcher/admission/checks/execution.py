@@ -13,6 +13,7 @@ from launcher.core.checks.group_tests import FaultyPart, GroupResult, GroupTest,
 from launcher.core.checks.results import (
     WINDOW_S,
     CheckedNode,
+    CheckGroup,
     Measurement,
     NodeVerdict,
     cannot_tell,
@@ -23,7 +24,7 @@ from launcher.core.model.checks import CheckScope, NodeCheck
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import RunId
-from launcher.ports import Checker, CheckGroup
+from launcher.ports import Checker
 from launcher.store.store import Store
 
 FAN_OUT = 256

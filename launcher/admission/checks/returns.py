@@ -15,7 +15,7 @@ from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.run import RunId
 from launcher.errors import ConflictError
 from launcher.ports import Checker
-from launcher.store.ledger import IncidentKind
+from launcher.store.evidence.incidents import IncidentKind
 from launcher.store.store import Store
 
 _NAME = CheckStage.BEFORE_RETURN.value

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from launcher.admission.current_inventory import whole
+from launcher.admission.domains import guessed
 from launcher.admission.moves.placed_tasks import placed_tasks, undisturbed
-from launcher.admission.preflight import guessed
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.move_order import SliceNodes
 from launcher.core.model.nodeset import NodeName

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from launcher.admission.domains import guessed
 from launcher.admission.moves.placed_tasks import placed_tasks
-from launcher.admission.preflight import guessed
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.placement import Unavailable, UnavailableNodes
 from launcher.core.model.task import Group, Task, TopologyRule

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from launcher.admission.current_inventory import whole
-from launcher.admission.preflight import guessed
+from launcher.admission.domains import guessed
 from launcher.admission.queue.explain import queue_order, reason
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import RunId, RunName, RunState

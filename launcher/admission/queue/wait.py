@@ -8,8 +8,9 @@ from dataclasses import replace
 from launcher.admission.checks.before_start import StartCheck
 from launcher.admission.checks.consequences import end_idle_checks
 from launcher.admission.current_inventory import whole
+from launcher.admission.domains import guessed
 from launcher.admission.listener import ControllerListener
-from launcher.admission.preflight import Preflight, guessed
+from launcher.admission.preflight import Preflight
 from launcher.admission.queue.explain import queue_order, reason, shortfall_summary, status_message
 from launcher.admission.store_retry import StoreRetry
 from launcher.core.model.inventory import Inventory

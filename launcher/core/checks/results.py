@@ -1,4 +1,4 @@
-"""What the exit status, the output and the number of a check on a node mean."""
+"""One execution of a check on nodes, and what its exit status, its output and its number mean."""
 
 import math
 import re
@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from launcher.core.model.checks import NodeCheck
-from launcher.core.model.inventory import RackName
+from launcher.core.model.inventory import Node, RackName
 from launcher.core.model.nodeset import NodeName
+from launcher.core.model.run import RunId
 
 MIN_HISTORY = 5
 """Numbers of other nodes below which nothing is usual yet."""
@@ -35,6 +36,22 @@ class NodeVerdict(Enum):
     SUSPECT = "suspect"
     BAD = "bad"
     CANNOT_TELL = "cannot-tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckGroup:
+    """A check on nodes in rank order, all at once.
+
+    `name` says which check it is, `by` who runs it, for the lease of each node. `beside` is a run whose lease does not
+    matter, since it waits for the node. `idle`: the check takes no lease, and ends as soon as somebody takes it.
+    """
+
+    name: str
+    check: NodeCheck
+    nodes: tuple[Node, ...]
+    by: str
+    beside: RunId | None = None
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

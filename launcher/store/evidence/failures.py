@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from launcher.core.control.blame.node_evidence import NodeVerdict, PastFailure, avoided, judge
+from launcher.core.control.blame.node_evidence import EvidenceVerdict, PastFailure, avoided, judge
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import ProgramFailure
 from launcher.core.model.run import RunId
@@ -25,7 +25,7 @@ def add(db: sqlite3.Connection, fleet: str, run: RunId, failure: ProgramFailure,
     db.execute(old, (fleet, at - MEMORY_S, fleet, _NEWEST))
 
 
-def verdict(db: sqlite3.Connection, fleet: str, node: NodeName, at: float) -> NodeVerdict:
+def verdict(db: sqlite3.Connection, fleet: str, node: NodeName, at: float) -> EvidenceVerdict:
     """Return what the failures of the last day say about a node, since it last returned from a quarantine."""
     query = "SELECT released FROM quarantines WHERE fleet = ? AND node = ?"
     released = next((row["released"] for row in db.execute(query, (fleet, node)).fetchall()), None)

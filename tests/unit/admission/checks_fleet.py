@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launcher.config.inventory.read import parse_inventory
-from launcher.core.checks.results import CheckedNode, NodeVerdict, cannot_tell
+from launcher.core.checks.results import CheckedNode, CheckGroup, NodeVerdict, cannot_tell
 from launcher.core.model.inventory import Inventory
-from launcher.ports import CheckGroup
 
 TEXT = """
 name: hall

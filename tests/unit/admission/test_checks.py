@@ -16,6 +16,7 @@ from launcher.admission.listener import NodesPassed, Notice, SilentListener, Sta
 from launcher.admission.preflight import Preflight
 from launcher.admission.request import Request
 from launcher.core.checks.group_tests import FaultyPart
+from launcher.core.checks.results import CheckGroup
 from launcher.core.model.checks import CheckStage
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName, expand
@@ -25,7 +26,6 @@ from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.drive.adapters import open_prober
 from launcher.errors import ConflictError, NoCapacityError, ProvisionError, SpecError
-from launcher.ports import CheckGroup
 from launcher.store.store import Store
 from tests.unit.admission.checks_fleet import Checker, fleet
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.admission.preflight import guessed
+from launcher.admission.domains import guessed
 from launcher.admission.reallocate import StoreAllotter
 from launcher.config.inventory.read import read_inventory
 from launcher.core.model.actions import AddSpare, Move, Reason, Relocate, Why

@@ -11,7 +11,7 @@ from launcher.core.model.inventory import RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.errors import ConflictError
 from launcher.store.checks.history import KEPT, KEPT_S
-from launcher.store.ledger import IncidentKind
+from launcher.store.evidence.incidents import IncidentKind
 from launcher.store.store import Store
 from tests.unit.admission.checks_fleet import fleet
 

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.checks.results import CheckedNode, NodeVerdict
+from launcher.core.checks.results import CheckedNode, CheckGroup, NodeVerdict
 from launcher.core.model.checks import NodeCheck
 from launcher.core.model.inventory import Access, Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.run import RunId
-from launcher.ports import CheckGroup
 from launcher.transport.checker import ShellChecker
 from launcher.transport.local import LocalShell
 

@@ -89,8 +89,8 @@ def _room(store: "Store", wanted: str | None, size: tuple[int, int] | None, inve
     """Return what room is wanted: for slices, for a task file or a queued run, or for the first queued run."""
     import os
 
+    from launcher.admission.domains import guessed
     from launcher.admission.moves.planning import room_for_run, room_for_slices
-    from launcher.admission.preflight import guessed
     from launcher.admission.queue.listing import list_queue
     from launcher.config.inventory.read import find_inventory
     from launcher.core.model.run import RunState
@@ -116,8 +116,8 @@ def _room_for_task(store: "Store", file: Path, inventory: str | None) -> "RoomRe
     from functools import partial
 
     from launcher.admission.context import AdmissionContext
+    from launcher.admission.domains import guessed
     from launcher.admission.moves.planning import RoomRequest
-    from launcher.admission.preflight import guessed
     from launcher.admission.request import RequestSource, read_request
     from launcher.cli.output.admission import AdmissionReport
     from launcher.core.model.run import RunName

@@ -59,7 +59,7 @@ class PastFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeVerdict:
+class EvidenceVerdict:
     """Whether a node is to be quarantined, the weight against it, and why."""
 
     suspect: bool
@@ -71,7 +71,7 @@ _Kind: TypeAlias = tuple[str, str, str, int | None]
 """User, program, rank and exit code: failures that are equal in these are the same one again."""
 
 
-def judge(node: NodeName, failures: Sequence[PastFailure]) -> NodeVerdict:
+def judge(node: NodeName, failures: Sequence[PastFailure]) -> EvidenceVerdict:
     """Return the verdict on a node by the failures of a day, in any order."""
     weights: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
     here: set[_Kind] = set()
@@ -94,14 +94,14 @@ def judge(node: NodeName, failures: Sequence[PastFailure]) -> NodeVerdict:
         reason = (
             f"{count(programs, 'program')} of {count(users, 'user')} failed first here, and others beside it went on"
         )
-        return NodeVerdict(suspect=True, weight=total, reason=reason)
+        return EvidenceVerdict(suspect=True, weight=total, reason=reason)
     if here:
         reason = (
             f"{count(programs, 'program')} of {count(users, 'user')} failed first here: too little to blame the node"
         )
     else:
         reason = excuses[0] if excuses else "no program failed first here"
-    return NodeVerdict(suspect=False, weight=total, reason=reason)
+    return EvidenceVerdict(suspect=False, weight=total, reason=reason)
 
 
 def excuse(failure: ProgramFailure) -> str | None:
