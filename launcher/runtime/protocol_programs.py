@@ -3,6 +3,8 @@
 A part of `protocol.py`.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, final
 
 if TYPE_CHECKING:
