@@ -29,6 +29,7 @@ _TIME = re.compile(r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d +")
 _MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d"), "DATE"),
     (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "TIME"),
+    (re.compile(r"\bDATE TIME\b"), "TIME"),  # a time of another day has its date
     (re.compile(r"(?<=[a-z0-9]-)[a-z2-7]{6}\b"), "RUNID"),
     (re.compile(r"\b\d+(\.\d+)?(s|m\d\ds|h\d\dm|d\d\dh)\b"), "AGO"),
     (re.compile(r"(?<= for )\d+ s\b"), "AGO"),
