@@ -169,9 +169,10 @@ def test_the_end_of_a_rank_that_cannot_be_written_down_is_told_to_the_agent(agen
 
 
 def test_the_end_of_a_rank_is_kept_until_its_agent_takes_it(agent: AgentReport) -> None:
-    rank = agent.begin("mkdir ../ranks/main-0/1/exit.json; exit 7")
-    until(lambda: bool(agent.asked))
+    rank = agent.begin("until [ -e go ]; do sleep 0.05; done; mkdir ../ranks/main-0/1/exit.json; exit 7")
+    until((agent.folder / "ranks/main-0/1/state.json").exists)
     agent.refusal = "not now"
+    (agent.folder / "workdir" / "go").touch()
     until(lambda: sum(asked["op"] == "ended" for asked in agent.asked) >= 2)
     assert rank.poll() is None, "it counts as running until somebody knows how it ended"
     agent.refusal = ""
