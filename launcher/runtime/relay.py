@@ -36,6 +36,9 @@ SIGN_S = 1.0
 BEGUN = "ports.json"
 """The file that an agent writes before it listens, and so before it starts anything: without it nothing is left."""
 
+END_S = 3.0
+"""Seconds in which an agent that was told to stop, and says that it does, has to be gone."""
+
 PART = 1 << 16
 
 LARGEST = 64 << 20
@@ -54,6 +57,9 @@ class PendingRequest:
         self.deadline = self.begun + asked["limit"]
         self.reply = b""
         self.child: subprocess.Popen[bytes] | None = None
+        self.agent = 0
+        self.ending: int | None = None
+        self.found: dict[str, Any] = {}
         self.link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.link.setblocking(False)
 
@@ -64,7 +70,8 @@ class PendingRequest:
         """
         try:
             self.link.connect(self.asked["socket"])
-            if _user(self.link) != os.geteuid():
+            self.agent, user = _peer(self.link)
+            if user != os.geteuid():
                 return False
             self.link.send(json.dumps(self.asked["question"]).encode())
             self.link.shutdown(socket.SHUT_WR)
@@ -111,9 +118,23 @@ class PendingRequest:
         finally:
             sys.path.pop(0)
 
+    def await_end(self, found: "dict[str, Any]") -> bool:
+        """Whether the agent has said that it stops and still lives: its lease is free once it is gone."""
+        answer = found.get("answer")
+        if self.child or self.asked["question"].get("op") != "stop" or not isinstance(answer, dict):
+            return False
+        try:
+            self.ending = os.pidfd_open(self.agent) if answer.get("ok") else None
+        except OSError:
+            return False
+        self.found, self.deadline = found, time.monotonic() + END_S
+        return self.ending is not None
+
     @property
     def handle(self) -> int:
         """Return the descriptor to wait for."""
+        if self.ending is not None:
+            return self.ending
         return self.child.stdout.fileno() if self.child and self.child.stdout else self.link.fileno()
 
     def read(self) -> bool:
@@ -132,6 +153,8 @@ class PendingRequest:
     def close(self) -> None:
         """Close the connection, and end a program that still runs."""
         self.link.close()
+        if self.ending is not None:
+            os.close(self.ending)
         if self.child:
             self.child.kill()
             self.child.communicate()
@@ -180,7 +203,7 @@ class Relay:
         ready = [handle for handle, _ in self.poll.poll(max(0.0, patience) * 1000)]
         for handle in ready:
             request = self.pending.get(handle)
-            if request and not request.read():
+            if request and (request.ending is not None or not request.read()):
                 self._end(request)
         for request in [one for one in self.pending.values() if one.deadline <= time.monotonic()]:
             what = "the scan for leftover processes" if request.child else "the agent"
@@ -192,6 +215,9 @@ class Relay:
     def _end(self, request: PendingRequest, message: str = "the agent closed the connection") -> None:
         self.poll.unregister(request.handle)
         del self.pending[request.handle]
+        if request.ending is not None:
+            self._answer(request, request.found)
+            return
         found: dict[str, Any]
         try:
             found = {"answer": json.loads(request.reply)}
@@ -200,7 +226,10 @@ class Relay:
         answer = found.get("answer")
         if request.child and isinstance(answer, dict) and answer.get("leftovers") == 0:
             self.empty[request.asked["root"]] = time.monotonic()
-        self._answer(request, found)
+        if request.await_end(found):
+            self._wait_for(request)
+        else:
+            self._answer(request, found)
 
     def _answer(self, request: PendingRequest, found: "dict[str, Any]") -> None:
         data = json.dumps({"key": request.asked["key"], **found}).encode() + b"\n"
@@ -209,9 +238,10 @@ class Relay:
         request.close()
 
 
-def _user(link: socket.socket) -> int:
-    """Return the id of the user who listens at the other end of a Unix socket."""
-    return int.from_bytes(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[4:8], sys.byteorder)
+def _peer(link: socket.socket) -> "tuple[int, int]":
+    """Return the process that listens at the other end of a Unix socket, and the id of its user."""
+    peer = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(peer[:4], sys.byteorder), int.from_bytes(peer[4:8], sys.byteorder)
 
 
 def _is_starting(socket_path: str) -> bool:
