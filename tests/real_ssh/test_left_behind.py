@@ -79,12 +79,14 @@ def test_what_is_left_on_a_node_that_was_cut_off_is_named_and_released_on_reques
 
 
 def test_ranks_that_end_well_while_one_is_cut_off_do_not_run_again(desk: Desk, rig: Rig) -> None:
-    _, host = begun(desk, rig, "ends", spares=0, run="sleep 8")
+    _, host = begun(desk, rig, "ends", spares=0, run="sleep 20")
     host.link(False)
-    back = time.monotonic() + CUT_S
-    desk.until("ends", lambda _: time.monotonic() >= back)
-    assert desk.status("ends")["state"] != "succeeded"
-    host.link(True)
+    try:
+        back = time.monotonic() + CUT_S
+        desk.until("ends", lambda _: time.monotonic() >= back)
+        assert desk.status("ends")["state"] != "succeeded"
+    finally:
+        host.link(True)
     ended = desk.until("ends", lambda seen: seen["state"] == "succeeded")
     assert (ended["attempt"], ended["restarts"]) == (1, 0)
 

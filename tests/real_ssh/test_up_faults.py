@@ -123,7 +123,7 @@ def spoil(rig: Rig) -> dict[str, tuple[Callable[[Host], object], str]]:
         "r01-n02": (lambda host: host.drop(True), "reachable: no answer on port 22"),
         "r01-n03": (lambda host: host.tarpit(True), "reachable: connected, but no SSH banner"),
         "r01-n04": (lambda host: host.fill_disk(home), "disk: `/` has 0.0 GiB free, but a run needs 1.0 GiB"),
-        "r01-n05": (lambda host: host.read_only(home, True), "disk: `~` is read-only"),
+        "r01-n05": (lambda host: host.read_only(home, True), "folders: cannot create a file in `~/.nvlaunch/runs`"),
         "r01-n06": (Host.rekey, "reachable: the host key has changed to"),
         "r01-n07": (Host.hide_python, "python: no Python 3.6 or later found on the node"),
         "r01-n08": (lambda host: host.shift_clock(3600), "s ahead of this machine; synchronise it with chrony or ntpd"),

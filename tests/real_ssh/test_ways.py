@@ -193,7 +193,8 @@ def test_a_proxy_command_is_the_users_own_and_says_why_it_fails(
     assert _children("nc.py")
     shell.close()
     until(lambda: not _children("nc.py"))
-    config.write_text("Host far\n  ProxyCommand echo no route for %h >&2; exit 3\n")
+    (tmp_path / "fails.sh").write_text("echo no route for $1 >&2; exit 3\n")
+    config.write_text(f"Host far\n  ProxyCommand sh {tmp_path}/fails.sh %h\n")
     other = SshShell(tmp_path / "home2")
     with pytest.raises(RemoteError) as caught:
         other.run(at, ["true"], timeout=4)
