@@ -79,12 +79,16 @@ def test_what_is_left_on_a_node_that_was_cut_off_is_named_and_released_on_reques
 
 
 def test_ranks_that_end_well_while_one_is_cut_off_do_not_run_again(desk: Desk, rig: Rig) -> None:
-    _, host = begun(desk, rig, "ends", spares=0, run="sleep 20")
+    drained = desk.run("drain", "r01-n03", "--reason", "no other node for the rank", "-y", "-i", str(desk.inventory))
+    assert drained.returncode == 0, drained.stderr
+    _, host = begun(desk, rig, "ends", spares=0, run="until [ -e /tmp/go ]; do sleep 0.1; done")
     host.link(False)
     try:
+        for at in (1, 2, 3):
+            rig[f"r01-n0{at}"].write("/tmp/go", "")
         back = time.monotonic() + CUT_S
         desk.until("ends", lambda _: time.monotonic() >= back)
-        assert desk.status("ends")["state"] != "succeeded"
+        assert desk.status("ends")["state"] != "succeeded", desk.run("events", "ends").stdout
     finally:
         host.link(True)
     ended = desk.until("ends", lambda seen: seen["state"] == "succeeded")
