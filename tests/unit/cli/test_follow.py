@@ -13,7 +13,7 @@ MESSAGES = (
     ("recovering", "1 node lost, 3 running"),
     ("recovering", "r1-n2: off for 17 s; 1 node lost, 3 running"),
     ("recovering", "r1-n2: off for 27 s; 4 nodes being fenced"),
-    ("recovering", "r1-n2: off for 17 s; replaced by r1-n5; 1 node in setup, 3 ready"),
+    ("recovering", "r1-n2: off for 17 s; replaced by r1-n5; 1 node in setup"),
     ("recovering", "r1-n2: off for 17 s; replaced by r1-n5; 4 nodes ready"),
     ("running", "4 of 4 ranks running"),
     ("running", "3 of 4 ranks running, 1 done"),
