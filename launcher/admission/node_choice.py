@@ -50,7 +50,7 @@ def choose_spare(
             return NodeChoice(nodes=_nodes(now.fleet, (name,)), run=now)
     found = find_spare(now.task, fleet, _without(unavailable, record.failed_nodes), now.placement, part)
     if found is None:
-        return NoChoice(message=f"no free node for slice `{part.key}` in `{part.place}`")
+        return NoChoice(message=f"no free node for slice `{part.key}`{part.in_place}")
     nodes = _nodes(fleet, (found,))
     return NodeChoice(nodes=nodes, run=_with(now, replace(part, spares=(*part.spares, found)), nodes, fleet))
 

@@ -68,6 +68,7 @@ class Preflight:
         self._remembered = dict(remembered)
         self._avoided = avoided
         self._blind = 0
+        self._last: tuple[tuple[Inventory, UnavailableNodes], Placement | Shortfall] | None = None
 
     @property
     def fleet(self) -> Inventory:
@@ -93,9 +94,15 @@ class Preflight:
                 return answer
 
     def again(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
-        """Return the placement by what is known now; asks no node."""
-        now = mark_unhealthy(self._with_held(unavailable), self.unhealthy)
-        return place_without(self._task, self.fleet, now, self._avoided)
+        """Return the placement by what is known now; asks no node.
+
+        It is computed once for what is known: a launch asks for it before and after its nodes are asked, and when it
+        claims them, which holds up all others.
+        """
+        known = self.fleet, mark_unhealthy(self._with_held(unavailable), self.unhealthy)
+        if self._last is None or self._last[0] != known:
+            self._last = known, place_without(self._task, *known, self._avoided)
+        return self._last[1]
 
     def exclude(self, unfit: Mapping[NodeName, str]) -> None:
         """Count nodes as unhealthy, each with the reason."""

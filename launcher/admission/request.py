@@ -20,7 +20,7 @@ from launcher.config.task.unknown_names import unknown_names
 from launcher.config.yaml.text_file import read_text
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.task import Task
-from launcher.errors import Mistake, SpecError
+from launcher.errors import Mistake, OtherVersionError, SpecError
 from launcher.setup.environ import long_lists
 from launcher.store.run_files import read_secrets, secrets_file
 
@@ -62,7 +62,8 @@ class Request:
 def read_request(context: AdmissionContext, source: RequestSource) -> Request:
     """Read a task and its inventory; SpecError with every mistake of the task.
 
-    A secret without a value has that of a live run of the task's name: `up` can only resize that run.
+    A secret without a value has that of a live run of the task's name, and so has a variable that this run was given
+    outside of the file: `up` can only resize that run.
     """
     parsed, given = _task(context, source)
     for warning in parsed.warnings:
@@ -91,6 +92,7 @@ def _task(context: AdmissionContext, source: RequestSource) -> tuple[ParsedTask,
         secrets=frozenset(source.secrets),
         secrets_later=source.secrets_later,
     )
+    given = replace(given, envs={**_stored_envs(context, text, source.task, given), **source.envs})
     try:
         return parse_task(text, source.task, overrides=given), source.secrets
     except SpecError:
@@ -99,6 +101,35 @@ def _task(context: AdmissionContext, source: RequestSource) -> tuple[ParsedTask,
             raise
     secrets = {**stored, **source.secrets}
     return parse_task(text, source.task, overrides=replace(given, secrets=frozenset(secrets))), secrets
+
+
+def _stored_envs(context: AdmissionContext, text: str, path: Path, given: Overrides) -> dict[str, str]:
+    """Return the variables that a live run of the task's name was given outside of its file, and that are not given.
+
+    Where the file does not say what some of them are, the run is found by what its own values make of the file.
+    """
+    given = replace(given, secrets_later=True)
+    name = _name(text, path, given)
+    for row in context.store.live()[0]:
+        if name not in (None, row.name):
+            continue
+        try:
+            task = context.store.load(row.id)[0].task
+        except OtherVersionError:
+            continue
+        values = {key: value for group in task.groups for key, value in group.envs.items() if key in task.given_envs}
+        missing = {key: value for key, value in values.items() if key not in given.envs and key not in given.secrets}
+        if missing and _name(text, path, replace(given, envs={**missing, **given.envs})) == row.name:
+            return missing
+    return {}
+
+
+def _name(text: str, path: Path, given: Overrides) -> str | None:
+    """Return the name of a task; None where it has mistakes."""
+    try:
+        return parse_task(text, path, overrides=given).task.name
+    except SpecError:
+        return None
 
 
 def _stored_secrets(context: AdmissionContext, text: str, path: Path, given: Overrides) -> dict[str, str]:

@@ -88,7 +88,7 @@ def _changed(before: Task, now: Task) -> Iterator[str]:
         yield "groups"
         return
     for key in before.__slots__:
-        if key != "groups" and getattr(before, key) != getattr(now, key):
+        if key not in ("groups", "given_envs") and getattr(before, key) != getattr(now, key):
             yield key
     for old, new in zip(_at_work(before).groups, _at_work(now).groups, strict=True):
         yield from _changed_in_group(old, new)

@@ -113,7 +113,8 @@ class Loop:
             self._executor.begin(run, action)
         if decision.state is not self._state:
             self._state, self._since = decision.state, now
-        self._store.publish(run.id, summarise(run, decision, since=self._since, observed_at=now, drained=seen.drained))
+        status = summarise(run, decision, since=self._since, observed_at=now, drained=seen.drained, wall=seen.wall)
+        self._store.publish(run.id, status)
         if decision.state.final:
             self._store.finish(run.id, decision.state, now)
         return decision

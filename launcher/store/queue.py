@@ -279,7 +279,7 @@ def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool, had_nodes: f
     ends_at = json.loads(row["snapshot"]).get("ends_at")
     stuck = state is RunState.RELEASE_PENDING
     soon = state is RunState.STOPPING or leaving or row["wanted"] == Wanted.NOTHING.value
-    left = remaining(run.task, at if soon else ends_at, at)
+    left = remaining(run.task, at if soon else ends_at, at, run.fleet.speed)
     return ActiveRun(
         name=run.name,
         priority=run.task.priority,

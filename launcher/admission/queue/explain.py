@@ -98,10 +98,13 @@ def _within(level: str) -> str:
     return "on one node" if level == NODE_LEVEL else f"in one {level}"
 
 
-def status_message(run: RunId, order: Sequence[QueueDecision], why: str) -> str:
-    """Return the place of a run in the queue, and why it waits."""
+def status_message(run: RunId, order: Sequence[QueueDecision], waiting: int, why: str) -> str:
+    """Return the place of a run in the queue, and why it waits.
+
+    `waiting` counts all queued runs, also those whose controllers are about to start: nothing tells when they do.
+    """
     ids = [turn.run.id for turn in order]
-    position = f"number {ids.index(run) + 1} of {len(ids)}" if run in ids else f"behind {len(ids)} others"
+    position = f"number {ids.index(run) + 1} of {max(waiting, len(ids))}" if run in ids else f"behind {len(ids)} others"
     return f"{position} in the queue: {why}"
 
 

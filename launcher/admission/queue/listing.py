@@ -62,7 +62,7 @@ def list_queue(store: Store) -> QueueListing:
 
 def _of_inventory(fleet: Inventory, state: QueueState, rows: dict[RunId, RunRow], now: float) -> Iterator[QueueEntry]:
     for position, turn in enumerate(queue_order(fleet, state), start=1):
-        starts_by = None if turn.after is None else now + turn.after
+        starts_by = None if turn.after is None else now + turn.after / fleet.speed
         why = reason(turn, fleet, state)
         if (row := rows.get(turn.run.id)) is not None:
             yield _queued(turn.run, row, why, position=position, starts_by=starts_by)

@@ -134,7 +134,8 @@ class _Evaluation:
         if turn is not None and turn.victims:
             self._store.queue.preempt(turn.victims, self._run, self._now)
         message = why or (reason(turn, self._fleet, state) if turn else "the queue is too long to evaluate")
-        self._store.queue.tell(self._run, status_message(self._run.id, self._order(state), message), unfit, self._now)
+        told = status_message(self._run.id, self._order(state), len(state.waiting), message)
+        self._store.queue.tell(self._run, told, unfit, self._now)
         return False
 
     def _order(self, state: QueueState) -> Sequence[QueueDecision]:

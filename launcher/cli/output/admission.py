@@ -27,7 +27,7 @@ from launcher.admission.queue.explain import shortfall_summary
 from launcher.cli.output.console import agree, clean, say, warn
 from launcher.cli.output.doctor import rows
 from launcher.cli.output.errors import warning_text
-from launcher.cli.output.plan import commands_here, fleet_text, plan_text, source_text
+from launcher.cli.output.plan import commands_here, fleet_text, plan_text, racks_text, source_text
 from launcher.cli.output.progress import ProbeProgress
 from launcher.cli.output.table import table
 from launcher.core.checks.results import CheckedNode, NodeVerdict
@@ -115,7 +115,7 @@ class AdmissionReport:
             case TaskPlaced(task=task, placement=placement, costs=costs, again=again):
                 if again:
                     say("other runs took some of these nodes; the new plan:")
-                say(plan_text(task, placement, costs))
+                say(plan_text(task, placement, costs, self._fleet))
                 if not again:
                     self._say_commands(task)
             case DoesNotFitNow(task=task, shortfall=shortfall):
@@ -126,7 +126,7 @@ class AdmissionReport:
             case NodesLost(name=name, held=held):
                 say(clean(f"{held_text(held)}; placing `{name}` again"))
             case ResizePlanned(run=run, difference=difference):
-                say(clean(_resize(run.name, len(run.placement.slices), difference)))
+                say(clean(_resize(run.name, len(run.placement.slices), difference, self._fleet)))
             case _:
                 assert_never(notice)
 
@@ -163,15 +163,16 @@ def _files(weight: UploadSize) -> None:
         warn(clean(f"not copied, because they are sockets, pipes or devices: {named}{more}"))
 
 
-def _resize(name: str, before: int, difference: ResizePlan) -> str:
+def _resize(name: str, before: int, difference: ResizePlan, fleet: Inventory | None) -> str:
     """Return the slices that are added and removed, and how many stay."""
-    changed = [_row("+", part) for part in difference.added] + [_row("-", part) for part in difference.removed]
+    changed = [_row("+", part, fleet) for part in difference.added]
+    changed += [_row("-", part, fleet) for part in difference.removed]
     stays = f"{count(before - len(difference.removed), 'slice')} of `{name}` unchanged"
     return "\n".join((stays, table(("", "SLICE", "RACK", "NODES", "SPARES"), changed, indent="  ")))
 
 
-def _row(sign: str, part: Slice) -> tuple[str, ...]:
-    return sign, part.key, part.place, fold(part.nodes), fold(part.spares) if part.spares else ""
+def _row(sign: str, part: Slice, fleet: Inventory | None) -> tuple[str, ...]:
+    return sign, part.key, racks_text(part, fleet), fold(part.nodes), fold(part.spares) if part.spares else ""
 
 
 def _passed(results: Sequence[CheckedNode]) -> None:

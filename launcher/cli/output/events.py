@@ -35,6 +35,9 @@ _VERBS: Mapping[ActionKind | Level | Unit, tuple[str, str]] = {
     "resize": ("resize the run", "resized the run"),
     "grow": ("claim nodes for more slices", "claimed nodes for more slices"),
 }
+MAX_CHARS = 1000
+"""How many characters of one message or log line are shown; a program may write a line of any length."""
+
 _DONE = ("done", "killed", "powered_off")
 
 
@@ -55,7 +58,7 @@ class _Sentence:
 
 
 def event_lines(events: Sequence[Event]) -> Iterator[str]:
-    """Return the lines of entries.
+    """Return the lines of entries, long ones cut: their JSON is whole.
 
     Neighbours that differ only in a node or slice share one.
     """
@@ -63,8 +66,12 @@ def event_lines(events: Sequence[Event]) -> Iterator[str]:
         first, *others = alike
         name = fold([first.name, *(one.name for one in others)]) if others else first.name
         text = f"{first.before}{name}{first.after}"
-        yield clean(f"{first.when}  {first.kind:11}  {text}").replace("\n", " ")
-        yield from (clean(f"  | {line}") for line in first.evidence)
+        yield clean(f"{first.when}  {first.kind:11}  {_cut(text)}").replace("\n", " ")
+        yield from (clean(f"  | {_cut(line)}") for line in first.evidence)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."
 
 
 def _sentence(event: Event) -> _Sentence:

@@ -1,8 +1,9 @@
 """A run that is followed.
 
-A line for each new status, or on a terminal a live line and one for each new state.
+A line for each new status, or on a terminal a live line, and a line for each new state and for what else is new.
 """
 
+import re
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -18,6 +19,15 @@ from launcher.drive.output import OutputReader
 from launcher.store.journal import Event
 from launcher.store.rows import RunRow
 
+# How far a run is, which the live line shows: `2 nodes in setup, 5 running`, `7 of 8 ranks running`.
+_PROGRESS = re.compile(r"\d+ (?:nodes? |of \d+ ranks? running)")
+_SPAN = re.compile(r"\b(?:\d+(?:\.\d+)? ?[smhd])+\b")
+
+
+def news(message: str) -> frozenset[str]:
+    """Return what a status message says besides how far the run is, and for how long: reasons, replacements, notes."""
+    return frozenset(_SPAN.sub("", part) for part in message.split("; ") if not _PROGRESS.match(part))
+
 
 class RunProgress:
     """Shows on stderr what happens in a run."""
@@ -26,6 +36,7 @@ class RunProgress:
         self._line = LiveLine()
         self._state = ""
         self._message = ""
+        self._told: frozenset[str] = frozenset()
 
     def __enter__(self) -> Self:
         return self
@@ -37,7 +48,10 @@ class RunProgress:
         """Show a new status."""
         self._message = event.message
         self._line.show(event.message)
-        if not self._line.possible or event.subject != self._state:
+        new = event.subject != self._state
+        told = frozenset() if new else self._told
+        self._told = told | news(event.message)
+        if new or not self._line.possible or self._told != told:
             say(clean(f"{clock(event.at)} {event.subject}: {event.message}"))
         self._state = event.subject
 

@@ -27,9 +27,19 @@ def fleet_text(fleet: Inventory) -> str:
     return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
 
 
-def plan_text(task: Task, placement: Placement, costs: SliceCosts, *, verbose: bool = False) -> str:
+def plan_text(
+    task: Task, placement: Placement, costs: SliceCosts, fleet: Inventory | None, *, verbose: bool = False
+) -> str:
     """Return the plan: a table of slices, why they got their racks, and what they cost."""
-    return "\n".join((*_plan(task, placement), *cost_lines(placement.slices, costs, verbose=verbose)))
+    return "\n".join((*_plan(task, placement, fleet), *cost_lines(placement.slices, costs, verbose=verbose)))
+
+
+def racks_text(part: Slice, fleet: Inventory | None) -> str:
+    """Return where a slice is: its rack, its domain, or the racks of one that may be anywhere."""
+    if part.rack is not None or part.place != ANY_LEVEL or fleet is None:
+        return part.rack or part.place
+    nodes = set(part.nodes)
+    return fold({node.rack for node in fleet.nodes if node.name in nodes}) or part.place
 
 
 def start_check_text(check: PlannedCheck) -> str:
@@ -70,14 +80,14 @@ def survey_text(surveyed: Sequence[SurveyedRack], score: FragmentationChange) ->
     return "\n".join(_survey(surveyed, score))
 
 
-def _plan(task: Task, placement: Placement) -> Iterator[str]:
+def _plan(task: Task, placement: Placement, fleet: Inventory | None) -> Iterator[str]:
     members = len({name for part in placement.slices for name in part.nodes})
     spares = len({name for part in placement.slices for name in part.spares})
     with_spares = f", {count(spares, 'spare')}" if spares else ""
     yield clean(
         f"plan for `{task.name}`: {count(len(placement.slices), 'slice')}, {count(members, 'node')}{with_spares}"
     )
-    rows = [(part.key, part.rack or part.place, fold(part.nodes), fold(part.spares)) for part in placement.slices]
+    rows = [(part.key, racks_text(part, fleet), fold(part.nodes), fold(part.spares)) for part in placement.slices]
     yield table(("SLICE", "RACK", "NODES", "SPARES"), rows, indent="  ")
     yield from _reasons(placement)
     for group in small_groups(as_placed(task, placement.slices)):

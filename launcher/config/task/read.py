@@ -89,6 +89,7 @@ def parse_task(text: str, path: Path, *, overrides: Overrides | None = None) -> 
         preemptible=sections.task.get("preemptible", bool) or False,
         movable=sections.task.get("movable", bool) or False,
         on_event=sections.task.get("on_event", str),
+        given_envs=tuple(sorted(overrides.envs)),
     )
     out.finish()
     return ParsedTask(

@@ -139,9 +139,9 @@ def _movers_together(tick: Tick, slices: list[list[Member]]) -> dict[NodeName, R
         part = tick.index.home(members[0])
         ready = [name for name in spares.free(tick, members[0]) if tick.sees(name) and name in tick.record.leased]
         if move.phase is not MovePhase.ALLOTTED or len(ready) < len(members):
-            tick.notes.append(f"{part.key} is about to move to {part.place}")
+            tick.notes.append(f"{part.key} is about to move{part.to_place}")
             return {}
-        reason = Reason(why=Why.RELOCATE, message=f"{part.key} moves to {part.place} ({move.order.plan})")
+        reason = Reason(why=Why.RELOCATE, message=f"{part.key} moves{part.to_place} ({move.order.plan})")
         found.update(dict.fromkeys(map(tick.node_of, members), reason))
     return {node: reason for node, reason in found.items() if node not in tick.record.failed_nodes}
 
@@ -227,12 +227,12 @@ def _movers_away(tick: Tick, members: list[Member]) -> dict[NodeName, Reason]:
     All of them, or none while a node is missing there.
     """
     part = tick.index.home(members[0])
-    reason = Reason(why=Why.RELOCATE, message=f"{part.key} moves to {part.place}")
+    reason = Reason(why=Why.RELOCATE, message=f"{part.key} moves{part.to_place}")
     ready = [name for name in spares.free(tick, members[0]) if tick.sees(name)]
     if len(ready) >= len(members):
         nodes = (tick.node_of(member) for member in members)
         return {node: reason for node in nodes if node not in tick.record.failed_nodes}
-    message = f"{part.key} waits to move to {part.place}: {len(ready)} of {count(len(members), 'node')} ready there"
+    message = f"{part.key} waits to move{part.to_place}: {len(ready)} of {count(len(members), 'node')} ready there"
     if tick.gang_of(members[0]).broken:
         tick.hold(message)
     else:

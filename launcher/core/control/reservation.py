@@ -73,7 +73,7 @@ def _verify_nodes(tick: Tick, part: Slice, domains: Mapping[tuple[str, int], str
 def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
     record, removed = tick.record, group is None or group.state is GroupState.REMOVED
     if part.key in record.stale and not removed:
-        _remove(tick, part.key, Why.RELOCATE, f"{part.key} has moved to {part.place}")
+        _remove(tick, part.key, Why.RELOCATE, f"{part.key} has moved{part.to_place}")
         return
     record.stale.discard(part.key)
     if group is None or removed:
@@ -95,7 +95,7 @@ def _verify(tick: Tick, part: Slice, group: GroupReport) -> None:
     if outside or (wrong and wrong.count >= TRIES):
         tick.record.misplaced.pop(part.key, None)
         found = ", ".join(sorted({bundle.domain or "no domain" for bundle in group.bundles}))
-        message = f"Ray placed {part.key} in {found}, not on its slots in {part.place}"
+        message = f"Ray placed {part.key} in {found}, not on its slots{part.in_place}"
         _remove(tick, part.key, Why.MISPLACED, message)
     else:
         tick.do(Verify(reason=why_start(tick, tick.index.by_slice[part.key][0]), slice=part.key))

@@ -7,6 +7,7 @@ from launcher.core.control.conditions import Condition
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import GROW_LONGEST_S, PROVEN_S
 from launcher.core.model.actions import Grow, Reason, Why
+from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Slice
 from launcher.core.model.record import DroppedSlice, Retry
@@ -91,7 +92,7 @@ def slice_notes(tick: Tick) -> Iterator[str]:
     """Return for each group with fewer slices than it may have how many it has, why, and when it grows."""
     for group in small_groups(tick.run.task):
         rule, dropped = group.topology, tick.record.shrunk.get(group.name)
-        why = f"; {dropped.place} has no spare" if dropped else ""
+        why = f"; {_short_of_spares(dropped.place)}" if dropped else ""
         if tick.record.resizing:
             when = "restarting with other slices"
         elif group.name in tick.record.since.room:
@@ -104,8 +105,13 @@ def slice_notes(tick: Tick) -> Iterator[str]:
 def grows_when(group: Group) -> str:
     """Return what has to be free before a group with a range of slices grows."""
     rule = group.topology
-    nodes = count(rule.nodes_per_slice + rule.spares, "node")
-    return f"grows when {nodes} of one {rule.within} are free"
+    needed = rule.nodes_per_slice + rule.spares
+    where = "" if rule.within in (ANY_LEVEL, NODE_LEVEL) else f" of one {rule.within}"
+    return f"grows when {count(needed, 'node')}{where} {'is' if needed == 1 else 'are'} free"
+
+
+def _short_of_spares(place: str) -> str:
+    return "no spare is left" if place == ANY_LEVEL else f"{place} has no spare"
 
 
 def _wait(tick: Tick, group: Group) -> float:

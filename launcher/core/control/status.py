@@ -111,15 +111,21 @@ class RunStatus:
 
 
 def summarise(
-    run: Run, decision: Decision, *, since: float, observed_at: float, drained: Collection[NodeName] = ()
+    run: Run,
+    decision: Decision,
+    *,
+    since: float,
+    observed_at: float,
+    drained: Collection[NodeName] = (),
+    wall: float | None = None,
 ) -> RunStatus:
     """Return the status of a run after a tick.
 
-    `drained` are nodes that must not be used now.
+    `drained` are nodes that must not be used now. `wall` is the time of day on the nodes, None for `observed_at`.
 
     A spare is any node that can take a slot, also a node that lost its slot and has recovered.
     """
-    record, limit, index = decision.record, run.task.time_limit, index_of(run)
+    record, index = decision.record, index_of(run)
     holders = {slot.node for slot in record.slots.values()}
     unused = tuple(
         SpareStatus(slice=part.key, node=name, rack=index.nodes[name].rack)
@@ -143,9 +149,19 @@ def summarise(
         spares=tuple(one for one in unused if one.node not in drained),
         drained=tuple(one for one in unused if one.node in drained),
         outcome=record.outcome,
-        ends_at=None if limit is None or record.started_at is None else record.started_at + limit,
+        ends_at=_ends_at(run, record, observed_at, observed_at if wall is None else wall),
         slices=tuple(_group_slices(run, record)) if run.placement.slices else (),
     )
+
+
+def _ends_at(run: Run, record: Record, now: float, wall: float) -> float | None:
+    """Return when the time limit of a run is over, in real time also where that of its nodes is imaginary."""
+    limit = run.task.time_limit
+    if limit is None or record.started_at is None:
+        return None
+    ends = record.started_at + limit
+    # In whole seconds: a status that differs from the one before is written at once.
+    return ends if run.fleet.speed == 1.0 else float(round(now + (ends - wall) / run.fleet.speed))
 
 
 def _group_slices(run: Run, record: Record) -> Iterator[GroupSlices]:

@@ -170,6 +170,11 @@ class Inventory:
         """Return what the nodes of this inventory are."""
         return self.transport.capabilities
 
+    @property
+    def speed(self) -> float:
+        """Return how many seconds pass on the nodes in one real second: other than 1 on imaginary nodes alone."""
+        return (self.sim or SimSettings()).speed if self.capabilities.imaginary else 1.0
+
     def link_speeds(self, rack: RackName) -> LinkSpeeds | None:
         """Return the bandwidth of the GPUs of a rack; None if it is unknown."""
         return self.links.get(rack, LinkSpeeds())

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from launcher.core.model.inventory import ANY_LEVEL, RackName
-from launcher.core.model.nodeset import NodeName
+from launcher.core.model.nodeset import NodeName, fold
 
 
 def slice_key(group: str, index: int) -> str:
@@ -43,6 +43,11 @@ class Slice:
     def in_place(self) -> str:
         """Return ` in r01` for messages; empty where the slice may be anywhere."""
         return "" if self.place == ANY_LEVEL else f" in {self.place}"
+
+    @property
+    def to_place(self) -> str:
+        """Return ` to r01` for messages; ` to` its nodes where the slice may be anywhere."""
+        return f" to {fold(self.nodes) if self.place == ANY_LEVEL else self.place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

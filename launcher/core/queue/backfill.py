@@ -106,14 +106,14 @@ def max_duration(task: Task) -> float:
     return math.inf if task.time_limit is None else task.time_limit + task.stop_grace + SETUP_S
 
 
-def remaining(task: Task, ends_at: float | None, now: float) -> float:
+def remaining(task: Task, ends_at: float | None, now: float, speed: float = 1.0) -> float:
     """Return the longest time that an active run keeps its nodes (s).
 
-    `ends_at` and `now` are wall clock times (s).
+    `ends_at` and `now` are wall clock times (s); on its nodes, time passes `speed` times as fast.
     """
-    if ends_at is None:
+    if ends_at is None or math.isinf(speed):
         return max_duration(task)
-    return max(ends_at - now, 0.0) + task.stop_grace + RELEASE_S
+    return max(ends_at - now, 0.0) * speed + task.stop_grace + RELEASE_S
 
 
 def _decide(

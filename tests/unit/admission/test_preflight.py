@@ -313,6 +313,19 @@ LEASE = "run `theirs` (theirs-abc123) of bob@desk since 2026-11-30 01:00:00 UTC"
 HELD = replace(FACTS, lease=LEASE)
 
 
+def test_a_placement_is_computed_once_for_what_is_known() -> None:
+    flight = preflight(task(), fleet(4), World())
+    first = flight.place({})
+    assert flight.again({}) is first
+    taken = {NodeName("r1-n1"): Unavailable(used_by="other")}
+    other = flight.again(taken)
+    assert where(other) == ["r1-n[2-3]"]
+    assert flight.again(dict(taken)) is other
+    flight.exclude({NodeName("r1-n2"): "is hot"})
+    assert where(flight.again(taken)) == ["r1-n[3-4]"]
+    assert where(flight.again({})) == ["r1-n[1,3]"]
+
+
 def test_nodes_that_another_has_are_passed_over_and_not_called_unhealthy() -> None:
     flight = preflight(task(), fleet(2, 2), World(every("r1-n2", replace(HELD, driver=SHORT.driver))))
     assert where(flight.place({})) == ["r2-n[1-2]"]

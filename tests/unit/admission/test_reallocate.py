@@ -109,7 +109,7 @@ def test_no_node_of_another_rack_another_run_or_out_of_service_is_given(folder: 
     answer = hall.allotter.add_spare(hall.run, ENLIST)
     assert (answer.result, answer.message) == (
         Result.FAILED,
-        "no free node for slice `main.s0` in `r1`",
+        "no free node for slice `main.s0` in r1",
     )
 
 

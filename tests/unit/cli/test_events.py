@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.cli.output.events import event_lines
+from launcher.cli.output.events import MAX_CHARS, event_lines
 from launcher.store.journal import Event, EventKind, OtherKind
 
 
@@ -59,3 +59,11 @@ def test_neighbours_that_differ_in_their_node_share_a_line() -> None:
         "receipt      release r1-n4: failed (7 times)",
         "  | no route\\x1b",
     ]
+
+
+def test_a_line_of_any_length_is_cut() -> None:
+    said, log = "m" * MAX_CHARS, "l" * MAX_CHARS
+    whole = event(EventKind.WARNING, "", said[:-2], evidence=(log,))
+    assert lines(whole) == [f"warning      : {said[:-2]}", f"  | {log}"]
+    longer = event(EventKind.WARNING, "", said, evidence=(f"{log}l",))
+    assert lines(longer) == [f"warning      : {said[:-2]} ...", f"  | {log} ..."]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launcher.cli.options import Follow, RunWord
+from launcher.cli.options import Follow, NodeLogs, OneLog, RunWord
 from launcher.cli.plain import PlainCommand
 from launcher.store.home import home
 
@@ -23,9 +23,7 @@ def register(app: typer.Typer) -> None:
 def logs(
     run: RunWord,
     follow: Follow = False,
-    rank: Annotated[
-        str | None, typer.Option("--rank", metavar="N", help="Log of one rank: its number, or `GROUP/N`.")
-    ] = None,
+    rank: OneLog = None,
     tail: Annotated[
         int | None,
         typer.Option(
@@ -38,7 +36,7 @@ def logs(
     provision: Annotated[
         bool, typer.Option("--provision", help="Logs of how nodes were prepared, `setup` included.")
     ] = False,
-    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Logs of one node.")] = None,
+    node: NodeLogs = None,
     attempt: Annotated[
         int | None, typer.Option("--attempt", metavar="N", min=1, help="Logs of an earlier attempt (default: newest).")
     ] = None,

@@ -91,7 +91,7 @@ def show_plan(request: "Request", found: "TaskPlan", output: Output, *, verbose:
     if output is Output.JSON:
         show(json.dumps(plain(plan), indent=2))
         return
-    show(plan_text(request.task, found.placement, found.costs(), verbose=verbose))
+    show(plan_text(request.task, found.placement, found.costs(), request.fleet, verbose=verbose))
     if plan.before_start is not None:
         show(start_check_text(plan.before_start))
     if agreed := agreement_text(request.task, request.fleet):

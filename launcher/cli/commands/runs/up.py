@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launcher.cli.options import Env, EnvFile, FleetFile, Name, Output, Secret, TaskFile, Yes
+from launcher.cli.options import Env, EnvFile, FleetFile, Name, Output, Secret, ShownRank, TaskFile, Yes
 from launcher.cli.output.console import clean, say, show
 from launcher.cli.plain import PlainCommand
 from launcher.errors import ExitCode, refuse
@@ -37,12 +37,7 @@ def up(
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Drive the run in this process (for CI and systemd).")
     ] = False,
-    rank: Annotated[
-        str | None,
-        typer.Option(
-            "--rank", metavar="N", help="Whose output to show: a rank, such as `3` or `GROUP/0`, or `all`, or `none`."
-        ),
-    ] = None,
+    rank: ShownRank = None,
     queue: Annotated[
         bool, typer.Option("--queue", help="Queue the run where it does not fit now, and return at once.")
     ] = False,

@@ -2,8 +2,11 @@
 
 import pytest
 
-from launcher.admission.queue.explain import shortfall_summary
+from launcher.admission.queue.explain import shortfall_summary, status_message
 from launcher.core.model.placement import Shortfall
+from launcher.core.model.run import RunId, RunName
+from launcher.core.model.task import Task
+from launcher.core.queue.backfill import QueueDecision, QueuedRun
 
 
 @pytest.mark.parametrize(
@@ -28,3 +31,15 @@ def test_a_shortfall_says_where_each_slice_has_to_be(within: str, slices: int, m
         suggestions=(),
     )
     assert shortfall_summary(short) == f"`main` needs {message}"
+
+
+def turn(run: str) -> QueueDecision:
+    queued = QueuedRun(id=RunId(run), name=RunName(run), task=Task(name=run, groups=()), since=0.0)
+    return QueueDecision(run=queued, placement=None, after=None, victims=(), unavailable={}, reserved={})
+
+
+def test_a_place_in_the_queue_counts_runs_whose_controllers_are_about_to_start() -> None:
+    order = [turn("a"), turn("b")]
+    assert status_message(RunId("a"), order[:1], 2, "why") == "number 1 of 2 in the queue: why"
+    assert status_message(RunId("b"), order, 2, "why") == "number 2 of 2 in the queue: why"
+    assert status_message(RunId("c"), order, 3, "why") == "behind 2 others in the queue: why"

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from launcher.core.control.reconcile import Decision
+from launcher.core.control.slice_count import grows_when
 from launcher.core.control.timing import GROW_LONGEST_S
 from launcher.core.model.actions import Grow, Resize
 from launcher.core.model.receipt import Result
 from launcher.core.model.record import DroppedSlice, Retry
 from launcher.core.model.run import RunState
-from launcher.core.model.task import OnNoSpare, RecoveryPolicy
+from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, TopologyRule
 from tests.situations import Situation, kinds, make_run, name
 from tests.unit.core.control.kernel import outside, wait
 
@@ -158,8 +159,23 @@ def test_the_status_message_says_how_many_slices_there_are_why_and_what_is_waite
     assert decision.status_message == (
         "4 of 4 ranks running; main: 2 of 3 slices; r03 has no spare; grows when 2 nodes of one rack are free"
     )
+    here.record.shrunk["main"] = DroppedSlice(place="any", message="r03-n02: 3 of 4 GPUs")
+    assert "; no spare is left; grows when" in here.decide().status_message
     here.room = frozenset({"main"})
     assert here.decide().status_message.endswith("there is room for more: grows if that lasts 5m")
+
+
+@pytest.mark.parametrize(
+    ("within", "nodes", "when"),
+    [
+        ("block", 2, "grows when 2 nodes of one block are free"),
+        ("any", 2, "grows when 2 nodes are free"),
+        ("node", 1, "grows when 1 node is free"),
+    ],
+)
+def test_what_has_to_be_free_is_said_without_a_place_where_any_will_do(within: str, nodes: int, when: str) -> None:
+    rule = TopologyRule(slices=2, nodes_per_slice=nodes, within=within)
+    assert grows_when(Group(name="main", topology=rule)) == when
 
 
 def test_the_time_to_grow_comes_also_where_it_is_no_round_number() -> None:

@@ -6,8 +6,10 @@ import pytest
 
 from launcher.core.control.reconcile import reconcile
 from launcher.core.control.status import summarise
+from launcher.core.model.inventory import Transport
 from launcher.core.model.record import rebased
 from launcher.core.model.run import Cause, RunState
+from launcher.core.model.simulation import SimSettings
 from tests.situations import Situation, kinds, make_run
 
 LIMIT = 600.0
@@ -99,4 +101,10 @@ def test_people_and_the_queue_read_when_it_is_over() -> None:
     decision = at.decide()
     began = decision.record.started_at
     assert began is not None
-    assert summarise(at.run, decision, since=0.0, observed_at=0.0).ends_at == began + LIMIT
+    real = replace(at.run, fleet=replace(at.run.fleet, transport=Transport.SSH, sim=None))
+    assert summarise(real, decision, since=0.0, observed_at=0.0).ends_at == began + LIMIT
+    # On imaginary nodes, where half of the time is over: time passes 60 times as fast there.
+    fleet = replace(at.run.fleet, transport=Transport.SIM, sim=SimSettings(speed=60.0))
+    fast, half = replace(at.run, fleet=fleet), began + LIMIT / 2
+    ends = summarise(fast, decision, since=0.0, observed_at=1000.0, wall=half).ends_at
+    assert ends == pytest.approx(1000.0 + LIMIT / 2 / 60.0, abs=0.5)

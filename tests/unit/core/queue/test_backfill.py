@@ -67,3 +67,5 @@ class TestSchedule:
         assert remaining(limited, 1040.0, 1000.0) == 50.0 + RELEASE_S
         assert remaining(limited, 900.0, 1000.0) == 10.0 + RELEASE_S
         assert remaining(task(1, 1), None, 1000.0) == math.inf
+        assert remaining(limited, 1040.0, 1000.0, 60.0) == 40.0 * 60.0 + 10.0 + RELEASE_S
+        assert remaining(limited, 1040.0, 1000.0, math.inf) == 110.0 + SETUP_S
