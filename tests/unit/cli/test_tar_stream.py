@@ -118,36 +118,6 @@ def test_reasons_without_end_are_counted_and_not_kept(tmp_path: Path) -> None:
     assert (len(received.refused), received.more) == (1000, 2000)
 
 
-def test_no_file_gets_more_rights_than_the_umask_leaves(tmp_path: Path) -> None:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
-        entry = tarfile.TarInfo("a")
-        entry.mode = 0o7777
-        archive.addfile(entry)
-    Unpacker(tmp_path, Received(), force=False, umask=0o027).unpack(io.BytesIO(out.getvalue()))
-    assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o750
-
-
-@FUZZ
-@given(entries, st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=6), st.integers(0, 6000))
-def test_any_change_is_read_or_refused_and_stays_in_its_folder(
-    tmp_path_factory: pytest.TempPathFactory,
-    rows: list[tuple[str, bytes, bytes]],
-    changes: list[tuple[int, int]],
-    end: int,
-) -> None:
-    data = bytearray(packed(rows))
-    for at, value in changes:
-        data[at % len(data)] = value
-    check(tmp_path_factory.mktemp("fuzz"), bytes(data[:end] if end < 5000 else data))
-
-
-@FUZZ
-@given(st.binary(max_size=2000))
-def test_any_extended_header_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    check(tmp_path_factory.mktemp("fuzz"), extended(data))
-
-
 def check(folder: Path, data: bytes) -> None:
     """Unpack, or refuse by LaunchError; nothing comes to be beside the folder."""
     with contextlib.suppress(LaunchError):
