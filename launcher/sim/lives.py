@@ -166,7 +166,7 @@ class Life:
     def restless(self, now: float) -> bool:
         """Whether what is seen here changes from moment to moment."""
         dead = self.host.agent_at is not None and now > self.agent_dies
-        changing = (one.hangs <= now < one.ends or (one.slow and now < one.ends) for one in self.ranks)
+        changing = (one.hangs <= now or one.ends <= now or one.slow is not None for one in self.ranks)
         return dead or self.unheard(now) > 0 or any(changing)
 
     def agent(self, now: float) -> bool:

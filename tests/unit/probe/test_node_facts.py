@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -250,6 +251,13 @@ def test_a_trial_takes_milliseconds_and_its_answer_is_bounded(tmp_path: Path) ->
     assert len(ran.out) < 4096
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder with a short path: sockets have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="nv") as folder:
+        yield Path(folder)
+
+
 @as_root
 @pytest.mark.parametrize(
     ("options", "spoil", "expected"),
@@ -265,9 +273,9 @@ def test_a_trial_takes_milliseconds_and_its_answer_is_bounded(tmp_path: Path) ->
     ids=["full", "out-of-inodes", "read-only", "noexec", "a-file", "dangling"],
 )
 def test_a_spoilt_folder_is_named_with_the_step_and_the_errno(
-    mounted: Callable[..., Path], tmp_path: Path, options: str, spoil: str, expected: list[tuple[str, str]]
+    short: Path, mounted: Callable[..., Path], options: str, spoil: str, expected: list[tuple[str, str]]
 ) -> None:
-    home = mounted(tmp_path / "home", options)
+    home = mounted(short / "home", options)
     subprocess.run(["sh", "-c", spoil.format(home)], check=True, stderr=subprocess.DEVNULL)
     before = sorted(home.iterdir())
     found = trial(home / ".nvlaunch" / "runs", *ALL)
