@@ -90,7 +90,7 @@ class TestDrain:
         assert "drained 2 nodes of `hall`: r1-n[2-3]" in done.stderr
         shown = running.run("racks", "-i", "fleet.yaml").stdout
         assert "\x1b" not in shown
-        assert re.search(r"^r1 +AAx +0/3", shown, re.MULTILINE)
+        assert re.search(r"^r1 +A~x +0/3", shown, re.MULTILINE)
         (event,) = [
             one for one in json.loads(running.run("events", "job", "-o", "json").stdout) if one["kind"] == "requested"
         ]
