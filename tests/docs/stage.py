@@ -1,6 +1,7 @@
 """Plays the pictures of a page: a folder to type commands in, and what they write."""
 
 import contextlib
+import itertools
 import json
 import os
 import pwd
@@ -43,6 +44,7 @@ _MASKS = (
 # On real hosts a launch says how far it is as often as something changes.
 _ON_RIG = (
     (re.compile(r"^TIME (starting|stopping): .*"), ""),
+    (re.compile(r"^(Output of rank |rank \d+ of \d+ on ).*"), ""),  # comes when the rank writes, before or after others
     (re.compile(r"in \d+\.\d s; slowest: \S+"), "in N s"),
     (re.compile(r"(step|elapsed) \d+|\b\d+ B\b"), "N"),
 )
@@ -52,7 +54,10 @@ def masked(lines: Sequence[str], *, rig: bool = False) -> list[str]:
     """Lines without what differs from one time to the next."""
     if not rig:
         return [_masked(line, _MASKS) for line in lines]
-    return [line for line in (_masked(line, (*_MASKS, *_ON_RIG)) for line in lines) if line]
+    kept = [line for line in (_masked(line, (*_MASKS, *_ON_RIG)) for line in lines) if line]
+    # Ranks that answer together do so in any order.
+    parts = ((ranks, list(part)) for ranks, part in itertools.groupby(kept, lambda line: line.startswith("[")))
+    return [line for ranks, part in parts for line in (sorted(part) if ranks else part)]
 
 
 def _masked(line: str, masks: Iterable[tuple[re.Pattern[str], str]]) -> str:
