@@ -15,7 +15,7 @@ from launcher.core.model.text import count
 from launcher.core.placement.capacity import rank_order
 from launcher.core.placement.colocation import with_colocated_slices
 from launcher.core.placement.place import exclusive_nodes
-from launcher.core.placement.replacement import find_spare, move_slices, replace_slice, slice_on
+from launcher.core.placement.replacement import find_spare, lost_together, move_slices, replace_slice, slice_on
 from launcher.core.placement.resize import resize
 from launcher.core.placement.slice_range import as_placed
 from launcher.store.stored_plan import Reservation
@@ -69,7 +69,8 @@ def choose_place(
     free = {name: use for name, use in unavailable.items() if name not in own or use.unhealthy or use.drained}
     left = [node.name for node in fleet.nodes if node.rack in action.without_racks]
     excluded = _without(free, (*record.failed_nodes, *action.without, *left))
-    found = replace_slice(now.task, fleet, excluded, now.placement, part, action.lost)
+    lost = lost_together(now.task, now.placement, record.failed_nodes)
+    found = replace_slice(now.task, fleet, excluded, now.placement, part, lost)
     if isinstance(found, Shortfall):
         return NoChoice(message=f"slice `{part.key}` fits nowhere else: {_shortfall(found)}")
     nodes = _nodes(fleet, (*found.nodes, *found.spares))

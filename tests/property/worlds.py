@@ -33,7 +33,7 @@ from launcher.core.model.run import Run, RunId, RunName, Target, Wanted
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.core.placement.colocation import max_colocated_slices, with_colocated_slices
-from launcher.core.placement.replacement import find_spare, replace_slice
+from launcher.core.placement.replacement import find_spare, lost_together, replace_slice
 from launcher.core.placement.resize import resize
 from launcher.core.placement.slice_range import as_placed
 from launcher.drive.execute import execute
@@ -276,7 +276,8 @@ class MemoryAllotter:
             return Answer(result=Result.DONE, nodes=part.nodes)
         left = tuple(node.name for node in self.whole.nodes if node.rack in action.without_racks)
         barred = self._barred(record, (*action.without, *left))
-        found = replace_slice(now.task, self.whole, barred, now.placement, part, action.lost)
+        lost = lost_together(now.task, now.placement, record.failed_nodes)
+        found = replace_slice(now.task, self.whole, barred, now.placement, part, lost)
         if isinstance(found, Shortfall):
             return Answer(result=Result.FAILED, message=f"{part.key} fits nowhere else")
         return self._give(found)

@@ -10,7 +10,6 @@ from launcher.core.model.action_key import ActionKey, key_of
 from launcher.core.model.actions import AddSpare, Reason, Relocate, Why
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.observation import Phase, Seen
-from launcher.core.model.placement import Slice
 from launcher.core.model.record import Evidence, Outcome
 from launcher.core.model.run import Cause, Member
 from launcher.core.model.task import OnNoSpare
@@ -177,20 +176,4 @@ def _relocate(tick: Tick, member: Member, reason: Reason) -> None:
         for name in (*part.nodes, *part.spares)
         if leaves or name in tick.record.failed_nodes or name in tick.seen.drained or not tick.sees(name)
     )
-    tick.do(Relocate(reason=reason, slice=part.key, without=without, lost=_lost_too(tick, part)))
-
-
-def _lost_too(tick: Tick, part: Slice) -> tuple[str, ...]:
-    """Return the other slices without a node in sight, where rules of the task bind slices to each other."""
-    rules = [group.topology for group in tick.run.task.groups]
-    if not any(rule.all_within or rule.near for rule in rules):
-        return ()
-    return tuple(
-        other.key
-        for other in tick.run.placement.slices
-        if other.key != part.key and all(_is_lost(tick, name) for name in other.nodes)
-    )
-
-
-def _is_lost(tick: Tick, name: NodeName) -> bool:
-    return not tick.sees(name) and tick.quiet(name) >= EXPIRED_S
+    tick.do(Relocate(reason=reason, slice=part.key, without=without))

@@ -200,17 +200,12 @@ class AddSpare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relocate:
-    """Place a whole slice again, on no node of `without` or `without_racks`; the receipt names its new nodes.
-
-    `lost` are the other slices without a node in sight, which will be placed again too: this one has to be where all of
-    them fit by the rules of the task, not near where they were.
-    """
+    """Place a whole slice again, on no node of `without` or `without_racks`; the receipt names its new nodes."""
 
     reason: Reason
     slice: str
     without: tuple[NodeName, ...] = ()
     without_racks: tuple[RackName, ...] = ()
-    lost: tuple[str, ...] = ()
     kind: Literal["relocate"] = "relocate"
 
 

@@ -51,6 +51,13 @@ def replace_slice(
     return next(other for other in result.slices if other.key == part.key)
 
 
+def lost_together(task: Task, placement: Placement, failed: Collection[NodeName]) -> tuple[str, ...]:
+    """Return the slices whose nodes have all failed, where rules of the task bind slices to each other; else none."""
+    if not any(group.topology.all_within or group.topology.near for group in task.groups):
+        return ()
+    return tuple(part.key for part in placement.slices if all(name in failed for name in part.nodes))
+
+
 def replace_nodes(
     task: Task,
     inventory: Inventory,

@@ -51,7 +51,7 @@ def assign(
     failed: list[GroupShortfall] = []
     for groups in _orders(task, failed):
         capacity = Capacity(task, inventory, unavailable, kept)
-        too_many = needs_too_many_nodes(capacity)
+        too_many = not failed and needs_too_many_nodes(capacity)
         outcome = _best_fit(task, groups, capacity, kept)
         if isinstance(outcome, Placement):
             return outcome

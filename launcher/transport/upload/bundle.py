@@ -16,7 +16,7 @@ from launcher.core.model.run import RunId
 from launcher.runtime.protocol_files import KEY, SHARED, AgentSpec, node_key
 from launcher.setup.environ import SharedVariables
 from launcher.setup.layout import HEAD_PLACE, PACKAGE
-from launcher.transport.private import make_private
+from launcher.transport.private import made_once
 
 Files = dict[str, tuple[bytes, int]]
 
@@ -67,19 +67,8 @@ def run_secrets(home: Path, run: RunId, place: str) -> Files:
 
 
 def _made(path: Path) -> bytes:
-    """Return a secret, made by the first call: it stays the same, also when two threads ask at once."""
-    make_private(path.parent)
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    if not path.exists():
-        fresh.touch(mode=0o600)
-        fresh.write_text(secrets.token_hex(32))
-        try:
-            path.hardlink_to(fresh)
-        except FileExistsError:
-            pass  # another thread's
-        finally:
-            fresh.unlink()
-    return path.read_bytes()
+    """Return a secret, made by the first call."""
+    return made_once(path, lambda: secrets.token_hex(32).encode())
 
 
 def user_secrets(home: Path, run: RunId, names: Collection[str]) -> dict[str, str]:

@@ -5,8 +5,6 @@ for its address when its agent starts. All of it is removed when the run ends.
 """
 
 import ipaddress
-import os
-import secrets
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Lock
@@ -18,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from launcher.core.model.run import RunId
 from launcher.setup.ray import TLS_CA, TLS_CERTIFICATE, TLS_KEY
-from launcher.transport.private import make_private
+from launcher.transport.private import made_once
 
 EARLY = timedelta(days=1)
 """How far the clock of a node may be behind."""
@@ -55,32 +53,20 @@ def _authority(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certifica
     """Return the key and the certificate of a run's authority; two processes that ask at once get the same."""
     path = folder / _AUTHORITY
     with _MAKING:
-        if not path.exists():
-            _make_authority(path)
-        content = path.read_bytes()
+        content = made_once(path, lambda: _new_authority(f"nvlaunch {path.parent.parent.name}"))
     key = serialization.load_pem_private_key(content, None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return key, x509.load_pem_x509_certificate(content)
 
 
-def _make_authority(path: Path) -> None:
+def _new_authority(name: str) -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = f"nvlaunch {path.parent.parent.name}"
     certificate = (
         _begin(name, key, x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])]))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )
-    make_private(path.parent)
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        out.write(_pem(key) + certificate.public_bytes(serialization.Encoding.PEM))
-    try:
-        path.hardlink_to(fresh)
-    except FileExistsError:
-        pass  # another process's
-    finally:
-        fresh.unlink()
+    return _pem(key) + certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _begin(name: str, key: ec.EllipticCurvePrivateKey, issuer: x509.Name) -> x509.CertificateBuilder:
