@@ -8,34 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.all_reduce import all_reduce
 from tests.desk import Desk
 
-# Each node tells rank 0 how fast it is: what an all-reduce does, without GPUs.
-ALL_REDUCE = """#!/usr/bin/env python3
-import os, socket, sys, time
-rank, size = int(os.environ["NODE_RANK"]), int(os.environ["NNODES"])
-own = 50.0 if os.environ["NVLAUNCH_NODE_NAME"] == "r1-n3" else 100.0
-at = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-if rank == 0:
-    with socket.create_server(at, backlog=size) as server:
-        server.settimeout(30)
-        speeds = [own]
-        for _ in range(size - 1):
-            link, _ = server.accept()
-            with link:
-                speeds.append(float(link.recv(64)))
-    print(min(speeds))
-else:
-    for _ in range(300):
-        try:
-            with socket.create_connection(at, timeout=5) as link:
-                link.sendall(str(own).encode())
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.1)
-    else:
-        sys.exit(2)
-"""
+ALL_REDUCE = all_reduce('os.environ["NVLAUNCH_NODE_NAME"] == "r1-n3"')
 
 LOCAL = """
 name: here

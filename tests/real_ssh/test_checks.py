@@ -13,38 +13,14 @@ from launcher.config.inventory.read import read_inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.drive.adapters import open_checker
 from launcher.store.store import Store
+from tests.all_reduce import all_reduce
 from tests.desk import Desk
 from tests.rig import Rig
 
 SLOW = NodeName("r01-n03")
 MARK = "/var/tmp/slow"
 
-# Each node tells rank 0 how fast it is: what an all-reduce does, without GPUs.
-ALL_REDUCE = f"""#!/usr/bin/env python3
-import os, socket, sys, time
-rank, size = int(os.environ["NODE_RANK"]), int(os.environ["NNODES"])
-own = 50.0 if os.path.exists("{MARK}") else 100.0
-at = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-if rank == 0:
-    with socket.create_server(at, backlog=size) as server:
-        server.settimeout(20)
-        speeds = [own]
-        for _ in range(size - 1):
-            link, _ = server.accept()
-            with link:
-                speeds.append(float(link.recv(64)))
-    print(min(speeds))
-else:
-    for _ in range(100):
-        try:
-            with socket.create_connection(at, timeout=5) as link:
-                link.sendall(str(own).encode())
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.1)
-    else:
-        sys.exit(2)
-"""
+ALL_REDUCE = all_reduce(f'os.path.exists("{MARK}")')
 
 CHECKS = """
 checks:

@@ -79,18 +79,6 @@ class Head:
         self.listener._selector.close()
 
 
-@pytest.fixture
-def clock() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def head(clock: Time) -> Iterator[Head]:
-    made = Head(clock)
-    yield made
-    made.close()
-
-
 def follow(slot: Slot, head: Head) -> None:
     with head.serving():
         assert slot.beat.follow(HERE, head.port)

@@ -23,18 +23,6 @@ files = importlib.import_module("launcher.runtime.protocol_files")
 FUZZ = drawn(60)
 
 
-@pytest.fixture
-def clock() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def head(clock: Time) -> Iterator[Head]:
-    made = Head(clock)
-    yield made
-    made.close()
-
-
 @contextlib.contextmanager
 def stranger(head: Head, address: str = HERE) -> Iterator[socket.socket]:
     """A connection of somebody who knows no key."""

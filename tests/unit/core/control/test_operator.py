@@ -4,8 +4,18 @@ from launcher.core.model.observation import Phase, Seen, Step, Symptom, Unseen
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.run import MemberName, RunState
 from launcher.core.model.task import RecoveryPolicy
-from tests.situations import kinds, make_run
+from tests.situations import Situation, kinds, make_run
 from tests.unit.core.control.kernel import LOST, holder, serving, wait
+
+
+def back_from_silence() -> Situation:
+    """A run whose node was given up in silence, and answers again."""
+    here = serving(make_run(slices=1, spares=0))
+    here.silent(LOST, heard=18.0)
+    wait(here, 9)
+    here.views[LOST] = Seen()
+    del here.reached[LOST]
+    return here
 
 
 def test_an_operators_word_is_proof_but_not_against_what_we_see() -> None:
@@ -46,11 +56,7 @@ def test_a_sick_node_does_not_come_back() -> None:
 
 
 def test_a_node_that_is_kept_out_stays_out_in_spite_of_good_answers_until_a_request() -> None:
-    here = serving(make_run(slices=1, spares=0))
-    here.silent(LOST, heard=18.0)
-    wait(here, 9)
-    here.views[LOST] = Seen()
-    del here.reached[LOST]
+    here = back_from_silence()
     here.kept_out = frozenset((LOST,))
     wait(here, 300)
     assert LOST in here.record.failed_nodes
@@ -60,11 +66,7 @@ def test_a_node_that_is_kept_out_stays_out_in_spite_of_good_answers_until_a_requ
 
 
 def test_the_half_minute_of_good_answers_begins_when_a_node_is_not_kept_out_any_more() -> None:
-    here = serving(make_run(slices=1, spares=0))
-    here.silent(LOST, heard=18.0)
-    wait(here, 9)
-    here.views[LOST] = Seen()
-    del here.reached[LOST]
+    here = back_from_silence()
     here.kept_out = frozenset((LOST,))
     wait(here, 100)
     here.kept_out = frozenset()
