@@ -117,9 +117,9 @@ class Allotter(Protocol):
     def perform(self, run: Run, action: AllotAction) -> Answer:
         """Carry out an action; FAILED where no node is free, or the slices fit nowhere.
 
-        AddSpare gives a slice one more spare of its own rack and domain, Relocate places a slice again, Resize gives
-        the run the slices of its target or drops one, Grow claims nodes for a target with more. An action that was done
-        is DONE when it comes again.
+        AddSpare gives a slice one more spare of its own rack and domain, ReturnSpare takes a node out of the run,
+        Relocate places a slice again, Resize gives the run the slices of its target or drops one, Grow claims nodes for
+        a target with more. An action that was done is DONE when it comes again.
         """
 
     def room(self, run: Run) -> frozenset[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.core.control.resized_record import hindrance
-from launcher.core.model.actions import AddSpare, Move, Relocate
+from launcher.core.model.actions import AddSpare, Move, Relocate, ReturnSpare
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Placement, Shortfall, Slice, Unavailable, UnavailableNodes, mark_unhealthy
@@ -53,6 +53,33 @@ def choose_spare(
         return NoChoice(message=f"no free node for slice `{part.key}`{part.in_place}")
     nodes = _nodes(fleet, (found,))
     return NodeChoice(nodes=nodes, run=_with(now, replace(part, spares=(*part.spares, found)), nodes, fleet))
+
+
+def choose_return(action: ReturnSpare, now: Run, record: Record, fleet: Inventory) -> NodeChoice | NoChoice:
+    """Return the run without a node that holds no slot, or why it cannot be without it.
+
+    A slice keeps as many nodes as it has ranks: where it has to do without one of these, the node that holds the slot
+    takes its place.
+    """
+    gone, holders = action.node, {member: slot.node for member, slot in record.slots.items()}
+    if gone not in now.placement.nodes:
+        return NodeChoice(nodes=(), run=now)
+    if gone in holders.values() or now.target is not None:
+        return NoChoice(message=f"`{gone}` is in use" if now.target is None else "the run is about to be resized")
+    slices = [replace(part, spares=_but(part.spares, gone)) for part in now.placement.slices]
+    owners = {group.name for group in now.task.groups if group.topology.nodes_of is None}
+    at = next((at for at, part in enumerate(slices) if gone in part.nodes and part.group in owners), None)
+    if at is not None:
+        part = slices[at]
+        used = [holders[member.name] for member in now.members() if member.slice_key == part.key]
+        own = used[part.nodes.index(gone)]
+        new = next((name for name in (own, *used) if name not in part.nodes), None)
+        if new is None:
+            return NoChoice(message=f"`{gone}` is in use")
+        slices = [replace(other, spares=_but(other.spares, new)) for other in slices]
+        nodes = tuple(new if name == gone else name for name in part.nodes)
+        slices[at] = replace(slices[at], nodes=nodes)
+    return NodeChoice(nodes=(), run=_placed(now, tuple(slices), (), now.fleet.domains, fleet))
 
 
 def choose_place(
@@ -182,6 +209,10 @@ def resized_run(now: Run, fleet: Inventory) -> Run:
     slices = tuple(sorted((*stay, *target.comes), key=lambda part: (order[part.group], part.index)))
     aimed = replace(now, task=target.task, target=None)
     return _placed(aimed, slices, _new(now, target.fleet.nodes), target.fleet.domains, fleet)
+
+
+def _but(names: tuple[NodeName, ...], gone: NodeName) -> tuple[NodeName, ...]:
+    return tuple(name for name in names if name != gone)
 
 
 def _slice(run: Run, key: str) -> Slice | None:

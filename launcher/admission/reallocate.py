@@ -17,6 +17,7 @@ from launcher.admission.node_choice import (
     choose_growth,
     choose_move,
     choose_place,
+    choose_return,
     choose_spare,
     choose_target,
     resized_run,
@@ -24,7 +25,7 @@ from launcher.admission.node_choice import (
 )
 from launcher.admission.queue.explain import not_free
 from launcher.core.control.resized_record import hindrance
-from launcher.core.model.actions import AddSpare, AllotAction, Grow, Move, Relocate, Resize
+from launcher.core.model.actions import AddSpare, AllotAction, Grow, Move, Relocate, Resize, ReturnSpare
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.placement import Unavailable, UnavailableNodes, mark_unhealthy
@@ -57,6 +58,8 @@ class StoreAllotter:
         match action:
             case AddSpare():
                 return self.add_spare(run, action)
+            case ReturnSpare():
+                return self.return_spare(run, action)
             case Relocate():
                 return self.relocate(run, action)
             case Move():
@@ -72,6 +75,10 @@ class StoreAllotter:
         FAILED, with a message, where none is free.
         """
         return self._allot(run, lambda *world: choose_spare(action, *world), outranks=True)
+
+    def return_spare(self, run: Run, action: ReturnSpare) -> Answer:
+        """Take a node out of a run; its claim ends once nothing of the run is there. FAILED where a slot is on it."""
+        return self._allot(run, lambda now, record, _, fleet: choose_return(action, now, record, fleet))
 
     def relocate(self, run: Run, action: Relocate) -> Answer:
         """Place a slice again; FAILED, with the shortfall, where it fits nowhere."""

@@ -6,7 +6,7 @@ from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from launcher.core.model.action_key import ActionKey, key_of
-from launcher.core.model.actions import Action, AddSpare, AllotAction, Grow, Move, Relocate, Resize
+from launcher.core.model.actions import Action, AddSpare, AllotAction, Grow, Move, Relocate, Resize, ReturnSpare
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run
 from launcher.ports import Allotter, Nodes
@@ -31,7 +31,7 @@ class Fixed:
 
 def execute(run: Run, nodes: Nodes, action: Action, allotter: Allotter) -> Answer:
     """Return the answer to one action; only here an action becomes a call of a port."""
-    if isinstance(action, AddSpare | Relocate | Move | Resize | Grow):
+    if isinstance(action, AddSpare | ReturnSpare | Relocate | Move | Resize | Grow):
         return allotter.perform(run, action)
     return nodes.perform(run, action)
 

@@ -11,7 +11,7 @@ from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.slice_count import small_groups
 from launcher.core.control.status import summarise
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import Action, AddSpare, Grow, Move, Relocate, Resize
+from launcher.core.model.actions import Action, AddSpare, Grow, Move, Relocate, Resize, ReturnSpare
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation
 from launcher.core.model.receipt import Answer, Receipt, Result
@@ -124,7 +124,7 @@ class Loop:
 
         The store is read only when a receipt says that the run has changed.
         """
-        changes = (AddSpare, Relocate, Move, Resize, Grow)
+        changes = (AddSpare, ReturnSpare, Relocate, Move, Resize, Grow)
         if any(isinstance(one.action, changes) and one.answer.result is Result.DONE for one in receipts):
             self._run, _ = self._store.load(self._run.id)
         wanted = self._store.wanted(self._run.id)

@@ -20,7 +20,7 @@ _FINAL = [state.value for state in RunState if state.final]
 _WHYS = {why.value for why in Why}
 """Known reasons; those of another version are not counted."""
 
-_ASIDE = ("release", "add_spare", "relocate", "move")
+_ASIDE = ("release", "add_spare", "return_spare", "relocate", "move")
 """Actions that do not disturb running ranks: alone they are no recovery."""
 
 _WORST = {Why.RELOCATE: 6, Why.HEAD: 5, Why.REPLACE: 4, Why.DRAIN: 3, Why.MISPLACED: 2, Why.REJOIN: 1, Why.RESTART: 0}

@@ -7,9 +7,9 @@ the clock of the run jumps.
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
-from launcher.admission.node_choice import NoChoice, NodeChoice, choose_place, choose_spare
+from launcher.admission.node_choice import NoChoice, NodeChoice, choose_place, choose_return, choose_spare
 from launcher.core.control.reconcile import Decision, reconcile
-from launcher.core.model.actions import Action, AddSpare, Grow, Move, Relocate, Resize
+from launcher.core.model.actions import Action, AddSpare, Grow, Move, Relocate, Resize, ReturnSpare
 from launcher.core.model.inventory import Inventory, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Observation, Unseen
@@ -200,6 +200,8 @@ class KernelRun:
         match action:
             case AddSpare():
                 return self._add_spare(action)
+            case ReturnSpare():
+                return self._take(choose_return(action, self._run, self._record, self._whole))
             case Relocate():
                 return self._take(choose_place(action, self._run, self._record, self._unavailable(), self._whole))
             case Move() | Resize() | Grow():

@@ -237,7 +237,17 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
         orphaned = {node for node, view in seen.nodes.items() if isinstance(view, Seen) and view.leftovers}
         placed = {name for part in run.placement.slices for name in (*part.nodes, *part.spares)}
         others = {*decision.record.failed_nodes, *orphaned, *seen.drained, *(seen.nodes.keys() - placed)}
-        allowed = ("verify", "acquire", "reserve", "start_head", "add_spare", "relocate", "grow", "announce")
+        allowed = (
+            "verify",
+            "acquire",
+            "reserve",
+            "start_head",
+            "add_spare",
+            "return_spare",
+            "relocate",
+            "grow",
+            "announce",
+        )
         restless = [a for a in decision.actions if _node_of(a) not in others and a.kind not in allowed]
         old = [a for a in restless if isinstance(a, Release) and a.node in decision.record.former_heads]
         # A head without a slot is fenced when its machine falls silent; no rank notices.

@@ -6,7 +6,7 @@ from itertools import cycle
 
 from hypothesis import strategies as st
 
-from launcher.admission.node_choice import NoChoice, NodeChoice, choose_growth, shrunk_run
+from launcher.admission.node_choice import NoChoice, NodeChoice, choose_growth, choose_return, shrunk_run
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.resized_record import hindrance
 from launcher.core.control.slice_count import small_groups
@@ -21,6 +21,7 @@ from launcher.core.model.actions import (
     Prepare,
     Relocate,
     Resize,
+    ReturnSpare,
 )
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
@@ -216,6 +217,8 @@ class MemoryAllotter:
         match action:
             case AddSpare():
                 return self.add_spare(run, action)
+            case ReturnSpare():
+                return self.return_spare(action)
             case Relocate():
                 return self.relocate(run, action)
             case Resize():
@@ -264,6 +267,14 @@ class MemoryAllotter:
         if found is None:
             return Answer(result=Result.FAILED, message=f"no free node in {part.place}")
         return self._give(replace(part, spares=(*part.spares, found)))
+
+    def return_spare(self, action: ReturnSpare) -> Answer:
+        """Take a node out of the run."""
+        found = choose_return(action, self._play.run, self._play.record, self.whole)
+        if isinstance(found, NoChoice):
+            return Answer(result=Result.FAILED, message=found.message)
+        self._play.run = found.run
+        return Answer(result=Result.DONE)
 
     def relocate(self, run: Run, action: Relocate) -> Answer:
         """Place a slice again."""

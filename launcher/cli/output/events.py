@@ -30,6 +30,7 @@ _VERBS: Mapping[ActionKind | Level | Unit, tuple[str, str]] = {
     Unit.HEAD: ("release the Ray head on", "released the Ray head on"),
     "power_off": ("power off", "powered off"),
     "add_spare": ("add a spare to", "added a spare to"),
+    "return_spare": ("give back", "gave back"),
     "relocate": ("relocate", "relocated"),
     "move": ("allot the nodes of a move", "allotted the nodes of a move"),
     "resize": ("resize the run", "resized the run"),

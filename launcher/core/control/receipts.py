@@ -26,6 +26,7 @@ from launcher.core.model.actions import (
     Relocate,
     Reserve,
     Resize,
+    ReturnSpare,
     Signal,
     Start,
     StartHead,
@@ -100,7 +101,7 @@ def _succeeded(tick: Tick, action: Action, answer: Answer) -> None:
             record.head_starts = tick.retry_after(record.head_starts)
         case AddSpare():  # if the node turns out to be of no use, the next one is not asked for at once
             tick.back_off(key_of(action), ALLOT_WAIT_S)
-        case Prepare() | Join() | Reserve() | Start() | Release() | Resize():
+        case Prepare() | Join() | Reserve() | Start() | Release() | Resize() | ReturnSpare():
             pass  # their effect is observed
         case _:
             assert_never(action)
@@ -143,7 +144,7 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
             slice_count.apply_growth(tick, claimed=False)
         case AddSpare():
             tick.retries[key_of(action)] = replace(retry, message=answer.message or "no node is free")
-        case Announce() | Signal() | Release() | PowerOff() | Resize():
+        case Announce() | Signal() | Release() | PowerOff() | Resize() | ReturnSpare():
             pass  # tried again until it succeeds
         case _:
             assert_never(action)

@@ -21,7 +21,7 @@ from launcher.core.control.receipts import apply_receipts, apply_sightings
 from launcher.core.control.reservation import reserve_slices
 from launcher.core.control.shared_fault import find_shared_fault
 from launcher.core.control.slice_count import grow
-from launcher.core.control.spares import check_spares
+from launcher.core.control.spares import check_spares, return_surplus
 from launcher.core.control.startup import acquire_leases, bring_up
 from launcher.core.control.state import Tick
 from launcher.core.control.teardown import ending, enforce_time_limit, release_unused, tear_down
@@ -66,6 +66,7 @@ STAGES: tuple[tuple[Stage, When], ...] = (
     # From here on no slot changes its node; what is released below does not change what was decided above.
     (fix_conditions, When.GOING_ON),
     (release_unused, When.GOING_ON),
+    (return_surplus, When.NO_FAULT),  # a node that came back and is not needed any more
     # The steps of a start. A slot takes one per tick.
     (acquire_leases, When.NO_FAULT),
     (start_head, When.LEASED),

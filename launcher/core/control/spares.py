@@ -4,15 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from launcher.core.control import slice_count
+from launcher.core.control.conditions import Condition
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S, TRIES
 from launcher.core.model.action_key import ActionKey, key_of
-from launcher.core.model.actions import AddSpare, Reason, Relocate, Why
+from launcher.core.model.actions import AddSpare, Reason, Relocate, ReturnSpare, Why
 from launcher.core.model.nodeset import NodeName, fold
 from launcher.core.model.observation import Phase, Seen
+from launcher.core.model.placement import Slice
 from launcher.core.model.record import Evidence, Outcome
 from launcher.core.model.run import Cause, Member
 from launcher.core.model.task import OnNoSpare
+from launcher.core.model.text import count
 
 
 def check_spares(tick: Tick) -> None:
@@ -62,10 +65,74 @@ def free(tick: Tick, member: Member) -> list[NodeName]:
     part = tick.index.home(member)
     shared = (name for other in tick.index.pool(part) if other.key != part.key for name in other.spares)
     unused = (*tick.idle(part), *(name for name in shared if name not in tick.holders))
-    usable = [name for name in unused if name not in tick.record.failed_nodes and name not in tick.seen.drained]
+    left_out = (tick.record.failed_nodes, tick.seen.drained)
+    usable = [name for name in unused if not any(name in names for names in left_out) and not goes_back(tick, name)]
     # A node out of sight for a moment may be waited for; one that stays so is of no use.
     usable = [name for name in usable if tick.sees(name) or tick.quiet(name) < EXPIRED_S]
     return sorted(usable, key=lambda name: not tick.sees(name))
+
+
+def return_surplus(tick: Tick) -> None:
+    """Give nodes back that hold no slot and are more than the spares that the task asks for.
+
+    A node that came back (undrained, readmitted) after another one has taken its slot is one. Nothing is given back
+    before each slot of the slice runs where it may stay: until then any of its nodes may be needed.
+
+    Reads `conditions`, `holders`, `seen`, `record.failed_nodes`, `leased`, `relocating`, `move`. Writes `actions`.
+    """
+    record = tick.record
+    if record.resizing or record.dropping or record.move is not None or len(tick.index.slice_of) == len(tick.holders):
+        return
+    done: set[str] = set()
+    for part in dict.fromkeys(tick.index.slice_of.values()):
+        pool = tick.index.pool(part)
+        if part.key in done or not any(tick.idle(one) for one in pool):
+            continue
+        done |= {one.key for one in pool}
+        rule = tick.run.group(part.group).topology
+        asked = rule.spares * len(pool) + rule.spares_per_rack
+        found = [name for one in pool for name in _idle_well(tick, one)]
+        if len(found) > asked and _at_rest(tick, pool):
+            place = f"{fold(one.key for one in pool)} runs with {count(asked, 'spare') if asked else 'no spare'} left"
+            members = {name for one in pool for name in one.nodes}
+            # Kept are nodes with a lease, and those that were spares from the first.
+            found.sort(key=lambda name: (name not in record.leased, name in members))
+            for name in found[asked:]:
+                reason = Reason(why=Why.REPLACE, message=f"{name} is not needed: {place}, as the task asks for")
+                tick.do(ReturnSpare(reason=reason, node=name))
+
+
+def goes_back(tick: Tick, name: NodeName) -> bool:
+    """Whether a node is being given back: no slot may go there any more."""
+    key = ActionKey("return_spare", node=name)
+    return tick.in_flight.has(key) or key in tick.actions
+
+
+def _idle_well(tick: Tick, part: Slice) -> list[NodeName]:
+    """Return the nodes of a slice that could take a slot at once; not the head's, nor one that a head may be on."""
+    record = tick.record
+    return [
+        name
+        for name in tick.idle(part)
+        if tick.sees(name) and name not in record.failed_nodes and name not in tick.seen.drained
+        if name != tick.head_node and name not in record.former_heads and not tick.fencing(name)
+    ]
+
+
+def _at_rest(tick: Tick, pool: Sequence[Slice]) -> bool:
+    """Whether each slot of slices runs, or has finished, on a node that it does not have to leave."""
+    record = tick.record
+    for member in (
+        member for part in pool for one in tick.index.by_slice[part.key] for member in tick.index.colocated(one)
+    ):
+        node = tick.node_of(member)
+        if tick.conditions[member.name] not in (Condition.SERVING, Condition.FINISHED) or not tick.sees(node):
+            return False
+        if node in tick.seen.drained or node in record.failed_nodes or node not in tick.index.slice_of:
+            return False
+        if tick.gang_of(member).broken or tick.index.gangs[member.name] in record.since.draining:
+            return False
+    return not any(part.key in record.relocating for part in pool)
 
 
 def replace_node(tick: Tick, member: Member, why: Why, message: str, evidence: Evidence) -> None:

@@ -25,7 +25,11 @@ def acquire_leases(tick: Tick) -> None:
     `record.requested`; `actions`.
     """
     record, spare = tick.record, tick.seen.drained.keys() - tick.holders.keys()
-    wanted = [name for name in tick.index.slice_of if name not in record.failed_nodes and name not in spare]
+    wanted = [
+        name
+        for name in tick.index.slice_of
+        if name not in record.failed_nodes and name not in spare and not spares.goes_back(tick, name)
+    ]
     fenced = {kill.node for kill in tick.kills.values()}
     for name in wanted:
         view = tick.seen.nodes.get(name)

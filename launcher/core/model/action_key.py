@@ -22,6 +22,7 @@ from launcher.core.model.actions import (
     Relocate,
     Reserve,
     Resize,
+    ReturnSpare,
     Signal,
     Start,
     StartHead,
@@ -47,6 +48,7 @@ ActionKind: TypeAlias = Literal[
     "release",
     "power_off",
     "add_spare",
+    "return_spare",
     "relocate",
     "move",
     "resize",
@@ -107,6 +109,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "release": ("unit", "node"),
     "power_off": ("node",),
     "add_spare": ("slice",),
+    "return_spare": ("node",),
     "relocate": ("slice",),
     "move": (),
     "resize": (),
@@ -146,7 +149,7 @@ def parse_key(text: str) -> ActionKey | None:
 def key_of(action: Action) -> ActionKey:
     """Return the key of an action."""
     match action:
-        case Acquire() | Prepare() | PowerOff():
+        case Acquire() | Prepare() | PowerOff() | ReturnSpare():
             return ActionKey(action.kind, node=action.node)
         case StartHead():
             return ActionKey(action.kind, attempt=action.cluster or None)
@@ -215,7 +218,11 @@ class InFlight:
                 return action.gang in self._starting
             case Kill():
                 return action.node in self._joining
+            case AddSpare() | Relocate():
+                return self.any("return_spare")
+            case ReturnSpare():
+                return self.any("start", "add_spare", "relocate", "move", "resize", "grow")
             case Resize() | Move():
-                return self.any("start", "add_spare", "relocate", "move")
+                return self.any("start", "add_spare", "return_spare", "relocate", "move")
             case _:
                 return False

@@ -199,6 +199,15 @@ class AddSpare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnSpare:
+    """Give a node back that holds no slot of the run and is more than the spares that its task asks for."""
+
+    reason: Reason
+    node: NodeName
+    kind: Literal["return_spare"] = "return_spare"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Relocate:
     """Place a whole slice again, on no node of `without` or `without_racks`; the receipt names its new nodes."""
 
@@ -253,7 +262,7 @@ NodeAction: TypeAlias = (
 )
 """Done on machines, through `Nodes`."""
 
-AllotAction: TypeAlias = AddSpare | Relocate | Move | Resize | Grow
+AllotAction: TypeAlias = AddSpare | ReturnSpare | Relocate | Move | Resize | Grow
 """Changes which nodes the run has, through `Allotter`."""
 
 Action: TypeAlias = NodeAction | AllotAction

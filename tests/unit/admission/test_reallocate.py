@@ -9,7 +9,7 @@ import pytest
 from launcher.admission.domains import guessed
 from launcher.admission.reallocate import StoreAllotter
 from launcher.config.inventory.read import read_inventory
-from launcher.core.model.actions import AddSpare, Move, Reason, Relocate, Why
+from launcher.core.model.actions import AddSpare, Move, Reason, Relocate, ReturnSpare, Why
 from launcher.core.model.move_order import MoveOrder, SliceNodes
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.receipt import Result
@@ -96,6 +96,30 @@ def test_the_same_order_after_a_crash_gives_no_second_node(folder: Path) -> None
     assert hall.allotter.add_spare(hall.run, ENLIST).nodes == ("r1-n4",)
     hall.keep(slots=hall.on("r1-n4", "r1-n3"))
     assert hall.allotter.add_spare(hall.run, ENLIST).nodes == ("r1-n5",)
+
+
+def test_a_node_that_is_given_back_leaves_the_run_and_the_one_with_the_slot_takes_its_place(folder: Path) -> None:
+    hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-6]"}}')
+    hall.keep(slots=hall.on("r1-n1", "r1-n3"))
+    hall.allotter.add_spare(hall.run, ENLIST)
+    back = ReturnSpare(reason=REASON, node=NodeName("r1-n2"))
+    for _ in range(2):  # also where the first answer was lost
+        assert hall.allotter.perform(hall.run, back).result is Result.DONE
+        run, _ = hall.store.load(hall.run.id)
+        (part,) = run.placement.slices
+        assert (part.nodes, part.spares) == (("r1-n1", "r1-n3"), ("r1-n4",))
+        assert hall.claims() == {"r1-n1", "r1-n3", "r1-n4"}
+    held = hall.allotter.perform(hall.run, replace(back, node=NodeName("r1-n3")))
+    assert (held.result, held.message) == (Result.FAILED, "`r1-n3` is in use")
+
+
+def test_a_node_that_is_given_back_stays_claimed_while_anything_of_the_run_may_be_there(folder: Path) -> None:
+    hall = Hall(folder, racks='racks: {r1: {nodes: "r1-n[1-6]"}}')
+    hall.keep(slots=hall.on("r1-n1", "r1-n3"), requested={NodeName(name) for name in ("r1-n1", "r1-n2", "r1-n3")})
+    hall.allotter.perform(hall.run, ReturnSpare(reason=REASON, node=NodeName("r1-n2")))
+    assert "r1-n2" in hall.claims()
+    hall.keep(slots=hall.on("r1-n1", "r1-n3"), requested={NodeName(name) for name in ("r1-n1", "r1-n3")})
+    assert hall.claims() == {"r1-n1", "r1-n3"}
 
 
 def test_no_node_of_another_rack_another_run_or_out_of_service_is_given(folder: Path) -> None:

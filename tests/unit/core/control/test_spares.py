@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+from launcher.core.model.action_key import key_of
+from launcher.core.model.inventory import Access, Node, RackName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Phase, Seen, Step, Symptom, Unseen
 from launcher.core.model.receipt import Result
 from launcher.core.model.run import Cause, MemberName, RunState
@@ -132,3 +135,99 @@ def test_a_spare_that_is_sick_is_given_up_and_nobody_notices() -> None:
     decision = here.decide()
     assert kinds(decision) == ["release:slot:r1-n9"]
     assert decision.state is RunState.RUNNING
+
+
+def with_another_node(here: Situation) -> NodeName:
+    """The slice got one more node than its task asks for, r1-n9: r1-n2 had to be left, and it took the slot."""
+    new = name(1, 9)
+    here.drained[LOST] = "memory to be replaced"
+    (part,) = here.run.placement.slices
+    node = Node(name=new, rack=RackName("r1"), domain="r1", access=Access(address=new))
+    placement = replace(here.run.placement, slices=(replace(part, spares=(*part.spares, new)),))
+    fleet = replace(here.run.fleet, nodes=(*here.run.fleet.nodes, node))
+    here.run = replace(here.run, placement=placement, fleet=fleet)
+    here.views[new] = Seen()
+    return new
+
+
+def settled(here: Situation) -> list[str]:
+    """All that is asked for succeeds until ranks run again; what was asked for."""
+    asked: list[str] = []
+    for _ in range(8):
+        decision = here.decide()
+        asked += kinds(decision)
+        here.verify(decision.actions)
+        for action in decision.actions:
+            if action.kind != "verify":
+                here.receive(action, Result.KILLED if action.kind in ("kill", "release") else Result.DONE)
+            if action.kind == "acquire":
+                here.agent(action.node)
+            if action.kind == "release" and action.node is not None:
+                here.views[action.node] = Seen()
+            if action.kind == "kill":
+                here.agent(action.node, ranks=())
+            if action.kind == "start":
+                here.run_ranks(action.attempt)
+        if any(action.kind == "join" for action in decision.actions):
+            here.show_ready(here.record.slots)
+    return asked
+
+
+def test_a_node_that_comes_back_after_another_took_its_slot_is_given_back_and_not_acquired_again() -> None:
+    here = serving(make_run(slices=1, spares=0, grace=0.0))
+    new = with_another_node(here)
+    settled(here)
+    here.show_ready(here.record.slots)
+    settled(here)
+    assert (holder(here), here.decide().state) == (new, RunState.RUNNING)
+    here.drained.clear()
+    decision = here.decide()
+    assert kinds(decision) == ["return_spare:r1-n2"]
+    assert decision.actions[0].reason.message == (
+        "r1-n2 is not needed: main.s0 runs with no spare left, as the task asks for"
+    )
+
+
+def test_a_node_that_is_being_given_back_takes_no_slot() -> None:
+    here = serving(make_run(slices=1, spares=0, grace=0.0))
+    new = with_another_node(here)
+    settled(here)
+    here.show_ready(here.record.slots)
+    settled(here)
+    here.drained.clear()
+    here.in_flight = frozenset(key_of(action) for action in here.decide().actions)
+    here.silent(new, heard=18.0)
+    wait(here, 9)
+    assert holder(here) == new, "the node that it would take is no longer its own"
+
+
+def test_a_node_that_waits_for_a_slot_is_not_given_back() -> None:
+    here = serving(make_run(slices=1, spares=0, grace=60.0))
+    new = with_another_node(here)
+    asked = [kind for _ in range(5) for kind in kinds(here.decide(after=1.0))]
+    assert f"acquire:{new}" in asked
+    assert not [kind for kind in asked if kind.startswith("return_spare")]
+
+
+def test_a_spare_that_the_task_asks_for_stays_also_where_it_is_the_node_that_was_left() -> None:
+    here = serving(make_run(slices=1, spares=1, grace=0.0))
+    here.drained[LOST] = "memory to be replaced"
+    settled(here)
+    here.show_ready(here.record.slots)
+    settled(here)
+    assert holder(here) == "r1-n3"
+    here.drained.clear()
+    assert kinds(here.decide()) == ["acquire:r1-n2"], "it is the spare from now on"
+
+
+def test_a_node_of_the_head_is_not_given_back() -> None:
+    here = Situation(make_run(slices=1, spares=0, grace=0.0))
+    here.serving()
+    new = with_another_node(here)
+    settled(here)
+    here.show_ready(here.record.slots)
+    settled(here)
+    here.record.head = LOST
+    here.drained.clear()
+    assert holder(here) == new
+    assert not [kind for kind in kinds(here.decide()) if kind.startswith("return_spare")]

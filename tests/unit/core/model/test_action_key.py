@@ -22,6 +22,7 @@ from launcher.core.model.actions import (
     Relocate,
     Reserve,
     Resize,
+    ReturnSpare,
     Signal,
     Start,
     StartHead,
@@ -83,6 +84,7 @@ EVERY_ACTION: tuple[Action, ...] = (
     Release(reason=WHY, node=None, unit=Unit.HEAD),
     PowerOff(reason=WHY, node=NODE),
     AddSpare(reason=WHY, slice="main.s0"),
+    ReturnSpare(reason=WHY, node=NODE),
     Relocate(reason=WHY, slice="main.s0"),
     Move(reason=WHY, order=MoveOrder(plan="defrag-ab12")),
     Resize(reason=WHY),
@@ -157,3 +159,10 @@ def test_an_action_waits_for_what_it_would_miss_and_for_nothing_else(
 ) -> None:
     assert InFlight([under_way]).blocks(action)
     assert not InFlight([another]).blocks(action)
+
+
+def test_a_node_is_given_back_only_while_nothing_else_changes_which_nodes_the_run_has() -> None:
+    back = ReturnSpare(reason=WHY, node=NODE)
+    for other in (AddSpare(reason=WHY, slice="main.s0"), Relocate(reason=WHY, slice="main.s0"), Resize(reason=WHY)):
+        assert InFlight([key_of(back)]).blocks(other)
+        assert InFlight([key_of(other)]).blocks(back)
