@@ -16,6 +16,7 @@ from launcher.config.schema.variables import variables
 from launcher.config.yaml.diagnostics import KeyPath
 from launcher.config.yaml.nodes import MappingNode, ScalarKind, ScalarNode, SequenceNode, YamlNode
 from launcher.config.yaml.values import FieldValue, Values
+from launcher.core.model.container import Engine
 from launcher.core.model.inventory import GpuDriver, HostKeyPolicy, ImexMode, Transport
 from launcher.core.model.simulation import FaultKind
 
@@ -23,6 +24,7 @@ _TRANSPORTS = Choice(choices=tuple(one.value for one in Transport))
 _FAULTS = Choice(choices=tuple(one.value for one in FaultKind))
 _DRIVERS = Choice(choices=tuple(one.value for one in GpuDriver))
 _IMEX = Choice(choices=tuple(one.value for one in ImexMode))
+_ENGINES = Choice(choices=tuple(one.value for one in Engine))
 _HOST_KEYS = Choice(choices=tuple(one.value for one in HostKeyPolicy))
 _HOST_KEY = Text(
     expected="the fingerprint of a host key",
@@ -240,6 +242,11 @@ INVENTORY = section(
         doc="`manage` starts IMEX with `sudo -n` if it does not run, `adopt` uses it if it runs, `off` ignores it.",
         type=_IMEX,
         default=ImexMode.ADOPT.value,
+    ),
+    Field(
+        name="container_engine",
+        doc="The program that runs containers. Default: the first that all nodes of a run have.",
+        type=_ENGINES,
     ),
     Field(
         name="lease_path",

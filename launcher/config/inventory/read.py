@@ -17,6 +17,7 @@ from launcher.config.yaml.diagnostics import Diagnostics, KeyPath
 from launcher.config.yaml.document import only_document, parse_documents
 from launcher.config.yaml.text_file import read_text
 from launcher.config.yaml.values import Values
+from launcher.core.model.container import Engine
 from launcher.core.model.inventory import (
     ANY_LEVEL,
     NODE_LEVEL,
@@ -101,6 +102,7 @@ def parse_inventory(text: str, path: Path) -> Inventory:
         lease_path=values.get("lease_path", str) or LEASE_PATH,
         host_keys=HostKeyPolicy(values.get("host_keys", str) or HostKeyPolicy.LEARN.value),
         ray_tls=values.get("ray_tls", bool) or False,
+        container_engine=Engine(engine) if (engine := values.get("container_engine", str)) else None,
         imex=ImexMode(values.get("imex", str) or ImexMode.ADOPT.value),
         sim=_sim(values, transport, nodes, out),
         defrag=_defrag(values.section("defrag"), out),

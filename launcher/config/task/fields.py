@@ -12,6 +12,7 @@ from launcher.config.schema.patterns import env_name, group_name, task_name
 from launcher.config.schema.scalars import Boolean, Choice, Duration, Integer, Number, Text
 from launcher.config.schema.unsupported import as_built
 from launcher.config.schema.variables import Variable, variables
+from launcher.config.task.container import CONTAINER_FIELD, IMAGE_ID_FIELD
 from launcher.config.task.skypilot_keys import (
     GROUPS_ELSEWHERE,
     JOB_GROUP_ELSEWHERE,
@@ -50,6 +51,7 @@ _ACCELERATORS = (
 _OF_ALL = (
     Field(name="priority", doc="The same as `priority` of the task.", type=Integer(low=-1000, high=1000), default=0),
     JOB_RECOVERY,
+    IMAGE_ID_FIELD,
 )
 _ALTERNATIVES = ListOf(
     item=_built(*_ACCELERATORS, *map(of_all_alternatives, _OF_ALL), *RESOURCES_ELSEWHERE),
@@ -194,6 +196,7 @@ _ROLE = (
     Field(name="resources", doc="What each node must have.", type=RESOURCES),
     Field(name="topology", doc="Number and size of slices, and where they may be placed.", type=TOPOLOGY),
     Field(name="envs", doc="Variables of the commands; null if `--env` must give the value.", type=variables),
+    CONTAINER_FIELD,
     Field(name="setup", doc="The command that runs once on each node before `run`.", type=Script()),
     Field(name="run", doc="The command that every rank runs.", type=Script(), filled=True),
     Field(name="recovery", doc="Restarts and replacements after failures.", type=RECOVERY),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from launcher.config.schema.patterns import NAME_LENGTH, TASK_NAME, task_name
 from launcher.config.task.accelerators import read_accelerators
+from launcher.config.task.container import read_container
 from launcher.config.task.envs import (
     Overrides,
     check_overrides,
@@ -106,6 +107,7 @@ def _forms(name: str, own: Values, task: Values, overrides: Overrides, out: Diag
     """Return a group once for each alternative accelerator."""
     kinds = read_accelerators(own if own.has("resources") else task, out)
     _check_command(name, own, out, alone=own is task)
+    container = read_container(own, task, out)
     envs = read_envs((task,) if own is task else (task, own), overrides, out)
     check_scripts(own, envs, out)
     return tuple(
@@ -121,6 +123,7 @@ def _forms(name: str, own: Values, task: Values, overrides: Overrides, out: Diag
             envs=envs,
             recovery=read_recovery(own, task, out),
             traffic=read_traffic(own, task),
+            container=container,
         )
         for kind in kinds or (None,)
     )

@@ -51,7 +51,6 @@ SHARED = "put the data on a file system that the nodes share, and use its path"
 INTERNAL = "it is internal to SkyPilot"
 _RECOVERY = "set the number of restarts with `recovery: {max_restarts: N}`"
 _FAULTS = "node faults are always recovered, in the same inventory"
-_CONTAINER = "install software in `setup:`, or start the container in `run:`"
 
 RESTARTS = "max_restarts_on_errors"
 MAX_RESTARTS = 1_000_000
@@ -114,7 +113,6 @@ RESOURCES_ELSEWHERE = (
     _ignored("labels", "runs have names instead"),
     _ignored("priority_class", "there are no classes", "use `priority`"),
     _refused("spot_recovery", "SkyPilot has replaced it by `job_recovery`", _RECOVERY),
-    _refused("image_id", "ranks run on the nodes directly, not in a container or an image", _CONTAINER),
     _refused("accelerator_args", "it is for TPUs", "remove it"),
     _refused("volumes", "there are no cloud disks", SHARED),
     _refused("_docker_login_config", INTERNAL, "remove it"),

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import NewType
 
 from launcher.core.model.checks import CheckPolicy
+from launcher.core.model.container import Engine
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import SimSettings
 from launcher.core.model.traffic import LinkSpeeds
@@ -158,6 +159,7 @@ class Inventory:
     ray_tls: bool = False
     host_keys: HostKeyPolicy = HostKeyPolicy.LEARN
     imex: ImexMode = ImexMode.ADOPT
+    container_engine: Engine | None = None
     domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sim: SimSettings | None = None
     defrag: DefragPolicy = DefragPolicy()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from launcher.core.model.container import Container
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
 from launcher.core.model.traffic import Traffic
 
@@ -119,6 +120,7 @@ class Group:
     A group has either `run`, the command of every rank, or `driver`, one command that drives all its nodes from beside
     the Ray head. With `reserve`, the launcher reserves the nodes of a driver in Ray. `traffic` is that inside each
     slice; only predictions use it. `secrets` are the names of those that it sees, None for all of the task.
+    Without a `container`, its programs run on the nodes themselves.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Group:
     recovery: RecoveryPolicy = RecoveryPolicy()
     traffic: Traffic | None = None
     secrets: tuple[str, ...] | None = None
+    container: Container | None = None
 
     @property
     def reserved(self) -> bool:

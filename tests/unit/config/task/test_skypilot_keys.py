@@ -113,7 +113,7 @@ CASES: dict[str, tuple[Fate, str]] = {
     "resources.network_tier": (WARNED, "resources: {network_tier: best}"),
     "resources.max_hourly_cost": (WARNED, "resources: {max_hourly_cost: 10}"),
     "resources.ports": (WARNED, "resources: {ports: [8080, 9000-9010]}"),
-    "resources.image_id": (REFUSED, "resources: {image_id: docker:nvcr.io/nvidia/pytorch}"),
+    "resources.image_id": (RUN, "resources: {image_id: docker:nvcr.io/nvidia/pytorch}"),
     "resources.labels": (WARNED, "resources: {labels: {team: vla}}"),
     "resources.autostop": (WARNED, "resources: {autostop: {idle_minutes: 10, down: true}}"),
     "resources.priority": (REFUSED if "priority" in UNSUPPORTED else RUN, "resources: {priority: 10}"),
