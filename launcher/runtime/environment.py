@@ -26,6 +26,8 @@ TROUBLE = "NVLAUNCH_LOGIN_TROUBLE"
 """The variable that tells an agent why it has not the variables of a login."""
 _OURS = "NVLAUNCH_"
 _SLICES = "NVLAUNCH_SLICES"
+_ADDRESSES = "NVLAUNCH_NODE_IPS"
+_GPUS = "NVLAUNCH_NUM_GPUS_PER_NODE"
 MAX_LISTS = 512 * 1024
 """Bytes of all lists; Linux limits arguments and variables to a quarter of the stack (ARG_MAX), 2 MiB by default."""
 # Variables of one login session, and those that would be mistaken for Ray's or for ours.
@@ -69,7 +71,21 @@ def given(folder: Path, variables: Variables) -> dict[str, str]:
 
 def own(folder: Path, variables: Variables) -> dict[str, str]:
     """Return the variables that nvlaunch gives a program."""
-    return lists_in_files(folder, protocol_files.own(shared.read(folder, variables["shared"]), variables))
+    found = protocol_files.own(shared.read(folder, variables["shared"]), variables)
+    return {**lists_in_files(folder, found), **_hostfile(folder, found)}
+
+
+def _hostfile(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that names a hostfile of the rank's group, as Open MPI and DeepSpeed read it.
+
+    A line for each node in rank order: `ADDRESS slots=GPUS`. A node without GPUs has one slot: with none, nothing would
+    be started there.
+    """
+    if _ADDRESSES not in variables:
+        return {}
+    slots = max(1, int(variables.get(_GPUS, "0")))
+    text = "".join(f"{address} slots={slots}\n" for address in variables[_ADDRESSES].split("\n"))
+    return {"NVLAUNCH_HOSTFILE": str(shared.keep_text(folder, text))}
 
 
 def lists_in_files(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:

@@ -24,6 +24,16 @@ from launcher.setup import ray
 _LIST = re.compile(r"\b(NVLAUNCH|SKYPILOT)(_SETUP)?_NODE_IPS\b")
 
 
+def torchrun(gpus: int, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables from which `torchrun` takes options that its command line leaves out.
+
+    It reads `PET_` and an option's name (torch/distributed/argparse_util.py), and so does `accelerate launch`, which
+    starts torchrun's agent. A rank without GPUs is one process.
+    """
+    options = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+    return {"PET_NPROC_PER_NODE": str(max(1, gpus)), **{f"PET_{name}": variables[name] for name in options}}
+
+
 def task_id(run: Run) -> str:
     """Return the id of the run for checkpoint folders.
 
@@ -134,6 +144,8 @@ class RunEnvironment:
             "SKYPILOT_NUM_GPUS_PER_NODE": str(group.gpus),
             **self._devices(group, node),
         }
+        theirs = torchrun(group.gpus, variables)
+        variables |= {name: value for name, value in theirs.items() if name not in group.envs and name not in node.env}
         by_group = {_group_variable(name): name for name in shared.addresses if name != member.group}
         by_group |= dict.fromkeys(("NVLAUNCH_NODE_IPS", "SKYPILOT_NODE_IPS"), member.group)
         return self._variables(shared, node, member, variables, by_group)

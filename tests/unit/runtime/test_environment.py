@@ -4,6 +4,7 @@ import errno
 import importlib
 import json
 import os
+import re
 import subprocess
 import zlib
 from pathlib import Path
@@ -41,7 +42,25 @@ def test_lists_are_variables_and_files(tmp_path: Path) -> None:
     files = {name: Path(path).read_text() for name, path in found.items() if name.endswith("_FILE")}
     lists = {"NVLAUNCH_NODE_IPS": "a\nb", "NVLAUNCH_GROUP_SIDE_IPS": "c", "NVLAUNCH_SLICES": "[]"}
     assert files == {f"{name}_FILE": value for name, value in lists.items()}
+    assert Path(found.pop("NVLAUNCH_HOSTFILE")).read_text() == "a slots=1\nb slots=1\n"
     assert found == {"STEPS": "7", "SKYPILOT_NODE_IPS": "a\nb", **lists, **{name: found[name] for name in files}}
+
+
+def test_the_hostfile_has_a_line_for_each_node_in_rank_order_and_follows_a_new_node(tmp_path: Path) -> None:
+    given = variables(tmp_path, {"main": "10.0.0.2\n10.0.0.1\nfd00::7"}, NVLAUNCH_NUM_GPUS_PER_NODE="4")
+    file = Path(environment.own(tmp_path, given)["NVLAUNCH_HOSTFILE"])
+    hosts = [re.fullmatch(r"(\S+)\s+slots=(\d+)", line) for line in file.read_text().splitlines()]  # as DeepSpeed reads
+    found = [host.groups() for host in hosts if host]
+    assert found == [("10.0.0.2", "4"), ("10.0.0.1", "4"), ("fd00::7", "4")]
+    (tmp_path / "shared" / "abc").unlink()
+    given = variables(tmp_path, {"main": "10.0.0.9\n10.0.0.1"}, NVLAUNCH_NUM_GPUS_PER_NODE="4")
+    assert Path(environment.own(tmp_path, given)["NVLAUNCH_HOSTFILE"]).read_text().startswith("10.0.0.9 slots=4\n")
+
+
+def test_a_setup_has_no_hostfile_for_its_rank_is_not_certain_yet(tmp_path: Path) -> None:
+    given = variables(tmp_path, {"main": "a"})
+    given["addresses"] = {"SKYPILOT_SETUP_NODE_IPS": "main"}
+    assert "NVLAUNCH_HOSTFILE" not in environment.own(tmp_path, given)
 
 
 def test_a_program_starts_with_the_lists_of_the_largest_fleet_in_files(tmp_path: Path) -> None:
@@ -49,7 +68,7 @@ def test_a_program_starts_with_the_lists_of_the_largest_fleet_in_files(tmp_path:
         seen({"NVLAUNCH_NODE_IPS": ADDRESSES})
     assert refused.value.errno == errno.E2BIG, "the limit that this is about"
     found = seen(environment.whole(tmp_path, variables(tmp_path, {"main": ADDRESSES}, NVLAUNCH_SLICES=SLICES)))
-    assert found.keys() == {"STEPS", "NVLAUNCH_NODE_IPS_FILE", "NVLAUNCH_SLICES_FILE"}
+    assert found.keys() == {"STEPS", "NVLAUNCH_NODE_IPS_FILE", "NVLAUNCH_SLICES_FILE", "NVLAUNCH_HOSTFILE"}
     assert Path(found["NVLAUNCH_NODE_IPS_FILE"]).read_text() == ADDRESSES
     assert Path(found["NVLAUNCH_SLICES_FILE"]).read_text() == SLICES
 

@@ -141,12 +141,27 @@ def test_a_rank_beside_others_sees_all_of_this_and_nothing_else() -> None:
         "NVLAUNCH_SLICE": "0",
         "NVLAUNCH_SLICE_RANK": "1",
         "NVLAUNCH_TASK_ID": "nvlaunch-id1",
+        "PET_MASTER_ADDR": "10.0.0.1",
+        "PET_MASTER_PORT": "1",
+        "PET_NNODES": "2",
+        "PET_NODE_RANK": "1",
+        "PET_NPROC_PER_NODE": "1",
         "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
         "SKYPILOT_NODE_RANK": "1",
         "SKYPILOT_NUM_GPUS_PER_NODE": "1",
         "SKYPILOT_NUM_NODES": "2",
         "SKYPILOT_TASK_ID": "nvlaunch-id1",
     }
+
+
+def test_options_of_torchrun_that_the_task_sets_stay_and_a_rank_without_gpus_is_one_process() -> None:
+    run = make_run(gpus=0)
+    (group,) = run.task.groups
+    chosen = replace(group, envs={"PET_NNODES": "1", "MASTER_PORT": "5"})
+    run = replace(run, task=replace(run.task, groups=(chosen,)))
+    of = rank(run, next(run.members()), SLOTS, master_port=7001)
+    assert (of["PET_NNODES"], of["PET_NPROC_PER_NODE"], of["PET_MASTER_PORT"]) == ("1", "1", "7001")
+    assert of["NNODES"] == "2"
 
 
 def test_a_setup_sees_all_of_this_and_nothing_else() -> None:
