@@ -60,7 +60,8 @@ check: lint types contracts unit fake
 soak: fuzz
 	@echo "== soak: many cases, anew"
 	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -n 2 --timeout 0 tests/unit tests/property tests/soak tests/fake tests/command
-	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest --timeout 0 tests/recovery tests/real_ssh/test_attacker.py
+	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest --timeout 0 tests/recovery tests/real_ssh/test_attacker.py \
+		tests/real_ssh/test_sick_nodes.py tests/real_ssh/test_left_behind.py
 
 # Task files, foreign inventories, what nodes and strangers send on each channel: other ones in each round, until the
 # time is over.

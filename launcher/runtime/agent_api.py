@@ -17,8 +17,9 @@ from .agent_faults import AgentFaults
 from .agent_programs import AgentPrograms
 from .children import Children
 from .connectivity import Connectivity
+from .deadline import Deadline
 from .fences import Fences
-from .heartbeat import Deadline, Heartbeat
+from .heartbeat import Heartbeat
 from .heartbeat_server import HeartbeatServer
 from .patience import Patience
 from .protocol import (
@@ -26,7 +27,6 @@ from .protocol import (
     PROTOCOL,
     DriveRequest,
     EnvironmentReply,
-    EnvironmentRequest,
     KillRequest,
     PlainRequest,
     PrepareRequest,
@@ -39,7 +39,7 @@ from .protocol import (
     TablesReply,
     mismatch,
 )
-from .protocol_files import WORKERS, AgentSpec
+from .protocol_files import WORKERS, AgentSpec, EnvironmentRequest
 from .redact import SecretFilter
 from .supervision import Supervision
 from .watched import WatchedProgram
@@ -78,8 +78,10 @@ class AgentApi:
         self._connectivity = Connectivity()
         key, limit, place = handshake.kept(folder), spec["self_stop"], spec["place"]
         self.heartbeat = Heartbeat(place, key, limit, self.stop_itself, Deadline(self._deadline).put)
-        server = HeartbeatServer(key, limit, spec["population"], self.cut_off)
-        self.heartbeats = server if spec["heartbeat"] is not None else None
+        self.heartbeats: HeartbeatServer | None = None
+        if spec["heartbeat"] is not None:
+            ends = Deadline(agent_folders.head_deadline(self._scratch)).put
+            self.heartbeats = HeartbeatServer(key, limit, spec["population"], self.cut_off, ends)
         self._member: str | None = None
         self._turn = threading.Lock()
         self._patience = Patience(spec["abandoned"], lambda: self.stop({"op": "stop"})["ok"])
@@ -133,6 +135,8 @@ class AgentApi:
             self.heartbeat.hint(*request["head"])
         status["reachable"] = self._connectivity.probe(request.get("probe", {}))
         status["head_silence"], status["head_unheard"] = self.heartbeat.silence, self.heartbeat.unheard
+        status["followed"] = self.heartbeat.followed
+        status["head_bound"] = self._member is None or self.heartbeat.head_bound
         return self._faults.added_to(status)
 
     def prepare(self, request: PrepareRequest) -> Reply:
@@ -176,7 +180,8 @@ class AgentApi:
                 if self._ray.generation == generation:
                     return {"ok": True}
                 return {"ok": False, "message": f"the raylet of generation {self._ray.generation} still runs"}
-            if "head" in request and not self.heartbeat.follow(*request["head"]):
+            beside = agent_folders.watched_head(request.get("head_scratch"))
+            if "head" in request and not self.heartbeat.follow(*request["head"], beside):
                 return {"ok": False, "message": f"the head's machine `{request['head'][0]}` does not answer this node"}
             if self.heartbeats:
                 self.heartbeats.begin()
@@ -214,15 +219,10 @@ class AgentApi:
 
     def signal(self, request: SignalRequest) -> Reply:
         """Send a signal to every process of the ranks here, or of those of one gang."""
-        parents = {state["pid"] for state in ranks.living(self._folder)}
         number = signal.Signals[f"SIG{request['signal'].removeprefix('SIG')}"]
-        gang = request.get("gang")
-        scope = procs.of_spec(self._spec)
-        found = ranks.processes(self._folder, scope, gang, os.getpid(), self._children.pids)
-        ranks.tell_to_stop(self._folder, gang)
-        told = [process for process in found if process.pid not in parents]
-        procs.send(told, number)
-        return {"ok": True, "count": len(told)}
+        scope, gang = procs.of_spec(self._spec), request.get("gang")
+        told = ranks.signal(self._folder, scope, number, gang, os.getpid(), self._children.pids)
+        return {"ok": True, "count": told}
 
     def drive(self, request: DriveRequest) -> Reply:
         """Start a driver, once for an attempt."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from . import files, interpreter
+from .deadline import WatchedDeadline
 from .protocol_files import BEGAN, KEY, AgentSpec
 
 FENCES = "fences.json"
@@ -19,6 +20,22 @@ def secrets(scratch: Path) -> Path:
     """
     memory = Path("/dev/shm")  # noqa: S108
     return files.private(memory / scratch.name) if memory.is_dir() and os.access(memory, os.W_OK) else scratch
+
+
+def head_deadline(scratch: Path) -> Path:
+    """Return where the agent of a head publishes when it is cut off if it hears nothing more."""
+    return secrets(scratch) / "head-deadline"
+
+
+def watched_head(scratch: str | None) -> WatchedDeadline | None:
+    """Return that deadline of a head's agent on this machine, by its scratch folder.
+
+    None where it is on another machine, or of 0.4, which publishes none.
+    """
+    try:
+        return WatchedDeadline(head_deadline(Path(scratch))) if scratch is not None else None
+    except OSError:
+        return None
 
 
 def clear_ray(folder: Path, scratch: Path, *, cluster: int | None) -> None:

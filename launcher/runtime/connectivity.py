@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 
-from .heartbeat import now
+from .deadline import now
 
 CONNECT_S = 2.0
 PERIOD_S = 1.0

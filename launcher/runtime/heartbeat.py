@@ -14,7 +14,13 @@ read: the head's agent counts it when it reads it, and its ages stand still unti
 The node stops at s + self_stop; the head's side counts it as lost at t + self_stop + margin. The margin is for killing.
 In the other direction the head can receive a heartbeat whose reply is lost, but only one, since TCP opens no further
 connection whose replies are lost; so t <= s + PERIOD_S + REPLY_S. A head that is cut off stops `self_stop` after that,
-and the ranks of its own node one period later: within the margin.
+and the ranks of its own node one period later: within the margin. The same holds for s as the last heartbeat that
+something on the head's machine may have taken, since a connection that is refused carries none: so a machine that
+refuses most nodes (it was installed anew, or its head's agent is gone) runs nothing of the run either.
+
+On that machine the head's agent may have ended before it could stop the ranks beside it, and to them a refusal would be
+a sign of life. So it publishes when it would be cut off if it heard nothing more (`deadline.py`). Where it does not
+answer, the agent of the slot beside it stops the node at that time, as a head that lives would have done.
 
 Time is CLOCK_BOOTTIME, which includes suspension. Each wait is bounded by the time that is left, so that no slow
 connection delays the stop. A stopped agent can stop nothing: so it publishes the deadline for its ranks, and each
@@ -23,15 +29,14 @@ is certain (`fence_command`).
 """
 
 import contextlib
-import os
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from . import handshake
+from .deadline import NEVER, WatchedDeadline, now
 
 PERIOD_S = 0.5
 CONNECT_S = 2.0
@@ -43,43 +48,6 @@ LEAVES = b"\t"
 """Sent without a key before the name of a node that leaves; no name begins with it."""
 
 LATELY_S = 3.0
-_DEADLINE = struct.Struct("d")
-
-
-def now() -> float:
-    """Return the seconds since boot, suspension included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-class Deadline:
-    """The time until which ranks may live, published for their parents.
-
-    Seconds of CLOCK_BOOTTIME; infinity without a head.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self.put(float("inf"))
-
-    def put(self, moment: float) -> None:
-        """Publish the time: eight bytes in one write, so that nobody reads half of them.
-
-        Where that cannot be written (it is in memory if the machine has such a place) the last one stands.
-        """
-        with contextlib.suppress(OSError):
-            os.pwrite(self._handle, _DEADLINE.pack(moment), 0)
-
-    @staticmethod
-    def read(path: str) -> float:
-        """Return the time that an agent has published.
-
-        Infinity where the file is gone, with its agent.
-        """
-        try:
-            with open(path, "rb") as file:
-                return float(_DEADLINE.unpack(file.read(_DEADLINE.size))[0])
-        except (OSError, struct.error):
-            return float("inf")
 
 
 class Heartbeat:
@@ -104,6 +72,7 @@ class Heartbeat:
         self._head: tuple[str, int] | None = None
         self._hint: tuple[str, int] | None = None
         self._named: tuple[str, int] | None = None
+        self._beside: WatchedDeadline | None = None
         self._link: socket.socket | None = None
         self._session: handshake.Session | None = None
         self._answered = 0.0
@@ -128,6 +97,16 @@ class Heartbeat:
         """
         return max(0.0, self._clock() - self._taken) if self._head else None
 
+    @property
+    def followed(self) -> str | None:
+        """Return the address of the head's machine, as it was given; None while there is no head."""
+        return self._named[0] if self._head and self._named else None
+
+    @property
+    def head_bound(self) -> bool:
+        """Whether this stops the node when the head's agent on the same machine has ended or hangs."""
+        return self._beside is not None
+
     def hint(self, address: str, port: int) -> None:
         """Follow this head from the next second on, unless another is followed.
 
@@ -136,15 +115,20 @@ class Heartbeat:
         """
         self._hint = (address, port)
 
-    def follow(self, address: str, port: int) -> bool:
+    def follow(self, address: str, port: int, beside: WatchedDeadline | None = None) -> bool:
         """Follow this head, if its agent answers; return whether it does.
 
-        Its name is resolved once, here. Nothing is started for a head before this: so the head knows every node on
-        which something of it runs.
+        `beside` is the deadline of its agent, where that is on this machine. Its name is resolved once, here. Nothing
+        is started for a head before this: so the head knows every node on which something of it runs.
         """
         with self._turn:
             replies = (self._follow(address, port) for _ in range(FOLLOW_TRIES))
-            return next((reply for reply in replies if reply != b""), None) == handshake.OK
+            followed = next((reply for reply in replies if reply != b""), None) == handshake.OK
+            if followed:
+                self._beside, beside = beside, self._beside
+        if beside is not None:
+            beside.close()
+        return followed
 
     def _follow(self, address: str, port: int) -> bytes | None:
         """Follow a head if its agent proves itself; return its reply, as `_send` does."""
@@ -158,7 +142,7 @@ class Heartbeat:
         reply = self._send(head, CONNECT_S)
         if reply == handshake.OK:
             self._named, self._head, self._stopped = (address, port), head, False
-            self._count(asked)
+            self._count(asked, reply)
         return reply
 
     def step(self) -> float:
@@ -179,8 +163,10 @@ class Heartbeat:
             reply = None if left <= 0 and not self._stopped else self._send(self._head, limit)
             if reply == handshake.STOP:
                 self._end("told to by the head's agent, which is cut off from most nodes")
+            elif self._clock() >= self._head_ends(reply):
+                self._end("the head's agent on this machine has ended, or does not answer")
             elif reply is not None:
-                self._count(begun)
+                self._count(begun, reply)
                 self._stopped = False
             elif self._clock() >= self._answered + self._limit:
                 self._end(f"no answer from the head's machine for {self._limit:.0f} s")
@@ -205,10 +191,14 @@ class Heartbeat:
         while not stopping.wait(self.step()):
             pass
 
-    def _count(self, asked: float) -> None:
+    def _count(self, asked: float, reply: bytes) -> None:
         self._answered = asked
         self._taken = self._taken if self._refused else asked
-        self._publish(asked + self._limit)
+        self._publish(min(asked + self._limit, self._head_ends(reply)))
+
+    def _head_ends(self, reply: bytes | None) -> float:
+        """Return when a head's agent on this machine that does not answer stops itself, if it hears nothing more."""
+        return NEVER if reply == handshake.OK or self._beside is None else self._beside.read()
 
     def _end(self, message: str) -> None:
         if not self._stopped:

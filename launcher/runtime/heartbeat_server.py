@@ -25,7 +25,8 @@ import threading
 from collections.abc import Callable
 
 from . import handshake
-from .heartbeat import LEAVES, now
+from .deadline import NEVER, now
+from .heartbeat import LEAVES
 from .protocol_files import node_key
 
 ROUND_S = 0.25
@@ -60,7 +61,10 @@ class _Peer:
 
 
 class HeartbeatServer:
-    """The head's side. `cut` is called once when it is cut off. Without a `key`, names are believed."""
+    """The head's side. `cut` is called once when it is cut off. Without a `key`, names are believed.
+
+    `publish` is given the time at which it is cut off, if it hears nothing more.
+    """
 
     def __init__(
         self,
@@ -68,12 +72,14 @@ class HeartbeatServer:
         limit: float,
         population: float,
         cut: Callable[[], None],
+        publish: Callable[[float], None],
         clock: Callable[[], float] = now,
     ) -> None:
         self._key = key
         self._limit = limit
         self._population = population
         self._cut = cut
+        self._publish = publish
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._server: socket.socket | None = None
@@ -147,12 +153,18 @@ class HeartbeatServer:
             self._forget(name, "")
         cut = not self.cut_off and self._is_cut_off(at)
         self.cut_off = self.cut_off or cut
+        self._publish(at if self.cut_off else self._ends(at))
         return cut
 
     def _is_cut_off(self, at: float) -> bool:
         ages = [at - early for early in self._early.values()]
         heard = sum(1 for age in ages if age < self._limit)
         return 2 * heard < sum(1 for age in ages if age < self._population)
+
+    def _ends(self, at: float) -> float:
+        """Return when the head is cut off if it hears nothing more; earlier where nodes drop out until then."""
+        early = sorted(early for early in self._early.values() if at - early < self._population)
+        return early[-((len(early) + 1) // 2)] + self._limit if early else NEVER
 
     def _take_all(self, before: float, at: float) -> bool:
         """Accept new connections; return whether none is left."""

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from .heartbeat import now
+from .deadline import now
 
 
 class Patience:

@@ -1,7 +1,6 @@
-"""What the launcher and the agents of nodes send each other.
+"""What the launcher and the agents of nodes send each other: one end builds it, the other reads it, mypy checks both.
 
-One end builds these, the other reads them, and mypy checks both. The launcher imports nothing else of this folder than
-this module and `protocol_files.py`. Nodes have Python 3.10 and its standard library.
+Nodes have Python 3.10 and its standard library.
 """
 
 from __future__ import annotations
@@ -11,7 +10,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
-    from .protocol_files import NodeFault, RankSpec, RendezvousQuestion, SetupStep, StepStatus, Variables, WorkersFile
+    from .protocol_files import (
+        EnvironmentRequest,
+        NodeFault,
+        RankSpec,
+        RendezvousQuestion,
+        SetupStep,
+        StepStatus,
+        Variables,
+        WorkersFile,
+    )
 
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
@@ -22,9 +30,8 @@ ALWAYS_ANSWERED = ("hello", "stop")
 
 def mismatch(theirs: object) -> str:
     """Return how the other end's protocol differs; an empty string where not."""
-    if theirs == PROTOCOL:
-        return ""
-    return f"protocol {theirs or 'unknown'}, not {PROTOCOL}: the launcher and the agent are of different versions"
+    message = f"protocol {theirs or 'unknown'}, not {PROTOCOL}: the launcher and the agent are of different versions"
+    return "" if theirs == PROTOCOL else message
 
 
 # Requests to an agent
@@ -65,6 +72,7 @@ class RayRequest(TypedDict):
     env: dict[str, str]
     member: NotRequired[str]  # of a slot
     head: NotRequired[tuple[str, int]]  # for a slot: where the head's heartbeat server is
+    head_scratch: NotRequired[str]  # the scratch folder of the head's agent, where it is on the same machine
     client: NotRequired[int]  # the port of a head's client server
     workers: NotRequired[WorkersFile]  # of a slot whose Ray workers run the user's code
     supervisor: NotRequired[str]  # the address of a head, for its supervisor
@@ -96,16 +104,6 @@ class DriveRequest(TypedDict):
     label: str
     spec: RankSpec
     mark: str
-
-
-class EnvironmentRequest(TypedDict):
-    """Report what a program starts with; a rank that was killed is refused."""
-
-    op: Literal["environment"]
-    protocol: int
-    member: NotRequired[str]
-    generation: NotRequired[int]
-    attempt: NotRequired[int]
 
 
 class SupervisorRequest(TypedDict):
@@ -282,16 +280,18 @@ class TablesReply(Reply):
 
 
 class StatusReply(Reply):
-    """How everything stands on a node; `leftovers` where there is no agent."""
+    """How everything stands on a node."""
 
     agent: NotRequired[int | None]
-    leftovers: NotRequired[int]
+    leftovers: NotRequired[int]  # where there is no agent
     member: NotRequired[str | None]
     ray: NotRequired[ProgramStatus]
     setup: NotRequired[ProgramStatus]
     ranks: NotRequired[list[RankStatusRow]]
     head_silence: NotRequired[float | None]
     head_unheard: NotRequired[float | None]
+    followed: NotRequired[str | None]  # the address of the head that these two are about
+    head_bound: NotRequired[bool]  # no slot outlives the head's agent on the same machine
     refusal: NotRequired[str]  # in place of a reply: how the machine keeps the launcher out
     reachable: NotRequired[dict[str, bool]]
     heartbeat_ages: NotRequired[dict[str, float]]

@@ -5,7 +5,7 @@ A part of `protocol.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict, final
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, final
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -221,6 +221,16 @@ class EndedRequest(TypedDict):
     attempt: int
     end: RankExitFile
     fault: NotRequired[NodeFault]
+
+
+class EnvironmentRequest(TypedDict):
+    """Report what a program starts with; a rank that was killed is refused."""
+
+    op: Literal["environment"]
+    protocol: int
+    member: NotRequired[str]
+    generation: NotRequired[int]
+    attempt: NotRequired[int]
 
 
 class OrphansRequest(TypedDict):

@@ -2,7 +2,7 @@
 
 It gives the script its environment, waits for it, and writes down how it ended. It outlives the actor that started it,
 so that no exit is lost. It does not outlive the agent, since nobody else holds the node's lease; nor does its rank live
-beyond the deadline that the agent published last, should the agent be stopped and unable to end it (`heartbeat.py`). It
+beyond the deadline that the agent published last, should the agent be stopped and unable to end it (`deadline.py`). It
 is a subreaper: whatever the script leaves behind stays its descendant.
 """
 
@@ -18,9 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, heartbeat, node_fault, procs, ranks, rpc, start_files
-from .protocol import PROTOCOL, EnvironmentReply, EnvironmentRequest
-from .protocol_files import EndedRequest, NodeFault, RankExitFile, RankSpec, RankStateFile
+from . import environment, files, node_fault, procs, ranks, rpc, start_files
+from .deadline import Deadline, now
+from .protocol import PROTOCOL, EnvironmentReply
+from .protocol_files import EndedRequest, EnvironmentRequest, NodeFault, RankExitFile, RankSpec, RankStateFile
 from .start_files import StartFiles
 
 BEGUN_TWICE = 3
@@ -95,7 +96,7 @@ def main(argv: list[str]) -> int:
 
 
 def _end(code: int | None) -> RankExitFile:
-    return {"code": code, "at": time.time(), "since_boot": heartbeat.now()}
+    return {"code": code, "at": time.time(), "since_boot": now()}
 
 
 def _kept(own: Path, agent: Path, spec: RankSpec, end: RankExitFile) -> bool:
@@ -188,7 +189,7 @@ def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:
         if code is not None and not ((own / ranks.STOPPING).exists() and _children_left()):
             return code
         ready = [handle for handle, _ in poll.poll(LOOK_S * 1000)]
-        if lease in ready or heartbeat.now() > heartbeat.Deadline.read(deadline) + LATE_S:
+        if lease in ready or now() > Deadline.read(deadline) + LATE_S:
             return None
         if ready:
             reading.recv(4096)

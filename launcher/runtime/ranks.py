@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from . import files, logs, procs
-from .heartbeat import now
+from .deadline import now
 from .protocol import RankStatusRow
 from .protocol_files import RankExitFile, RankStateFile
 from .steps import StepTimes
@@ -161,3 +161,16 @@ def processes(
         scope = replace(node, level="rank", member=member, attempt=attempt, until=until)
         found.update({one.pid: one for one in procs.scan(scope, agent, known)})
     return list(found.values())
+
+
+def signal(folder: Path, node: procs.Scope, number: int, gang: str | None, agent: int, known: Collection[int]) -> int:
+    """Send a signal to every process of the ranks here, or of those of one gang, but for their parents.
+
+    Return to how many. They count as told to stop.
+    """
+    parents = {state["pid"] for state in living(folder)}
+    found = processes(folder, node, gang, agent, known)
+    tell_to_stop(folder, gang)
+    told = [process for process in found if process.pid not in parents]
+    procs.send(told, number)
+    return len(told)

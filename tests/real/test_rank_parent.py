@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-heartbeat = importlib.import_module("launcher.runtime.heartbeat")
+deadline = importlib.import_module("launcher.runtime.deadline")
 procs = importlib.import_module("launcher.runtime.procs")
 ranks = importlib.import_module("launcher.runtime.ranks")
 shared = importlib.import_module("launcher.runtime.shared")
@@ -29,7 +29,7 @@ class AgentReport:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process = subprocess.Popen(["sleep", "600"])
-        self.deadline = heartbeat.Deadline(folder / "deadline")
+        self.deadline = deadline.Deadline(folder / "deadline")
         self.asked: list[dict[str, Any]] = []
         self.refusal = ""
         self.more: dict[str, Any] = {}
@@ -89,10 +89,10 @@ def test_nothing_of_a_rank_writes_after_the_moment_that_its_stopped_agent_publis
     written = agent.folder / "written"
     until(written.exists)
     agent.process.send_signal(signal.SIGSTOP)
-    end = heartbeat.now() + 1.0
+    end = deadline.now() + 1.0
     agent.deadline.put(end)
     rank.wait(20)
-    late = heartbeat.now() - end
+    late = deadline.now() - end
     size = written.stat().st_size
     assert late < 3.0, "the margin of three seconds is for this"
     time.sleep(0.3)
@@ -103,7 +103,7 @@ def test_nothing_of_a_rank_writes_after_the_moment_that_its_stopped_agent_publis
 def test_a_rank_lives_while_its_moment_is_put_off(agent: AgentReport) -> None:
     rank = agent.begin(WRITES)
     for _ in range(8):
-        agent.deadline.put(heartbeat.now() + 1.0)
+        agent.deadline.put(deadline.now() + 1.0)
         time.sleep(0.3)
     assert rank.poll() is None
     agent.process.kill()
@@ -146,7 +146,7 @@ echo never
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_rank_that_is_told_to_stop_has_ended_when_its_program_has(agent: AgentReport, told: bool) -> None:
-    agent.deadline.put(heartbeat.now() + 60.0)
+    agent.deadline.put(deadline.now() + 60.0)
     rank = agent.begin(CHECKPOINTS)
     until((agent.folder / "begun").exists)
     if told:
@@ -181,7 +181,7 @@ def test_the_end_of_a_rank_is_kept_until_its_agent_takes_it(agent: AgentReport) 
 
 
 def test_a_rank_starts_with_what_bashrc_gives_and_the_umask_of_the_login(agent: AgentReport) -> None:
-    agent.deadline.put(heartbeat.now() + 60)
+    agent.deadline.put(deadline.now() + 60)
     agent.more = {"login": True, "umask": 0o007}
     (agent.folder / ".bashrc").write_text("echo noise; greet() { echo hello; }; export Q=1\n")
     assert agent.begin("greet; echo $Q $(umask)").wait(20) == 0
@@ -190,7 +190,7 @@ def test_a_rank_starts_with_what_bashrc_gives_and_the_umask_of_the_login(agent: 
 
 
 def test_a_bashrc_that_leaves_is_named_in_the_log_of_the_rank(agent: AgentReport) -> None:
-    agent.deadline.put(heartbeat.now() + 60)
+    agent.deadline.put(deadline.now() + 60)
     agent.more = {"login": True, "umask": 0o022}
     (agent.folder / ".bashrc").write_text("exit 3\n")
     assert agent.begin("echo ran").wait(20) == 0

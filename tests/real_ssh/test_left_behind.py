@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.desk import AMPLE_S, Desk
+from tests.effort import SOAK
 from tests.real_ssh.stages import left_on
 from tests.rig import Host, Rig
 
@@ -105,3 +106,30 @@ def test_a_node_that_was_installed_anew_is_replaced_in_the_usual_time_and_named(
     told = f"{host.name}: host key has changed (re-imaged?): nvlaunch hosts rekey {host.name}"
     if told not in str(seen["status_message"]):
         desk.until("anew", lambda seen: told in str(seen["status_message"]))
+
+
+@pytest.mark.parametrize("lost", ["anew", "agent"] if SOAK else ["anew"])
+def test_the_node_of_the_head_is_replaced_without_a_word_of_an_operator(desk: Desk, rig: Rig, lost: str) -> None:
+    """Its machine was installed anew; or it lives, nobody can log in, and the head's agent was killed there."""
+    inventory = desk.inventory.read_text().splitlines(keepends=True)
+    desk.inventory.write_text("".join(line for line in inventory if not line.startswith("head:")))
+    run, _ = begun(desk, rig, f"crown{lost}", spares=1, run="exec sleep 987654")
+    ranks = desk.status(f"crown{lost}")["ranks"]
+    host = rig[next(rank["node"] for rank in ranks if rank["rank"] == 0)]
+    if lost == "anew":
+        host.power_cut()
+        host.boot(reimaged=True)
+    else:
+        host.stop_sshd(sessions=True)
+        (agent,) = (one for one in host.processes(run) if "@head" in one.argv[-2] and "serve" in one.argv)
+        host.kill(agent.pid)
+    at = time.monotonic()
+    try:
+        seen = desk.until(f"crown{lost}", lambda seen: replaced(seen, host))
+        assert not [one.argv for one in host.processes("987654")], "a rank of the attempt before"
+        assert time.monotonic() - at < AMPLE_S / 2
+        assert seen["restarts"] == 0
+        assert "self-fenced: no answer to 2 peers for 18 s" in desk.run("events", f"crown{lost}").stdout
+    finally:
+        if lost == "agent":
+            host.start_sshd()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from launcher.core.control import slice_count, spares
-from launcher.core.control.liveness import expired, self_stopped
+from launcher.core.control.liveness import HeadPlace, expired, self_stopped
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import (
     EXPIRED_S,
@@ -49,7 +49,7 @@ def proof(tick: Tick, node: NodeName) -> str | None:
         return tick.record.stopped[node]
     if node != tick.head_node and not tick.started and node not in tick.record.joined and tick.quiet(node) >= EXPIRED_S:
         return "no raylet was started there"
-    return self_stopped(tick.seen, node, head=tick.head_node, leased=tick.record.leased)
+    return self_stopped(tick.seen, node, HeadPlace.of(tick.head_node, tick.record, tick.index))
 
 
 def no_contact(tick: Tick, node: NodeName) -> str:

@@ -2,7 +2,7 @@
 
 from launcher.core.control import fencing, slice_count
 from launcher.core.control.conditions import Condition, needed
-from launcher.core.control.liveness import Silence, against, head_expired
+from launcher.core.control.liveness import HeadPlace, Silence, against, head_expired
 from launcher.core.control.operator import HEAD_MACHINE
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import WITNESS_S
@@ -39,7 +39,7 @@ def begin_cluster(tick: Tick, new: NodeName | None, why: str) -> None:
     reason, record = Reason(why=Why.HEAD, message=why), tick.record
     record.former_heads.append(tick.head_node)
     record.head = new
-    record.head_requested = False
+    record.head_requested = record.head_bound = False
     record.cluster += 1
     tick.head_moved = True
     _forget_ray(tick)
@@ -104,7 +104,9 @@ def _machine_lost(tick: Tick) -> str | None:
     """Return why the inventory's machine for heads is lost; None while it is not."""
     since = tick.record.since.run.get(RunTimer.HEAD_UNSEEN, tick.seen.at)
     if isinstance(tick.seen.head, Unseen) and since + WITNESS_S <= tick.seen.at:
-        proof = tick.record.stopped.get(HEAD_MACHINE) or head_expired(tick.seen, tick.record.leased, None)
+        proof = tick.record.stopped.get(HEAD_MACHINE) or head_expired(
+            tick.seen, HeadPlace.of(None, tick.record, tick.index)
+        )
         if proof is not None:
             return f"head machine is lost: {proof}"
     return None

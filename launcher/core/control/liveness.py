@@ -5,16 +5,37 @@ witness: a machine that was installed anew answers its neighbours, and runs noth
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 from launcher.core.control.timing import EXPIRED_S, POPULATION_S, WITNESS_S
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadSeen, Observation, Seen
+from launcher.core.model.record import Record
+from launcher.core.model.run_index import RunIndex
 from launcher.core.model.text import count
 
 SELF_FENCED = "self-fenced"
 """How the proof begins that an agent has stopped itself: it may still be there, without ranks and with its lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadPlace:
+    """Where the head of a run is, and whose word counts for it.
+
+    `node` is None for the inventory's machine. `leased` are the nodes of the run. `bound`: nothing of the run on that
+    machine outlives the head's agent, so that a machine which refuses its heartbeats runs nothing.
+    """
+
+    node: NodeName | None
+    leased: Collection[NodeName]
+    bound: bool
+
+    @classmethod
+    def of(cls, node: NodeName | None, record: Record, index: RunIndex) -> "HeadPlace":
+        """Return the place of a run's head on a node."""
+        return cls(node, record.leased, index.head_apart if node is None else record.head_bound)
 
 
 class Silence(Enum):
@@ -25,27 +46,19 @@ class Silence(Enum):
     UNSEEN = "unseen"
 
 
-def silence(
-    seen: Observation,
-    node: NodeName,
-    *,
-    quiet: float,
-    head: NodeName | None,
-    leased: Collection[NodeName],
-    in_ray: bool | None,
-) -> Silence:
+def silence(seen: Observation, node: NodeName, *, quiet: float, head: HeadPlace, in_ray: bool | None) -> Silence:
     """Return what a node is that we have not seen for `quiet` seconds.
 
     DOWN takes two witnesses that miss it, and we are one; a single witness that hears it is enough against that, but
-    not against the proof that its agent has stopped itself. `leased` are the nodes of the run. `in_ray`: whether Ray
-    lists its raylet as alive, None where Ray does not list it.
+    not against the proof that its agent has stopped itself. `in_ray`: whether Ray lists its raylet as alive, None where
+    Ray does not list it.
     """
-    if alive(seen, node, head=head, leased=leased, in_ray=in_ray) is not None:
+    if alive(seen, node, head=head, in_ray=in_ray) is not None:
         return Silence.UNSEEN
     if quiet < WITNESS_S:
         return Silence.SUSPECT
-    missed = any(True for _ in against(seen, node, head=head, in_ray=in_ray))
-    return Silence.DOWN if missed or self_stopped(seen, node, head=head, leased=leased) else Silence.UNSEEN
+    missed = any(True for _ in against(seen, node, head=head.node, in_ray=in_ray))
+    return Silence.DOWN if missed or self_stopped(seen, node, head) else Silence.UNSEEN
 
 
 def against(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray: bool | None = None) -> Iterator[str]:
@@ -64,28 +77,21 @@ def against(seen: Observation, node: NodeName, *, head: NodeName | None, in_ray:
         yield f"unreachable from {reached.by}"
 
 
-def alive(
-    seen: Observation,
-    node: NodeName,
-    *,
-    head: NodeName | None,
-    leased: Collection[NodeName],
-    in_ray: bool | None = None,
-) -> str | None:
+def alive(seen: Observation, node: NodeName, *, head: HeadPlace, in_ray: bool | None = None) -> str | None:
     """Return which witness has just heard a node out of sight.
 
     None where none has, or where it is proven that the node's agent has stopped itself: then whatever answers there is
     not of the run.
     """
-    if self_stopped(seen, node, head=head, leased=leased) is not None:
+    if self_stopped(seen, node, head) is not None:
         return None
     reached, unheard = seen.reached.get(node), heard(seen, node)
-    if node == head and (votes := _unheard(seen)):  # peers ask the head's agent itself, not only its machine
+    if node == head.node and (votes := _unheard(seen)):  # peers ask the head's agent itself, not only its machine
         hearing = sum(1 for silent in votes.values() if silent < WITNESS_S)
         return f"{count(hearing, 'peer')} still get answers" if hearing else None
     if reached is not None and reached.answers:
         return f"reachable from {reached.by}"
-    if node == head:
+    if node == head.node:
         return None  # it hears itself, and Ray hears itself
     if unheard is not None:  # Ray hears no more than the head's machine does, and believes for longer
         return f"heartbeat at the head {unheard:.0f} s ago" if unheard < WITNESS_S else None
@@ -98,11 +104,9 @@ def heard(seen: Observation, node: NodeName) -> float | None:
     return head.heard.get(node) if head else None
 
 
-def self_stopped(
-    seen: Observation, node: NodeName, *, head: NodeName | None, leased: Collection[NodeName]
-) -> str | None:
+def self_stopped(seen: Observation, node: NodeName, head: HeadPlace) -> str | None:
     """Return the proof that the agent of a node, or of the head on it, has stopped itself; None without one."""
-    return head_expired(seen, leased, head) if node == head else expired(seen, node)
+    return head_expired(seen, head) if node == head.node else expired(seen, node)
 
 
 def expired(seen: Observation, node: NodeName) -> str | None:
@@ -113,16 +117,16 @@ def expired(seen: Observation, node: NodeName) -> str | None:
     return f"{SELF_FENCED}: no heartbeat at the head for {unheard:.0f} s"
 
 
-def head_expired(seen: Observation, leased: Iterable[NodeName], head: NodeName | None) -> str | None:
+def head_expired(seen: Observation, head: HeadPlace) -> str | None:
     """Return the proof that the head's agent has stopped itself; None without one.
 
     The head's agent stops when it hears less than half of the nodes that it heard within `POPULATION_S`. So more than
     half must miss it, each for `EXPIRED_S`, and all of them within one such span; all others count for the head, but
-    for those that were out of that span.
+    for those that were out of that span. A node that is refused misses it too, where nothing outlives the head's agent.
     """
-    votes = _votes(seen)
+    votes = _unheard(seen) if head.bound else _votes(seen)
     silences = sorted(votes.values())
-    everybody = {*leased, *votes} | ({head} if head is not None else set())
+    everybody = {*head.leased, *votes} | ({head.node} if head.node is not None else set())
     for start in silences[bisect_left(silences, EXPIRED_S) :]:
         missing = bisect_left(silences, start + POPULATION_S - EXPIRED_S) - bisect_left(silences, start)
         out = len(silences) - bisect_left(silences, start + POPULATION_S)
@@ -147,7 +151,7 @@ def ray_table(seen: Observation) -> Mapping[tuple[str, int], bool]:
 def _unheard(seen: Observation) -> dict[NodeName, float]:
     """Return how long nothing on the head's machine has taken the heartbeats of each node that we see (s).
 
-    No proof that the head's agent is gone, but nobody hears it: a machine that was installed anew refuses them.
+    A machine that was installed anew refuses them, and so does one whose head's agent has ended.
     """
     votes = _votes(seen)
     for name in votes:

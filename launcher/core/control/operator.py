@@ -3,7 +3,7 @@
 from typing_extensions import assert_never
 
 from launcher.core.control.drain import ask_move
-from launcher.core.control.liveness import alive
+from launcher.core.control.liveness import HeadPlace, alive
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import RECOVERED_S
 from launcher.core.model.actions import Reason, Why
@@ -77,7 +77,7 @@ def _confirm_dead(tick: Tick, node: NodeName, by: str) -> None:
     if node not in tick.seen.nodes or tick.sees(node):
         doubted.pop(node, None)
         return
-    if (heard := alive(tick.seen, node, head=tick.head_node, leased=record.leased)) is not None:
+    if (heard := alive(tick.seen, node, head=HeadPlace.of(tick.head_node, record, tick.index))) is not None:
         tick.lasted(doubted, node)
         tick.notes.append(f"{node} is confirmed dead, but not failed yet: {heard}")
         return

@@ -195,8 +195,8 @@ def apply_sightings(tick: Tick) -> None:
     """Note nodes out of sight, leases of the run, and ranks that have ended.
 
     Reads `seen.nodes` and `seen.head`. Writes `record.since.unseen` and the timer of the head, `record.leased`,
-    `record.stopped` (forgotten for a node in sight), `record.head_requested`, `record.exits`, and `gangs` whose attempt
-    turns out to have succeeded out of sight (`record.ended`).
+    `record.stopped` (forgotten for a node in sight), `record.head_requested`, `head_bound` and `exits`, and `gangs`
+    whose attempt turns out to have succeeded out of sight (`record.ended`).
     """
     record = tick.record
     returned = {name for name in record.since.unseen if tick.sees(name)}
@@ -213,6 +213,8 @@ def apply_sightings(tick: Tick) -> None:
     else:
         record.since.run.pop(RunTimer.HEAD_UNSEEN, None)
         record.head_requested = record.head_requested or tick.seen.head.head is not None
+    if tick.head_node is not None and (agent := tick.agent(tick.head_node)) is not None:
+        record.head_bound = agent.head_bound
     for gang in [name for name, gang in record.gangs.items() if gang.broken]:
         _note_late_exits(tick, gang, returned)
     _note_exits(tick)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from launcher.core.control.liveness import Silence, ray_table, silence
+from launcher.core.control.liveness import HeadPlace, Silence, ray_table, silence
 from launcher.core.control.resized_record import first_slots, fit_to_run
 from launcher.core.control.timing import LONGEST_WAIT_S, WITNESS_S
 from launcher.core.model.action_key import ActionKey, InFlight, key_of
@@ -127,8 +127,8 @@ class Tick:
         """Return what the witnesses say of a node out of sight."""
         owner = self.index.by_name[self.holders[node]] if node in self.holders else None
         in_ray = self.ray.get((owner.slot, self.record.slots[owner.name].generation)) if owner else None
-        quiet, leased = self.quiet(node), self.record.leased
-        return silence(self.seen, node, quiet=quiet, head=self.head_node, leased=leased, in_ray=in_ray)
+        head = HeadPlace.of(self.head_node, self.record, self.index)
+        return silence(self.seen, node, quiet=self.quiet(node), head=head, in_ray=in_ray)
 
     def just_silent(self, rack: RackName) -> Sequence[NodeName]:
         """Return the nodes of a rack that have only just fallen silent."""

@@ -118,7 +118,8 @@ class AgentReport:
 
     `head_silent` is how long the head's machine has not answered it (s); None while it listens for no head.
     `head_unheard` is how long nothing on that machine took its heartbeats (s): a machine that refuses them answers.
-    `fault` is the fault of the node itself behind something that failed there: nothing can be written or started.
+    `head_bound`: it stops its node by itself when the head's agent on the same machine has ended or hangs. `fault` is
+    the fault of the node itself behind something that failed there: nothing can be written or started.
     """
 
     setup: Step = Step()
@@ -126,6 +127,7 @@ class AgentReport:
     ranks: tuple[RankReport, ...] = ()
     head_silent: float | None = None
     head_unheard: float | None = None
+    head_bound: bool = False
     fault: str = ""
 
 

@@ -192,9 +192,10 @@ class Record:
     how often a slice's placement group was removed because Ray did not place it.
 
     Ray: `head` is the node of the head, None while it is on the machine that the inventory names; `head_requested`: a
-    head may be running. `cluster` counts the Ray clusters of the run, `former_heads` are machines where the head of an
-    earlier one may still run (None: the inventory's machine). `verified` has, for each slice that Ray placed right,
-    the generations of its slots; `stale` are slices whose placement group has to be removed.
+    head may be running; `head_bound`: nothing of a slot on that node outlives the head's agent there. `cluster` counts
+    the Ray clusters of the run, `former_heads` are machines where the head of an earlier one may still run (None: the
+    inventory's machine). `verified` has, for each slice that Ray placed right, the generations of its slots; `stale`
+    are slices whose placement group has to be removed.
 
     Run: `relocating` are slices that an operator wants elsewhere, `move` those of a plan. `resizing`: no rank starts
     until the run has its new slices. `dropping` is the slice that the run goes on without, once nothing of its attempt
@@ -231,6 +232,7 @@ class Record:
     since: Timers = field(default_factory=Timers)
     head: NodeName | None = None
     head_requested: bool = False
+    head_bound: bool = False
     former_heads: list[NodeName | None] = field(default_factory=list)
     cluster: int = 0
     verified: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -18,12 +18,15 @@ class RunIndex:
     """A run by name. Every question takes constant time.
 
     `nodes` are all nodes that the run ever had, `slice_of` says for those that it has now to which slice they belong,
-    as nodes or as spares. `racks` groups the nodes of the placement.
+    as nodes or as spares. `racks` groups the nodes of the placement. `head_apart`: no node has the address of the
+    inventory's machine for heads.
     """
 
     def __init__(self, run: Run) -> None:
         own = {group.name for group in run.task.groups if group.topology.nodes_of is None}
         self.nodes: dict[NodeName, Node] = {node.name: node for node in run.fleet.nodes}
+        apart = run.fleet.head
+        self.head_apart = apart is not None and all(node.access.address != apart.address for node in run.fleet.nodes)
         self.members: tuple[Member, ...] = tuple(run.members())
         self.by_name: dict[MemberName, Member] = {member.name: member for member in self.members}
         self.slices: dict[str, Slice] = {part.key: part for part in run.placement.slices}

@@ -50,24 +50,29 @@ _STATES = {state.value for state in GroupState}
 T = TypeVar("T")
 
 
-def node_view(reply: StatusReply, *, ending: bool = False) -> NodeView:
-    """Return the view of a node; of a run that is `ending`, an agent of another version counts as one."""
-    return _whole(lambda: _node_view(reply, ending=ending))
+def node_view(reply: StatusReply, *, head: str | None = None, ending: bool = False) -> NodeView:
+    """Return the view of a node; of a run that is `ending`, an agent of another version counts as one.
+
+    `head` is the address of the head's machine: what an agent that follows another head says of that one is dropped.
+    """
+    return _whole(lambda: _node_view(reply, head, ending=ending))
 
 
-def _node_view(reply: StatusReply, *, ending: bool) -> NodeView:
+def _node_view(reply: StatusReply, head: str | None, *, ending: bool) -> NodeView:
     if wrong := mismatch(reply.get("protocol", PROTOCOL)):
         return Seen(agent=AgentReport()) if ending else Unseen(message=f"odd reply: {wrong}", odd=True)
     if not reply["ok"]:
         return _unseen(reply)
     if not reply.get("agent"):
         return Seen(leftovers=reply.get("leftovers", 0))
+    follows = reply.get("followed") in (None, head)  # an agent of 0.4 does not say
     agent = AgentReport(
         setup=step(reply["setup"]),
         ray=step(reply["ray"]),
         ranks=tuple(_rank(rank) for rank in reply["ranks"]),
-        head_silent=reply.get("head_silence"),
-        head_unheard=reply.get("head_unheard"),
+        head_silent=reply.get("head_silence") if follows else None,
+        head_unheard=reply.get("head_unheard") if follows else None,
+        head_bound=reply.get("head_bound", False),
         fault=_fault(reply),
     )
     return Seen(agent=agent)

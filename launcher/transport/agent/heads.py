@@ -92,6 +92,8 @@ class RayHeads:
             "env": ray.environment(head=False, tls=run.fleet.ray_tls),
             "head": (head.access.address, ports.heartbeat),
         }
+        if client.access.address == head.access.address:
+            request["head_scratch"] = head.layout.scratch
         group = run.group(member.group)
         if group.driver is not None:
             variables = self._addresses.environment(run).setup(node, member)

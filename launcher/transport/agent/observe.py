@@ -41,7 +41,8 @@ class Observer:
         _check_protocol(run, told)
         ending = run.wanted is Wanted.NOTHING
         replies = zip(names, told[:-1], strict=True)
-        views = {name: decode.node_view(reply, ending=ending) for name, reply in replies}
+        address = head.access.address
+        views = {name: decode.node_view(reply, head=address, ending=ending) for name, reply in replies}
         self._views[run.id] = views
         self._note_head(run, head, told[-1])
         reached = _reached(views, dict(zip(names, told[:-1], strict=True)))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 fences = importlib.import_module("launcher.runtime.fences")
-heartbeat = importlib.import_module("launcher.runtime.heartbeat")
+deadline = importlib.import_module("launcher.runtime.deadline")
 procs = importlib.import_module("launcher.runtime.procs")
 ranks = importlib.import_module("launcher.runtime.ranks")
 
@@ -108,9 +108,9 @@ def test_a_rank_is_quiet_since_its_files_were_last_seen_to_change(tmp_path: Path
 
 def test_a_deadline_is_read_by_others_and_gone_with_its_file(tmp_path: Path) -> None:
     path = tmp_path / "deadline"
-    published = heartbeat.Deadline(path)
-    assert heartbeat.Deadline.read(str(path)) == float("inf")
+    published = deadline.Deadline(path)
+    assert deadline.Deadline.read(str(path)) == float("inf")
     published.put(1234.5)
-    assert heartbeat.Deadline.read(str(path)) == 1234.5
+    assert deadline.Deadline.read(str(path)) == 1234.5
     path.unlink()
-    assert heartbeat.Deadline.read(str(path)) == float("inf")
+    assert deadline.Deadline.read(str(path)) == float("inf")

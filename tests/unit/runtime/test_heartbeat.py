@@ -6,11 +6,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 heartbeat = importlib.import_module("launcher.runtime.heartbeat")
 listener = importlib.import_module("launcher.runtime.heartbeat_server")
+deadlines = importlib.import_module("launcher.runtime.deadline")
 reach = importlib.import_module("launcher.runtime.connectivity")
 
 files = importlib.import_module("launcher.runtime.protocol_files")
@@ -50,11 +52,17 @@ class Head:
 
     def __init__(self, clock: Time, key: bytes | None = KEY) -> None:
         self.cuts = 0
-        self.listener = listener.HeartbeatServer(key, LIMIT, POPULATION, self._cut, clock)
+        self.ends = float("inf")
+        self.publish: Callable[[float], None] = lambda _: None
+        self.listener = listener.HeartbeatServer(key, LIMIT, POPULATION, self._cut, self._publish, clock)
         self.port = self.listener.listen(HERE, 0)
 
     def _cut(self) -> None:
         self.cuts += 1
+
+    def _publish(self, moment: float) -> None:
+        self.ends = moment
+        self.publish(moment)
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
@@ -305,3 +313,104 @@ def test_what_was_found_is_answered_at_the_next_question() -> None:
         time.sleep(0.01)
     assert asked.probe(target) == {"n1": True}
     assert asked.probe({}) == {}
+
+
+def beside(slot: Slot, head: Head, folder: Path, heard: list[Slot]) -> None:
+    """The slot's agent on the head's own machine; it follows the head as `heard` do."""
+    published = deadlines.Deadline(folder / "head-deadline")
+    head.publish = published.put
+    for one in heard:
+        follow(one, head)
+    with head.serving():
+        assert slot.beat.follow(HERE, head.port, deadlines.WatchedDeadline(folder / "head-deadline"))
+    head.listener.step(0.0)
+
+
+@pytest.mark.parametrize("ends", ["ends", "hangs"])
+def test_a_slot_beside_a_head_that_ends_or_hangs_stops_when_that_would_have(
+    clock: Time, head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    monkeypatch.setattr(heartbeat, "REPLY_S", 0.02)
+    slot, others = Slot("n1", clock), [Slot("n2", clock), Slot("n3", clock)]
+    beside(slot, head, tmp_path, others)
+    assert slot.beat.head_bound
+    for _ in range(20):
+        clock.now += 1
+        exchange([slot, *others], head)
+    last = clock.now
+    if ends == "ends":
+        head.close()
+    while clock.now < last + LIMIT:
+        clock.now += 0.5
+        for one in (slot, *others):
+            one.beat.step()
+        assert slot.stopped == [] or clock.now >= last + LIMIT - 2, "the head learns of time once a second here"
+        assert slot.until <= last + LIMIT, "nor may its ranks live longer, should it be stopped itself"
+    assert len(slot.stopped) == 1
+    assert [other.stopped for other in others] == [[], []], "other machines only learn that they are refused"
+
+
+def test_a_slot_beside_a_head_counts_from_what_that_heard_last(clock: Time, head: Head, tmp_path: Path) -> None:
+    """A head that ends while it is cut off does not leave its slot more time than it had itself."""
+    slot, others = Slot("n1", clock), [Slot("n2", clock), Slot("n3", clock)]
+    beside(slot, head, tmp_path, others)
+    cut = clock.now
+    while clock.now < cut + LIMIT - 2:
+        clock.now += 1
+        exchange([slot], head)
+    head.close()
+    clock.now = cut + LIMIT - 1
+    slot.beat.step()
+    assert slot.stopped == []
+    clock.now = cut + LIMIT
+    slot.beat.step()
+    assert len(slot.stopped) == 1
+
+
+def test_a_slot_beside_a_head_that_is_started_again_in_time_goes_on(clock: Time, head: Head, tmp_path: Path) -> None:
+    slot = Slot("n1", clock)
+    beside(slot, head, tmp_path, [Slot("n2", clock)])
+    clock.now += LIMIT + 5  # of the other one nothing was heard; the head itself answers
+    head.publish(clock.now - 1)
+    slot.beat._answered = clock.now - 1
+    exchange([slot], head)
+    assert slot.stopped == []
+
+
+def test_a_slot_that_follows_a_head_elsewhere_is_bound_to_it_no_more(clock: Time, head: Head, tmp_path: Path) -> None:
+    slot = Slot("n1", clock)
+    beside(slot, head, tmp_path, [])
+    follow(slot, head)
+    assert not slot.beat.head_bound
+    head.close()
+    for _ in range(60):
+        clock.now += 1
+        slot.beat.step()
+    assert slot.stopped == []
+
+
+def test_a_refusal_is_an_answer_that_takes_no_heartbeat(clock: Time, head: Head) -> None:
+    slot = Slot("n1", clock)
+    follow(slot, head)
+    assert slot.beat.followed == HERE
+    head.close()
+    slot.beat.step()  # the open connection ends: something may have read what was sent on it
+    for _ in range(20):
+        clock.now += 1
+        slot.beat.step()
+    assert (slot.beat.silence, slot.beat.unheard) == (0.0, 20.0)
+
+
+@pytest.mark.parametrize("heard", [1, 2, 3, 4, 5])
+def test_the_head_publishes_when_it_is_cut_off_if_it_hears_nothing_more(clock: Time, head: Head, heard: int) -> None:
+    slots = [Slot(f"n{at}", clock) for at in range(heard)]
+    for slot in slots:
+        follow(slot, head)
+        clock.now += 1
+        head.listener.step(0.0)
+    published = head.ends
+    while head.cuts == 0:
+        clock.now += listener.ROUND_S
+        head.listener.step(0.0)
+    assert published <= clock.now <= published + 2 * listener.ROUND_S
+    assert head.ends == clock.now

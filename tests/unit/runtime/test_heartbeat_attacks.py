@@ -286,7 +286,7 @@ def test_any_bytes_of_a_false_head_stop_no_node(said: list[bytes], proper: bool)
     slot = Slot("n1", clock)
     ours, theirs = socket.socketpair()
     slot.beat._link, slot.beat._head = ours, (HERE, 9)
-    slot.beat._count(clock.now)
+    slot.beat._count(clock.now, handshake.OK)
     if proper:
         slot.beat._session = handshake.Session(b"k", b"a", b"b", at_head=False)
     with theirs:

@@ -13,7 +13,7 @@ import pytest
 
 from launcher.runtime.protocol_files import NODE_ERRORS, described
 
-heartbeat = importlib.import_module("launcher.runtime.heartbeat")
+deadline = importlib.import_module("launcher.runtime.deadline")
 node_fault = importlib.import_module("launcher.runtime.node_fault")
 agent_faults = importlib.import_module("launcher.runtime.agent_faults")
 files = importlib.import_module("launcher.runtime.files")
@@ -173,7 +173,7 @@ def test_an_agent_remembers_how_a_rank_ended_that_could_not_be_written_down(tmp_
         "op": "ended",
         "member": "main/1",
         "attempt": 1,
-        "end": {"code": 0, "at": 5.0, "since_boot": heartbeat.now() - 5.0},
+        "end": {"code": 0, "at": 5.0, "since_boot": deadline.now() - 5.0},
     }
     assert known.ended(asked)["ok"]
     (row,) = ranks.statuses(tmp_path, ranks.QuietTimes(), known.ends)

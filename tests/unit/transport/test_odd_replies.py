@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.admission.store_retry import ControllerLog, StoreRetry
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadSeen, Seen, Unseen
 from launcher.core.model.run import RunName
 from launcher.drive.execute import Executor, Inline
@@ -215,6 +216,21 @@ def test_one_agent_of_another_version_does_not_end_the_controller(stage: Stage) 
     until_running(stage)
     said = stage.tick({"ok": False, "protocol": PROTOCOL + 1, "message": "refused"})
     assert "16 of 16 ranks running" in said or "r000-n15: odd reply" in said
+
+
+def test_what_a_node_says_of_a_head_elsewhere_is_no_word_about_this_one(stage: Stage) -> None:
+    until_running(stage)
+    told = {"head_silence": 60.0, "head_unheard": 61.0}
+
+    def says(**more: object) -> tuple[float | None, float | None]:
+        stage.shell.said = node_status(**told, **more)
+        view = stage.nodes.look(stage.run).nodes[NodeName("r000-n15")]
+        assert isinstance(view, Seen)
+        assert view.agent is not None
+        return view.agent.head_silent, view.agent.head_unheard
+
+    assert says(followed="10.99.99.99") == (None, None)
+    assert says(followed=HEAD) == says() == (60.0, 61.0)
 
 
 def test_an_odd_head_is_unseen_and_says_why(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """Nodes that fall silent: who is believed, what is proven, and what is done about it."""
 
+from dataclasses import replace
+
 import pytest
 
-from launcher.core.control.liveness import head_expired
+from launcher.core.control.liveness import HeadPlace, head_expired
+from launcher.core.model.inventory import Access
 from launcher.core.model.observation import Reached, Refusal, Unseen
 from launcher.core.model.operator_requests import RequestKind
-from tests.situations import name
+from tests.situations import Situation, make_run, name
 from tests.unit.core.control.kernel import LOST, holder, serving, votes, wait
 
 
@@ -64,18 +67,54 @@ def test_a_few_peers_that_hear_the_head_do_not_outweigh_the_proof_that_it_stoppe
     assert here.record.head == name(1, 2)
 
 
-def test_a_head_whose_machine_refuses_heartbeats_is_left_to_an_operator() -> None:
-    here = votes(0.1, 0.1, 0.1)
+def refused(*, bound: bool, seconds: float = 60.0) -> Situation:
+    """A run whose head's machine was installed anew: it answers everybody, and refuses heartbeats."""
+    here = Situation(make_run(slices=1, nodes=4, spares=0))
+    here.serving()
+    here.agent(name(1, 1), head_bound=bound)
+    here.decide()
     here.head = here.views[name(1, 1)] = Unseen(message="other key", refusal=Refusal.HOST_KEY)
     here.reached[name(1, 1)] = Reached(by=name(1, 2), answers=True)
     for at in (2, 3, 4):
-        here.agent(name(1, at), head_unheard=60.0)
+        here.agent(name(1, at), head_silent=0.1, head_unheard=seconds)
+    return here
+
+
+def test_a_head_whose_machine_refuses_heartbeats_is_lost_where_nothing_outlives_its_agent() -> None:
+    here = refused(bound=True, seconds=17.9)
+    wait(here, 30)
+    assert here.record.head is None, "its agent may be about to stop the node"
+    here = refused(bound=True, seconds=18.0)
+    wait(here, 9)
+    assert here.record.head == name(1, 2)
+    assert not here.record.head_bound, "of the new one it is not known yet"
+    message = here.record.failed_nodes[name(1, 1)].message
+    assert "host key has changed" in message
+    assert "self-fenced: no answer to 3 peers for 18 s" in message
+
+
+def test_a_head_whose_machine_refuses_heartbeats_is_left_to_an_operator_where_its_slot_may_outlive_it() -> None:
+    """An agent of the version before takes the refusals of its own machine for signs of life."""
+    here = refused(bound=False)
     decision = wait(here, 60)
     assert here.record.head is None
     assert "nvlaunch confirm-dead r1-n1" in decision.status_message
     here.order(RequestKind.CONFIRM_DEAD, "r1-n1")
     wait(here, 2)
     assert here.record.head == name(1, 2)
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["of-its-own", "of-a-node"])
+def test_a_machine_for_heads_that_refuses_heartbeats_is_lost_if_no_node_is_on_it(apart: bool) -> None:
+    run = make_run(slices=1, nodes=3, spares=0)
+    address = "10.9.9.9" if apart else run.fleet.nodes[1].access.address
+    here = Situation(replace(run, fleet=replace(run.fleet, head=Access(address=address))))
+    here.serving()
+    here.head = Unseen(message="other key", refusal=Refusal.HOST_KEY)
+    for node in here.views:
+        here.agent(node, head_silent=0.1, head_unheard=20.0)
+    wait(here, 10)
+    assert here.record.head == (name(1, 1) if apart else None)
 
 
 @pytest.mark.parametrize(
@@ -98,4 +137,5 @@ def test_a_silent_head_is_proven_dead_by_more_than_half_of_those_that_it_counts_
     silent: tuple[float | None, ...], proven: bool
 ) -> None:
     here = votes(*silent)
-    assert (head_expired(here.observation(), here.record.leased, name(1, 1)) is not None) is proven
+    place = HeadPlace(name(1, 1), here.record.leased, bound=False)
+    assert (head_expired(here.observation(), place) is not None) is proven
