@@ -1,21 +1,20 @@
-"""Start, queue or resize a run.
+"""Start or resize a run.
 
 A start is tried again where others took its nodes.
 """
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from launcher.admission.checked_placement import CheckedPlacement, MovedError, checked
 from launcher.admission.context import AdmissionContext
-from launcher.admission.domains import guessed
-from launcher.admission.listener import DoesNotFitNow, NodesLost, TaskPlaced
+from launcher.admission.listener import NodesLost, TaskPlaced
 from launcher.admission.plan import never_fits, unavailable
 from launcher.admission.request import Request
 from launcher.admission.resize import find_resizable, request_resize
-from launcher.admission.run_files import copy_files, weigh
+from launcher.admission.run_files import check_out, copy_files, weigh
 from launcher.core.model.actions import Acquire
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
@@ -23,7 +22,6 @@ from launcher.core.model.placement import Placement
 from launcher.core.model.receipt import Result
 from launcher.core.model.run import Cause, Run, RunId, RunName, RunState
 from launcher.core.model.task import Task
-from launcher.core.placement.place import place
 from launcher.core.planner.placement_cost import slice_costs
 from launcher.errors import NoCapacityError
 from launcher.setup.lease import Holder, read_holder
@@ -64,8 +62,8 @@ Drive = Callable[[AcceptedRun], RunRow]
 """Gives an accepted run a controller, and returns the run at the latest when it has ended."""
 
 
-def admit(context: AdmissionContext, request: Request, drive: Drive, *, queue: bool = False) -> RunRow:
-    """Start a task, queue it, or resize the run of its name.
+def admit(context: AdmissionContext, request: Request, drive: Drive) -> RunRow:
+    """Start a task, or resize the run of its name.
 
     Return the run as `drive` left it.
 
@@ -77,31 +75,14 @@ def admit(context: AdmissionContext, request: Request, drive: Drive, *, queue: b
         request_resize(context, request, running)
         return drive(AcceptedRun(id=running.id, name=running.name, how=Acceptance.RESIZED, after=after))
     context.store.check_name(RunName(request.task.name))
-    if queue:
-        return drive(_enqueue(context, request))
+    task = check_out(context.listener, request.task, request.fleet, context.store.home)
+    request = replace(request, task=task)
     try:
         return _start(context, request, drive)
     except NoCapacityError as error:
         if never_fits(context, request) is None:
             error.hints += ("`nvlaunch up --queue` waits until it fits",)
         raise
-
-
-def _enqueue(context: AdmissionContext, request: Request) -> AcceptedRun:
-    if (never := never_fits(context, request)) is not None:
-        raise NoCapacityError(never)
-    fleet = guessed(request.fleet, context.store.domains.of(request.fleet.name))
-    now = place(request.task, fleet, unavailable(context, request))
-    if isinstance(now, Placement):
-        context.listener.notify(_placed(request.task, now, fleet))
-    else:
-        context.listener.notify(DoesNotFitNow(task=request.task, shortfall=now))
-    weigh(context.listener, request.task, request.fleet)
-    context.listener.confirm(f"queue `{request.task.name}`?")
-    name, source = RunName(request.task.name), request.source
-    run = context.store.queue.put(name=name, task=request.task, fleet=request.fleet, source=source, at=time.time())
-    _store_files(context, request, run)
-    return AcceptedRun(id=run.id, name=run.name, how=Acceptance.QUEUED)
 
 
 def _start(context: AdmissionContext, request: Request, drive: Drive) -> RunRow:
@@ -126,13 +107,13 @@ def _accept(context: AdmissionContext, request: Request, held: Mapping[NodeName,
     try:
         with checked(context, request, held) as placement:
             found = placement.place(unavailable(context, request))
-            context.listener.notify(_placed(request.task, found, placement.fleet))
+            context.listener.notify(placed(request.task, found, placement.fleet))
             if not held:  # the first attempt
                 weigh(context.listener, request.task, request.fleet)
                 context.listener.confirm(f"start `{request.task.name}`?")
             _pass_check(context, request, placement)
             claimed = claim(context, request, placement)
-            _store_files(context, request, claimed)
+            store_files(context, request, claimed)
             run = claimed
     except KeyboardInterrupt:
         if run is None:
@@ -158,7 +139,7 @@ def claim(context: AdmissionContext, request: Request, placement: CheckedPlaceme
             )
         except MovedError:
             found = placement.place(unavailable(context, request))
-            context.listener.notify(_placed(request.task, found, placement.fleet, again=True))
+            context.listener.notify(placed(request.task, found, placement.fleet, again=True))
             _pass_check(context, request, placement)
 
 
@@ -166,15 +147,16 @@ def _pass_check(context: AdmissionContext, request: Request, placement: CheckedP
     """Check the nodes with `before_start`; where some are replaced, that is reported."""
     found = placement.pass_check(lambda: unavailable(context, request))
     if found is not None:
-        context.listener.notify(_placed(request.task, found, placement.fleet))
+        context.listener.notify(placed(request.task, found, placement.fleet))
 
 
-def _placed(task: Task, placement: Placement, fleet: Inventory, *, again: bool = False) -> TaskPlaced:
+def placed(task: Task, placement: Placement, fleet: Inventory, *, again: bool = False) -> TaskPlaced:
+    """Return the notice of a placement, with what each slice costs."""
     costs = slice_costs(task, placement.slices, fleet)
     return TaskPlaced(task=task, placement=placement, costs=costs, again=again)
 
 
-def _store_files(context: AdmissionContext, request: Request, run: Run) -> None:
+def store_files(context: AdmissionContext, request: Request, run: Run) -> None:
     """Store the secrets and files of a run.
 
     Where that fails, or Ctrl-C comes, the run ends.

@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 
 from launcher.admission.node_checks import Examined
 from launcher.core.checks.results import CheckedNode
+from launcher.core.model.git_workdir import GitWorkdir
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall
@@ -125,6 +126,13 @@ class DoesNotFitNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CloneBegun:
+    """The workdir is being cloned from a git repository, which can take minutes."""
+
+    workdir: GitWorkdir
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FilesWeighed:
     """How much is sent to each node."""
 
@@ -159,6 +167,7 @@ Notice: TypeAlias = (
     | NodesPassed
     | TaskPlaced
     | DoesNotFitNow
+    | CloneBegun
     | FilesWeighed
     | NodesLost
     | ResizePlanned

@@ -25,6 +25,9 @@ from launcher.store.user import User
 
 _RESIZABLE = (RunState.STARTING, RunState.RUNNING, RunState.RECOVERING, RunState.ON_HOLD)
 
+_KEYS = {"git": "workdir", "readiness": "service"}
+"""What people write for a field of a task or a group, where that is another word."""
+
 
 def find_resizable(context: AdmissionContext, request: Request) -> RunRow | None:
     """Return the run of the task's name that could be resized.
@@ -58,6 +61,7 @@ def request_resize(context: AdmissionContext, request: Request, row: RunRow) -> 
     store = context.store
     run, _ = store.load(row.id)
     _check_only_slices(run, request.task)
+    request = replace(request, task=replace(request.task, git=run.task.git))  # as it was cloned at the start
     fleet = guessed(request.fleet, store.domains.of(request.fleet.name))
     own = set(run.placement.nodes)
     taken = {name: use for name, use in unavailable(context, request).items() if name not in own}
@@ -89,7 +93,7 @@ def _changed(before: Task, now: Task) -> Iterator[str]:
         return
     for key in before.__slots__:
         if key not in ("groups", "given_envs") and getattr(before, key) != getattr(now, key):
-            yield key
+            yield _KEYS.get(key, key)
     for old, new in zip(_at_work(before).groups, _at_work(now).groups, strict=True):
         yield from _changed_in_group(old, new)
 
@@ -104,4 +108,4 @@ def _changed_in_group(old: Group, new: Group) -> Iterator[str]:
         alike = replace(alike, secrets=None)
     for key in old.__slots__:
         if getattr(old, key) != getattr(alike, key):
-            yield key
+            yield _KEYS.get(key, key)

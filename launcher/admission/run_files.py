@@ -3,13 +3,26 @@
 How much is sent to each node, and the copy that its controllers send.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
-from launcher.admission.listener import AdmissionListener, FilesWeighed
+from launcher.admission.listener import AdmissionListener, CloneBegun, FilesWeighed
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import Run
 from launcher.core.model.task import Task
 from launcher.transport.upload import files
+from launcher.transport.upload.clone import clone
+
+
+def check_out(listener: AdmissionListener, task: Task, fleet: Inventory, home: Path) -> Task:
+    """Return a task whose git workdir, if any, is cloned on this machine.
+
+    Imaginary racks get no files. LaunchError where it cannot be cloned.
+    """
+    if task.git is None or fleet.capabilities.imaginary:
+        return task
+    listener.notify(CloneBegun(workdir=task.git))
+    return replace(task, git=clone(task.git, home))
 
 
 def weigh(listener: AdmissionListener, task: Task, fleet: Inventory) -> None:
@@ -33,4 +46,4 @@ def copy_files(home: Path, run: Run) -> tuple[str, ...]:
 
 
 def _sends_files(task: Task, fleet: Inventory) -> bool:
-    return not fleet.capabilities.imaginary and (task.workdir is not None or bool(task.file_mounts))
+    return not fleet.capabilities.imaginary and (task.folder is not None or bool(task.file_mounts))

@@ -115,7 +115,7 @@ def _read(context: AdmissionContext, request: SizeRequest) -> tuple[Task | None,
 
 
 def _task(source: RequestSource) -> Task:
-    given = Overrides(envs=source.envs, secrets=frozenset(source.secrets), secrets_later=True)
+    given = Overrides(envs=source.envs, secrets=frozenset(source.secrets), values_later=True)
     return read_task(source.task, overrides=given).task
 
 

@@ -24,6 +24,7 @@ from launcher.admission.compare import compare_levels
 from launcher.admission.context import AdmissionContext
 from launcher.admission.launch import admit
 from launcher.admission.plan import plan as place_task
+from launcher.admission.queue.chain import admit_queued
 from launcher.admission.request import Request, RequestSource, read_request
 from launcher.api.log_lines import LogLine, log_lines
 from launcher.api.plan import Plan, PlanComparison, describe, describe_choices
@@ -83,7 +84,7 @@ def plan(
     `verbose` adds what each rack offered. NoCapacityError, with what would help, where it does not fit.
     """
     context = _context(home)
-    request = _request(context, task, inventory, name, envs, secrets, secrets_later=True)
+    request = _request(context, task, inventory, name, envs, secrets, values_later=True)
     return describe(request, place_task(context, request), verbose=verbose)
 
 
@@ -102,7 +103,7 @@ def compare(
     SpecError for levels that the inventory does not have, or a task without slices of several GPU nodes.
     """
     context = _context(home)
-    request = _request(context, task, inventory, name, envs, secrets, secrets_later=True)
+    request = _request(context, task, inventory, name, envs, secrets, values_later=True)
     return describe_choices(request, compare_levels(context, request, levels))
 
 
@@ -124,7 +125,7 @@ def up(
     """
     context = _context(home)
     request = _request(context, task, inventory, name, envs, secrets)
-    row = admit(context, request, partial(start_detached, context.store), queue=queue)
+    row = (admit_queued if queue else admit)(context, request, partial(start_detached, context.store))
     return _info(context.store, row)
 
 
@@ -235,9 +236,9 @@ def _request(
     envs: Mapping[str, str] | None,
     secrets: Mapping[str, str] | None,
     *,
-    secrets_later: bool = False,
+    values_later: bool = False,
 ) -> Request:
-    source = RequestSource(name=name, envs=envs or {}, secrets=secrets or {}, secrets_later=secrets_later)
+    source = RequestSource(name=name, envs=envs or {}, secrets=secrets or {}, values_later=values_later)
     text, path = _text_or_path(task)
     if path is not None:
         source = replace(source, task=path)

@@ -1,7 +1,7 @@
 """How `up` has an accepted run driven: followed, detached, or by this process."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import typer
@@ -11,6 +11,7 @@ from launcher.cli.output.console import clean, say
 from launcher.cli.output.follow import ProgramOutput, RunProgress
 from launcher.cli.output.logs import LogPrinter
 from launcher.cli.redact import values_pattern
+from launcher.core.model.run import RunState
 from launcher.drive.detached import begin, start_detached
 from launcher.drive.follow import POLL_S, Follower, follow
 from launcher.drive.output import OutputReader
@@ -53,9 +54,34 @@ class CommandDriver:
         with detachable(accepted.name):
             if self._detach or accepted.how is Acceptance.QUEUED:
                 return start_detached(self._store, accepted)
-            begin(self._store, accepted)
-            with RunProgress() as progress, _output(self._store, accepted, self._rank, progress) as show:
-                return follow(self._store, accepted.id, progress, after=accepted.after, each=show)
+            return self._follow(accepted)
+
+    def one_by_one(self, chain: Sequence[AcceptedRun], *, follow: bool) -> RunRow:
+        """Return the last of queued runs that come one after the other, or the first that did not succeed.
+
+        If they are not followed, return the first once it has its nodes or its place in the queue.
+        """
+        self.how = Acceptance.QUEUED
+        first, *more = chain
+        if not follow:
+            with detachable(first.name):
+                row = start_detached(self._store, first)
+            if more:
+                say(clean(f"After it: {', '.join(one.name for one in more)}"))
+            return row
+        with detachable(first.name):
+            row = self._follow(first)
+            for accepted in more:
+                if row.state is not RunState.SUCCEEDED:
+                    break
+                say(clean(f"`{row.name}` succeeded; next: `{accepted.name}`"))
+                row = self._follow(accepted)
+        return row
+
+    def _follow(self, accepted: AcceptedRun) -> RunRow:
+        begin(self._store, accepted)
+        with RunProgress() as progress, _output(self._store, accepted, self._rank, progress) as show:
+            return follow(self._store, accepted.id, progress, after=accepted.after, each=show)
 
 
 @contextmanager

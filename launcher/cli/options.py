@@ -16,7 +16,7 @@ class Output(Enum):
     JSON = "json"
 
 
-def _run_names(incomplete: str) -> list[str]:
+def run_names(incomplete: str) -> list[str]:
     """Return the names of runs that begin with a text, for shell completion."""
     from launcher.store.status_reads import StatusReader
 
@@ -67,16 +67,16 @@ def _whose_output(incomplete: str) -> list[str]:
     return [word for word in ("all", "none", "0") if word.startswith(incomplete)]
 
 
-RunWord = Annotated[str, typer.Argument(metavar="RUN", help="Name or id of the run.", autocompletion=_run_names)]
+RunWord = Annotated[str, typer.Argument(metavar="RUN", help="Name or id of the run.", autocompletion=run_names)]
 RunWords = Annotated[
-    list[str] | None, typer.Argument(metavar="RUN", help="Names or ids of runs.", autocompletion=_run_names)
+    list[str] | None, typer.Argument(metavar="RUN", help="Names or ids of runs.", autocompletion=run_names)
 ]
-OneRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Name or id of a run.", autocompletion=_run_names)]
+OneRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Name or id of a run.", autocompletion=run_names)]
 OneRunOrAll = Annotated[
     str | None,
-    typer.Argument(metavar="RUN", help="Name or id of a run (default: all runs).", autocompletion=_run_names),
+    typer.Argument(metavar="RUN", help="Name or id of a run (default: all runs).", autocompletion=run_names),
 ]
-TaskFile = Annotated[Path, typer.Argument(metavar="FILE", help="Task file (YAML).")]
+TaskFile = Annotated[Path, typer.Argument(metavar="FILE", help="Task file (YAML); `-` is stdin.")]
 As = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
 FleetFile = Annotated[
     str | None,

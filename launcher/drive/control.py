@@ -15,6 +15,7 @@ from launcher.drive.check_service import CHECKS_STOP_S, CheckService
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.hooks import Hook
 from launcher.drive.loop import Loop
+from launcher.drive.spawn import ensure_controller
 from launcher.errors import LaunchError, StoreError
 from launcher.store.owner import Owner
 from launcher.store.store import Store
@@ -28,8 +29,9 @@ def control(home: Path, run_id: RunId) -> RunState:
 
     ConflictError where a live process owns it.
 
-    Drives the successors of a preempted run too. SIGTERM and SIGINT stop the controller, never the run. A failing store
-    is retried; StoreError where a stop was requested meanwhile.
+    Drives the successors of a preempted run too, and starts the controllers of runs that come after it. SIGTERM and
+    SIGINT stop the controller, never the run. A failing store is retried; StoreError where a stop was requested
+    meanwhile.
     """
     log = ControllerLog()
     retry = StoreRetry(log)
@@ -43,8 +45,18 @@ def control(home: Path, run_id: RunId) -> RunState:
                 return state
             successor = retry.call(partial(store.queue.after, run_id), stopped)
             if successor is None:
+                start_dependents(store, run_id, log)
                 return state
             run_id = successor
+
+
+def start_dependents(store: Store, run_id: RunId, say: Say) -> None:
+    """Give each queued run that comes after one that has ended a controller; one that does not start is reported."""
+    try:
+        for after in store.queue.dependents(store.load(run_id)[0]):
+            ensure_controller(store.home, store.find(after))
+    except LaunchError as error:
+        say(f"a run after `{run_id}` has no controller: {error.advice}")
 
 
 def drive(store: Store, run_id: RunId, stopped: Callable[[], bool], say: Say) -> RunState:

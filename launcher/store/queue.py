@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.core.control.blame.node_evidence import program_of
@@ -53,7 +53,8 @@ class QueueState:
     Nodes that are not free, active runs, queued runs.
 
     Only the `driven` ones of the queued runs have a controller that could start them. Runs that this version cannot
-    read are in neither list; their nodes are taken.
+    read are in neither list; their nodes are taken. `dependent` are queued runs that wait for another run to succeed,
+    with its name: they have no place in the order yet.
     """
 
     unavailable: UnavailableNodes
@@ -61,6 +62,25 @@ class QueueState:
     waiting: tuple[QueuedRun, ...]
     driven: frozenset[RunId]
     unreadable: tuple[OtherVersionError, ...] = ()
+    dependent: tuple[tuple[QueuedRun, RunName], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEntry:
+    """A run to queue: its name, its task, the inventory, and the task file."""
+
+    name: RunName
+    task: Task
+    fleet: Inventory
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """The run that a queued run comes after; `ended` is None while it goes on, then the state that it ended in."""
+
+    name: RunName
+    ended: RunState | None
 
 
 Admit = Callable[[QueueState], tuple[Placement, Inventory] | None]
@@ -84,20 +104,53 @@ class Queue:
 
     def put(self, *, name: RunName, task: Task, fleet: Inventory, source: str, at: float) -> Run:
         """Store a queued run; ConflictError where a run of that name has not ended."""
-        with self._db.write() as db:
-            claims.check_free(db.execute(claims.LIVE, (name,)).fetchall())
-            run = Run(
-                id=fresh_id(name),
-                name=name,
-                task=task,
-                placement=Placement(slices=()),
-                fleet=fleet.cut_down(()),
-                queued_at=at,
-            )
-            db.execute(NEW_RUN, row_of(run, source, at, User.current(), IN_LINE))
-            inventories.keep(db, fleet)
-            journal.add(db, run.id, EventKind.QUEUED, at, subject=name, message=f"queued for nodes of `{fleet.name}`")
+        (run,) = self.put_chain((NewEntry(name=name, task=task, fleet=fleet, source=source),), at=at)
         return run
+
+    def put_chain(self, chain: Sequence[NewEntry], *, at: float, after: RunId | None = None) -> tuple[Run, ...]:
+        """Store queued runs, all or none: each comes after the one before it, and the first after the run `after`.
+
+        ConflictError where a run of one of the names has not ended.
+        """
+        runs: list[Run] = []
+        with self._db.write() as db:
+            for entry in chain:
+                claims.check_free(db.execute(claims.LIVE, (entry.name,)).fetchall())
+                run = Run(
+                    id=fresh_id(entry.name),
+                    name=entry.name,
+                    task=entry.task,
+                    placement=Placement(slices=()),
+                    fleet=entry.fleet.cut_down(()),
+                    queued_at=at,
+                    after=runs[-1].id if runs else after,
+                )
+                runs.append(run)
+                before = self.dependency(run)
+                status = IN_LINE if before is None else waits_for(before.name)
+                db.execute(NEW_RUN, row_of(run, entry.source, at, User.current(), status))
+                inventories.keep(db, entry.fleet)
+                message = f"queued for nodes of `{entry.fleet.name}`" + (f", after `{run.after}`" if run.after else "")
+                journal.add(db, run.id, EventKind.QUEUED, at, subject=entry.name, message=message)
+        return tuple(runs)
+
+    def dependency(self, run: Run) -> Dependency | None:
+        """Return what a run has to wait for, or had to; None for one that depends on no other run.
+
+        A preempted run goes on as its successor.
+        """
+        if run.after is None:
+            return None
+        for row in self._db.read("SELECT name, state, ended FROM runs WHERE id = ?", self.last(run.after)):
+            ended = None if row["ended"] is None else RunState(row["state"])
+            return Dependency(name=RunName(row["name"]), ended=ended)
+        return Dependency(name=RunName(run.after), ended=RunState.STOPPED)
+
+    def dependents(self, run: Run) -> tuple[RunId, ...]:
+        """Return the queued runs that come after a run."""
+        query = "SELECT id FROM runs WHERE ended IS NULL AND state = ? AND json_extract(run, '$.after') = ?"
+        rows = self._db.read(query, RunState.QUEUED.value, run.first or run.id)
+        return tuple(RunId(row["id"]) for row in rows)
 
     def state(self, fleet: str, at: float) -> QueueState:
         """Return the state of the queue of an inventory, at a time of the wall clock (s)."""
@@ -108,6 +161,7 @@ class Queue:
         short = self._short_ends(fleet, at)
         going: list[ActiveRun] = []
         waiting: list[QueuedRun] = []
+        dependent: list[tuple[QueuedRun, RunName]] = []
         driven: set[RunId] = set()
         unreadable: list[OtherVersionError] = []
         for row in rows:
@@ -122,7 +176,12 @@ class Queue:
                 unreadable.append(error)
                 continue
             ends = short.get((row["user"], program_of(run.name)), ())
-            waiting.append(_waiting(run, row, unfit.get(run.id, {}), cool_down(ends, at)))
+            queued = _waiting(run, row, unfit.get(run.id, {}), cool_down(ends, at))
+            before = self.dependency(run)
+            if before is not None and before.ended is not RunState.SUCCEEDED:
+                dependent.append((queued, before.name))
+                continue
+            waiting.append(queued)
             owner = read_owner(row)
             if row["wanted"] == Wanted.RUNNING.value and owner is not None and owner.alive():
                 driven.add(run.id)
@@ -134,6 +193,7 @@ class Queue:
             waiting=tuple(waiting),
             driven=frozenset(driven),
             unreadable=tuple(unreadable),
+            dependent=tuple(dependent),
         )
 
     def admit(self, run: RunId, admit: Admit, at: float) -> bool:
@@ -221,6 +281,11 @@ class Queue:
         for row in self._db.read("SELECT run, node, message FROM unavailable"):
             found.setdefault(RunId(row["run"]), {})[NodeName(row["node"])] = Unavailable(unhealthy=row["message"])
         return found
+
+
+def waits_for(name: RunName) -> str:
+    """Return why a run waits that comes after another one."""
+    return f"waits until `{name}` has succeeded"
 
 
 def successor(run: Run, record: Record) -> Run | None:

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from launcher.config.task.envs import Overrides
-from launcher.config.task.read import parse_task
+from launcher.config.task.read import parse_tasks
 from launcher.errors import SpecError
 
 MADE_UP = "made-up"
@@ -47,7 +47,7 @@ def given(tasks: Sequence[Mapping[str, Any]]) -> Overrides:
     """Return a value for each variable and secret that has none."""
     secrets = {name for task in tasks for name, value in (task.get("secrets") or {}).items() if value is None}
     envs = {name for task in tasks for name, value in (task.get("envs") or {}).items() if value is None}
-    return Overrides(envs=dict.fromkeys(envs - secrets, MADE_UP), secrets=frozenset(secrets), secrets_later=True)
+    return Overrides(envs=dict.fromkeys(envs - secrets, MADE_UP), secrets=frozenset(secrets), values_later=True)
 
 
 def local_paths(task: Mapping[str, Any], envs: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
@@ -102,7 +102,7 @@ def judge(copy: Path, home: Path, name: str) -> Verdict:
             for path, folder in local_paths(task, overrides.envs):
                 make_up(path, folder=folder)
         try:
-            parsed = (parse_task(text, Path(name), overrides=overrides),)
+            parsed = parse_tasks(text, Path(name), overrides=overrides)
         except SpecError as error:
             return Verdict(path=name, mistakes=tuple(one.what for one in error.mistakes))
     return Verdict(path=name, warnings=tuple(warning.what for one in parsed for warning in one.warnings))

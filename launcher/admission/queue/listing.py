@@ -11,7 +11,7 @@ from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import RunId, RunName, RunState
 from launcher.core.queue.backfill import QueuedRun
 from launcher.errors import OtherVersionError
-from launcher.store.queue import QueueState
+from launcher.store.queue import QueueState, waits_for
 from launcher.store.rows import RunRow
 from launcher.store.store import Store
 
@@ -20,8 +20,8 @@ from launcher.store.store import Store
 class QueueEntry:
     """One queued run. Times are seconds since the epoch.
 
-    `position` counts from 1 for each inventory; None where the run has no controller to start it. `starts_by` is the
-    latest start, None where it is unknown.
+    `position` counts from 1 for each inventory; None where the run has no controller to start it, or comes after
+    another run. `starts_by` is the latest start, None where it is unknown.
     """
 
     name: RunName
@@ -57,6 +57,9 @@ def list_queue(store: Store) -> QueueListing:
         if state.waiting:
             fleet = guessed(whole(store, store.load(state.waiting[0].id)[0].fleet), store.domains.of(name))
             found += _of_inventory(fleet, state, queued, now)
+        for one, before in state.dependent:
+            if (row := queued.get(one.id)) is not None:
+                found.append(_queued(one, row, waits_for(before)))
     return QueueListing(runs=tuple(found), unreadable=tuple(errors.values()))
 
 

@@ -22,7 +22,7 @@ from launcher.core.queue.backfill import QueueDecision, QueuedRun
 from launcher.errors import LaunchError
 from launcher.ports import Checker, Clock, Prober
 from launcher.store.new_run import first_status
-from launcher.store.queue import QueueState
+from launcher.store.queue import QueueState, waits_for
 from launcher.store.store import Store
 
 AGAIN_S = 30.0
@@ -58,10 +58,15 @@ def await_turn(
         number = store.queue.number()
         run, _ = store.load(run_id)
         if run.wanted is Wanted.NOTHING:
-            return _end(store, run)
+            return _end(store, run, "ended while it was queued")
         if stopped():
             return RunState.QUEUED
-        if _Evaluation(store, run, open_prober, check).placed():
+        before = store.queue.dependency(run)
+        if before is not None and before.ended is None:
+            store.queue.tell(run, waits_for(before.name), {}, time.time())
+        elif before is not None and before.ended and before.ended is not RunState.SUCCEEDED:
+            return _end(store, run, f"not started: `{before.name}` did not succeed ({before.ended.value})")
+        elif _Evaluation(store, run, open_prober, check).placed():
             return RunState.STARTING
         retry.recovered()
         clock.wait(clock.now() + AGAIN_S, _Changed(store, number, stopped))
@@ -93,9 +98,9 @@ class _TakenDown:
         return self._found or self._stopped()
 
 
-def _end(store: Store, run: Run) -> RunState:
+def _end(store: Store, run: Run, why: str) -> RunState:
     now, state = time.time(), RunState.STOPPED
-    over = Outcome(cause=Cause.STOPPED, message="ended while it was queued")
+    over = Outcome(cause=Cause.STOPPED, message=why)
     store.intend(run.id, Record(outcome=over), (), over.message, state, now)
     store.publish(run.id, replace(first_status(run, over.message, now), state=state, outcome=over))
     store.finish(run.id, state, now)

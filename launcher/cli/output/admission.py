@@ -7,6 +7,7 @@ from typing_extensions import Self, assert_never
 
 from launcher.admission.checked_placement import held_text
 from launcher.admission.listener import (
+    CloneBegun,
     DoesNotFitNow,
     DomainsUnknown,
     FilesWeighed,
@@ -89,6 +90,8 @@ class AdmissionReport:
                 say(fleet_text(fleet))
             case FileWarning(mistake=mistake):
                 say(warning_text(mistake))
+            case CloneBegun(workdir=workdir):
+                say(clean(f"cloning {workdir}"))
             case KindChosen():
                 say(clean(_kind(notice)))
             case DomainsUnknown(nodes=nodes, assumed=assumed):

@@ -70,8 +70,8 @@ def _line(text: str) -> str:
 def agreement_text(task: Task, fleet: Inventory) -> str:
     """Return what is sent to each node, and what runs on this machine; empty where there is nothing."""
     mounts = [source_text(source, to) for to, source in task.file_mounts.items()]
-    sources = [source_text(task.workdir, ""), *mounts] if task.workdir is not None else mounts
-    sent = [] if fleet.capabilities.imaginary else [f"to each node: {one}" for one in sources]
+    workdir = [source_text(str(one), "") for one in (task.git, task.workdir) if one is not None]
+    sent = [] if fleet.capabilities.imaginary else [f"to each node: {one}" for one in (*workdir, *mounts)]
     return "\n".join((*sent, *commands_here(task, fleet)))
 
 

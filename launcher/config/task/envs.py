@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from launcher.config.schema.patterns import ENV_NAME, env_name
 from launcher.config.schema.variables import Ask
+from launcher.config.task.local_paths import PathVariables
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import NOWHERE, Mark
 from launcher.config.yaml.values import FieldValue, Values
@@ -19,14 +20,14 @@ _SIMILAR = 0.75  # `STPES` is similar to `STEPS`, `LR` is not to `LORA`
 class Overrides:
     """Values of the command line that replace those of a task file.
 
-    A name, variables (`--env`, `--env-file`), and the names of secrets (`--secret`). `secrets_later`: nothing is
-    started, so a secret without a value is only warned about.
+    A name, variables (`--env`, `--env-file`), and the names of secrets (`--secret`). `values_later`: nothing is
+    started, so a variable or a secret without a value is only warned about.
     """
 
     name: str | None = None
     envs: Mapping[str, str] = field(default_factory=dict)
     secrets: frozenset[str] = frozenset()
-    secrets_later: bool = False
+    values_later: bool = False
 
 
 def check_overrides(overrides: Overrides, out: Diagnostics) -> None:
@@ -59,7 +60,8 @@ def check_unknown_names(owners: Sequence[Values], overrides: Overrides, out: Dia
 def read_envs(sections: tuple[Values, ...], overrides: Overrides, out: Diagnostics) -> dict[str, str]:
     """Return the variables of a group.
 
-    Later sections override earlier ones, and the command line overrides all. A variable without a value is a mistake.
+    Later sections override earlier ones, and the command line overrides all. A variable without a value is a mistake
+    if the task is started.
     """
     merged: dict[str, FieldValue] = {}
     for values in sections:
@@ -77,8 +79,20 @@ def read_envs(sections: tuple[Values, ...], overrides: Overrides, out: Diagnosti
             continue
         elif found.value is Ask.ASK and name not in overrides.envs:
             hint = f"set it with `--env {name}=VALUE`, pass yours with `--env {name}`, or write a value here"
-            out.mistake(found.key, f"variable `{name}` has no value", hint)
+            if overrides.values_later:
+                out.warn(found.key, f"variable `{name}` has no value yet", f"at the start, {hint}")
+            else:
+                out.mistake(found.key, f"variable `{name}` has no value", hint)
     return {**envs, **overrides.envs}
+
+
+def path_variables(
+    owner: Values, secrets: Mapping[str, object], overrides: Overrides, out: Diagnostics
+) -> PathVariables:
+    """Return the variables that paths of a task may use."""
+    envs = read_envs((owner,), overrides, out)
+    later = owner.entries("envs").keys() - envs.keys()  # those without a value have been reported
+    return PathVariables(envs=envs, later=frozenset(later), secrets=frozenset(secrets))
 
 
 def read_secrets(owners: Sequence[Values], overrides: Overrides, out: Diagnostics) -> dict[str, str | None]:
@@ -114,8 +128,10 @@ def _secrets(owner: Values, overrides: Overrides, out: Diagnostics) -> dict[str,
             out.warn(found.key, f"the value of secret `{name}` is readable in this file", hint)
         elif found.value is Ask.ASK:
             hint = f"set it in your environment, and pass it with `--secret {name}`"
-            report = out.warn if overrides.secrets_later else out.mistake
-            report(found.key, f"secret `{name}` has no value", hint)
+            if overrides.values_later:
+                out.warn(found.key, f"secret `{name}` has no value yet", f"at the start, {hint}")
+            else:
+                out.mistake(found.key, f"secret `{name}` has no value", hint)
             secrets[name] = None
     return secrets
 

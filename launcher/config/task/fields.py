@@ -24,9 +24,11 @@ from launcher.config.task.skypilot_keys import (
     of_all_alternatives,
     of_the_run,
 )
+from launcher.config.task.skypilot_service import POOL, PORTS, SERVICE
 from launcher.config.task.skypilot_storage import MountSource
 from launcher.config.task.slice_range import MAX_NODES, SLICES
-from launcher.config.task.value_types import MAX_COUNT, Accelerators, Script, Workdir
+from launcher.config.task.value_types import MAX_COUNT, Accelerators, Script
+from launcher.config.task.workdir import Workdir
 
 
 def _built(*rows: Field, expected: str = "a mapping") -> Section:
@@ -54,7 +56,7 @@ _OF_ALL = (
     IMAGE_ID_FIELD,
 )
 _ALTERNATIVES = ListOf(
-    item=_built(*_ACCELERATORS, *map(of_all_alternatives, _OF_ALL), *RESOURCES_ELSEWHERE),
+    item=_built(*_ACCELERATORS, *map(of_all_alternatives, _OF_ALL), PORTS, *RESOURCES_ELSEWHERE),
     expected="a list of resources",
     filled=True,
 )
@@ -64,6 +66,7 @@ RESOURCES = _built(
     *_OF_ALL,
     Field(name="any_of", doc="Alternative resources; the first that fits is used.", type=_ALTERNATIVES),
     Field(name="ordered", doc="Another name for `any_of`.", type=_ALTERNATIVES),
+    PORTS,
     *RESOURCES_ELSEWHERE,
     expected="a mapping such as `{accelerators: GB300:4}`",
 )
@@ -226,7 +229,12 @@ _SECRETS = MapOf(
 
 _NAME = Field(name="name", doc="The name of the task, and of its run unless `--name` is given.", type=task_name)
 _OWN = (
-    Field(name="workdir", doc="A local folder, copied to each node; `setup` and `run` start in it.", type=Workdir()),
+    Field(
+        name="workdir",
+        doc="A local folder, or `{url: ..., ref: ...}` of a git repository, copied to each node; `setup` and `run` "
+        "start in it.",
+        type=Workdir(),
+    ),
     Field(
         name="secrets",
         doc="Variables that are not shown in logs; null if `--secret` gives the value.",
@@ -278,7 +286,7 @@ _RUN = (
     ),
 )
 
-TASK = _built(_NAME, *_ROLE, _GROUPS, *_OWN, *_RUN, *TASK_ELSEWHERE)
+TASK = _built(_NAME, *_ROLE, _GROUPS, *_OWN, *_RUN, SERVICE, POOL, *TASK_ELSEWHERE)
 
 # SkyPilot's job groups: the first document, and each task after it (sky/utils/dag_utils.py, _load_job_group).
 HEADER = _built(
@@ -293,4 +301,13 @@ HEADER = _built(
     *_RUN,
     *JOB_GROUP_ELSEWHERE,
 )
-MEMBER = _built(replace(_NAME, required=True), *_ROLE, *_OWN, *map(of_the_run, _RUN), GROUPS_ELSEWHERE, *TASK_ELSEWHERE)
+MEMBER = _built(
+    replace(_NAME, required=True),
+    *_ROLE,
+    *_OWN,
+    *map(of_the_run, _RUN),
+    SERVICE,
+    POOL,
+    GROUPS_ELSEWHERE,
+    *TASK_ELSEWHERE,
+)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from launcher.config.task.local_paths import PathVariables, find_local, not_found
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import NOWHERE, Mark
 from launcher.config.yaml.values import FieldValue, Values
@@ -14,25 +15,20 @@ from launcher.errors import Mistake, SpecError
 
 KEY = "file_mounts"
 
-# sky/task.py, _fill_in_env_vars: `$NAME` and `${NAME}`.
-_VARIABLE = re.compile(r"\$\{?\b([a-zA-Z_][a-zA-Z0-9_]*)\b\}?")
 
-
-def read_mounts(
-    task: Values, envs: Mapping[str, str], secrets: Mapping[str, object], out: Diagnostics
-) -> dict[str, tuple[str, Mark]]:
+def read_mounts(task: Values, variables: PathVariables, beside: Path, out: Diagnostics) -> dict[str, tuple[str, Mark]]:
     """Return local paths and positions by path on the nodes.
 
     Those are absolute, in `~/`, or relative to the workdir. Variables of `envs` are expanded on both sides, as in
-    SkyPilot.
+    SkyPilot. `beside` is the folder of the task file.
     """
     mounts: dict[str, tuple[str, Mark]] = {}
     for written, found in task.entries(KEY).items():
-        to, source = (_expanded(text, mark, envs, secrets, out) for text, mark in _sides(written, found))
+        to, source = (variables.expand(text, mark, out) for text, mark in _sides(written, found))
         if to is None or source is None:
             continue
         target = _target(to, found.key, out)
-        path = _source(source, found.mark, out)
+        path = _source(source, beside, found.mark, out)
         if target in mounts:
             out.mistake(found.key, f"two `{KEY}` have the target `{target}`", "remove one of the two")
         elif target is not None and path is not None:
@@ -42,24 +38,6 @@ def read_mounts(
 
 def _sides(written: str, found: FieldValue) -> tuple[tuple[str, Mark], tuple[str, Mark]]:
     return (written, found.key), (found.value if isinstance(found.value, str) else "", found.mark)
-
-
-def _expanded(
-    text: str, mark: Mark, envs: Mapping[str, str], secrets: Mapping[str, object], out: Diagnostics
-) -> str | None:
-    """Return the text with its variables expanded.
-
-    None if one is missing, which is reported, or if it is empty.
-    """
-    for name in _VARIABLE.findall(text):
-        if name in secrets:
-            out.mistake(mark, f"secret `{name}` is used in a path, which is shown", "write the path without it")
-        elif name not in envs:
-            out.mistake(mark, f"variable `{name}` is not in `envs`", f"add `{name}` to `envs`")
-        else:
-            continue
-        return None
-    return _VARIABLE.sub(lambda match: envs[match[1]], text) or None
 
 
 def _target(to: str, mark: Mark, out: Diagnostics) -> str | None:
@@ -80,15 +58,14 @@ def _target(to: str, mark: Mark, out: Diagnostics) -> str | None:
     return f"{plain}/" if to.endswith("/") else plain
 
 
-def _source(written: str, mark: Mark, out: Diagnostics) -> str | None:
-    try:
-        path = Path(written).expanduser().absolute()
-        if path.is_dir() or path.is_file():
-            return str(path)
-        what = f"`{written}` is neither a file nor a folder" if path.exists() else f"`{written}` does not exist"
-    except (OSError, RuntimeError, ValueError):  # the home of an unknown user, or an impossible file name
-        what = f"`{written}` does not exist"
-    out.mistake(mark, what, f"relative paths start in the current folder, `{Path.cwd()}`")
+def _source(written: str, beside: Path, mark: Mark, out: Diagnostics) -> str | None:
+    path = find_local(written, beside, mark, out)
+    if path is None:
+        not_found(written, beside, mark, out)
+    elif path.is_dir() or path.is_file():
+        return str(path)
+    else:
+        out.mistake(mark, f"`{written}` is neither a file nor a folder")
     return None
 
 

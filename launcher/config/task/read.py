@@ -1,4 +1,4 @@
-"""Read a task file to a `Task` with all defaults, or report all mistakes."""
+"""Read a task file to its tasks with all defaults, or report all mistakes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,28 +12,35 @@ from launcher.config.task.envs import (
     Overrides,
     check_overrides,
     check_unknown_names,
+    path_variables,
     read_envs,
     read_secrets,
 )
 from launcher.config.task.file_mounts import KEY as MOUNTS
 from launcher.config.task.file_mounts import read_mounts
 from launcher.config.task.levels import LEVEL_KEYS
+from launcher.config.task.local_paths import PathVariables
 from launcher.config.task.nodes_of import colocate_groups
 from launcher.config.task.recovery import read_recovery
 from launcher.config.task.sections import TaskSections, read_sections
 from launcher.config.task.skypilot_scripts import check_scripts
+from launcher.config.task.skypilot_service import read_readiness
 from launcher.config.task.slice_range import check_ranges
 from launcher.config.task.topology import check_near_and_apart, read_rule
 from launcher.config.task.traffic import read_traffic
 from launcher.config.task.unknown_names import NAME_KEYS
 from launcher.config.task.value_types import NO_GPUS
+from launcher.config.task.workdir import read_workdir
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.document import parse_documents
 from launcher.config.yaml.nodes import NOWHERE, Mark
-from launcher.config.yaml.text_file import read_text
+from launcher.config.yaml.text_file import read_text, refuse
 from launcher.config.yaml.values import Values
 from launcher.core.model.task import Group, Task
 from launcher.errors import Mistake
+
+NOTHING = ":"
+"""The command of a task that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +62,48 @@ class ParsedTask:
 def read_task(path: Path, *, overrides: Overrides | None = None) -> ParsedTask:
     """Return the task of a file, with the overrides of the command line.
 
-    SpecError with every mistake. A relative `workdir` is relative to the current folder, as in SkyPilot.
+    SpecError with every mistake, or for a pipeline of several tasks. A relative `workdir` is relative to the current
+    folder, as in SkyPilot.
     """
     return parse_task(read_text(path, what="task file"), path, overrides=overrides)
 
 
 def parse_task(text: str, path: Path, *, overrides: Overrides | None = None) -> ParsedTask:
-    """Return the task of a text; `path` is its file in messages."""
+    """Return the only task of a text; `path` is its file in messages.
+
+    SpecError with every mistake, or for a pipeline of several tasks.
+    """
+    first, *more = parse_tasks(text, path, overrides=overrides)
+    if more:
+        what = f"the file has {len(more) + 1} tasks, which run one after the other: one is needed here"
+        raise refuse(str(path), what, hint="write the task into a file of its own")
+    return first
+
+
+def parse_tasks(text: str, path: Path, *, overrides: Overrides | None = None) -> tuple[ParsedTask, ...]:
+    """Return the tasks of a text: one, or those of a pipeline in order. SpecError with every mistake.
+
+    The warnings of all are those of the first.
+    """
     overrides = overrides or Overrides()
     documents = parse_documents(text, str(path), what="task")
     out = Diagnostics(documents[0].where, documents[0].mistakes)
-    sections = read_sections(documents, out)
+    stages = read_sections(documents, out)
     check_overrides(overrides, out)
-    check_unknown_names((sections.task, *sections.groups.values(), *sections.owners), overrides, out)
+    owners = [owner for one in stages for owner in (one.task, *one.groups.values(), *one.owners)]
+    check_unknown_names(owners, overrides, out)
+    tasks = [_task(sections, path, overrides, out) for sections in stages]
+    names: set[str] = set()
+    for task, sections in zip(tasks, stages, strict=True):
+        if task.task.name in names:
+            what = f"two tasks have the name `{task.task.name}`"
+            out.mistake(sections.task.mark_of("name"), what, "rename one of the two")
+        names.add(task.task.name)
+    out.finish()
+    return (replace(tasks[0], warnings=out.warnings()), *tasks[1:])
+
+
+def _task(sections: TaskSections, path: Path, overrides: Overrides, out: Diagnostics) -> ParsedTask:
     forms: Mapping[str, tuple[Group, ...]] = {
         name: _forms(name, own, sections.task, overrides, out) for name, own in sections.groups.items()
     }
@@ -76,11 +112,14 @@ def parse_task(text: str, path: Path, *, overrides: Overrides | None = None) -> 
     check_ranges(sections.groups, sections.task, out)
     secrets = read_secrets(sections.owners, overrides, out)
     forms = {name: share_secrets(sections, name, own, overrides) for name, own in forms.items()}
-    mounts = _mounts(sections, secrets, overrides, out)
+    owners = [(owner, path_variables(owner, secrets, overrides, out)) for owner in sections.owners]
+    mounts = _mounts(owners, path.parent, out)
+    workdir, git = read_workdir(owners, path.parent, out)
     task = Task(
-        name=_name(path, sections.task, overrides, out),
+        name=_name(path, sections, overrides, out),
         groups=tuple(groups[0] for groups in forms.values()),
-        workdir=_workdir(sections.owners, out),
+        workdir=workdir,
+        git=git,
         file_mounts={to: source for to, (source, _) in mounts.items()},
         secrets=tuple(sorted(secrets)),
         stop_signal=sections.task.get("stop_signal", str) or "TERM",
@@ -92,10 +131,8 @@ def parse_task(text: str, path: Path, *, overrides: Overrides | None = None) -> 
         on_event=sections.task.get("on_event", str),
         given_envs=tuple(sorted(overrides.envs)),
     )
-    out.finish()
     return ParsedTask(
         task=task,
-        warnings=out.warnings(),
         where=out.where,
         marks={**_marks(sections.groups), **{(MOUNTS, to): mark for to, (_, mark) in mounts.items()}},
         kinds={name: groups for name, groups in forms.items() if len(groups) > 1},
@@ -116,7 +153,7 @@ def _forms(name: str, own: Values, task: Values, overrides: Overrides, out: Diag
             topology=read_rule(own, None if kind is None else kind.count, out),
             gpus=(kind or NO_GPUS).count,
             accelerator=(kind or NO_GPUS).kind or None,
-            run=own.get("run", str) or "",
+            run=own.get("run", str) or ("" if own.has("driver") else NOTHING),
             driver=own.get("driver", str),
             reserve=own.get("reserve", bool) or False,
             setup=own.get("setup", str) or task.get("setup", str),
@@ -124,6 +161,7 @@ def _forms(name: str, own: Values, task: Values, overrides: Overrides, out: Diag
             recovery=read_recovery(own, task, out),
             traffic=read_traffic(own, task),
             container=container,
+            readiness=read_readiness(own, (own if own.has("resources") else task).section("resources"), out),
         )
         for kind in kinds or (None,)
     )
@@ -144,12 +182,12 @@ def share_secrets(
 
 
 def _mounts(
-    sections: TaskSections, secrets: Mapping[str, object], overrides: Overrides, out: Diagnostics
+    owners: Sequence[tuple[Values, PathVariables]], beside: Path, out: Diagnostics
 ) -> dict[str, tuple[str, Mark]]:
     """Return the mounts of all owners; the paths of each use its own variables."""
     mounts: dict[str, tuple[str, Mark]] = {}
-    for owner in sections.owners:
-        for to, (source, mark) in read_mounts(owner, read_envs((owner,), overrides, out), secrets, out).items():
+    for owner, variables in owners:
+        for to, (source, mark) in read_mounts(owner, variables, beside, out).items():
             if mounts.setdefault(to, (source, mark))[0] != source:
                 what = f"another task of this run copies other files to `{to}`"
                 out.mistake(mark, what, "use another path")
@@ -159,8 +197,12 @@ def _mounts(
 def _check_command(name: str, own: Values, out: Diagnostics, *, alone: bool) -> None:
     """Report missing and conflicting commands of a group."""
     if not own.has("run") and not own.has("driver"):
-        what = "`run` is missing" + ("" if alone else f" in `groups.{name}`")
-        out.mistake(own.mark, what, "add `run`: the command that every rank runs")
+        hint = "add `run`: the command that every rank runs"
+        if alone:
+            after = "`setup` has succeeded on each node" if own.has("setup") else "its files are on each node"
+            out.warn(own.mark, f"`run` is missing: the run succeeds once {after}", hint)
+        else:
+            out.mistake(own.mark, f"`run` is missing in `groups.{name}`", hint)
     if own.written("run", "driver"):
         hint = (
             "remove one of the two: `run` is the command of each rank, `driver` one program that starts its own workers"
@@ -186,16 +228,28 @@ def _priority(sections: TaskSections, out: Diagnostics) -> int:
     return first
 
 
-def _name(path: Path, values: Values, overrides: Overrides, out: Diagnostics) -> str:
-    """Return the name of the task: of `--name`, of the file, or the file name."""
-    if overrides.name is not None:
-        if not re.fullmatch(TASK_NAME, overrides.name):
-            what = f"`{overrides.name}` is not a valid run name"
-            out.mistake(NOWHERE, what, task_name.hint, where="--name")
-        return _short(overrides.name, NOWHERE, out, "--name")
+def _name(path: Path, sections: TaskSections, overrides: Overrides, out: Diagnostics) -> str:
+    """Return the name of the task: of `--name`, of the file, or the file name.
+
+    In a pipeline, the pipeline's name comes before that of the task, or before its number.
+    """
+    values, given = sections.task, overrides.name
+    if given is not None and not re.fullmatch(TASK_NAME, given):
+        what = f"`{given}` is not a valid run name"
+        out.mistake(NOWHERE, what, task_name.hint, where="--name")
     written = values.get("name", str)
+    if sections.stage:
+        before = given or sections.pipeline or ("" if written else _stem(path))
+        name = "-".join(part for part in (before, written or str(sections.stage)) if part)
+        return _short(name, values.mark_of("name"), out, None)
+    if given is not None:
+        return _short(given, NOWHERE, out, "--name")
     if written is not None:
         return _short(written, values.mark_of("name"), out, None)
+    return _stem(path)
+
+
+def _stem(path: Path) -> str:
     return re.sub(r"[^a-zA-Z0-9]+", "-", path.stem).strip("-")[:NAME_LENGTH].strip("-") or "task"
 
 
@@ -204,35 +258,6 @@ def _short(name: str, mark: Mark, out: Diagnostics, where: str | None) -> str:
         what = f"the name has {len(name)} characters; the limit is {NAME_LENGTH}"
         out.mistake(mark, what, "use a shorter name", where=where)
     return name
-
-
-def _workdir(owners: Sequence[Values], out: Diagnostics) -> str | None:
-    """Return the folder to copy to every node.
-
-    All tasks of a job group must name the same one.
-    """
-    folders: dict[str, Mark] = {}
-    for owner in owners:
-        if (folder := _folder(owner, out)) is not None:
-            folders.setdefault(folder, owner.key_of("workdir"))
-    for mark in list(folders.values())[1:]:
-        out.mistake(mark, "another task of this run has another `workdir`", "use one folder that contains both")
-    return next(iter(folders), None)
-
-
-def _folder(owner: Values, out: Diagnostics) -> str | None:
-    written = owner.get("workdir", str)
-    if written is None:
-        return None
-    try:
-        folder = Path(written).expanduser().absolute()
-        if folder.is_dir():
-            return str(folder)
-        what = f"`workdir: {written}` is not a folder" if folder.exists() else f"`workdir: {written}` does not exist"
-    except (OSError, RuntimeError, ValueError):  # the home of an unknown user, or an impossible file name
-        what = f"`workdir: {written}` does not exist"
-    out.mistake(owner.mark_of("workdir"), what, f"relative paths start in the current folder, `{Path.cwd()}`")
-    return None
 
 
 def _seconds(values: Values, name: str, default: float) -> float:

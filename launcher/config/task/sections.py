@@ -13,43 +13,39 @@ from launcher.config.yaml.values import Values
 
 ONLY_GROUP = "main"
 
-_APART = (
-    "write one file per task: `nvlaunch up a.yaml && nvlaunch up b.yaml` starts b after a has succeeded; to run tasks "
-    "together, use `groups:` of one task"
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSections:
     """`task` has the keys of the run, `groups` those of each group by name.
 
-    `owners` are the sections with workdir, file mounts and secrets.
+    `owners` are the sections with workdir, file mounts and secrets. `stage` is the number of a task of a pipeline, from
+    1 on, and `pipeline` the pipeline's name, if it has one; a task that is no part of a pipeline is stage 0.
     """
 
     task: Values
     groups: Mapping[str, Values]
     owners: tuple[Values, ...]
+    stage: int = 0
+    pipeline: str | None = None
 
 
-def read_sections(documents: Sequence[Document], out: Diagnostics) -> TaskSections:
-    """Return the sections of one task, or of SkyPilot's several documents.
+def read_sections(documents: Sequence[Document], out: Diagnostics) -> tuple[TaskSections, ...]:
+    """Return the sections of one task, or of SkyPilot's several documents: those of a pipeline in order.
 
-    The tasks of a job group become groups. A pipeline must have only one task, since tasks do not run one after another
-    here. sky/utils/dag_utils.py tells the two apart in the same way.
+    The tasks of a job group become groups of one task. sky/utils/dag_utils.py tells the two apart in the same way.
     """
     first, *more = documents
     keys = {key.text: value for key, value in first.root.pairs}
     mode = keys.get("execution")
     if more and isinstance(mode, ScalarNode) and mode.text == "parallel":
-        return _job_group(first.root, [document.root for document in more], out)
+        return (_job_group(first.root, [document.root for document in more], out),)
     headed = bool(more) and keys.keys() <= {"name", "execution"}
     header, tasks = (HEADER.read(first.root, KeyPath("", out)), more) if headed else (Values(), documents)
-    if len(tasks) > 1:
-        if not out.has_mistakes():
-            out.mistake(tasks[1].begins, "a pipeline of several tasks is not supported", _APART)
-        out.finish()
-    task = TASK.read(tasks[0].root, KeyPath("", out))
-    return _single(replace(task, found={**task.found, **header.found}), out)
+    read = [TASK.read(document.root, KeyPath("", out)) for document in tasks]
+    if len(read) == 1:
+        return (_single(replace(read[0], found={**read[0].found, **header.found}), out),)
+    name = header.get("name", str)
+    return tuple(replace(_single(task, out), stage=at, pipeline=name) for at, task in enumerate(read, start=1))
 
 
 def _single(task: Values, out: Diagnostics) -> TaskSections:

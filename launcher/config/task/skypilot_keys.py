@@ -31,11 +31,12 @@ class Unread:
 
     expected: str = "anything"
     why: str = ""
+    hint: str | None = None
 
     def read(self, node: YamlNode, at: KeyPath) -> YamlNode:
         """Return the node itself."""
         if self.why:
-            at.out.warn(node.mark, f"`{at.name}` has no effect: {self.why}")
+            at.out.warn(node.mark, f"`{at.name}` has no effect: {self.why}", self.hint)
         return node
 
     def schema(self) -> Schema:
@@ -109,11 +110,12 @@ RESOURCES_ELSEWHERE = (
     _ignored(
         "autostop", "a run releases its nodes when its program ends", "end a run earlier with `nvlaunch down RUN`"
     ),
-    _ignored("ports", "nvlaunch does not change firewalls"),
     _ignored("labels", "runs have names instead"),
     _ignored("priority_class", "there are no classes", "use `priority`"),
     _refused("spot_recovery", "SkyPilot has replaced it by `job_recovery`", _RECOVERY),
-    _refused("accelerator_args", "it is for TPUs", "remove it"),
+    _refused(
+        "accelerator_args", "it is for TPUs, which no inventory has", "request the GPUs of your nodes, and remove it"
+    ),
     _refused("volumes", "there are no cloud disks", SHARED),
     _refused("_docker_login_config", INTERNAL, "remove it"),
     _refused("_is_image_managed", INTERNAL, "remove it"),
@@ -143,8 +145,6 @@ TASK_ELSEWHERE = (
     _ignored("outputs", "sizes are not estimated"),
     _refused("managed_secrets", "there is no server for secrets", "use `secrets:` with `--secret NAME`"),
     _refused("volumes", "there are no cloud disks", SHARED),
-    _refused("service", "there is no load balancer", "remove it, and start the server on each node in `run:`"),
-    _refused("pool", "nodes come from the inventory", "remove it"),
     _refused("execution", _HEADER, _ROLES),
     _refused("primary_tasks", _HEADER, _ROLES),
     _refused("termination_delay", _HEADER, _ROLES),

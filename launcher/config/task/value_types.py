@@ -1,5 +1,6 @@
-"""Types of values that only tasks have: accelerators, scripts, the workdir."""
+"""Types of values that only tasks have: accelerators and scripts."""
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ _KIND = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 class Accelerators:
     """`GB300:4`, `GB300` (one of it), or `{GB300: 4}`.
 
-    A list or a mapping of several means any of them, in order.
+    A list, a set or a mapping of several means any of them, in order. A part of a GPU is rounded up, with a warning.
     """
 
     expected: str = "an accelerator and its count such as `GB300:4`"
@@ -39,7 +40,7 @@ class Accelerators:
     def _one(self, kind: str, count: str, mark: Mark, at: KeyPath) -> Accelerator:
         if not re.fullmatch(_KIND, kind):
             raise InvalidValueError(mark, f"`{at.name}` must be {self.expected}, not `{kind}`")
-        return self._counted(kind, count, at.name, mark)
+        return self._counted(kind, count, mark, at)
 
     def _spelled(self, node: YamlNode, at: KeyPath) -> list[tuple[str, str, Mark]]:
         if isinstance(node, SequenceNode) and node.items:
@@ -53,53 +54,34 @@ class Accelerators:
 
     @staticmethod
     def _pair(key: ScalarNode, value: YamlNode) -> tuple[str, str, Mark]:
-        # `{A100:1, V100:1}` is a set in YAML: the count is part of the key, and the value is null.
-        if isinstance(value, ScalarNode) and value.kind is ScalarKind.NULL and ":" in key.text:
-            kind, _, count = key.text.partition(":")
-            return kind, count, key.mark
+        # `{A100, V100:2}` is a set in YAML: a count is part of the key, and the value is null.
+        if isinstance(value, ScalarNode) and value.kind is ScalarKind.NULL:
+            kind, colon, count = key.text.partition(":")
+            return kind, count if colon else "1", key.mark
         return key.text, value.text if isinstance(value, ScalarNode) else describe(value), value.mark
 
     @staticmethod
-    def _counted(kind: str, count: str, name: str, mark: Mark) -> Accelerator:
+    def _counted(kind: str, count: str, mark: Mark, at: KeyPath) -> Accelerator:
         if re.fullmatch(r"[1-9]\d{0,3}(\.0+)?", count) and float(count) <= MAX_COUNT:
             return Accelerator(kind, int(float(count)))
-        if re.fullmatch(r"\d+\.\d+", count) and float(count) > 0:
-            hint = f"use `{kind}:1`; to share a node, use `groups:` with whole GPUs each"
-            raise InvalidValueError(mark, f"`{name}`: a fraction of a GPU, `{count}`, is not supported", hint)
+        if re.fullmatch(r"\d{0,4}\.\d{1,9}", count) and 0 < float(count) <= MAX_COUNT:
+            whole = math.ceil(float(count))
+            hint = "to share a node, use `groups:` with `nodes_of`, and whole GPUs each"
+            at.out.warn(mark, f"`{at.name}`: `{kind}:{count}` is rounded up to {whole}: a rank has whole GPUs", hint)
+            return Accelerator(kind, whole)
         shown = f"not `{count[:40]}`" if count else "but is missing"
         raise InvalidValueError(
             mark,
-            f"the count of `{name}` must be a whole number from 1 to {MAX_COUNT}, {shown}",
+            f"the count of `{at.name}` must be a whole number from 1 to {MAX_COUNT}, {shown}",
             f"write, for example, `{kind}:4`",
         )
 
     def schema(self) -> Schema:
         """Return the spellings."""
-        text = {"type": "string", "pattern": rf"^{_KIND}(:\s*[1-9]\d{{0,3}})?$"}
-        count = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_COUNT}
+        text = {"type": "string", "pattern": rf"^{_KIND}(:\s*(\d{{1,4}}|\d{{0,4}}\.\d{{1,9}}))?$"}
+        count = {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": MAX_COUNT}
         counted = {"type": "object", "minProperties": 1, "additionalProperties": count}
         return {"anyOf": [text, counted, {"type": "array", "items": {"anyOf": [text, counted]}, "minItems": 1}]}
-
-
-@dataclass(frozen=True, slots=True)
-class Workdir:
-    """The path of a local folder; SkyPilot's form for a git repository is refused."""
-
-    expected: str = "the path of a folder"
-
-    def read(self, node: YamlNode, at: KeyPath) -> str:
-        """Return the path."""
-        url = isinstance(node, ScalarNode) and re.match(r"([a-z+]+://|git@)", node.text)
-        if isinstance(node, MappingNode) or url:
-            hint = "clone it and name the folder, or clone it in `setup:`"
-            raise InvalidValueError(node.mark, f"`{at.name}` from a git repository is not supported", hint)
-        if not isinstance(node, ScalarNode) or node.kind is ScalarKind.NULL or not node.text:
-            raise invalid(node, at, self.expected)
-        return node.text
-
-    def schema(self) -> Schema:
-        """Return a string."""
-        return {"type": "string"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ It must be UTF-8, bounded in size, and without characters that YAML does not all
 """
 
 import difflib
+import os
 from pathlib import Path
 
 import yaml
@@ -13,6 +14,9 @@ from launcher.errors import Mistake, SpecError
 
 # An inventory of 10,000 nodes, one a line, has about 1 MB.
 MAX_BYTES = 5_000_000
+
+STDIN, STDIN_NAME = Path("-"), Path("<stdin>")
+"""The path that stands for standard input, and what messages call it."""
 
 
 def refuse(where: str, what: str, *, mark: Mark | None = None, hint: str | None = None) -> SpecError:
@@ -26,7 +30,7 @@ def read_text(path: Path, *, what: str = "file", limit: int = MAX_BYTES) -> str:
 
     SpecError if it is not plain UTF-8 text. `what` is the kind of file in messages, `limit` the largest size in bytes.
     """
-    where = str(path)
+    where = _name(path)
     data = read_bytes(path, what=what, limit=limit)
     try:
         text = data.decode("utf-8-sig")
@@ -49,13 +53,13 @@ def mark_at(text: str, index: int) -> Mark:
 
 
 def read_bytes(path: Path, *, what: str, limit: int = MAX_BYTES) -> bytes:
-    """Return the content of a file.
+    """Return the content of a file, or of standard input.
 
     SpecError if it cannot be read, or has more than `limit` bytes.
     """
-    where = str(path)
+    where = _name(path)
     try:
-        with path.open("rb") as file:
+        with os.fdopen(0, "rb", closefd=False) if path == STDIN else path.open("rb") as file:
             data = file.read(limit + 1)
     except FileNotFoundError as error:
         raise refuse(where, "no such file", hint=_near(path)) from error
@@ -67,6 +71,10 @@ def read_bytes(path: Path, *, what: str, limit: int = MAX_BYTES) -> bytes:
     if len(data) > limit:
         raise refuse(where, f"the file is larger than {limit // 1_000_000} MB: this is not a {what}")
     return data
+
+
+def _name(path: Path) -> str:
+    return str(STDIN_NAME if path == STDIN else path)
 
 
 def _near(path: Path) -> str | None:

@@ -107,7 +107,8 @@ class Run:
 
     `fleet` has only the nodes that the run has ever had. `head_at` is the node of the head, once that is decided.
     `queued_at` is since when the run waits for its turn, or waited (s since the epoch), None if it never does. `first`
-    is the run that it continues, `target` what it is to become.
+    is the run that it continues, `target` what it is to become. `after` is the run that has to succeed
+    before it is placed.
     """
 
     id: RunId
@@ -120,6 +121,7 @@ class Run:
     queued_at: float | None = None
     first: RunId | None = None
     target: Target | None = None
+    after: RunId | None = None
 
     def members(self) -> Iterator[Member]:
         """Return every slot, group by group, in rank order."""

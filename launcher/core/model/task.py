@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from launcher.core.model.container import Container
+from launcher.core.model.git_workdir import GitWorkdir
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
+from launcher.core.model.readiness import ReadinessProbe
 from launcher.core.model.traffic import Traffic
 
 GROW_AFTER_S = 300.0
@@ -119,8 +121,8 @@ class Group:
 
     A group has either `run`, the command of every rank, or `driver`, one command that drives all its nodes from beside
     the Ray head. With `reserve`, the launcher reserves the nodes of a driver in Ray. `traffic` is that inside each
-    slice; only predictions use it. `secrets` are the names of those that it sees, None for all of the task.
-    Without a `container`, its programs run on the nodes themselves.
+    slice; only predictions use it. `secrets` are the names of those that it sees, None for all of the task. `readiness`
+    is what the server of rank 0 is asked. Without a `container`, its programs run on the nodes themselves.
     """
 
     name: str
@@ -136,6 +138,7 @@ class Group:
     traffic: Traffic | None = None
     secrets: tuple[str, ...] | None = None
     container: Container | None = None
+    readiness: ReadinessProbe | None = None
 
     @property
     def reserved(self) -> bool:
@@ -151,12 +154,14 @@ class Task:
     `time_limit` is the longest the run may take (s). A run of higher `priority` is placed first and may preempt runs of
     lower priority that are `preemptible`. `on_event` is a command on the launching machine that receives each event as
     JSON. `file_mounts` maps paths on the nodes (absolute, in `~/`, or relative to the workdir) to absolute local paths.
-    `given_envs` names the variables that the file does not set, or not alone: a resize keeps their values.
+    `workdir` is a local folder, `git` a repository to clone instead. `given_envs` names the variables that the
+    file does not set, or not alone: a resize keeps their values.
     """
 
     name: str
     groups: tuple[Group, ...]
     workdir: str | None = None
+    git: GitWorkdir | None = None
     file_mounts: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     stop_signal: str = "TERM"
@@ -167,6 +172,11 @@ class Task:
     movable: bool = False
     on_event: str | None = None
     given_envs: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def folder(self) -> str | None:
+        """Return the local folder that is copied to each node; None without one, or before it is cloned."""
+        return self.workdir if self.git is None else self.git.checkout
 
     @property
     def may_move(self) -> bool:

@@ -133,7 +133,7 @@ class Provisioner:
                 if run.group(one.group).setup
             ],
             "secrets": bundle.user_secrets(self._addresses.home, run.id, names),
-            "workdir": run.task.workdir is not None or bool(run.task.file_mounts),
+            "workdir": run.task.folder is not None or bool(run.task.file_mounts),
         }
         memory = imex.set_up(client, run, environment.index, node, member)
         return replace(self._prepare(run, client, request), notes=memory.notes, warnings=memory.warnings)

@@ -125,9 +125,11 @@ def _trees(task: Task) -> Iterator[FileTree]:
 
     Mounts are named one by one, so that no rule of git leaves any out.
     """
-    if task.workdir is not None:
-        folder = Path(task.workdir)
-        yield FileTree(source=folder, to="", listing=ignore.listing(folder))
+    if task.folder is not None:
+        folder = Path(task.folder)
+        # A checkout has what the repository has: its rules are for what it does not have.
+        listing = ignore.listing(folder) if task.git is None else ignore.everything(folder)
+        yield FileTree(source=folder, to="", listing=listing)
     for to, source in task.file_mounts.items():
         path = Path(source)
         if path.is_dir():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launcher.config.inventory.read import read_inventory
-from launcher.config.task.read import read_task
+from launcher.config.task.read import parse_tasks
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import fold
 from launcher.core.model.task import Group, Task
@@ -23,18 +23,22 @@ def files(folder: str) -> list[Path]:
 def read(path: Path) -> str:
     if path.name.startswith("inventory"):
         return "\n".join(of_inventory(read_inventory(path)))
-    parsed = read_task(path)
+    tasks = parse_tasks(path.read_text(), path)
     kinds = (
         f"kinds of {name}: {[f'{form.gpus} x {form.accelerator}, {form.topology.nodes} nodes' for form in forms]}"
+        for parsed in tasks
         for name, forms in parsed.kinds.items()
     )
-    return "\n".join([*of_task(parsed.task), *kinds, *(f"warning {warning}" for warning in parsed.warnings)])
+    read = (line for parsed in tasks for line in of_task(parsed.task))
+    return "\n".join([*read, *kinds, *(f"warning {warning}" for warning in tasks[0].warnings)])
 
 
 def of_task(task: Task) -> Iterator[str]:
     yield f"task {task.name}: {task.stop_signal}, {task.stop_grace:g} s, secrets {list(task.secrets)}"
     for to, source in task.file_mounts.items():
         yield f"mount {to} from {Path(source).relative_to(Path.cwd())}"
+    if task.git is not None:
+        yield f"workdir from {task.git}"
     for group in task.groups:
         yield from of_group(group)
 
@@ -50,6 +54,8 @@ def of_group(group: Group) -> Iterator[str]:
     yield f"  recovery {recovery.max_restarts} restarts, {recovery.node_attempts} attempts"
     yield f"  setup {group.setup!r}"
     yield f"  run {group.run!r}"
+    if group.readiness is not None:
+        yield f"  ready {group.readiness}"
     for name, value in group.envs.items():
         yield f"  env {name}={value!r}"
 

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Task and inventory files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Task and inventory files; `-` is stdin.")],
     env: Env = None,
     env_file: EnvFile = None,
     secret: Secret = None,
@@ -41,13 +41,14 @@ def validate(
     Example:
       nvlaunch validate task.yaml inventory.yaml
       nvlaunch validate task.yaml --env STEPS=10 --secret HF_TOKEN -o json
+      sed s/8B/70B/ task.yaml | nvlaunch validate -
     """
     from launcher.cli.given import read_given
     from launcher.config.task.envs import Overrides
     from launcher.store.plain import plain
 
     values = read_given(env, env_file, secret)
-    given = Overrides(envs=values.envs, secrets=frozenset(values.secrets), secrets_later=True)
+    given = Overrides(envs=values.envs, secrets=frozenset(values.secrets), values_later=True)
     answers = [_check(file, given) for file in files]
     if output is Output.JSON:
         show(json.dumps(plain(answers), indent=2))
@@ -69,17 +70,18 @@ class _Answer:
 
 def _check(file: Path, given: "Overrides") -> _Answer:
     from launcher.config.inventory.read import parse_inventory
-    from launcher.config.task.read import parse_task
-    from launcher.config.yaml.text_file import read_text
+    from launcher.config.task.read import parse_tasks
+    from launcher.config.yaml.text_file import STDIN, STDIN_NAME, read_text
 
     kind = "task"
     try:
         text = read_text(file, what="task or inventory file")  # once: a pipe cannot be read twice
+        file = STDIN_NAME if file == STDIN else file
         if _INVENTORY.search(text):
             kind = "inventory"
             parse_inventory(text, file)
             return _Answer(file=str(file), kind=kind)
-        return _Answer(file=str(file), kind=kind, warnings=parse_task(text, file, overrides=given).warnings)
+        return _Answer(file=str(file), kind=kind, warnings=parse_tasks(text, file, overrides=given)[0].warnings)
     except SpecError as error:
         return _Answer(file=str(file), kind=kind, valid=False, mistakes=error.mistakes, warnings=error.warnings)
 

@@ -110,7 +110,7 @@ def size(
         refuse("`--plot` needs the name of a file", hint="such as `--plot sizes.svg`")
     given = read_given(env, env_file, secret)
     task = RequestSource(
-        task=file or Path(), inventory=inventory, envs=given.envs, secrets=given.secrets, secrets_later=True
+        task=file or Path(), inventory=inventory, envs=given.envs, secrets=given.secrets, values_later=True
     )
     request = SizeRequest(
         task=None if file is None else task,

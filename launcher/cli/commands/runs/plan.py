@@ -9,7 +9,7 @@ import typer
 from launcher.cli.options import As, Env, EnvFile, FleetFile, Name, Output, Secret, TaskFile
 from launcher.cli.output.console import show
 from launcher.cli.plain import PlainCommand
-from launcher.errors import ExitCode, NoCapacityError
+from launcher.errors import ExitCode, NoCapacityError, refuse
 from launcher.store.home import home
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def plan(
       nvlaunch plan examples/vla-8x64.yaml -i examples/fleet-9xnvl72.yaml -o json
     """
     from launcher.admission.context import AdmissionContext
-    from launcher.admission.plan import plan as place
-    from launcher.admission.request import RequestSource, read_request
+    from launcher.admission.request import RequestSource, read_requests
     from launcher.cli.given import read_given
     from launcher.cli.output.admission import AdmissionReport
     from launcher.drive.adapters import open_prober
@@ -62,14 +61,24 @@ def plan(
 
     given = read_given(env, env_file, secret)
     source = RequestSource(
-        task=file, inventory=inventory, name=name, envs=given.envs, secrets=given.secrets, secrets_later=True
+        task=file, inventory=inventory, name=name, envs=given.envs, secrets=given.secrets, values_later=True
     )
     store, report = Store(home()), AdmissionReport()
     context = AdmissionContext(store=store, open_prober=partial(open_prober, store.home), listener=report)
-    request = read_request(context, source)
-    if compare is not None:
-        show_choices(context, request, compare, output, verbose=verbose)
-        return
+    requests = read_requests(context, source)
+    if len(requests) > 1 and (compare is not None or output is Output.JSON):
+        refuse("`--compare` and `-o json` plan one task, and a pipeline has several", hint="plan its tasks one by one")
+    for request in requests:
+        if compare is not None:
+            show_choices(context, request, compare, output, verbose=verbose)
+        else:
+            _show(context, request, output, verbose=verbose)
+
+
+def _show(context: "AdmissionContext", request: "Request", output: Output, *, verbose: bool) -> None:
+    """Place a task, and show its plan; NoCapacityError where it does not fit."""
+    from launcher.admission.plan import plan as place
+
     try:
         found = place(context, request)
     except NoCapacityError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launcher.cli.options import Env, EnvFile, FleetFile, Name, Output, Secret, ShownRank, TaskFile, Yes
+from launcher.cli.options import Env, EnvFile, FleetFile, Name, Output, Secret, ShownRank, TaskFile, Yes, run_names
 from launcher.cli.output.console import clean, say, show
 from launcher.cli.plain import PlainCommand
 from launcher.errors import ExitCode, refuse
@@ -41,13 +41,20 @@ def up(
     queue: Annotated[
         bool, typer.Option("--queue", help="Queue the run where it does not fit now, and return at once.")
     ] = False,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            "--after", metavar="RUN", help="Queue the run, to start once RUN has succeeded.", autocompletion=run_names
+        ),
+    ] = None,
 ) -> None:
     """Start a task and follow it.
 
     Shows the output of rank 0; `nvlaunch logs` shows that of all ranks.
     The exit code tells how the run ended. Ctrl-C and a closed terminal
     only stop following; the run continues. For a run that is already
-    running, `up` with another number of slices resizes it.
+    running, `up` with another number of slices resizes it. The tasks of a
+    pipeline, a file of several documents, run one after the other.
 
     \b
     Example:
@@ -56,7 +63,8 @@ def up(
     from launcher.admission.context import AdmissionContext
     from launcher.admission.launch import admit
     from launcher.admission.plan import plan
-    from launcher.admission.request import RequestSource, read_request
+    from launcher.admission.queue.chain import admit_chain, admit_queued
+    from launcher.admission.request import RequestSource, read_requests
     from launcher.cli.commands.runs.plan import show_plan
     from launcher.cli.drivers import CommandDriver
     from launcher.cli.given import read_given
@@ -73,7 +81,7 @@ def up(
         name=name,
         envs=given.envs,
         secrets=given.secrets,
-        secrets_later=dry_run,
+        values_later=dry_run,
     )
     with _nothing_started(), AdmissionReport(yes=yes) as report:
         store = Store(home())
@@ -83,13 +91,20 @@ def up(
             open_checker=partial(open_checker, store.home),
             listener=report,
         )
-        request = read_request(context, source)
+        request, *more = requests = read_requests(context, source)
         if dry_run:
-            show_plan(request, plan(context, request), Output.TEXT)
+            for one in requests:
+                show_plan(one, plan(context, one), Output.TEXT)
             return
-        _check_rank(rank, request.task)
+        for one in requests:
+            _check_rank(rank, one.task)
         drive = CommandDriver(store, detach=detach, foreground=foreground, rank=rank)
-        row = admit(context, request, drive, queue=queue)
+        if more and foreground:
+            refuse("`--foreground` drives one run, and a pipeline has several", hint="leave it out")
+        if more or after is not None:
+            row = drive.one_by_one(admit_chain(context, requests, after=after), follow=not (detach or queue or after))
+        else:
+            row = (admit_queued if queue else admit)(context, request, drive)
     _conclude(row, drive.how)
 
 

@@ -35,9 +35,20 @@ def test_secret_without_a_value_is_a_warning_where_nothing_is_started(tmp_path: 
     text = "secrets: {A: null}\nrun: x"
     (said,) = complaints(tmp_path, text)
     assert "secret `A` has no value" in said
-    parsed = parse(tmp_path, text, Overrides(secrets_later=True))
+    parsed = parse(tmp_path, text, Overrides(values_later=True))
     assert (parsed.task.secrets, dict(parsed.secrets)) == (("A",), {})
-    assert [warning.what for warning in parsed.warnings] == ["secret `A` has no value"]
+    assert [warning.what for warning in parsed.warnings] == ["secret `A` has no value yet"]
+
+
+def test_variable_without_a_value_is_a_warning_where_nothing_is_started(tmp_path: Path) -> None:
+    """A path that uses it is not looked for: where it is is not known yet."""
+    text = "envs: {DATA: null}\nfile_mounts: {~/data: /data/$DATA}\nrun: x"
+    (said,) = complaints(tmp_path, text)
+    assert "variable `DATA` has no value" in said
+    parsed = parse(tmp_path, text, Overrides(values_later=True))
+    assert [warning.what for warning in parsed.warnings] == ["variable `DATA` has no value yet"]
+    assert "--env DATA" in (parsed.warnings[0].hint or "")
+    assert dict(parsed.task.groups[0].envs) == {}
 
 
 def test_secret_given_with_env_is_refused(tmp_path: Path) -> None:
