@@ -161,3 +161,13 @@ def processes(
         scope = replace(node, level="rank", member=member, attempt=attempt, until=until)
         found.update({one.pid: one for one in procs.scan(scope, agent, known)})
     return list(found.values())
+
+
+def signal(folder: Path, node: procs.Scope, gang: str | None, number: int, known: Collection[int]) -> int:
+    """Send a signal to all processes of ranks, but their parents; return to how many. For an agent, as `processes`."""
+    parents = {state["pid"] for state in living(folder)}
+    found = processes(folder, node, gang, os.getpid(), known)
+    tell_to_stop(folder, gang)
+    told = [process for process in found if process.pid not in parents]
+    procs.send(told, number)
+    return len(told)
