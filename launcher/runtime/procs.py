@@ -50,8 +50,8 @@ class Scope:
 
     Generation and attempt are the highest that it covers. `scratch` is the run's folder for Ray, which runs in
     `scratch/g<generation>`. `until` is when a rank began that must be spared (clock ticks since boot): a younger orphan
-    without a mark may be its child. `containers` are the ids of the run's containers here, as they stand in the names of
-    their control groups.
+    without a mark may be its child. `containers` are the ids of the run's containers here: the names of their control
+    groups have them.
     """
 
     run: str

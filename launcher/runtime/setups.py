@@ -39,8 +39,8 @@ def main(argv: list[str]) -> int:
     node = _Node(folder, agent)
     made: dict[str, ContainerState] = {}
     try:
-        for spec in specs(folder):
-            made[spec["group"]] = node.containers.running(spec, node.stage)[0]
+        for each in specs(folder):
+            made[each["group"]] = node.containers.running(each, node.stage)[0]
     except (EngineError, OSError, ValueError) as error:
         print(f"nvlaunch: {error}", flush=True)
         return NO_CONTAINER

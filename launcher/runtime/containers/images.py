@@ -37,8 +37,13 @@ _CAUSES = (
 )
 
 
-def cause(message: str, engine: str, image: str) -> str:
-    """Return what an engine's message means; empty where that is not known."""
+def said(error: EngineError, engine: str, image: str) -> str:
+    """Return what an engine's message means, and the message."""
+    meaning = _cause(str(error), engine, image)
+    return f"{meaning} ({error})" if meaning else str(error)
+
+
+def _cause(message: str, engine: str, image: str) -> str:
     told = message.lower()
     if "docker daemon" in told or "docker.sock" in told:
         return "the engine does not answer this user: it is not running, or the user is not in its group"
@@ -140,10 +145,7 @@ class NodeImage:
         try:
             self._engine.pull(image, self._stage, PULL_S)
         except EngineError as error:
-            meaning = cause(str(error), self._spec["engine"], image)
-            raise EngineError(
-                f"cannot pull `{image}`: {meaning or error}" + (f" ({error})" if meaning else "")
-            ) from None
+            raise EngineError(f"cannot pull `{image}`: {said(error, self._spec['engine'], image)}") from None
         print(f"nvlaunch: pulled `{image}` in {time.monotonic() - begun:.0f} s", flush=True)
 
     def _loaded(self) -> str:
@@ -156,10 +158,7 @@ class NodeImage:
         try:
             return f"id:{self._engine.load(str(path), LOAD_S)}"
         except EngineError as error:
-            meaning = cause(str(error), self._spec["engine"], "")
-            raise EngineError(
-                f"cannot load `{path}`: {meaning or error}" + (f" ({error})" if meaning else "")
-            ) from None
+            raise EngineError(f"cannot load `{path}`: {said(error, self._spec['engine'], '')}") from None
 
     @property
     def archive(self) -> Path:

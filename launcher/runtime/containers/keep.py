@@ -150,8 +150,8 @@ class Containers:
         with contextlib.suppress(EngineError):
             engine(spec["engine"], self._base).remove(self._agent["run"], self._agent["place"], REMOVE_S)
         raise EngineError(
-            f"the container runs as user {state['uid']}, whose processes the user of this login ({os.geteuid()}) cannot "
-            "kill: remove `user` of `container`, log in as root, or set `fence_command` in the inventory"
+            f"the container runs as user {state['uid']}, whose processes the user of this login ({os.geteuid()}) "
+            "cannot kill: remove `user` of `container`, log in as root, or set `fence_command` in the inventory"
         )
 
     def _creation(self, spec: ContainerSpec, made_of: str) -> Creation:

@@ -159,7 +159,7 @@ class Provisioner:
         return done(reply, client)
 
     def _snapshot(self, run: Run, client: AgentClient, name: str, groups: Sequence[str] = ()) -> Snapshot:
-        """Return the files to send: the user's, the wheels for the machine, or the archives of images of these groups."""
+        """Return the files to send: the user's, the machine's wheels, or archives of images of groups."""
         wheels = (client.access.wheels or "") if name == "wheels" else ""
         home, key = self._addresses.home, (run.id, " ".join(groups) or wheels)
         with self._reading:
